@@ -1,0 +1,20 @@
+// Version and the few compiler-dependent definitions. Everything in the library includes this first.
+#pragma once
+
+#if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
+#error "colls needs C++20: compile with -std=c++20"
+#endif
+
+// A schedule is plain constexpr code; nvcc lets kernels call it under this option, which colls::cuda carries.
+#if defined(__CUDACC__) && !defined(__CUDACC_RELAXED_CONSTEXPR__)
+#error "colls under nvcc needs --expt-relaxed-constexpr: link colls::cuda, or add the option"
+#endif
+
+#define COLLS_VERSION_MAJOR 0
+#define COLLS_VERSION_MINOR 1
+#define COLLS_VERSION_PATCH 0
+
+namespace colls::inline v1::detail {
+/// Not constexpr on purpose: reaching it in a constant expression is a compile error that shows `what`.
+inline void precondition_failed([[maybe_unused]] const char* what) { __builtin_trap(); }
+}  // namespace colls::inline v1::detail
