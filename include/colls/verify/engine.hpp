@@ -1,0 +1,512 @@
+// Symbolic execution of a schedule: every slot of every rank holds the set of ranks whose contributions it has
+// gathered (a bit mask), and the block that they are contributions to (a label).
+#pragma once
+
+#include <colls/verify/reader.hpp>
+#include <colls/verify/report.hpp>
+
+#include <bit>
+
+namespace colls::inline v1::detail {
+
+inline constexpr int vacant = -2;  // label of a slot that stands for no user block: holds anything, keeps nothing
+
+/// What a slot must hold: contributions of the ranks [lo, hi) to block `label`; label none: anything.
+struct wanted {
+    int label = none, lo = 0, hi = 0;
+};
+
+/// The extents of a schedule, and the states before and after it: which slots hold what.
+class problem {
+public:
+    constexpr problem(const schedule_reader& s, int n) : s(s), n(n), kind(s.kind()) {
+        read_extents();
+    }
+
+    /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
+    constexpr int initial(int rank, int slot) const {
+        if (slot >= blocks) return none;
+        if (owned(kind) && homes[slot] == none) return vacant;
+        switch (kind) {
+            case collective::broadcast:
+            case collective::scatter: return rank == root ? slot : none;
+            case collective::gather:
+            case collective::all_gather: return homes[slot] == rank ? slot : none;
+            default: return slot;
+        }
+    }
+    /// What slot `slot` of `rank` must hold at the end.
+    constexpr wanted expected(int rank, int slot) const {
+        if (slot >= blocks || (owned(kind) && homes[slot] == none)) return {};
+        switch (kind) {
+            case collective::broadcast: return {slot, root, root + 1};
+            case collective::scatter: return homes[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
+            case collective::gather: return rank == root ? wanted{slot, homes[slot], homes[slot] + 1} : wanted{};
+            case collective::all_gather: return {slot, homes[slot], homes[slot] + 1};
+            case collective::reduce: return rank == root ? wanted{slot, 0, n} : wanted{};
+            case collective::reduce_scatter: return homes[slot] == rank ? wanted{slot, 0, n} : wanted{};
+            case collective::all_reduce: return {slot, 0, n};
+            case collective::inclusive_scan: return {slot, 0, rank + 1};
+            case collective::exclusive_scan: return rank > 0 ? wanted{slot, 0, rank} : wanted{};
+            default: return {};
+        }
+    }
+    /// all_to_all: out[slot] = destination (source, with `after`) · blocks + its index among those of that rank.
+    /// False, with the fault noted, where the ranks are not named equally often.
+    constexpr bool exchange(int rank, bool after, int* out, int* count) {
+        const int each = blocks / n;
+        for (int r = 0; r < n; ++r) count[r] = 0;
+        for (int slot = 0; slot < blocks; ++slot) {
+            const int r = after ? s.output(rank, n, slot) : s.input(rank, n, slot);
+            if (r < 0 || r >= n || each * n != blocks || count[r] == each) {
+                found(fault::exchange, rank, slot);
+                report_.peer = r;
+                return false;
+            }
+            out[slot] = r * blocks + count[r]++;
+        }
+        return true;
+    }
+
+    const schedule_reader& s;
+    const int n;
+    const collective kind;
+    int rounds = 0, blocks = 0, ports = 0, slots = 0, root = 0;
+    buffer<int> homes;
+    report report_{};
+
+    constexpr void found(fault f, int rank = none, int block = none, int other = none) {
+        report_.law = law_of(f);
+        report_.kind = f;
+        report_.n = n;
+        report_.rank = rank;
+        report_.block = block;
+        report_.other = other;
+    }
+
+private:
+    constexpr void read_extents() {
+        if (n < 1 || !s.supports(n)) return found(fault::unsupported);
+        rounds = s.rounds(n);
+        blocks = s.blocks(n);
+        ports = s.ports(n);
+        slots = blocks + s.scratch(n);
+        root = s.root(n);
+        for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
+            if (extent < 0) return found(fault::extent, none, none, extent);
+        if (root < 0 || root >= n) return found(fault::root, none, none, root);
+        if (owned(kind)) read_homes();
+    }
+    constexpr void read_homes() {
+        homes.need(blocks);
+        buffer<int> last(n), apart(n);
+        last.fill(none);
+        for (int slot = 0; slot < blocks; ++slot) {
+            const int h = homes[slot] = s.home(n, slot);
+            if (h < none || h >= n) return found(fault::home, none, slot, h);
+            if (h == none) continue;
+            if (last[h] != none) {
+                if (apart[h] == 0) apart[h] = slot - last[h];
+                if (slot - last[h] != apart[h]) return found(fault::uneven_home, h, slot);
+            }
+            last[h] = slot;
+        }
+        for (int r = 0; r < n; ++r)
+            if (last[r] == none) return found(fault::homeless, r);
+    }
+};
+
+/// What one rank does on one port in the round at hand; its blocks lie expanded in the engine's lists.
+struct move {
+    int to = none, from = none;
+    int sent = 0, received = 0;          // how many blocks
+    long sent_at = 0, received_at = 0;   // where they begin
+    bool reduces = false;
+};
+
+/// The expression a slot holds, as far as order goes: a hash of its tree, and the ranks of its outermost leaves
+/// (hi = none once the leaves are not in ascending rank order).
+struct expression {
+    std::uint64_t hash = 0;
+    int lo = 0, hi = none;
+};
+constexpr expression leaf(int rank) {
+    return {(static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15u, rank, rank};
+}
+constexpr expression join(const expression& a, const expression& b) {
+    std::uint64_t h = (a.hash ^ (a.hash >> 29)) * 0xBF58476D1CE4E5B9u + (b.hash ^ (b.hash >> 32)) * 0x94D049BB133111EBu;
+    h ^= h >> 31;
+    return {h, a.lo, a.hi != none && b.hi != none && a.hi < b.lo ? b.hi : none};
+}
+
+/// Runs a schedule for every rank. With `ordered` it also follows the expressions.
+class engine {
+public:
+    constexpr engine(const schedule_reader& s, int n, bool ordered = false) : p_(s, n), ordered_(ordered) {}
+
+    constexpr report run() {
+        if (!p_.report_.ok()) return p_.report_;
+        p_.report_.n = p_.n;
+        if (p_.kind == collective::barrier) p_.blocks = p_.slots = 0;
+        words_ = (p_.n + 63) / 64;
+        moves_.need(static_cast<long>(p_.n) * p_.ports);
+        steps_.need(static_cast<long>(p_.n) * p_.ports);
+        if (p_.kind == collective::barrier ? run_barrier() : start() && play() && finish()) {}
+        return p_.report_;
+    }
+
+    // Valid after run() on a right schedule.
+    constexpr int staged_rounds() const { return staged_rounds_; }
+    constexpr bool slots_keep_their_blocks() const { return fixed_; }
+    /// Every slot that counts at the end combines its contributions in ascending rank order.
+    constexpr bool in_rank_order() const {
+        for (int r = 0; r < p_.n; ++r)
+            for (int slot = 0; slot < p_.blocks; ++slot)
+                if (p_.expected(r, slot).label != none && value_[at(r, slot)].hi == none) return false;
+        return true;
+    }
+    /// Whatever several ranks hold of one result, they computed by the same expression.
+    constexpr bool same_on_every_rank() const {
+        if (p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan) return true;
+        for (int slot = 0; slot < p_.blocks; ++slot) {
+            int first = none;
+            for (int r = 0; r < p_.n; ++r) {
+                if (p_.expected(r, slot).label == none) continue;
+                if (first == none) first = r;
+                if (value_[at(r, slot)].hash != value_[at(first, slot)].hash) return false;
+            }
+        }
+        return true;
+    }
+
+private:
+    constexpr long at(int rank, int slot) const { return static_cast<long>(rank) * p_.slots + slot; }
+    constexpr long at_move(int rank, int port) const { return static_cast<long>(rank) * p_.ports + port; }
+
+    constexpr bool fail(fault f, int rank, int port, int block, int peer = none, int other = none, int source = none) {
+        p_.found(f, rank, block, other);
+        p_.report_.round = round_;
+        p_.report_.port = port;
+        p_.report_.peer = peer;
+        p_.report_.source = source;
+        return false;
+    }
+
+    constexpr bool start() {
+        const long all = static_cast<long>(p_.n) * p_.slots;
+        label_.need(all);
+        masks_.need(all * words_);
+        sent_in_.need(all);
+        copied_in_.need(all);
+        if (ordered_) value_.need(all), left_.need(p_.slots), left_in_.need(p_.slots);
+        buffer<int> exchanged(p_.slots), count(p_.n);
+        for (int r = 0; r < p_.n; ++r) {
+            if (p_.kind == collective::all_to_all && !p_.exchange(r, false, exchanged.data(), count.data())) return false;
+            for (int slot = 0; slot < p_.slots; ++slot) {
+                const long i = at(r, slot);
+                const int l = p_.initial(r, slot);
+                label_[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged[slot] : l;
+                if (l < 0) continue;
+                masks_[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
+                if (ordered_) value_[i] = leaf(r);
+            }
+        }
+        return true;
+    }
+
+    constexpr bool play() {
+        for (round_ = 0; round_ < p_.rounds; ++round_)
+            if (!read_round() || !match_round() || !send_round() || !receive_round()) return false;
+        round_ = none;
+        return true;
+    }
+
+    // Law 1 for everything that the round names, before any of it is used.
+    constexpr bool read_round() {
+        long total_sent = 0, total_received = 0;
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port) {
+                const long i = at_move(r, port);
+                steps_[i] = p_.s.at(r, p_.n, round_, port);
+                const step& st = steps_[i];
+                move& m = moves_[i];
+                m = {st.send.peer, st.recv.peer, 0, 0, total_sent, total_received, st.recv.action == action::reduce};
+                if (m.to < none || m.to >= p_.n) return fail(fault::peer, r, port, none, m.to);
+                if (m.from < none || m.from >= p_.n) return fail(fault::peer, r, port, none, m.from);
+                if (m.to != none) {
+                    if (!well_formed(st.send.blocks, p_.slots)) return bad_set(r, port, st.send.blocks);
+                    total_sent += m.sent = st.send.blocks.empty() ? 0 : st.send.blocks.size();
+                }
+                if (m.from != none) {
+                    if (!well_formed(st.recv.blocks, p_.slots)) return bad_set(r, port, st.recv.blocks);
+                    total_received += m.received = st.recv.blocks.empty() ? 0 : st.recv.blocks.size();
+                }
+            }
+        sent_blocks_.need(total_sent);
+        received_blocks_.need(total_received);
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port) {
+                const long i = at_move(r, port);
+                const move& m = moves_[i];
+                if (m.sent > 0) expand(steps_[i].send.blocks, sent_blocks_.data() + m.sent_at);
+                if (m.received > 0) expand(steps_[i].recv.blocks, received_blocks_.data() + m.received_at);
+                for (int j = 0; j < m.sent; ++j)
+                    if (const int x = sent_blocks_[m.sent_at + j]; x < 0 || x >= p_.slots)
+                        return fail(fault::block, r, port, x, m.to, p_.slots);
+                for (int j = 0; j < m.received; ++j)
+                    if (const int x = received_blocks_[m.received_at + j]; x < 0 || x >= p_.slots)
+                        return fail(fault::block, r, port, x, m.from, p_.slots);
+            }
+        return true;
+    }
+    constexpr bool bad_set(int rank, int port, const block_set& b) {
+        if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none);
+        const bool one = b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1;
+        return one ? fail(fault::block, rank, port, b[0], none, p_.slots)
+                   : fail(fault::block_set, rank, port, none, none, p_.slots);
+    }
+
+    // Law 2: what goes out on a port is awaited on that port, and the other way round, in equal counts.
+    constexpr bool match_round() {
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port) {
+                const move& m = moves_[at_move(r, port)];
+                if (m.to != none)
+                    if (const move& there = moves_[at_move(m.to, port)]; there.from != r)
+                        return fail(fault::send_unmatched, r, port, none, m.to, none, there.from);
+                if (m.from != none) {
+                    const move& there = moves_[at_move(m.from, port)];
+                    if (there.to != r) return fail(fault::receive_unmatched, r, port, none, m.from, none, there.to);
+                    if (there.sent != m.received)
+                        return fail(fault::sizes, r, port, m.received, m.from, there.sent);
+                }
+            }
+        return true;
+    }
+
+    // All sends read the state at the start of the round: what they carry is set aside.
+    constexpr bool send_round() {
+        const move& last = moves_[static_cast<long>(p_.n) * p_.ports - 1];
+        const long total = last.sent_at + last.sent;
+        staged_label_.need(total);
+        staged_masks_.need(total * words_);
+        if (ordered_) staged_value_.need(total);
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port) {
+                const move& m = moves_[at_move(r, port)];
+                for (long j = m.sent_at; j < m.sent_at + m.sent; ++j) {
+                    const int x = sent_blocks_[j];
+                    const long i = at(r, x);
+                    if (label_[i] == none) return fail(fault::sends_undefined, r, port, x, m.to);
+                    staged_label_[j] = label_[i];
+                    for (int w = 0; w < words_; ++w) staged_masks_[j * words_ + w] = masks_[i * words_ + w];
+                    if (ordered_) staged_value_[j] = value_[i];
+                    sent_in_[i] = round_ + 1;
+                }
+            }
+        return true;
+    }
+
+    // Copies land, then reductions join.
+    constexpr bool receive_round() {
+        bool staged = false;
+        for (int r = 0; r < p_.n; ++r) {
+            bool reduction = false;
+            for (int port = 0; port < p_.ports; ++port) {
+                const move& m = moves_[at_move(r, port)];
+                if (m.reduces && m.received > 0) reduction = true;
+                if (m.reduces || m.received == 0) continue;
+                const long from = moves_[at_move(m.from, port)].sent_at;
+                for (int j = 0; j < m.received; ++j) {
+                    const int y = received_blocks_[m.received_at + j];
+                    const long i = at(r, y);
+                    if (copied_in_[i] == round_ + 1)
+                        return fail(fault::copied_twice, r, port, y, m.from, sent_blocks_[from + j]);
+                    copied_in_[i] = round_ + 1;
+                    if (sent_in_[i] == round_ + 1) staged = true;
+                    if (label_[i] == vacant && y < p_.blocks) continue;
+                    const int l = staged_label_[from + j];
+                    label_[i] = l;
+                    if (l != y && y < p_.blocks) fixed_ = false;
+                    for (int w = 0; w < words_; ++w)
+                        masks_[i * words_ + w] = staged_masks_[(from + j) * words_ + w];
+                    if (ordered_) value_[i] = staged_value_[from + j];
+                }
+            }
+            if (reduction && (!reduce(r, staged) || (ordered_ && !fold(r)))) return false;
+        }
+        staged_rounds_ += staged;
+        return true;
+    }
+
+    // Laws 3 and 3b: contributions to one block, none of them twice. The order does not matter here.
+    constexpr bool reduce(int r, bool& staged) {
+        for (int port = 0; port < p_.ports; ++port) {
+            const move& m = moves_[at_move(r, port)];
+            if (!m.reduces || m.received == 0) continue;
+            const long from = moves_[at_move(m.from, port)].sent_at;
+            for (int j = 0; j < m.received; ++j) {
+                const int y = received_blocks_[m.received_at + j], x = sent_blocks_[from + j];
+                const long i = at(r, y);
+                const int mine = label_[i], theirs = staged_label_[from + j];
+                if (sent_in_[i] == round_ + 1) staged = true;
+                if (mine == vacant) continue;
+                if (mine == none) return fail(fault::reduces_into_undefined, r, port, y, m.from, x);
+                if (mine != theirs) {
+                    fail(fault::mixed, r, port, y, m.from, x);
+                    if (x == y && theirs >= 0) p_.report_.held = theirs;
+                    return false;
+                }
+                for (int w = 0; w < words_; ++w) {
+                    std::uint64_t& into = masks_[i * words_ + w];
+                    const std::uint64_t more = staged_masks_[(from + j) * words_ + w];
+                    if (into & more)
+                        return fail(fault::twice, r, port, y, m.from, x, w * 64 + std::countr_zero(into & more));
+                    into |= more;
+                }
+            }
+        }
+        return true;
+    }
+
+    // The order of the fold: operands of lower ranks, a local operand, the own value, operands of higher ranks.
+    constexpr bool fold(int r) {
+        by_peer_.need(p_.ports);
+        int reducing = 0;
+        for (int port = 0; port < p_.ports; ++port)
+            if (const move& m = moves_[at_move(r, port)]; m.reduces && m.received > 0) by_peer_[reducing++] = port;
+        sort_by_peer(r, reducing);
+        ++fold_;
+        int k = 0;
+        for (; k < reducing && moves_[at_move(r, by_peer_[k])].from <= r; ++k) fold_in(r, by_peer_[k], true);
+        for (int i = 0; i < k; ++i) {
+            const move& m = moves_[at_move(r, by_peer_[i])];
+            for (int j = 0; j < m.received; ++j) {
+                const int y = received_blocks_[m.received_at + j];
+                if (left_in_[y] != fold_) continue;
+                left_in_[y] = 0;
+                value_[at(r, y)] = join(left_[y], value_[at(r, y)]);
+            }
+        }
+        for (; k < reducing; ++k) fold_in(r, by_peer_[k], false);
+        return true;
+    }
+    constexpr void fold_in(int r, int port, bool on_the_left) {
+        const move& m = moves_[at_move(r, port)];
+        const long from = moves_[at_move(m.from, port)].sent_at;
+        for (int j = 0; j < m.received; ++j) {
+            const int y = received_blocks_[m.received_at + j];
+            const expression& e = staged_value_[from + j];
+            if (!on_the_left) {
+                value_[at(r, y)] = join(value_[at(r, y)], e);
+            } else {
+                left_[y] = left_in_[y] == fold_ ? join(left_[y], e) : e;
+                left_in_[y] = fold_;
+            }
+        }
+    }
+    // Stable, by the rank received from: by insertion for few, by counting for many.
+    constexpr void sort_by_peer(int r, int count) {
+        if (count <= 8) {
+            for (int i = 1; i < count; ++i) {
+                const int port = by_peer_[i], peer = moves_[at_move(r, port)].from;
+                int j = i;
+                for (; j > 0 && moves_[at_move(r, by_peer_[j - 1])].from > peer; --j) by_peer_[j] = by_peer_[j - 1];
+                by_peer_[j] = port;
+            }
+            return;
+        }
+        begin_.need(p_.n + 1);
+        sorted_.need(count);
+        begin_.fill(0);
+        for (int i = 0; i < count; ++i) ++begin_[moves_[at_move(r, by_peer_[i])].from + 1];
+        for (int q = 0; q < p_.n; ++q) begin_[q + 1] += begin_[q];
+        for (int i = 0; i < count; ++i) sorted_[begin_[moves_[at_move(r, by_peer_[i])].from]++] = by_peer_[i];
+        for (int i = 0; i < count; ++i) by_peer_[i] = sorted_[i];
+    }
+
+    // Law 4: the postcondition of the collective.
+    constexpr bool finish() {
+        buffer<int> exchanged(p_.slots), count(p_.n);
+        for (int r = 0; r < p_.n; ++r) {
+            const bool swap = p_.kind == collective::all_to_all;
+            if (swap && !p_.exchange(r, true, exchanged.data(), count.data())) return false;
+            for (int slot = 0; slot < p_.blocks; ++slot) {
+                wanted w = p_.expected(r, slot);
+                if (swap) {
+                    w.lo = exchanged[slot] / p_.blocks;
+                    w.hi = w.lo + 1;
+                    w.label = r * p_.blocks + exchanged[slot] % p_.blocks;
+                }
+                if (w.label != none && !holds(r, slot, w)) return false;
+            }
+        }
+        return true;
+    }
+    constexpr bool holds(int r, int slot, const wanted& w) {
+        const long i = at(r, slot);
+        if (label_[i] < 0) return fail(fault::holds_nothing, r, none, slot);
+        for (int word = 0; word < words_; ++word) {
+            const std::uint64_t want = interval(w.lo, w.hi, word), has = masks_[i * words_ + word];
+            if (has == want) continue;
+            if (want & ~has)
+                return fail(fault::lacks_source, r, none, slot, none, none, word * 64 + std::countr_zero(want & ~has));
+            return fail(fault::foreign_source, r, none, slot, none, none, word * 64 + std::countr_zero(has & ~want));
+        }
+        if (label_[i] != w.label) {
+            fail(fault::holds_other, r, none, slot);
+            p_.report_.held = p_.kind == collective::all_to_all ? label_[i] / p_.blocks : label_[i];
+            return false;
+        }
+        return true;
+    }
+    /// Bits [lo, hi) as far as they lie in the given word.
+    static constexpr std::uint64_t interval(int lo, int hi, int word) {
+        const auto below = [word](int x) {
+            const int k = x - word * 64;
+            return k <= 0 ? std::uint64_t{0} : k >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1;
+        };
+        return below(hi) & ~below(lo);
+    }
+
+    // Barrier: its law is causal. Whoever receives has heard of all that the sender had heard of.
+    constexpr bool run_barrier() {
+        masks_.need(static_cast<long>(p_.n) * words_);
+        staged_masks_.need(static_cast<long>(p_.n) * words_);
+        for (int r = 0; r < p_.n; ++r) masks_[static_cast<long>(r) * words_ + r / 64] = std::uint64_t{1} << r % 64;
+        for (round_ = 0; round_ < p_.rounds; ++round_) {
+            if (!read_round() || !match_round()) return false;
+            for (long i = 0; i < static_cast<long>(p_.n) * words_; ++i) staged_masks_[i] = masks_[i];
+            for (int r = 0; r < p_.n; ++r)
+                for (int port = 0; port < p_.ports; ++port)
+                    if (const int q = moves_[at_move(r, port)].from; q != none)
+                        for (long w = 0; w < words_; ++w) masks_[r * words_ + w] |= staged_masks_[q * words_ + w];
+        }
+        round_ = none;
+        for (int r = 0; r < p_.n; ++r)
+            for (int q = 0; q < p_.n; ++q)
+                if ((masks_[static_cast<long>(r) * words_ + q / 64] >> q % 64 & 1) == 0)
+                    return fail(fault::unheard, r, none, none, none, none, q);
+        return true;
+    }
+
+    problem p_;
+    const bool ordered_;
+    long words_ = 1;
+    int round_ = none;
+    int staged_rounds_ = 0;
+    bool fixed_ = true;
+    buffer<int> label_, sent_in_, copied_in_;  // per (rank, slot)
+    buffer<std::uint64_t> masks_;
+    buffer<expression> value_;
+    buffer<step> steps_;  // per (rank, port)
+    buffer<move> moves_;
+    buffer<int> sent_blocks_, received_blocks_;  // of the round, rank by rank and port by port
+    buffer<int> staged_label_;                   // what the sent blocks carry
+    buffer<std::uint64_t> staged_masks_;
+    buffer<expression> staged_value_, left_;
+    buffer<int> by_peer_, sorted_, begin_, left_in_;
+    int fold_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,106 @@
+// Reading a schedule without its type: the proof and the cost are each one function over this view, so that they are
+// compiled once however many schedules a program names. constexpr virtual functions make it serve at compile time too.
+#pragma once
+
+#include <colls/schedule.hpp>
+
+#include <cstdint>
+
+namespace colls::inline v1::detail {
+
+/// A schedule seen through the accessors of schedule.hpp, its type forgotten.
+class schedule_reader {
+public:
+    constexpr virtual collective kind() const = 0;
+    constexpr virtual bool supports(int n) const = 0;
+    constexpr virtual int rounds(int n) const = 0;
+    constexpr virtual int blocks(int n) const = 0;
+    constexpr virtual int ports(int n) const = 0;
+    constexpr virtual int scratch(int n) const = 0;
+    constexpr virtual int root(int n) const = 0;
+    constexpr virtual int home(int n, int slot) const = 0;
+    constexpr virtual int input(int rank, int n, int slot) const = 0;
+    constexpr virtual int output(int rank, int n, int slot) const = 0;
+    constexpr virtual step at(int rank, int n, int round, int port) const = 0;
+
+protected:
+    ~schedule_reader() = default;
+};
+
+template <class S>
+class reader_of final : public schedule_reader {
+public:
+    explicit constexpr reader_of(const S& s) : s_(s) {}
+    constexpr collective kind() const override { return collective_of(s_); }
+    constexpr bool supports(int n) const override { return v1::supports(s_, n); }
+    constexpr int rounds(int n) const override { return s_.rounds(n); }
+    constexpr int blocks(int n) const override { return blocks_of(s_, n); }
+    constexpr int ports(int n) const override { return ports_of(s_, n); }
+    constexpr int scratch(int n) const override { return scratch_of(s_, n); }
+    constexpr int root(int n) const override { return root_of(s_, n); }
+    constexpr int home(int n, int slot) const override { return home_of(s_, n, slot); }
+    constexpr int input(int rank, int n, int slot) const override { return input_of(s_, rank, n, slot); }
+    constexpr int output(int rank, int n, int slot) const override { return output_of(s_, rank, n, slot); }
+    constexpr step at(int rank, int n, int round, int port) const override {
+        return step_of(s_, rank, n, round, port);
+    }
+
+private:
+    const S& s_;
+};
+
+/// An array on the heap that a constant expression may use. Cheaper to evaluate than std::vector: no iterators.
+template <class T>
+class buffer {
+public:
+    constexpr buffer() = default;
+    explicit constexpr buffer(long size) : data_(new T[static_cast<std::size_t>(size)]{}), size_(size) {}
+    buffer(const buffer&) = delete;
+    buffer& operator=(const buffer&) = delete;
+    constexpr ~buffer() { delete[] data_; }
+
+    constexpr T& operator[](long i) { return data_[i]; }
+    constexpr const T& operator[](long i) const { return data_[i]; }
+    constexpr T* data() { return data_; }
+    constexpr long size() const { return size_; }
+    /// Room for `size` elements; their values are lost where it must grow.
+    constexpr void need(long size) {
+        if (size <= size_) return;
+        delete[] data_;
+        size_ = size + size / 2;
+        data_ = new T[static_cast<std::size_t>(size_)]{};
+    }
+    constexpr void fill(T value) {
+        for (long i = 0; i < size_; ++i) data_[i] = value;
+    }
+
+private:
+    T* data_ = nullptr;
+    long size_ = 0;
+};
+
+/// True where a set can be walked and has at most `most` blocks (so that its size cannot overflow).
+constexpr bool well_formed(const block_set& b, int most) {
+    if (b.count < 0 || b.reps < 0 || b.grain < 0 || b.modulus < 0) return false;
+    if (b.count == 0 || b.reps == 0 || b.grain == 0) return true;
+    if (b.count > most || b.reps > most || b.grain > most || b.run < 1) return false;
+    return static_cast<long>(b.count) * b.reps <= most && static_cast<long>(b.size()) <= most;
+}
+
+/// Writes the blocks of a set to out[0 .. size()): operator[] without its divisions.
+constexpr void expand(const block_set& b, int* out) {
+    if (b.empty()) return;
+    int at = 0;
+    for (int rep = 0; rep < b.reps; ++rep) {
+        const int origin = b.base + rep * b.stride;
+        int row = b.first;
+        for (int done = 0; done < b.count; row += b.period)
+            for (int column = 0; column < b.run && done < b.count; ++column, ++done) {
+                const int x = row + column * b.grain;
+                const int start = origin + (b.modulus > 0 && (x < 0 || x >= b.modulus) ? mod(x, b.modulus) : x);
+                for (int g = 0; g < b.grain; ++g) out[at++] = start + g;
+            }
+    }
+}
+
+}  // namespace colls::inline v1::detail
