@@ -1,0 +1,80 @@
+// What the combinators share: the lookup in a family (defined in family.hpp), and how a step is moved about.
+#pragma once
+
+#include <colls/schedule.hpp>
+
+#include <utility>
+
+namespace colls::inline v1 {
+
+namespace detail {
+/// How family F (or a schedule) comes by collective C: `exists`, and `make(f)`. Defined in family.hpp.
+template <class F, collective C>
+struct derivation;
+}  // namespace detail
+
+/// True where F, a family or a schedule, implements collective C, be it by derivation.
+template <class F, collective C>
+inline constexpr bool provides = detail::derivation<std::remove_cvref_t<F>, C>::exists;
+
+/// The schedule with which f implements C: f itself where f is such a schedule; else what f.make<C>() gives; else the
+/// nested type named like C; else derived from what f names, by the algebra (see family.hpp).
+template <collective C, class F>
+constexpr auto schedule_of(const F& f) {
+    static_assert(provides<F, C>, "colls: schedule_of<C>(f): f names no schedule for this collective, and none can be "
+                                  "derived from those it names");
+    return detail::derivation<F, C>::make(f);
+}
+
+/// Its type.
+template <class F, collective C>
+using schedule_for = decltype(schedule_of<C>(std::declval<const std::remove_cvref_t<F>&>()));
+
+namespace detail {
+template <class F, int... C>
+constexpr bool provides_any(std::integer_sequence<int, C...>) {
+    return (provides<F, static_cast<collective>(C)> || ...);
+}
+template <class F>
+constexpr bool names_schedules() {
+    if constexpr (schedule<F> || !std::is_trivially_copyable_v<F>)
+        return false;
+    else
+        return provides_any<F>(std::make_integer_sequence<int, collective_count>{});
+}
+}  // namespace detail
+
+/// A family: a type that is no schedule itself and names some, as nested types called like the collectives
+/// (`struct ring { struct reduce_scatter {...}; };`) or through `template <collective C> constexpr auto make() const`.
+template <class F>
+concept family = detail::names_schedules<std::remove_cvref_t<F>>();
+
+namespace detail {
+
+/// The step with its peers renamed by `rank_of` and its blocks rewritten by `block_of`.
+template <class RankOf, class BlocksOf>
+constexpr step moved(step s, const RankOf& rank_of, const BlocksOf& blocks_of) {
+    if (s.send.peer != none) s.send = {rank_of(s.send.peer), blocks_of(s.send.blocks)};
+    if (s.recv.peer != none) s.recv = {rank_of(s.recv.peer), blocks_of(s.recv.blocks), s.recv.action};
+    return s;
+}
+struct same_ranks {
+    constexpr int operator()(int rank) const { return rank; }
+};
+struct same_blocks {
+    constexpr block_set operator()(const block_set& b) const { return b; }
+};
+/// Blocks cut in `cut`, then moved by `by`.
+struct recut {
+    int cut = 1, by = 0;
+    constexpr block_set operator()(const block_set& b) const { return b.refined(cut).offset(by); }
+};
+
+/// How often blocks must be cut so that a schedule of `blocks` blocks runs on `common` of them.
+constexpr int cut_to(int common, int blocks) { return blocks > 0 ? common / blocks : 1; }
+
+/// The group sizes at which laws between two schedules are checked when their composition is compiled.
+inline constexpr int least_checked = 2, most_checked = 8;
+
+}  // namespace detail
+}  // namespace colls::inline v1
