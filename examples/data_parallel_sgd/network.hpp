@@ -1,0 +1,134 @@
+// A multilayer perceptron: ReLU between the layers, softmax and cross entropy at the end, SGD with momentum.
+//
+// Parameters lie in one vector, layer by layer, each layer its weights (outputs x inputs, column-major) and then its
+// biases. Back-propagation finishes the gradient from the end of that vector to its beginning and says so as it goes,
+// so that a caller may send what is finished while the rest is computed.
+#pragma once
+
+#include <Eigen/Core>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace example {
+
+template <class T>
+class network {
+public:
+    using matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+    using vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
+
+    /// widths: of the input, of each hidden layer, of the output. The same seed gives the same weights everywhere.
+    network(std::span<const int> widths, std::uint64_t seed) {
+        Eigen::Index at = 0;
+        for (std::size_t l = 0; l + 1 < widths.size(); ++l) {
+            layers_.push_back({at, widths[l], widths[l + 1]});
+            at += widths[l + 1] * (widths[l] + 1);
+        }
+        parameters_ = gradient_ = velocity_ = vector::Zero(at);
+        std::mt19937_64 random(seed);
+        for (const layer& l : layers_) {
+            // He et al. 2015. Drawn as double by hand: std::normal_distribution differs between libraries.
+            const double scale = std::sqrt(2.0 / l.inputs);
+            auto weights = parameters_.segment(l.begin, l.inputs * l.outputs);
+            for (T& w : weights) {
+                double sum = -6;
+                for (int i = 0; i < 12; ++i) sum += static_cast<double>(random() >> 11) * 0x1p-53;
+                w = static_cast<T>(scale * sum);
+            }
+        }
+        activations_.resize(layers_.size());
+    }
+
+    std::span<T> parameters() { return {parameters_.data(), static_cast<std::size_t>(parameters_.size())}; }
+    std::span<T> gradient() { return {gradient_.data(), static_cast<std::size_t>(gradient_.size())}; }
+
+    /// The logits, one column a sample.
+    const matrix& forward(const matrix& x) {
+        for (std::size_t l = 0; l < layers_.size(); ++l) {
+            const matrix& in = l == 0 ? x : activations_[l - 1];
+            matrix& out = activations_[l];
+            out.noalias() = weights(l) * in;
+            out.colwise() += biases(l);
+            if (l + 1 < layers_.size()) out = out.cwiseMax(T(0));
+        }
+        return activations_.back();
+    }
+
+    /// Forward and backward over one shard of a batch of `batch` samples. Leaves in gradient() the shard's part of the
+    /// gradient of the batch's mean loss, and returns the shard's summed loss. `ready(offset)` is called whenever all
+    /// of gradient() from `offset` on is final; the first layer's weights come in panels of about `panel` numbers.
+    template <class Ready>
+    double backward(const matrix& x, std::span<const std::uint8_t> labels, int batch, std::size_t panel, Ready ready) {
+        matrix delta = forward(x);
+        double loss = 0;
+        for (Eigen::Index s = 0; s < delta.cols(); ++s) {
+            auto column = delta.col(s);
+            const auto label = labels[static_cast<std::size_t>(s)];
+            column = (column.array() - column.maxCoeff()).exp();
+            column /= column.sum();
+            loss -= std::log(std::max(static_cast<double>(column(label)), 1e-30));
+            column(label) -= T(1);
+        }
+        delta /= static_cast<T>(batch);
+
+        for (std::size_t l = layers_.size(); l-- > 0;) {
+            const layer& at = layers_[l];
+            const matrix& in = l == 0 ? x : activations_[l - 1];
+            gradient_.segment(at.begin + at.inputs * at.outputs, at.outputs) = delta.rowwise().sum();
+            const Eigen::Index width = std::max<Eigen::Index>(1, static_cast<Eigen::Index>(panel) / at.outputs);
+            Eigen::Map<matrix> gradient(gradient_.data() + at.begin, at.outputs, at.inputs);
+            for (Eigen::Index end = at.inputs; end > 0;) {
+                const Eigen::Index begin = std::max<Eigen::Index>(0, end - width);
+                gradient.middleCols(begin, end - begin).noalias() =
+                    delta * in.middleRows(begin, end - begin).transpose();
+                end = begin;
+                ready(static_cast<std::size_t>(at.begin + begin * at.outputs));
+            }
+            if (l == 0) break;
+            const matrix passed = weights(l).transpose() * delta;
+            delta = (in.array() > T(0)).select(passed, T(0));
+        }
+        return loss;
+    }
+
+    void update(T learning_rate, T momentum) {
+        velocity_ = momentum * velocity_ + gradient_;
+        parameters_ -= learning_rate * velocity_;
+    }
+
+    int count_correct(const matrix& x, std::span<const std::uint8_t> labels) {
+        const matrix& logits = forward(x);
+        int correct = 0;
+        for (Eigen::Index s = 0; s < logits.cols(); ++s) {
+            Eigen::Index best = 0;
+            logits.col(s).maxCoeff(&best);
+            correct += best == labels[static_cast<std::size_t>(s)];
+        }
+        return correct;
+    }
+
+private:
+    struct layer {
+        Eigen::Index begin;
+        int inputs, outputs;
+    };
+    auto weights(std::size_t l) const {
+        return Eigen::Map<const matrix>(parameters_.data() + layers_[l].begin, layers_[l].outputs, layers_[l].inputs);
+    }
+    auto biases(std::size_t l) const {
+        return Eigen::Map<const vector>(
+            parameters_.data() + layers_[l].begin + layers_[l].inputs * layers_[l].outputs, layers_[l].outputs);
+    }
+
+    std::vector<layer> layers_;
+    std::vector<matrix> activations_;
+    vector parameters_, gradient_, velocity_;
+};
+
+}  // namespace example
