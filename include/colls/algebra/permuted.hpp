@@ -1,0 +1,129 @@
+// permuted<S, Mapping>: the ranks of a schedule laid on the group in another order.
+#pragma once
+
+#include <colls/algebra/reversed.hpp>
+
+namespace colls::inline v1 {
+
+/// The group from its end: rank r plays n - 1 - r.
+struct mirror {
+    constexpr int role(int rank, int n) const { return n - 1 - rank; }
+    constexpr int rank(int role, int n) const { return n - 1 - role; }
+};
+/// The group from rank K on: rank r plays r - K mod n.
+template <int K = 1>
+struct shift {
+    constexpr int role(int rank, int n) const { return mod(rank - K, n); }
+    constexpr int rank(int role, int n) const { return mod(role + K % n, n); }
+};
+
+namespace detail {
+
+template <class M>
+concept mapping = std::is_trivially_copyable_v<M> && requires(const M& m, int i) {
+    { m.role(i, i) } -> std::convertible_to<int>;
+    { m.rank(i, i) } -> std::convertible_to<int>;
+};
+
+/// Whether every rank has a role of its own.
+template <class M>
+constexpr bool permutes(const M& m, int n) {
+    for (int role = 0; role < n; ++role) {
+        const int rank = m.rank(role, n);
+        if (rank < 0 || rank >= n || m.role(rank, n) != role) return false;
+    }
+    return true;
+}
+/// The same for M{} at the sizes that are checked when a composition is compiled.
+template <class M>
+constexpr bool permutes() {
+    if constexpr (!mapping<M>) {
+        return false;
+    } else if constexpr (std::is_empty_v<M> && std::default_initializable<M>) {
+        for (int n = least_checked; n <= most_checked; ++n)
+            if (!permutes(M{}, n)) return false;
+    }
+    return true;
+}
+constexpr bool permutable(collective c) { return c != collective::inclusive_scan && c != collective::exclusive_scan; }
+
+template <class M>
+struct rank_of_role {
+    const M& m;
+    int n;
+    constexpr int operator()(int role) const { return m.rank(role, n); }
+};
+
+}  // namespace detail
+
+/// S with rank r playing the part of `role(r, n)`; `rank(role, n)` is its inverse. For a placement on the links of a
+/// machine, or for a second lane beside S. A rooted S has its root at rank(root); block homes, and the input and output
+/// of all_to_all, follow. `mirror` and `shift<K>` are given; a Mapping may carry state. Scans depend on the order of
+/// ranks, and have no permutation: a compile error. Of a family: its schedules, each permuted.
+/// Law: rounds, ports and bytes moved are those of S; what rank r does is what S has role(r, n) do.
+template <class S, class Mapping>
+struct permuted {
+    static_assert(detail::mapping<Mapping>,
+                  "colls: permuted<S, Mapping>: a Mapping has role(rank, n) and its inverse rank(role, n)");
+    static_assert(!detail::mapping<Mapping> || detail::permutes<Mapping>(),
+                  "colls: permuted<S, Mapping>: rank(role, n) and role(rank, n) are not inverse permutations");
+    static_assert(detail::permutable(implemented_by<S>),
+                  "colls: permuted<S, Mapping>: a scan goes in the order of ranks and cannot be permuted");
+    [[no_unique_address]] S inner{};
+    [[no_unique_address]] Mapping mapping{};
+
+    static constexpr collective implements = implemented_by<S>;
+    constexpr int rounds(int n) const { return inner.rounds(n); }
+    constexpr int blocks(int n) const { return blocks_of(inner, n); }
+    constexpr int ports(int n) const { return ports_of(inner, n); }
+    constexpr int scratch(int n) const { return scratch_of(inner, n); }
+    constexpr bool supports(int n) const {
+        if (!colls::supports(inner, n)) return false;
+        if constexpr (std::is_empty_v<Mapping>)
+            return true;
+        else
+            return detail::permutes(mapping, n);
+    }
+    constexpr int root(int n) const { return mapping.rank(root_of(inner, n), n); }
+    constexpr int home(int n, int slot) const {
+        const int role = home_of(inner, n, slot);
+        return role == none ? none : mapping.rank(role, n);
+    }
+    constexpr int input(int rank, int n, int slot) const {
+        return mapping.rank(input_of(inner, mapping.role(rank, n), n, slot), n);
+    }
+    constexpr int output(int rank, int n, int slot) const {
+        return mapping.rank(output_of(inner, mapping.role(rank, n), n, slot), n);
+    }
+    constexpr step at(int rank, int n, int round, int port) const {
+        return detail::moved(step_of(inner, mapping.role(rank, n), n, round, port),
+                             detail::rank_of_role<Mapping>{mapping, n}, detail::same_blocks{});
+    }
+};
+
+template <class F, class Mapping>
+    requires(!schedule<F>)
+struct permuted<F, Mapping> {
+    static_assert(family<F>, "colls: permuted<S, Mapping>: S is neither a schedule nor a family");
+    [[no_unique_address]] F inner{};
+    [[no_unique_address]] Mapping mapping{};
+
+    template <collective C>
+        requires(provides<F, C> && detail::permutable(C))
+    constexpr auto make() const {
+        return permuted<schedule_for<F, C>, Mapping>{schedule_of<C>(inner), mapping};
+    }
+};
+
+template <class S, class Mapping>
+permuted(S, Mapping) -> permuted<S, Mapping>;
+
+namespace detail {
+template <class S, class M>
+struct reverse_trait<permuted<S, M>> {
+    static constexpr bool possible = reversible<S>;
+    using type = permuted<reversed<S>, M>;
+    static constexpr type apply(const permuted<S, M>& p) { return {reversed_of(p.inner), p.mapping}; }
+};
+}  // namespace detail
+}  // namespace colls::inline v1
