@@ -1,0 +1,151 @@
+// Every collective, schedule, group size and root, by turns, against the serial reference.
+#include "catch.hpp"
+
+#include "support/batch.hpp"
+
+#include <cstdio>
+
+using namespace support;
+
+namespace {
+
+using communicator = colls::threads::communicator;
+using jobs_list = std::deque<job<communicator>>;
+
+/// Runs what has been collected in one group of n, and judges it.
+void run_and_check(int n, jobs_list& jobs, std::uint64_t seed) {
+    INFO("group of " << n << ", seed " << seed);
+    try {
+        run_jobs(n, jobs, seed);
+    } catch (const std::exception& failure) {
+        std::string all;
+        for (const auto& j : jobs) all += "\n  " + j.describe();
+        FAIL(failure.what() << "\nthe calls:" << all);
+    }
+    std::size_t i = 0;
+    for (const auto& j : jobs) {
+        if (const std::string wrong = j.wrong(); !wrong.empty()) FAIL("call " << i << ": " << j.describe() << ": " << wrong);
+        ++i;
+    }
+    CHECK(i == jobs.size());
+    jobs.clear();
+}
+
+shape shape_of(what c, int n, std::size_t count, int root = 0) {
+    shape s{c, n, has_root(c) ? root : 0, {}};
+    const auto ranks = static_cast<std::size_t>(n);
+    if (c == what::all_to_all)
+        s.counts.assign(ranks * ranks, count / ranks + (count % ranks != 0 ? 1 : 0));
+    else
+        s.counts = balanced(count, n);
+    return s;
+}
+
+const entry<communicator>& kind_named(std::string_view name) {
+    for (const auto& e : common_kinds<communicator>())
+        if (name == e.kind.name) return e;
+    FAIL("no kind " << name);
+    std::abort();
+}
+
+}  // namespace
+
+TEST_CASE("every schedule at every group size that it supports", "[collectives]") {
+    for (const int n : awkward_sizes) {
+        if (sanitized && n > 33) continue;
+        random_source random(static_cast<std::uint64_t>(n));
+        jobs_list jobs;
+        const auto ranks = static_cast<std::size_t>(n);
+        std::vector<std::size_t> counts = {0, 1, ranks - 1, ranks, ranks + 1, 8 * ranks + 3, 2039, 20'011};
+        for (const row& r : all_schedules()) {
+            if (!r.supports(n)) continue;
+            const bool folds = has_operator(r.collective);
+            const bool ordered = !folds || keeps_order(r, n);
+            const auto& kinds = common_kinds<communicator>();
+            for (std::size_t turn = 0; turn < (n > 40 ? 1u : n > 20 ? 2u : 8u); ++turn) {
+                const auto& e = random.pick(kinds);
+                if (!ordered && e.kind.how == judged::in_order) continue;
+                call_plan p;
+                p.shape = shape_of(r.collective, n, n > 20 ? random.pick(counts) : counts[turn], random.between(0, n - 1));
+                p.in_place = job<communicator>::can_be_in_place(p.shape, false) && random.one_in(2);
+                p.same = p.in_place && r.collective == what::all_reduce && random.one_in(2);
+                p.how = e.all_ways ? static_cast<way>(random.below(3)) : way::blocking;
+                p.chosen = &r.schedule;
+                p.schedule = r.name;
+                p.seed = random.next();
+                jobs.emplace_back(e, p);
+            }
+            if (jobs.size() > 100) run_and_check(n, jobs, random.next());
+        }
+        run_and_check(n, jobs, random.next());
+    }
+}
+
+TEST_CASE("every root, in place and out of place", "[collectives]") {
+    for (const int n : {2, 3, 5, 8, 13, 17}) {
+        random_source random(static_cast<std::uint64_t>(100 + n));
+        jobs_list jobs;
+        for (const what c : {what::broadcast, what::scatter, what::gather, what::reduce}) {
+            std::vector<const row*> rows = {nullptr};
+            for (const row& r : all_schedules())
+                if (r.collective == c && r.supports(n)) rows.push_back(&r);
+            for (const row* r : rows)
+                for (int root = 0; root < n; ++root)
+                    for (const bool in_place : {false, true}) {
+                        const bool words = !r || !has_operator(c) || keeps_order(*r, n);
+                        const auto& e = kind_named(words && random.one_in(2) ? "word concatenation" : "int32 sum");
+                        call_plan p;
+                        p.shape = shape_of(c, n, random.below(300), root);
+                        p.in_place = in_place && job<communicator>::can_be_in_place(p.shape, false);
+                        p.idle_buffers = random.one_in(2);
+                        if (r) {
+                            p.chosen = &r->schedule;
+                            p.schedule = r->name;
+                        }
+                        p.seed = random.next();
+                        jobs.emplace_back(e, p);
+                    }
+            run_and_check(n, jobs, random.next());
+        }
+    }
+}
+
+TEST_CASE("automatic, over the sizes at which it changes its mind", "[collectives]") {
+    for (const int n : {1, 2, 3, 4, 8, 17}) {
+        random_source random(static_cast<std::uint64_t>(200 + n));
+        jobs_list jobs;
+        const auto& e = kind_named("float sum");
+        for (int c = 0; c < what_count; ++c)
+            for (std::size_t bytes = 4; bytes <= (std::size_t{1} << 21); bytes *= 2) {
+                if (n > 4 && bytes > (std::size_t{1} << 18)) continue;
+                for (const std::size_t count : {bytes / 4 - 1, bytes / 4, bytes / 4 + 1}) {
+                    call_plan p;
+                    p.shape = shape_of(static_cast<what>(c), n, count, random.between(0, n - 1));
+                    p.in_place = job<communicator>::can_be_in_place(p.shape, false) && random.one_in(2);
+                    p.how = static_cast<way>(random.below(3));
+                    p.seed = random.next();
+                    jobs.emplace_back(e, p);
+                }
+                if (jobs.size() > 30) run_and_check(n, jobs, random.next());
+            }
+        run_and_check(n, jobs, random.next());
+    }
+}
+
+TEST_CASE("thousands of calls in one group, with no barrier between them", "[collectives][stress]") {
+    for (const int n : {2, 3, 8}) {
+        random_source random(static_cast<std::uint64_t>(300 + n));
+        jobs_list jobs;
+        const std::size_t calls = sanitized ? 500 : n > 4 ? 2000 : 5000;
+        const auto& kinds = common_kinds<communicator>();
+        while (jobs.size() < calls) {
+            const auto& e = random.pick(kinds);
+            // A run of the same call now and then: what is safe by parity breaks here.
+            const call_plan p = pick_plan(random, n, e, random.one_in(8) ? 200'000 : 4000);
+            for (std::size_t times = random.one_in(10) ? random.below(20) : 1; times-- > 0;) {
+                jobs.emplace_back(e, p);
+            }
+        }
+        run_and_check(n, jobs, random.next());
+    }
+}

@@ -1,0 +1,309 @@
+// Operations in flight, plans that are run many times.
+#include "catch.hpp"
+
+#include "support/batch.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+using namespace support;
+
+namespace {
+
+using communicator = colls::threads::communicator;
+
+thread_local bool counting = false;
+std::atomic<int> allocations{0};
+
+void* allocate(std::size_t size, std::size_t align) {
+    if (counting) allocations.fetch_add(1, std::memory_order_relaxed);
+    size = (size + align - 1) / align * align;
+    if (void* p = align > alignof(std::max_align_t) ? std::aligned_alloc(align, size) : std::malloc(size ? size : 1)) return p;
+    throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return allocate(size, 1); }
+void* operator new[](std::size_t size) { return allocate(size, 1); }
+void* operator new(std::size_t size, std::align_val_t align) { return allocate(size, static_cast<std::size_t>(align)); }
+void* operator new[](std::size_t size, std::align_val_t align) { return allocate(size, static_cast<std::size_t>(align)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace {
+
+std::vector<long> numbers(int rank, std::size_t count, long salt) {
+    std::vector<long> v(count);
+    for (std::size_t i = 0; i < count; ++i) v[i] = salt * 1000 + rank * 17 + static_cast<long>(i % 101);
+    return v;
+}
+std::vector<long> sum_of_numbers(int n, std::size_t count, long salt) {
+    std::vector<long> v(count, 0);
+    for (int r = 0; r < n; ++r) {
+        const auto x = numbers(r, count, salt);
+        for (std::size_t i = 0; i < count; ++i) v[i] += x[i];
+    }
+    return v;
+}
+
+}  // namespace
+
+TEST_CASE("operations finish in any order, another on every rank", "[nonblocking]") {
+    for (const int n : {1, 2, 3, 4, 7, 8, 17})
+        for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{20'000}}) {
+            constexpr int many = 10;
+            std::atomic<int> wrong{0};
+            colls::threads::run(n, [&](auto& comm) {
+                const int rank = comm.rank();
+                random_source random = stream(count, static_cast<std::uint64_t>(rank));
+                std::vector<std::vector<long>> in(many), out(many, std::vector<long>(count, -1));
+                std::vector<colls::operation> operations;
+                for (int i = 0; i < many; ++i) {
+                    const auto at = static_cast<std::size_t>(i);
+                    in[at] = numbers(rank, count, i);
+                    operations.push_back(colls::start::all_reduce(comm, in[at], out[at], colls::sum));
+                }
+                std::vector<std::size_t> order(many);
+                std::iota(order.begin(), order.end(), std::size_t{0});
+                for (std::size_t i = many; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+                for (const std::size_t i : order) {
+                    operations[i].wait();
+                    if (out[i] != sum_of_numbers(n, count, static_cast<long>(i))) ++wrong;
+                    if (!operations[i].test()) ++wrong;   // finished stays finished
+                    operations[i].wait();
+                }
+            });
+            CHECK(wrong == 0);
+        }
+}
+
+TEST_CASE("blocking calls go on between operations in flight", "[nonblocking]") {
+    for (const int n : {2, 3, 8}) {
+        std::atomic<int> wrong{0};
+        colls::threads::run(n, [&](auto& comm) {
+            const int rank = comm.rank();
+            for (int turn = 0; turn < 50; ++turn) {
+                const std::size_t count = turn % 3 == 0 ? 5 : turn % 3 == 1 ? 3000 : 30'000;
+                auto first = numbers(rank, count, turn), third = numbers(rank, 7, turn);
+                std::vector<long> second = numbers(rank, count, turn + 1), everyone(static_cast<std::size_t>(n) * 3);
+                auto a = colls::start::all_reduce(comm, first, colls::sum);
+                auto b = colls::start::broadcast(comm, second, turn % n);
+                colls::all_reduce(comm, third, colls::sum);
+                if (third != sum_of_numbers(n, 7, turn)) ++wrong;
+                const std::vector<long> own(3, rank);
+                colls::all_gather(comm, own, everyone);
+                for (std::size_t i = 0; i < everyone.size(); ++i)
+                    if (everyone[i] != static_cast<long>(i / 3)) ++wrong;
+                if (rank % 2) {
+                    b.wait();
+                    colls::barrier(comm);
+                    a.wait();
+                } else {
+                    colls::barrier(comm);
+                    a.wait();
+                    b.wait();
+                }
+                if (first != sum_of_numbers(n, count, turn)) ++wrong;
+                if (second != numbers(turn % n, count, turn + 1)) ++wrong;
+            }
+        });
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("more operations in flight than the group has slots", "[nonblocking]") {
+    for (const int n : {2, 5}) {
+        constexpr int many = 200;
+        std::atomic<int> wrong{0};
+        colls::threads::run(n, [&](auto& comm) {
+            std::vector<std::vector<long>> data;
+            std::vector<colls::operation> operations;
+            for (int i = 0; i < many; ++i) data.push_back(numbers(comm.rank(), 40, i));
+            for (auto& d : data) operations.push_back(colls::start::all_reduce(comm, d, colls::sum));
+            for (std::size_t i = many; i-- > 0;) operations[i].wait();
+            for (int i = 0; i < many; ++i)
+                if (data[static_cast<std::size_t>(i)] != sum_of_numbers(n, 40, i)) ++wrong;
+        });
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("test and wait_for say no while a rank is missing, and yes after it came", "[nonblocking]") {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}}) {
+        std::atomic<bool> seen{false};
+        std::atomic<int> wrong{0};
+        colls::threads::run(3, [&](auto& comm) {
+            auto data = numbers(comm.rank(), count, 1);
+            if (comm.rank() == 2)
+                while (!seen) std::this_thread::yield();
+            auto operation = colls::start::all_reduce(comm, data, colls::sum);
+            if (comm.rank() == 0) {
+                if (operation.test()) ++wrong;
+                const auto before = std::chrono::steady_clock::now();
+                if (operation.wait_for(std::chrono::milliseconds(20))) ++wrong;
+                const auto took = std::chrono::steady_clock::now() - before;
+                if (took < std::chrono::milliseconds(20) || took > std::chrono::seconds(5)) ++wrong;
+                seen = true;
+                while (!operation.test()) std::this_thread::yield();
+            } else if (comm.rank() == 1) {
+                while (!operation.wait_for(std::chrono::microseconds(300))) {}
+            } else {
+                operation.wait();
+            }
+            if (data != sum_of_numbers(3, count, 1)) ++wrong;
+        });
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("an operation can be moved, into a vector that grows too", "[nonblocking]") {
+    std::atomic<int> wrong{0};
+    colls::threads::run(4, [&](auto& comm) {
+        auto data = numbers(comm.rank(), 5000, 3), more = numbers(comm.rank(), 5000, 4);
+        auto operation = colls::start::all_reduce(comm, data, colls::sum);
+        colls::operation other = std::move(operation);
+        auto second = colls::start::all_reduce(comm, more, colls::sum);
+        std::vector<colls::operation> kept;
+        kept.push_back(std::move(second));
+        kept.push_back(std::move(other));
+        for (auto& k : kept) k.wait();
+        if (data != sum_of_numbers(4, 5000, 3) || more != sum_of_numbers(4, 5000, 4)) ++wrong;
+    });
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
+    constexpr int n = 4;
+    constexpr std::size_t block = 1000, total = n * block;
+    std::atomic<int> wrong{0};
+    colls::threads::run(n, [&](auto& comm) {
+        const int rank = comm.rank();
+        const auto check = [&](bool right) { wrong += right ? 0 : 1; };
+        const auto everything = numbers(1, total, 9);
+        const auto full = sum_of_numbers(n, total, 2);
+        const auto own = numbers(rank, total, 2);
+        const auto part = [&](const std::vector<long>& v, int r) {
+            return std::vector<long>(v.begin() + r * static_cast<long>(block), v.begin() + (r + 1) * static_cast<long>(block));
+        };
+        std::vector<std::size_t> counts(n, block);
+        std::vector<long> b = rank == 1 ? everything : std::vector<long>(total), s(block), g(total), ag(total), rd(total),
+                          rs(block), ar(total), aa(total), in_scan(total), ex_scan(total, -5);
+        std::vector<long> sv(block), gv(total), agv(total), rsv(block), aav(total);
+        const auto mine = part(everything, rank);
+        const std::vector<long> nothing;
+        std::vector<long> none_out;
+        const auto all = [&](auto space) {
+            std::vector<decltype(space.barrier(comm))> list;
+            list.push_back(space.broadcast(comm, b, 1));
+            list.push_back(space.scatter(comm, rank == 2 ? everything : nothing, s, 2));
+            list.push_back(space.gather(comm, mine, rank == 3 ? g : none_out, 3));
+            list.push_back(space.all_gather(comm, mine, ag));
+            list.push_back(space.reduce(comm, own, rank == 0 ? rd : none_out, colls::sum, 0));
+            list.push_back(space.reduce_scatter(comm, own, rs, colls::sum));
+            list.push_back(space.all_reduce(comm, own, ar, colls::sum));
+            list.push_back(space.all_to_all(comm, own, aa));
+            list.push_back(space.barrier(comm));
+            list.push_back(space.inclusive_scan(comm, own, in_scan, colls::sum));
+            list.push_back(space.exclusive_scan(comm, own, ex_scan, colls::sum));
+            list.push_back(space.scatter_v(comm, rank == 2 ? everything : nothing, sv, counts, 2));
+            list.push_back(space.gather_v(comm, mine, rank == 3 ? gv : none_out, counts, 3));
+            list.push_back(space.all_gather_v(comm, mine, agv, counts));
+            list.push_back(space.reduce_scatter_v(comm, own, rsv, counts, colls::sum));
+            list.push_back(space.all_to_all_v(comm, own, aav, counts, counts));
+            return list;
+        };
+        const auto judge = [&] {
+            check(b == everything && g == (rank == 3 ? everything : std::vector<long>(total, 0)));
+            check(s == mine && sv == mine && ag == everything && agv == everything);
+            check(gv == g && ar == full && rs == part(full, rank) && rsv == rs);
+            if (rank == 0) check(rd == full);
+            std::vector<long> crossed;
+            for (int r = 0; r < n; ++r) {
+                const auto piece = part(numbers(r, total, 2), rank);
+                crossed.insert(crossed.end(), piece.begin(), piece.end());
+            }
+            check(aa == crossed && aav == crossed);
+            std::vector<long> before(total, rank == 0 ? -5 : 0);
+            for (int r = 0; r < rank; ++r)
+                for (std::size_t i = 0; i < total; ++i) before[i] += numbers(r, total, 2)[i];
+            check(ex_scan == before);
+            for (std::size_t i = 0; i < total; ++i) before[i] = (rank == 0 ? 0 : before[i]) + own[i];
+            check(in_scan == before);
+        };
+        struct started : start_way {};
+        auto operations = all(started{});
+        for (std::size_t i = 0; i < operations.size(); ++i)   // ranks begin at different ends
+            operations[rank % 2 ? operations.size() - 1 - i : i].wait();
+        judge();
+        struct prepared : prepare_way {};
+        auto plans = all(prepared{});
+        for (int turn = 0; turn < 3; ++turn) {
+            for (auto* v : {&s, &ag, &rs, &ar, &aa, &in_scan, &sv, &agv, &rsv, &aav}) std::fill(v->begin(), v->end(), -1);
+            if (rank != 1) std::fill(b.begin(), b.end(), -1);
+            for (auto& plan : plans) plan.run();
+            judge();
+        }
+        for (auto* v : {&s, &ag, &rs, &ar, &aa, &in_scan, &sv, &agv, &rsv, &aav}) std::fill(v->begin(), v->end(), -1);
+        std::vector<colls::operation> again;
+        for (auto& plan : plans) again.push_back(plan.start());
+        for (auto& operation : again) operation.wait();
+        judge();
+    });
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepare]") {
+    for (const int n : {1, 2, 3, 4, 8})
+        for (const std::size_t count : {std::size_t{1}, std::size_t{300}, std::size_t{5000}, std::size_t{70'000}}) {
+            std::atomic<int> wrong{0};
+            allocations = 0;
+            colls::threads::run(n, [&](auto& comm) {
+                const int rank = comm.rank();
+                std::vector<long> x(count), sum(count), everyone(count * static_cast<std::size_t>(n)), piece;
+                const std::vector<std::size_t> parts = balanced(count, n);
+                piece.resize(parts[static_cast<std::size_t>(rank)]);
+                std::vector<long> b(count), scan(count);
+                auto reduce = colls::prepare::all_reduce(comm, x, sum, colls::sum);
+                auto gather = colls::prepare::all_gather(comm, x, everyone);
+                auto scatter = colls::prepare::reduce_scatter(comm, x, piece, colls::sum);
+                auto broadcast = colls::prepare::broadcast(comm, b, n - 1);
+                auto scans = colls::prepare::inclusive_scan(comm, x, scan, colls::sum);
+                auto barrier = colls::prepare::barrier(comm);
+                std::vector<long> first(count);
+                for (int turn = 0; turn < 30; ++turn) {
+                    for (std::size_t i = 0; i < count; ++i) x[i] = turn * 1000 + rank * 17 + static_cast<long>(i % 101);
+                    b = x;
+                    counting = turn > 2;   // the first runs may still set things up
+                    reduce.run();
+                    gather.run();
+                    scatter.run();
+                    broadcast.run();
+                    scans.run();
+                    barrier.run();
+                    auto one = reduce.start();
+                    auto two = gather.start();
+                    two.wait();
+                    one.wait();
+                    counting = false;
+                    if (sum != sum_of_numbers(n, count, turn)) ++wrong;
+                    if (b != numbers(n - 1, count, turn)) ++wrong;
+                    const auto last = numbers(n - 1, count, turn);
+                    if (!std::equal(last.begin(), last.end(), everyone.end() - static_cast<long>(count))) ++wrong;
+                    if (rank == n - 1 && scan != sum) ++wrong;
+                }
+            });
+            INFO("n " << n << ", count " << count);
+            CHECK(wrong == 0);
+            CHECK(allocations == 0);
+        }
+}

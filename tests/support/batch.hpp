@@ -1,0 +1,181 @@
+// Several calls by one group of threads, back to back, with ranks arriving when they like.
+#pragma once
+
+#include "job.hpp"
+#include "schedules.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+
+namespace support {
+
+/// The group sizes that find bugs.
+inline constexpr int awkward_sizes[] = {1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 17, 31, 32, 33, 48, 64, 65, 66, 129};
+
+/// Sanitizers slow everything down, and instrument for what a few cases show.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+/// A wait that lasts this long is a hang: tests would rather fail than stand still.
+inline const bool deadline_is_set = [] {
+    setenv("COLLS_TIMEOUT", sanitized ? "120" : "60", 0);
+    return true;
+}();
+
+inline void dawdle(random_source& random) {
+    switch (random.below(6)) {
+        case 0:
+            for (std::size_t i = random.below(4); i-- > 0;) std::this_thread::yield();
+            break;
+        case 1:
+            for (std::size_t i = random.below(2000); i-- > 0;) std::atomic_signal_fence(std::memory_order_seq_cst);
+            break;
+        default: break;
+    }
+}
+
+/// A schedule that can be asked for this call, or null: automatic.
+inline const row* pick_row(random_source& random, what c, int n, bool in_order) {
+    static const auto by_collective = [] {
+        std::vector<std::vector<const row*>> lists(what_count);
+        for (const row& r : all_schedules()) lists[static_cast<std::size_t>(r.collective)].push_back(&r);
+        return lists;
+    }();
+    static std::mutex mutex;
+    static std::map<std::pair<const row*, int>, bool> ordered;
+    if (random.one_in(5)) return nullptr;
+    const auto& list = by_collective[static_cast<std::size_t>(c)];
+    for (int tries = 0; tries < 8 && !list.empty(); ++tries) {
+        const row* r = random.pick(list);
+        if (!r->supports(n)) continue;
+        if (in_order && has_operator(c)) {
+            const std::lock_guard lock(mutex);
+            auto [at, fresh] = ordered.try_emplace({r, n}, false);
+            if (fresh) at->second = keeps_order(*r, n);
+            if (!at->second) continue;
+        }
+        return r;
+    }
+    return nullptr;
+}
+
+/// Counts that straddle what the library switches at: nothing, less than a rank each, mailboxes, cache lines, chunks.
+inline std::size_t pick_count(random_source& random, int n, std::size_t size, std::size_t limit) {
+    const auto ranks = static_cast<std::size_t>(n);
+    constexpr std::size_t primes[] = {2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 65521};
+    constexpr std::size_t edges[] = {56, 64, 128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288};
+    std::size_t count = 0;
+    switch (random.below(10)) {
+        case 0: count = random.below(3); break;
+        case 1: count = random.below(ranks + 1); break;
+        case 2: count = ranks + random.below(3) - (random.one_in(2) ? 1 : 0); break;
+        case 3: count = random.below(100); break;
+        case 4: count = primes[random.below(std::size(primes))]; break;
+        case 5:
+        case 6: {   // an edge of the whole
+            const std::size_t at = edges[random.below(std::size(edges))] / size + random.below(3);
+            count = at > 0 ? at - 1 : 0;
+            break;
+        }
+        case 7: {   // an edge of each rank's block
+            const std::size_t at = edges[random.below(std::size(edges) - 4)] / size + random.below(3);
+            count = (at > 0 ? at - 1 : 0) * ranks + random.below(ranks);
+            break;
+        }
+        case 8: count = random.below(3000); break;
+        default: count = random.one_in(4) ? 100'000 + random.below(50'000) : random.below(20'000); break;
+    }
+    if (count > limit) count = limit == 0 ? 0 : limit - random.below(std::min<std::size_t>(limit, 64));
+    return count;
+}
+
+/// A random call in a group of n, within about `budget` bytes for all ranks together.
+template <class Comm>
+call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::size_t budget) {
+    call_plan p;
+    support::shape& s = p.shape;
+    s.n = n;
+    s.collective = static_cast<what>(random.below(what_count));
+    if (e.averages && (s.collective == what::inclusive_scan || s.collective == what::exclusive_scan))
+        s.collective = what::all_reduce;
+    const what c = s.collective;
+    const auto ranks = static_cast<std::size_t>(n);
+    s.root = has_root(c) ? random.between(0, n - 1) : 0;
+    const std::size_t limit = budget / (3 * ranks * e.kind.size);
+    std::size_t total = pick_count(random, n, e.kind.size, limit);
+    p.variable = has_blocks(c) && random.one_in(4);
+    if (c == what::all_to_all) {
+        if (p.variable) {
+            s.counts.resize(ranks * ranks);
+            const std::size_t most = 2 * total / ranks + 2;
+            for (auto& count : s.counts) count = random.one_in(3) ? 0 : random.below(most);
+        } else {
+            s.counts.assign(ranks * ranks, total / ranks + (total > 0 && total < ranks ? 1 : 0));
+        }
+    } else if (p.variable) {
+        s.counts.resize(ranks);
+        switch (random.below(3)) {
+            case 0:   // all in one place
+                s.counts[random.below(ranks)] = total;
+                break;
+            case 1:
+                s.counts = balanced(total, n);
+                for (std::size_t i = ranks; i > 1; --i) std::swap(s.counts[i - 1], s.counts[random.below(i)]);
+                break;
+            default:
+                for (auto& count : s.counts) count = random.one_in(3) ? 0 : random.below(2 * total / ranks + 2);
+        }
+    } else {
+        s.counts = balanced(total, n);
+    }
+    p.in_place = job<Comm>::can_be_in_place(s, p.variable) && random.one_in(3);
+    p.same = p.in_place && c == what::all_reduce && random.one_in(2);
+    p.idle_buffers = random.one_in(3);
+    if (e.all_ways && random.one_in(2)) p.how = random.one_in(3) ? way::prepared : way::started;
+    p.shift = random.one_in(2) ? 0 : random.below(64 / e.kind.align);
+    p.seed = random.next();
+    if (!p.variable)
+        if (const row* r = pick_row(random, c, n, e.kind.how == judged::in_order)) {
+            p.chosen = &r->schedule;
+            p.schedule = r->name;
+        }
+    return p;
+}
+
+/// Runs the jobs in one group; operations that were started are finished later, in an order that every rank chooses
+/// for itself.
+template <class Comm>
+void run_jobs(int n, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
+    colls::threads::run(n, [&](auto& comm) {
+        random_source random = stream(seed, 77, static_cast<std::uint64_t>(comm.rank()));
+        flight in_flight;
+        const auto finish_one = [&] {
+            const std::size_t i = random.below(in_flight.size());
+            if (random.one_in(2)) {
+                while (!in_flight[i].test()) std::this_thread::yield();
+            } else {
+                in_flight[i].wait();
+            }
+            in_flight.erase(in_flight.begin() + static_cast<std::ptrdiff_t>(i));
+        };
+        for (job<Comm>& j : jobs) {
+            dawdle(random);
+            j.run(comm, in_flight);
+            while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) finish_one();
+        }
+        while (!in_flight.empty()) finish_one();
+    });
+}
+
+}  // namespace support
