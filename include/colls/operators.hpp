@@ -4,7 +4,8 @@
 //   static constexpr bool commutative = true    operands may be swapped (else the ranks' order is kept)
 //   leaf(x)                                     what becomes of a rank's own contribution before the first fold
 //   finish(x, n)                                what becomes of the final value, n ranks
-//   static constexpr bool widens = true         may be called on float in place of bfloat16 or half
+//   static constexpr bool pure = true           touches nothing but its operands, and gives the same on float in place
+//                                               of bfloat16 and half if it takes float: allows the fastest loops
 #pragma once
 
 #include <colls/config.hpp>
@@ -73,18 +74,33 @@ constexpr bool is_std_functor(const char* name) {
     return names_std_template(__PRETTY_FUNCTION__, name);
 }
 
+template <class Op>
+constexpr bool is_std_commutative() {
+    if constexpr (std::is_class_v<Op>)
+        return is_std_functor<Op>("plus") || is_std_functor<Op>("multiplies") || is_std_functor<Op>("bit_and") ||
+               is_std_functor<Op>("bit_or") || is_std_functor<Op>("bit_xor");
+    else
+        return false;
+}
+
 template <class Op, class T>
 constexpr bool commutes() {
     if constexpr (requires { { Op::template commutative_on<T> } -> std::convertible_to<bool>; })
         return Op::template commutative_on<T>;
     else if constexpr (requires { { Op::commutative } -> std::convertible_to<bool>; })
         return Op::commutative;
-    else if constexpr (std::is_class_v<Op>)
-        return is_std_functor<Op>("plus") || is_std_functor<Op>("bit_and") || is_std_functor<Op>("bit_or") ||
-               is_std_functor<Op>("bit_xor") ||
-               (is_std_functor<Op>("multiplies") && (std::is_void_v<T> || is_number<T>));
+    else if constexpr (is_std_commutative<Op>())
+        return std::is_void_v<T> || is_number<T> || !is_std_functor<Op>("multiplies");
     else
         return false;
+}
+
+template <class Op>
+constexpr bool is_pure() {
+    if constexpr (requires { { Op::pure } -> std::convertible_to<bool>; })
+        return Op::pure;
+    else
+        return is_std_commutative<Op>();
 }
 
 }  // namespace detail
@@ -113,13 +129,13 @@ constexpr commutative_operator<F> commutative(F f) {
     return {f};
 }
 
-// The library's operators. `widens`: defined on float too, so that a fold of bfloat16 or half is done in float and
-// rounded once.
+// The library's operators. Being pure, they fold bfloat16 and half in float and round once a fold.
 
 /// a + b. Integers wrap.
 struct sum_t {
-    static constexpr bool commutative = true, widens = true;
+    static constexpr bool commutative = true, pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a + b; }
     constexpr T operator()(const T& a, const T& b) const {
         using M = detail::modular_t<T>;
         return static_cast<T>(static_cast<M>(a) + static_cast<M>(b));
@@ -129,8 +145,9 @@ struct sum_t {
 struct prod_t {
     template <class T>
     static constexpr bool commutative_on = std::is_void_v<T> || detail::is_number<T>;
-    static constexpr bool widens = true;
+    static constexpr bool pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a * b; }
     constexpr T operator()(const T& a, const T& b) const {
         using M = detail::modular_t<T>;
         return static_cast<T>(static_cast<M>(a) * static_cast<M>(b));
@@ -138,16 +155,18 @@ struct prod_t {
 };
 /// The lesser; NaN if either is NaN. Of zeros of unlike sign, or of equivalent values of a user's type, either one.
 struct min_t {
-    static constexpr bool commutative = true, widens = true;
+    static constexpr bool commutative = true, pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a < b; }
     constexpr T operator()(const T& a, const T& b) const {
         return a < b || detail::is_nan(a) ? a : b;
     }
 };
 /// The greater; otherwise as min.
 struct max_t {
-    static constexpr bool commutative = true, widens = true;
+    static constexpr bool commutative = true, pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { b < a; }
     constexpr T operator()(const T& a, const T& b) const {
         return b < a || detail::is_nan(a) ? a : b;
     }
@@ -169,22 +188,25 @@ struct avg_t : sum_t {
     }
 };
 struct bit_and_t {
-    static constexpr bool commutative = true;
+    static constexpr bool commutative = true, pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a & b; }
     constexpr T operator()(const T& a, const T& b) const {
         return static_cast<T>(a & b);
     }
 };
 struct bit_or_t {
-    static constexpr bool commutative = true;
+    static constexpr bool commutative = true, pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a | b; }
     constexpr T operator()(const T& a, const T& b) const {
         return static_cast<T>(a | b);
     }
 };
 struct bit_xor_t {
-    static constexpr bool commutative = true;
+    static constexpr bool commutative = true, pure = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a ^ b; }
     constexpr T operator()(const T& a, const T& b) const {
         return static_cast<T>(a ^ b);
     }
@@ -194,6 +216,7 @@ struct bit_xor_t {
 struct minloc_t {
     static constexpr bool commutative = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a.value < b.value; a.index < b.index; }
     constexpr T operator()(const T& a, const T& b) const {
         const bool a_nan = detail::is_nan(a.value), b_nan = detail::is_nan(b.value);
         const bool before = a_nan ? !b_nan : a.value < b.value, after = b_nan ? !a_nan : b.value < a.value;
@@ -204,6 +227,7 @@ struct minloc_t {
 struct maxloc_t {
     static constexpr bool commutative = true;
     template <class T>
+        requires requires(const T& a, const T& b) { a.value < b.value; a.index < b.index; }
     constexpr T operator()(const T& a, const T& b) const {
         const bool a_nan = detail::is_nan(a.value), b_nan = detail::is_nan(b.value);
         const bool before = a_nan ? !b_nan : b.value < a.value, after = b_nan ? !a_nan : a.value < b.value;

@@ -23,57 +23,69 @@ constexpr float round_to_odd(double x) {
     return __builtin_bit_cast(float, bits | 1u);
 }
 
+// A format packs and unpacks two numbers of a 32-bit word: code that the reduce loops share. All of it is 32-bit work
+// without branches or shuffles, and compares as signed, which every vector unit can.
+
+constexpr unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
+constexpr float float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
+constexpr bool less(unsigned a, unsigned b) { return static_cast<int>(a) < static_cast<int>(b); }
+
 struct bfloat16_format {
-    static constexpr unsigned short encode(float x) {
-        const auto bits = __builtin_bit_cast(unsigned, x);
-        const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        const unsigned quiet = bits >> 16 | 0x40u;
-        return static_cast<unsigned short>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    static constexpr float low(unsigned word) { return float_of(word << 16); }
+    static constexpr float high(unsigned word) { return float_of(word & 0xffff0000u); }
+    static constexpr unsigned pack(float low, float high) {
+        return rounded(low) >> 16 | (rounded(high) & 0xffff0000u);
     }
-    static constexpr float decode(unsigned short bits) {
-        return __builtin_bit_cast(float, static_cast<unsigned>(bits) << 16);
+
+  private:
+    static constexpr unsigned rounded(float x) {
+        const unsigned bits = bits_of(x), quiet = bits | 0x400000u, nearest = bits + 0x7fffu + (bits >> 16 & 1u);
+        return x != x ? quiet : nearest;
     }
 };
 
 struct half_format {
-    static constexpr unsigned short encode(float x) {
-        const auto bits = __builtin_bit_cast(unsigned, x);
-        const unsigned sign = bits >> 16 & 0x8000u, a = bits & 0x7fffffffu;
-        const unsigned special = a > 0x7f800000u ? 0x7e00u | (a >> 13 & 0x3ffu) : 0x7c00u;
-        // Below 2^-14 the result is subnormal: adding 0.5 moves its last bit to that of the float, which rounds it.
-        const float shifted = __builtin_bit_cast(float, a < 0x38800000u ? a : 0u) + 0.5f;
-        const unsigned small = __builtin_bit_cast(unsigned, shifted) - 0x3f000000u;
-        const unsigned normal = (a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13;
-        const unsigned finite = a < 0x38800000u ? small : normal;
-        return static_cast<unsigned short>(sign | (a >= 0x47800000u ? special : finite));
+    static constexpr float low(unsigned word) { return widened(word << 16); }
+    static constexpr float high(unsigned word) { return widened(word & 0xffff0000u); }
+    static constexpr unsigned pack(float low, float high) { return rounded(low) | rounded(high) << 16; }
+
+  private:
+    static constexpr float widened(unsigned upper) {
+        const unsigned magnitude = (upper & 0x7fff0000u) >> 3, sign = upper & 0x80000000u;
+        const unsigned normal = magnitude + (112u << 23) + (less(magnitude, 0x0f800000u) ? 0u : 112u << 23);
+        const unsigned subnormal = bits_of(float_of(magnitude + (113u << 23)) - 0x1p-14f);
+        return float_of(sign | (less(magnitude, 0x00800000u) ? subnormal : normal));
     }
-    static constexpr float decode(unsigned short bits) {
-        const unsigned a = (bits & 0x7fffu) << 13, exponent = a & 0x0f800000u;
-        const unsigned sign = (bits & 0x8000u) << 16;
-        const unsigned normal = a + (112u << 23) + (exponent == 0x0f800000u ? 112u << 23 : 0u);
-        const float subnormal = __builtin_bit_cast(float, a + (113u << 23)) - 0x1p-14f;
-        return __builtin_bit_cast(float, sign | (exponent == 0 ? __builtin_bit_cast(unsigned, subnormal) : normal));
+    static constexpr unsigned rounded(float x) {
+        const unsigned bits = bits_of(x), sign = bits >> 16 & 0x8000u, a = bits & 0x7fffffffu;
+        const unsigned special = less(0x7f800000u, a) ? 0x7e00u | (a >> 13 & 0x3ffu) : 0x7c00u;
+        // Below 2^-14 the result is subnormal: adding 0.5 moves its last bit to that of the float, which rounds it.
+        const unsigned small = bits_of(float_of(a) + 0.5f) - 0x3f000000u;
+        const unsigned normal = (a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13;
+        const unsigned finite = less(a, 0x38800000u) ? small : normal;
+        return sign | (less(a, 0x47800000u) ? finite : special);
     }
 };
 
 /// A number kept in 16 bits and computed in float.
 template <class Format>
 struct small_float {
+    using format = Format;
     unsigned short bits;
 
     small_float() = default;
-    constexpr explicit small_float(float x) : bits(Format::encode(x)) {}
+    constexpr explicit small_float(float x) : bits(static_cast<unsigned short>(Format::pack(x, 0.0f))) {}
     /// Rounds once. (Integers beyond 2^53 are rounded to double first.)
     template <class X>
         requires(std::is_arithmetic_v<X> && !std::is_same_v<X, float>)
-    constexpr explicit small_float(X x) : bits(Format::encode(round_to_odd(static_cast<double>(x)))) {}
+    constexpr explicit small_float(X x) : small_float(round_to_odd(static_cast<double>(x))) {}
 
     static constexpr small_float from_bits(unsigned short b) {
         small_float x(0.0f);
         x.bits = b;
         return x;
     }
-    constexpr operator float() const { return Format::decode(bits); }
+    constexpr operator float() const { return Format::low(bits); }
 
     friend constexpr small_float operator+(small_float a, small_float b) { return small_float(float(a) + float(b)); }
     friend constexpr small_float operator-(small_float a, small_float b) { return small_float(float(a) - float(b)); }

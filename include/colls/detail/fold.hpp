@@ -1,13 +1,27 @@
 // The reduce loop: the only place where an operator meets an array.
+//
+// Four loops, each one pass over memory for any number of operands:
+//   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
+//   paired_fold   pure operators on bfloat16: two of them in a 32-bit word, folded in float, rounded once
+//   half_fold     pure operators on half: rows converted to float, folded as float, rounded once
+//   tile_fold     everything else: partial folds in a tile on the stack
+// On x86-64 each is compiled twice, for the baseline and for AVX2 (which has no fused multiply-add: all machines get
+// the same bits); paired_fold, bound by its conversions, also for AVX-512.
 #pragma once
 
 #include <colls/config.hpp>
+#include <colls/detail/half_rows.hpp>
 #include <colls/operators.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // an operator may well not vectorise
+#endif
 
 namespace colls::inline v1::detail {
 
@@ -27,107 +41,294 @@ struct op_table {
     bool commutative = false;
 };
 
-/// The type that a fold of T is done in: float for bfloat16 and half under an operator that allows it.
-template <class T, class Op>
-constexpr auto accumulator_of() {
-    if constexpr (is_small_float<T> && requires { requires Op::widens; })
-        return std::type_identity<float>{};
-    else
-        return std::type_identity<T>{};
-}
-template <class T, class Op>
-using accumulator = typename decltype(accumulator_of<T, Op>())::type;
-
 template <class Op, class A>
 concept has_leaf = requires(const Op& op, const A& a) { { op.leaf(a) } -> std::convertible_to<A>; };
 template <class Op, class T>
 concept has_finish = requires(const Op& op, const T& x, int n) { { op.finish(x, n) } -> std::convertible_to<T>; };
 
-/// A tile of partial folds on the stack. Nothing else points into it, so that loops that write it vectorise for any
-/// operator, and dst is written only when all operands of the tile have been read.
+/// A fold of T by Op is done in float, and rounded once.
+template <class T, class Op>
+inline constexpr bool folds_in_float = is_small_float<T> && is_pure<Op>() && operator_on<Op, float>;
+
+/// f(0) ... f(n - 1), n a multiple of lanes, in any order: nothing that f(i) writes is read by another f(j).
+/// The constant inner trip count is what g++ -O2 wants before it vectorises.
+template <std::size_t lanes, class F>
+[[gnu::always_inline]] inline void for_each_parallel(std::size_t n, F f) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety) interleave_count(2) unroll(disable)
+    for (std::size_t i = 0; i < n / lanes * lanes; ++i) f(i);
+#else
+    for (std::size_t b = 0; b < n; b += lanes)
+#pragma GCC ivdep
+        for (std::size_t l = 0; l < lanes; ++l) f(b + l);
+#endif
+}
+/// The same without the promise: the compiler must see for itself that the writes are apart from the reads.
+template <std::size_t lanes, class F>
+[[gnu::always_inline]] inline void for_each_checked(std::size_t n, F f) {
+#if defined(__clang__)
+#pragma clang loop interleave_count(2) unroll(disable)
+    for (std::size_t i = 0; i < n / lanes * lanes; ++i) f(i);
+#else
+    for (std::size_t b = 0; b < n; b += lanes)
+        for (std::size_t l = 0; l < lanes; ++l) f(b + l);
+#endif
+}
+
+template <std::size_t size>
+using unsigned_of_size = std::conditional_t<size == 1, unsigned char,
+    std::conditional_t<size == 2, unsigned short, std::conditional_t<size == 4, unsigned, unsigned long long>>>;
+
+template <class A, class Op>
+[[gnu::always_inline]] inline A apply_leaf(const A& a, [[maybe_unused]] bool leaf, [[maybe_unused]] const Op& op) {
+    if constexpr (has_leaf<Op, A>) {
+        const A changed = static_cast<A>(op.leaf(a));
+        if constexpr (std::is_arithmetic_v<A> && sizeof(A) <= 8) {
+            // Blended by bits: the compilers would make a branch of a choice, and not vectorise it.
+            using U = unsigned_of_size<sizeof(A)>;
+            const U mask = static_cast<U>(leaf ? ~U{0} : U{0});
+            return __builtin_bit_cast(A, static_cast<U>((__builtin_bit_cast(U, changed) & mask) |
+                                                        (__builtin_bit_cast(U, a) & static_cast<U>(~mask))));
+        } else {
+            return leaf ? changed : a;
+        }
+    } else {
+        return a;
+    }
+}
+
+/// Element by element, in T or in float: the tails of the loops below. (A loop that the compilers should leave as it is.)
+template <class A, class T, class Op>
+[[gnu::always_inline]] inline void scalar_fold(T* dst, const operand* x, int k, std::size_t first, std::size_t count,
+    const Op& op) {
+    for (std::size_t i = first; i < count; ++i) {
+        A a = apply_leaf(static_cast<A>(static_cast<const T*>(x[0].data)[i]), x[0].leaf, op);
+        for (int j = 1; j < k; ++j)
+            a = static_cast<A>(op(a, apply_leaf(static_cast<A>(static_cast<const T*>(x[j].data)[i]), x[j].leaf, op)));
+        dst[i] = static_cast<T>(a);
+    }
+}
+
+inline constexpr std::size_t tile_bytes = 2048;
+
+template <class T, class Op>
+struct direct_fold {
+    static constexpr std::size_t lanes = has_leaf<Op, T> && sizeof(T) < 4 ? 16 : 64 / sizeof(T),
+                                 length = tile_bytes / sizeof(T);
+
+    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
+        alignas(64) T tile[length];
+        const std::size_t whole = count & ~(lanes - 1);
+        for (std::size_t at = 0; at < whole;) {
+            const std::size_t n = k <= 4 || whole - at < length ? whole - at : length;
+            operand a{static_cast<const T*>(x[0].data) + at, x[0].leaf};
+            for (int j = 1;;) {
+                const int m = k - j < 3 ? k - j : 3;
+                T* const out = j + m == k ? dst + at : tile;
+                const auto get = [&](const operand& o, std::size_t i) {
+                    return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op);
+                };
+                const auto operand_at = [&](int q) {
+                    return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
+                };
+                if (m == 3)
+                    for_each_parallel<lanes>(n, [=, b = operand_at(j), c = operand_at(j + 1), d = operand_at(j + 2)](
+                                                    std::size_t i) {
+                        out[i] = op(op(op(get(a, i), get(b, i)), get(c, i)), get(d, i));
+                    });
+                else if (m == 2)
+                    for_each_parallel<lanes>(n, [=, b = operand_at(j), c = operand_at(j + 1)](std::size_t i) {
+                        out[i] = op(op(get(a, i), get(b, i)), get(c, i));
+                    });
+                else if (m == 1)
+                    for_each_parallel<lanes>(
+                        n, [=, b = operand_at(j)](std::size_t i) { out[i] = op(get(a, i), get(b, i)); });
+                else
+                    for_each_parallel<lanes>(n, [=](std::size_t i) { out[i] = get(a, i); });
+                j += m;
+                if (j >= k) break;
+                a = {tile, false};
+            }
+            at += n;
+        }
+        scalar_fold<T>(dst, x, k, whole, count, op);
+    }
+};
+
+/// A word holds two; the tile keeps the lower ones of a block of words, then the upper ones, so that
+/// nothing is ever shuffled.
+template <class T, class Op>
+struct paired_fold {
+    static constexpr std::size_t lanes = 16, length = tile_bytes / 2 / sizeof(float);  // in words
+
+    struct pair {
+        float low, high;
+    };
+    [[gnu::always_inline]] static pair get(const operand& o, std::size_t word, const Op& op) {
+        unsigned w;
+        std::memcpy(&w, static_cast<const char*>(o.data) + 4 * word, 4);
+        return {apply_leaf(T::format::low(w), o.leaf, op), apply_leaf(T::format::high(w), o.leaf, op)};
+    }
+    [[gnu::always_inline]] static pair combine(pair a, pair b, const Op& op) {
+        return {static_cast<float>(op(a.low, b.low)), static_cast<float>(op(a.high, b.high))};
+    }
+    [[gnu::always_inline]] static void put(T* dst, std::size_t word, pair a) {
+        const unsigned w = T::format::pack(a.low, a.high);
+        std::memcpy(reinterpret_cast<char*>(dst) + 4 * word, &w, 4);
+    }
+
+    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
+        alignas(64) float low[length], high[length];
+        const std::size_t whole = count & ~(2 * lanes - 1);
+        const auto operand_at = [=](int q, std::size_t at) {
+            return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
+        };
+        if (k == 2)
+            for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1]](std::size_t i) {
+                put(dst, i, combine(get(a, i, op), get(b, i, op), op));
+            });
+        else if (k == 3)
+            for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1], c = x[2]](std::size_t i) {
+                put(dst, i, combine(combine(get(a, i, op), get(b, i, op), op), get(c, i, op), op));
+            });
+        else
+            for (std::size_t at = 0; at < whole; at += 2 * length) {
+                const std::size_t n = whole - at < 2 * length ? (whole - at) / 2 : length;
+                for_each_parallel<lanes>(n, [&, a = operand_at(0, at)](std::size_t i) {
+                    const pair p = get(a, i, op);
+                    low[i] = p.low, high[i] = p.high;
+                });
+                for (int j = 1; j < k; ++j)
+                    for_each_parallel<lanes>(n, [&, b = operand_at(j, at)](std::size_t i) {
+                        const pair p = combine({low[i], high[i]}, get(b, i, op), op);
+                        low[i] = p.low, high[i] = p.high;
+                    });
+                for_each_parallel<lanes>(n, [&](std::size_t i) { put(dst + at, i, {low[i], high[i]}); });
+            }
+        scalar_fold<float>(dst, x, k, whole, count, op);
+    }
+};
+
+/// Nothing points into the tile, so that the loops that write it may vectorise whatever the operator reads.
 template <class T, class Op>
 struct tile_fold {
-    using A = accumulator<T, Op>;
-    static constexpr std::size_t bytes = 2048, length = sizeof(A) >= bytes ? 1 : bytes / sizeof(A);
-    // A trip count that is a multiple of every vector's length: no epilogue, which g++ -O2 asks for.
+    static constexpr std::size_t length = sizeof(T) >= tile_bytes ? 1 : tile_bytes / sizeof(T);
     static constexpr std::size_t lanes = std::is_arithmetic_v<T> || is_small_float<T> ? 64 / sizeof(T) : 1;
 
-    [[gnu::always_inline]] static A load(const operand& x, std::size_t i, const Op& op) {
-        const A a = static_cast<A>(static_cast<const T*>(x.data)[i]);
-        if constexpr (has_leaf<Op, A>) {
-            const A scaled = static_cast<A>(op.leaf(a));
-            return x.leaf ? scaled : a;
-        } else {
-            return a;
-        }
+    [[gnu::always_inline]] static T get(const operand& o, std::size_t i, const Op& op) {
+        return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op);
     }
-    [[gnu::always_inline]] static void put(A* to, const A& a) {
-        if constexpr (std::is_copy_assignable_v<A>)
+    [[gnu::always_inline]] static void put(T* to, const T& a) {
+        if constexpr (std::is_copy_assignable_v<T>)
             *to = a;
         else
-            std::memcpy(static_cast<void*>(to), static_cast<const void*>(&a), sizeof(A));
+            std::memcpy(static_cast<void*>(to), static_cast<const void*>(&a), sizeof(T));
     }
-
-    template <class F>
-    [[gnu::always_inline]] static void each(A* tile, std::size_t n, F f) {
-        const std::size_t whole = n & ~(lanes - 1);
-        for (std::size_t i = 0; i < whole; ++i) put(tile + i, f(i));
-        for (std::size_t i = whole; i < n; ++i) put(tile + i, f(i));
-    }
-
     [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op& op) {
-        alignas(64) alignas(A) unsigned char memory[length * sizeof(A)];
-        A* const tile = reinterpret_cast<A*>(memory);
+        alignas(64) alignas(T) unsigned char memory[length * sizeof(T)];
+        T* const tile = reinterpret_cast<T*>(memory);
         for (std::size_t at = 0; at < count; at += length) {
-            const std::size_t n = count - at < length ? count - at : length;
-            int j = 1;
-            if (k == 1) {
-                each(tile, n, [&, a = x[0]](std::size_t i) { return load(a, at + i, op); });
-            } else {
-                each(tile, n, [&, a = x[0], b = x[1]](std::size_t i) {
-                    return static_cast<A>(op(load(a, at + i, op), load(b, at + i, op)));
+            const std::size_t n = count - at < length ? count - at : length, whole = n & ~(lanes - 1);
+            if (k == 1)
+                for_each_checked<lanes>(whole, [&, a = x[0]](std::size_t i) { put(tile + i, get(a, at + i, op)); });
+            else
+                for_each_checked<lanes>(whole, [&, a = x[0], b = x[1]](std::size_t i) {
+                    put(tile + i, static_cast<T>(op(get(a, at + i, op), get(b, at + i, op))));
                 });
-                j = 2;
-            }
-            for (; j < k; ++j)
-                each(tile, n, [&, b = x[j]](std::size_t i) {
-                    return static_cast<A>(op(tile[i], load(b, at + i, op)));
+            for (int j = 2; j < k; ++j)
+                for_each_checked<lanes>(whole, [&, b = x[j]](std::size_t i) {
+                    put(tile + i, static_cast<T>(op(tile[i], get(b, at + i, op))));
                 });
-            if constexpr (std::is_same_v<A, T>) {
-                std::memcpy(static_cast<void*>(dst + at), memory, n * sizeof(T));
-            } else {
-                const std::size_t whole = n & ~(lanes - 1);
-                for (std::size_t i = 0; i < whole; ++i) dst[at + i] = static_cast<T>(tile[i]);
-                for (std::size_t i = whole; i < n; ++i) dst[at + i] = static_cast<T>(tile[i]);
-            }
+            std::memcpy(static_cast<void*>(dst + at), memory, whole * sizeof(T));
+            if constexpr (lanes > 1) scalar_fold<T>(dst, x, k, at + whole, at + n, op);
         }
     }
 };
 
 template <class T, class Op>
-void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    tile_fold<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
-}
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
-template <class T, class Op>
-[[gnu::target("avx2")]] void fold_wide(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    tile_fold<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
-}
-template <class T, class Op>
-void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    if (__builtin_cpu_supports("avx2"))
-        fold_wide<T, Op>(dst, x, k, count, op);
+constexpr auto choose_fold() {
+    if constexpr (folds_in_float<T, Op>)
+        return std::type_identity<paired_fold<T, Op>>{};
+    else if constexpr (std::is_arithmetic_v<T> && is_pure<Op>())
+        return std::type_identity<direct_fold<T, Op>>{};
     else
-        fold_baseline<T, Op>(dst, x, k, count, op);
+        return std::type_identity<tile_fold<T, Op>>{};
 }
-#else
 template <class T, class Op>
-void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    fold_baseline<T, Op>(dst, x, k, count, op);
+using fold_loop = typename decltype(choose_fold<T, Op>())::type;
+
+template <class T, class Op>
+void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+}
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class T, class Op>
+[[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+}
+template <class T, class Op>
+#if defined(__clang__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#else
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+void fold_avx512(void* dst,
+    const operand* x, int k, std::size_t count, const void* op) {
+    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
 #endif
 
+template <class T, class Op>
+void fold_by_processor(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
+    // Not where a leaf's product could be fused with the sum.
+    if constexpr (is_small_float<T> && folds_in_float<T, Op> && !has_leaf<Op, float>)
+        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+            return fold_avx512<T, Op>(dst, x, k, count, op);
+#if !defined(__AVX2__)
+    if (__builtin_cpu_supports("avx2")) return fold_avx2<T, Op>(dst, x, k, count, op);
+#endif
+#endif
+    fold_baseline<T, Op>(dst, x, k, count, op);
+}
+
+template <class T, class Op>
+void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
+
+template <class Op>
+void half_fold(half* dst, const operand* x, int k, std::size_t count, const void* op) {
+    constexpr std::size_t length = tile_bytes / sizeof(float);
+    alignas(64) float rows[4][length];
+    for (std::size_t at = 0; at < count; at += length) {
+        const std::size_t n = count - at < length ? count - at : length;
+        operand group[4];
+        int held = 0;  // rows[0] holds a partial fold
+        for (int j = 0; j < k;) {
+            int m = held;
+            for (; m < 4 && j < k; ++m, ++j) {
+                widen_row(rows[m], static_cast<const half*>(x[j].data) + at, n);
+                group[m] = {rows[m], x[j].leaf};
+            }
+            fold_entry<float, Op>(rows[0], group, m, n, op);
+            group[0] = {rows[0], false};
+            held = 1;
+        }
+        narrow_row(dst + at, rows[0], n);
+    }
+}
+
+template <class T, class Op>
+void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+    if constexpr (!has_leaf<Op, T>)
+        if (k == 1) {
+            if (dst != x[0].data && count != 0) std::memcpy(dst, x[0].data, count * sizeof(T));
+            return;
+        }
+    if constexpr (std::is_same_v<T, half> && folds_in_float<T, Op>)
+        return half_fold<Op>(static_cast<half*>(dst), x, k, count, op);
+    else
+        fold_by_processor<T, Op>(dst, x, k, count, op);
+}
 template <class T, class Op>
 void finish_entry(void* data, std::size_t count, int n, const void* op) {
     T* const x = static_cast<T*>(data);
@@ -147,3 +348,7 @@ template <class T, class Op>
 inline constexpr op_table op_table_for = make_op_table<T, Op>();
 
 }  // namespace colls::inline v1::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
