@@ -33,19 +33,19 @@ constexpr report verify(int n) {
 }
 
 namespace detail {
-template <class S, int n>
-constexpr bool proven_one() {
-    if constexpr (v1::supports(S{}, n))
-        return verify(S{}, n).ok();
-    else
-        return true;
+template <class S>
+constexpr report proof_at(const S& s, int n) {
+    return v1::supports(s, n) ? verify(s, n) : report{.n = n};
 }
+// Initialised by a call with arguments: g++ evaluates one without them twice.
+template <class S, int n>
+inline constexpr report proof_of = proof_at(S{}, n);
 }  // namespace detail
 
 /// The laws hold for S at n ranks, or S does not support n. An evaluation of its own, so that a compiler's limits on
 /// constant evaluation hold per group size.
 template <class S, int n>
-inline constexpr bool proven_at = detail::proven_one<S, n>();
+inline constexpr bool proven_at = detail::proof_of<S, n>.ok();
 
 namespace detail {
 template <class S, int... i>

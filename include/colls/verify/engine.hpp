@@ -26,25 +26,25 @@ public:
     /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
     constexpr int initial(int rank, int slot) const {
         if (slot >= blocks) return none;
-        if (owned(kind) && homes[slot] == none) return vacant;
+        if (owned(kind) && homes.p[slot] == none) return vacant;
         switch (kind) {
             case collective::broadcast:
             case collective::scatter: return rank == root ? slot : none;
             case collective::gather:
-            case collective::all_gather: return homes[slot] == rank ? slot : none;
+            case collective::all_gather: return homes.p[slot] == rank ? slot : none;
             default: return slot;
         }
     }
     /// What slot `slot` of `rank` must hold at the end.
     constexpr wanted expected(int rank, int slot) const {
-        if (slot >= blocks || (owned(kind) && homes[slot] == none)) return {};
+        if (slot >= blocks || (owned(kind) && homes.p[slot] == none)) return {};
         switch (kind) {
             case collective::broadcast: return {slot, root, root + 1};
-            case collective::scatter: return homes[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
-            case collective::gather: return rank == root ? wanted{slot, homes[slot], homes[slot] + 1} : wanted{};
-            case collective::all_gather: return {slot, homes[slot], homes[slot] + 1};
+            case collective::scatter: return homes.p[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
+            case collective::gather: return rank == root ? wanted{slot, homes.p[slot], homes.p[slot] + 1} : wanted{};
+            case collective::all_gather: return {slot, homes.p[slot], homes.p[slot] + 1};
             case collective::reduce: return rank == root ? wanted{slot, 0, n} : wanted{};
-            case collective::reduce_scatter: return homes[slot] == rank ? wanted{slot, 0, n} : wanted{};
+            case collective::reduce_scatter: return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
             case collective::all_reduce: return {slot, 0, n};
             case collective::inclusive_scan: return {slot, 0, rank + 1};
             case collective::exclusive_scan: return rank > 0 ? wanted{slot, 0, rank} : wanted{};
@@ -102,17 +102,17 @@ private:
         buffer<int> last(n), apart(n);
         last.fill(none);
         for (int slot = 0; slot < blocks; ++slot) {
-            const int h = homes[slot] = s.home(n, slot);
+            const int h = homes.p[slot] = s.home(n, slot);
             if (h < none || h >= n) return found(fault::home, none, slot, h);
             if (h == none) continue;
-            if (last[h] != none) {
-                if (apart[h] == 0) apart[h] = slot - last[h];
-                if (slot - last[h] != apart[h]) return found(fault::uneven_home, h, slot);
+            if (last.p[h] != none) {
+                if (apart.p[h] == 0) apart.p[h] = slot - last.p[h];
+                if (slot - last.p[h] != apart.p[h]) return found(fault::uneven_home, h, slot);
             }
-            last[h] = slot;
+            last.p[h] = slot;
         }
         for (int r = 0; r < n; ++r)
-            if (last[r] == none) return found(fault::homeless, r);
+            if (last.p[r] == none) return found(fault::homeless, r);
     }
 };
 
@@ -150,7 +150,6 @@ public:
         if (p_.kind == collective::barrier) p_.blocks = p_.slots = 0;
         words_ = (p_.n + 63) / 64;
         moves_.need(static_cast<long>(p_.n) * p_.ports);
-        steps_.need(static_cast<long>(p_.n) * p_.ports);
         if (p_.kind == collective::barrier ? run_barrier() : start() && play() && finish()) {}
         return p_.report_;
     }
@@ -162,7 +161,7 @@ public:
     constexpr bool in_rank_order() const {
         for (int r = 0; r < p_.n; ++r)
             for (int slot = 0; slot < p_.blocks; ++slot)
-                if (p_.expected(r, slot).label != none && value_[at(r, slot)].hi == none) return false;
+                if (p_.expected(r, slot).label != none && value_.p[at(r, slot)].hi == none) return false;
         return true;
     }
     /// Whatever several ranks hold of one result, they computed by the same expression.
@@ -173,7 +172,7 @@ public:
             for (int r = 0; r < p_.n; ++r) {
                 if (p_.expected(r, slot).label == none) continue;
                 if (first == none) first = r;
-                if (value_[at(r, slot)].hash != value_[at(first, slot)].hash) return false;
+                if (value_.p[at(r, slot)].hash != value_.p[at(first, slot)].hash) return false;
             }
         }
         return true;
@@ -201,14 +200,14 @@ private:
         if (ordered_) value_.need(all), left_.need(p_.slots), left_in_.need(p_.slots);
         buffer<int> exchanged(p_.slots), count(p_.n);
         for (int r = 0; r < p_.n; ++r) {
-            if (p_.kind == collective::all_to_all && !p_.exchange(r, false, exchanged.data(), count.data())) return false;
+            if (p_.kind == collective::all_to_all && !p_.exchange(r, false, exchanged.p, count.p)) return false;
             for (int slot = 0; slot < p_.slots; ++slot) {
                 const long i = at(r, slot);
                 const int l = p_.initial(r, slot);
-                label_[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged[slot] : l;
+                label_.p[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged.p[slot] : l;
                 if (l < 0) continue;
-                masks_[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
-                if (ordered_) value_[i] = leaf(r);
+                masks_.p[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
+                if (ordered_) value_.p[i] = leaf(r);
             }
         }
         return true;
@@ -223,185 +222,188 @@ private:
 
     // Law 1 for everything that the round names, before any of it is used.
     constexpr bool read_round() {
-        long total_sent = 0, total_received = 0;
+        long sent = 0, received = 0, i = 0;
         for (int r = 0; r < p_.n; ++r)
-            for (int port = 0; port < p_.ports; ++port) {
-                const long i = at_move(r, port);
-                steps_[i] = p_.s.at(r, p_.n, round_, port);
-                const step& st = steps_[i];
-                move& m = moves_[i];
-                m = {st.send.peer, st.recv.peer, 0, 0, total_sent, total_received, st.recv.action == action::reduce};
-                if (m.to < none || m.to >= p_.n) return fail(fault::peer, r, port, none, m.to);
-                if (m.from < none || m.from >= p_.n) return fail(fault::peer, r, port, none, m.from);
+            for (int port = 0; port < p_.ports; ++port, ++i) {
+                const step st = p_.s.at(r, p_.n, round_, port);
+                move& m = moves_.p[i];
+                m.to = st.send.peer;
+                m.from = st.recv.peer;
+                m.sent = m.received = 0;
+                m.sent_at = sent;
+                m.received_at = received;
+                m.reduces = st.recv.action == action::reduce;
                 if (m.to != none) {
-                    if (!well_formed(st.send.blocks, p_.slots)) return bad_set(r, port, st.send.blocks);
-                    total_sent += m.sent = st.send.blocks.empty() ? 0 : st.send.blocks.size();
+                    if (m.to < 0 || m.to >= p_.n) return fail(fault::peer, r, port, none, m.to);
+                    if (!st.send.blocks.empty() || st.send.blocks.count < 0) {
+                        if (!read_set(st.send.blocks, r, port, m.to, sent_blocks_, sent)) return false;
+                        m.sent = static_cast<int>(sent - m.sent_at);
+                    }
                 }
                 if (m.from != none) {
-                    if (!well_formed(st.recv.blocks, p_.slots)) return bad_set(r, port, st.recv.blocks);
-                    total_received += m.received = st.recv.blocks.empty() ? 0 : st.recv.blocks.size();
+                    if (m.from < 0 || m.from >= p_.n) return fail(fault::peer, r, port, none, m.from);
+                    if (!st.recv.blocks.empty() || st.recv.blocks.count < 0) {
+                        if (!read_set(st.recv.blocks, r, port, m.from, received_blocks_, received)) return false;
+                        m.received = static_cast<int>(received - m.received_at);
+                    }
                 }
             }
-        sent_blocks_.need(total_sent);
-        received_blocks_.need(total_received);
-        for (int r = 0; r < p_.n; ++r)
-            for (int port = 0; port < p_.ports; ++port) {
-                const long i = at_move(r, port);
-                const move& m = moves_[i];
-                if (m.sent > 0) expand(steps_[i].send.blocks, sent_blocks_.data() + m.sent_at);
-                if (m.received > 0) expand(steps_[i].recv.blocks, received_blocks_.data() + m.received_at);
-                for (int j = 0; j < m.sent; ++j)
-                    if (const int x = sent_blocks_[m.sent_at + j]; x < 0 || x >= p_.slots)
-                        return fail(fault::block, r, port, x, m.to, p_.slots);
-                for (int j = 0; j < m.received; ++j)
-                    if (const int x = received_blocks_[m.received_at + j]; x < 0 || x >= p_.slots)
-                        return fail(fault::block, r, port, x, m.from, p_.slots);
-            }
+        sent_ = sent;
         return true;
     }
-    constexpr bool bad_set(int rank, int port, const block_set& b) {
-        if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none);
+    constexpr bool read_set(const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
         const bool one = b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1;
-        return one ? fail(fault::block, rank, port, b[0], none, p_.slots)
-                   : fail(fault::block_set, rank, port, none, none, p_.slots);
+        if (!well_formed(b, p_.slots)) {
+            if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none, peer);
+            return one ? fail(fault::block, rank, port, b[0], peer, p_.slots)
+                       : fail(fault::block_set, rank, port, none, peer, p_.slots);
+        }
+        const long from = size;
+        size += one ? 1 : b.size();
+        list.need(size, from);
+        int* const x = list.p;
+        if (one)
+            x[from] = b[0];
+        else
+            expand(b, x + from);
+        for (long j = from; j < size; ++j)
+            if (x[j] < 0 || x[j] >= p_.slots) return fail(fault::block, rank, port, x[j], peer, p_.slots);
+        return true;
     }
 
     // Law 2: what goes out on a port is awaited on that port, and the other way round, in equal counts.
     constexpr bool match_round() {
+        const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r)
-            for (int port = 0; port < p_.ports; ++port) {
-                const move& m = moves_[at_move(r, port)];
-                if (m.to != none)
-                    if (const move& there = moves_[at_move(m.to, port)]; there.from != r)
-                        return fail(fault::send_unmatched, r, port, none, m.to, none, there.from);
-                if (m.from != none) {
-                    const move& there = moves_[at_move(m.from, port)];
-                    if (there.to != r) return fail(fault::receive_unmatched, r, port, none, m.from, none, there.to);
-                    if (there.sent != m.received)
-                        return fail(fault::sizes, r, port, m.received, m.from, there.sent);
-                }
+            for (int port = 0; port < p_.ports; ++port, ++m) {
+                if (m->to != none)
+                    if (const int from = moves_.p[m->to * p_.ports + port].from; from != r)
+                        return fail(fault::send_unmatched, r, port, none, m->to, none, from);
+                if (m->from == none) continue;
+                const move& there = moves_.p[m->from * p_.ports + port];
+                if (there.to != r) return fail(fault::receive_unmatched, r, port, none, m->from, none, there.to);
+                if (there.sent != m->received) return fail(fault::sizes, r, port, m->received, m->from, there.sent);
             }
         return true;
     }
 
     // All sends read the state at the start of the round: what they carry is set aside.
     constexpr bool send_round() {
-        const move& last = moves_[static_cast<long>(p_.n) * p_.ports - 1];
-        const long total = last.sent_at + last.sent;
-        staged_label_.need(total);
-        staged_masks_.need(total * words_);
-        if (ordered_) staged_value_.need(total);
+        staged_label_.need(sent_);
+        staged_masks_.need(sent_ * words_);
+        if (ordered_) staged_value_.need(sent_);
+        const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r)
-            for (int port = 0; port < p_.ports; ++port) {
-                const move& m = moves_[at_move(r, port)];
-                for (long j = m.sent_at; j < m.sent_at + m.sent; ++j) {
-                    const int x = sent_blocks_[j];
-                    const long i = at(r, x);
-                    if (label_[i] == none) return fail(fault::sends_undefined, r, port, x, m.to);
-                    staged_label_[j] = label_[i];
-                    for (int w = 0; w < words_; ++w) staged_masks_[j * words_ + w] = masks_[i * words_ + w];
-                    if (ordered_) staged_value_[j] = value_[i];
-                    sent_in_[i] = round_ + 1;
+            for (int port = 0; port < p_.ports; ++port, ++m)
+                for (long j = m->sent_at; j < m->sent_at + m->sent; ++j) {
+                    const long i = at(r, sent_blocks_.p[j]);
+                    if ((staged_label_.p[j] = label_.p[i]) == none)
+                        return fail(fault::sends_undefined, r, port, sent_blocks_.p[j], m->to);
+                    for (long w = 0; w < words_; ++w) staged_masks_.p[j * words_ + w] = masks_.p[i * words_ + w];
+                    if (ordered_) staged_value_.p[j] = value_.p[i];
+                    sent_in_.p[i] = round_ + 1;
                 }
-            }
         return true;
     }
 
     // Copies land, then reductions join.
     constexpr bool receive_round() {
         bool staged = false;
+        const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r) {
             bool reduction = false;
-            for (int port = 0; port < p_.ports; ++port) {
-                const move& m = moves_[at_move(r, port)];
-                if (m.reduces && m.received > 0) reduction = true;
-                if (m.reduces || m.received == 0) continue;
-                const long from = moves_[at_move(m.from, port)].sent_at;
-                for (int j = 0; j < m.received; ++j) {
-                    const int y = received_blocks_[m.received_at + j];
-                    const long i = at(r, y);
-                    if (copied_in_[i] == round_ + 1)
-                        return fail(fault::copied_twice, r, port, y, m.from, sent_blocks_[from + j]);
-                    copied_in_[i] = round_ + 1;
-                    if (sent_in_[i] == round_ + 1) staged = true;
-                    if (label_[i] == vacant && y < p_.blocks) continue;
-                    const int l = staged_label_[from + j];
-                    label_[i] = l;
-                    if (l != y && y < p_.blocks) fixed_ = false;
-                    for (int w = 0; w < words_; ++w)
-                        masks_[i * words_ + w] = staged_masks_[(from + j) * words_ + w];
-                    if (ordered_) value_[i] = staged_value_[from + j];
+            for (int port = 0; port < p_.ports; ++port, ++m)
+                if (m->received > 0) {
+                    if (m->reduces)
+                        reduction = true;
+                    else if (!copy(r, port, *m, staged))
+                        return false;
                 }
-            }
-            if (reduction && (!reduce(r, staged) || (ordered_ && !fold(r)))) return false;
+            if (!reduction) continue;
+            m -= p_.ports;
+            for (int port = 0; port < p_.ports; ++port, ++m)
+                if (m->received > 0 && m->reduces && !reduce(r, port, *m, staged)) return false;
+            if (ordered_) fold(r);
         }
         staged_rounds_ += staged;
         return true;
     }
 
+    constexpr bool copy(int r, int port, const move& m, bool& staged) {
+        long j = moves_.p[m.from * p_.ports + port].sent_at;
+        for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
+            const int y = received_blocks_.p[k];
+            const long i = at(r, y);
+            if (copied_in_.p[i] == round_ + 1) return fail(fault::copied_twice, r, port, y, m.from, sent_blocks_.p[j]);
+            copied_in_.p[i] = round_ + 1;
+            if (sent_in_.p[i] == round_ + 1) staged = true;
+            if (label_.p[i] == vacant && y < p_.blocks) continue;
+            label_.p[i] = staged_label_.p[j];
+            if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
+            for (long w = 0; w < words_; ++w) masks_.p[i * words_ + w] = staged_masks_.p[j * words_ + w];
+            if (ordered_) value_.p[i] = staged_value_.p[j];
+        }
+        return true;
+    }
+
     // Laws 3 and 3b: contributions to one block, none of them twice. The order does not matter here.
-    constexpr bool reduce(int r, bool& staged) {
-        for (int port = 0; port < p_.ports; ++port) {
-            const move& m = moves_[at_move(r, port)];
-            if (!m.reduces || m.received == 0) continue;
-            const long from = moves_[at_move(m.from, port)].sent_at;
-            for (int j = 0; j < m.received; ++j) {
-                const int y = received_blocks_[m.received_at + j], x = sent_blocks_[from + j];
-                const long i = at(r, y);
-                const int mine = label_[i], theirs = staged_label_[from + j];
-                if (sent_in_[i] == round_ + 1) staged = true;
-                if (mine == vacant) continue;
-                if (mine == none) return fail(fault::reduces_into_undefined, r, port, y, m.from, x);
-                if (mine != theirs) {
-                    fail(fault::mixed, r, port, y, m.from, x);
-                    if (x == y && theirs >= 0) p_.report_.held = theirs;
-                    return false;
-                }
-                for (int w = 0; w < words_; ++w) {
-                    std::uint64_t& into = masks_[i * words_ + w];
-                    const std::uint64_t more = staged_masks_[(from + j) * words_ + w];
-                    if (into & more)
-                        return fail(fault::twice, r, port, y, m.from, x, w * 64 + std::countr_zero(into & more));
-                    into |= more;
-                }
+    constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+        long j = moves_.p[m.from * p_.ports + port].sent_at;
+        for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
+            const int y = received_blocks_.p[k];
+            const long i = at(r, y);
+            const int mine = label_.p[i];
+            if (sent_in_.p[i] == round_ + 1) staged = true;
+            if (mine == vacant && y < p_.blocks) continue;
+            if (mine == none) return fail(fault::reduces_into_undefined, r, port, y, m.from, sent_blocks_.p[j]);
+            if (mine != staged_label_.p[j]) {
+                fail(fault::mixed, r, port, y, m.from, sent_blocks_.p[j]);
+                if (sent_blocks_.p[j] == y && staged_label_.p[j] >= 0) p_.report_.held = staged_label_.p[j];
+                return false;
+            }
+            for (long w = 0; w < words_; ++w) {
+                const std::uint64_t had = masks_.p[i * words_ + w], more = staged_masks_.p[j * words_ + w];
+                if (had & more)
+                    return fail(fault::twice, r, port, y, m.from, sent_blocks_.p[j],
+                                static_cast<int>(w) * 64 + std::countr_zero(had & more));
+                masks_.p[i * words_ + w] = had | more;
             }
         }
         return true;
     }
 
     // The order of the fold: operands of lower ranks, a local operand, the own value, operands of higher ranks.
-    constexpr bool fold(int r) {
+    constexpr void fold(int r) {
         by_peer_.need(p_.ports);
         int reducing = 0;
         for (int port = 0; port < p_.ports; ++port)
-            if (const move& m = moves_[at_move(r, port)]; m.reduces && m.received > 0) by_peer_[reducing++] = port;
+            if (const move& m = moves_.p[at_move(r, port)]; m.reduces && m.received > 0) by_peer_.p[reducing++] = port;
         sort_by_peer(r, reducing);
         ++fold_;
         int k = 0;
-        for (; k < reducing && moves_[at_move(r, by_peer_[k])].from <= r; ++k) fold_in(r, by_peer_[k], true);
+        for (; k < reducing && moves_.p[at_move(r, by_peer_.p[k])].from <= r; ++k) fold_in(r, by_peer_.p[k], true);
         for (int i = 0; i < k; ++i) {
-            const move& m = moves_[at_move(r, by_peer_[i])];
+            const move& m = moves_.p[at_move(r, by_peer_.p[i])];
             for (int j = 0; j < m.received; ++j) {
-                const int y = received_blocks_[m.received_at + j];
-                if (left_in_[y] != fold_) continue;
-                left_in_[y] = 0;
-                value_[at(r, y)] = join(left_[y], value_[at(r, y)]);
+                const int y = received_blocks_.p[m.received_at + j];
+                if (left_in_.p[y] != fold_) continue;
+                left_in_.p[y] = 0;
+                value_.p[at(r, y)] = join(left_.p[y], value_.p[at(r, y)]);
             }
         }
-        for (; k < reducing; ++k) fold_in(r, by_peer_[k], false);
-        return true;
+        for (; k < reducing; ++k) fold_in(r, by_peer_.p[k], false);
     }
     constexpr void fold_in(int r, int port, bool on_the_left) {
-        const move& m = moves_[at_move(r, port)];
-        const long from = moves_[at_move(m.from, port)].sent_at;
+        const move& m = moves_.p[at_move(r, port)];
+        const long from = moves_.p[at_move(m.from, port)].sent_at;
         for (int j = 0; j < m.received; ++j) {
-            const int y = received_blocks_[m.received_at + j];
-            const expression& e = staged_value_[from + j];
+            const int y = received_blocks_.p[m.received_at + j];
+            const expression& e = staged_value_.p[from + j];
             if (!on_the_left) {
-                value_[at(r, y)] = join(value_[at(r, y)], e);
+                value_.p[at(r, y)] = join(value_.p[at(r, y)], e);
             } else {
-                left_[y] = left_in_[y] == fold_ ? join(left_[y], e) : e;
-                left_in_[y] = fold_;
+                left_.p[y] = left_in_.p[y] == fold_ ? join(left_.p[y], e) : e;
+                left_in_.p[y] = fold_;
             }
         }
     }
@@ -409,20 +411,20 @@ private:
     constexpr void sort_by_peer(int r, int count) {
         if (count <= 8) {
             for (int i = 1; i < count; ++i) {
-                const int port = by_peer_[i], peer = moves_[at_move(r, port)].from;
+                const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
                 int j = i;
-                for (; j > 0 && moves_[at_move(r, by_peer_[j - 1])].from > peer; --j) by_peer_[j] = by_peer_[j - 1];
-                by_peer_[j] = port;
+                for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j) by_peer_.p[j] = by_peer_.p[j - 1];
+                by_peer_.p[j] = port;
             }
             return;
         }
         begin_.need(p_.n + 1);
         sorted_.need(count);
         begin_.fill(0);
-        for (int i = 0; i < count; ++i) ++begin_[moves_[at_move(r, by_peer_[i])].from + 1];
-        for (int q = 0; q < p_.n; ++q) begin_[q + 1] += begin_[q];
-        for (int i = 0; i < count; ++i) sorted_[begin_[moves_[at_move(r, by_peer_[i])].from]++] = by_peer_[i];
-        for (int i = 0; i < count; ++i) by_peer_[i] = sorted_[i];
+        for (int i = 0; i < count; ++i) ++begin_.p[moves_.p[at_move(r, by_peer_.p[i])].from + 1];
+        for (int q = 0; q < p_.n; ++q) begin_.p[q + 1] += begin_.p[q];
+        for (int i = 0; i < count; ++i) sorted_.p[begin_.p[moves_.p[at_move(r, by_peer_.p[i])].from]++] = by_peer_.p[i];
+        for (int i = 0; i < count; ++i) by_peer_.p[i] = sorted_.p[i];
     }
 
     // Law 4: the postcondition of the collective.
@@ -430,13 +432,13 @@ private:
         buffer<int> exchanged(p_.slots), count(p_.n);
         for (int r = 0; r < p_.n; ++r) {
             const bool swap = p_.kind == collective::all_to_all;
-            if (swap && !p_.exchange(r, true, exchanged.data(), count.data())) return false;
+            if (swap && !p_.exchange(r, true, exchanged.p, count.p)) return false;
             for (int slot = 0; slot < p_.blocks; ++slot) {
                 wanted w = p_.expected(r, slot);
                 if (swap) {
-                    w.lo = exchanged[slot] / p_.blocks;
+                    w.lo = exchanged.p[slot] / p_.blocks;
                     w.hi = w.lo + 1;
-                    w.label = r * p_.blocks + exchanged[slot] % p_.blocks;
+                    w.label = r * p_.blocks + exchanged.p[slot] % p_.blocks;
                 }
                 if (w.label != none && !holds(r, slot, w)) return false;
             }
@@ -445,17 +447,17 @@ private:
     }
     constexpr bool holds(int r, int slot, const wanted& w) {
         const long i = at(r, slot);
-        if (label_[i] < 0) return fail(fault::holds_nothing, r, none, slot);
+        if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
         for (int word = 0; word < words_; ++word) {
-            const std::uint64_t want = interval(w.lo, w.hi, word), has = masks_[i * words_ + word];
+            const std::uint64_t want = interval(w.lo, w.hi, word), has = masks_.p[i * words_ + word];
             if (has == want) continue;
             if (want & ~has)
                 return fail(fault::lacks_source, r, none, slot, none, none, word * 64 + std::countr_zero(want & ~has));
             return fail(fault::foreign_source, r, none, slot, none, none, word * 64 + std::countr_zero(has & ~want));
         }
-        if (label_[i] != w.label) {
+        if (label_.p[i] != w.label) {
             fail(fault::holds_other, r, none, slot);
-            p_.report_.held = p_.kind == collective::all_to_all ? label_[i] / p_.blocks : label_[i];
+            p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
             return false;
         }
         return true;
@@ -473,19 +475,19 @@ private:
     constexpr bool run_barrier() {
         masks_.need(static_cast<long>(p_.n) * words_);
         staged_masks_.need(static_cast<long>(p_.n) * words_);
-        for (int r = 0; r < p_.n; ++r) masks_[static_cast<long>(r) * words_ + r / 64] = std::uint64_t{1} << r % 64;
+        for (int r = 0; r < p_.n; ++r) masks_.p[static_cast<long>(r) * words_ + r / 64] = std::uint64_t{1} << r % 64;
         for (round_ = 0; round_ < p_.rounds; ++round_) {
             if (!read_round() || !match_round()) return false;
-            for (long i = 0; i < static_cast<long>(p_.n) * words_; ++i) staged_masks_[i] = masks_[i];
+            for (long i = 0; i < static_cast<long>(p_.n) * words_; ++i) staged_masks_.p[i] = masks_.p[i];
             for (int r = 0; r < p_.n; ++r)
                 for (int port = 0; port < p_.ports; ++port)
-                    if (const int q = moves_[at_move(r, port)].from; q != none)
-                        for (long w = 0; w < words_; ++w) masks_[r * words_ + w] |= staged_masks_[q * words_ + w];
+                    if (const int q = moves_.p[at_move(r, port)].from; q != none)
+                        for (long w = 0; w < words_; ++w) masks_.p[r * words_ + w] |= staged_masks_.p[q * words_ + w];
         }
         round_ = none;
         for (int r = 0; r < p_.n; ++r)
             for (int q = 0; q < p_.n; ++q)
-                if ((masks_[static_cast<long>(r) * words_ + q / 64] >> q % 64 & 1) == 0)
+                if ((masks_.p[static_cast<long>(r) * words_ + q / 64] >> q % 64 & 1) == 0)
                     return fail(fault::unheard, r, none, none, none, none, q);
         return true;
     }
@@ -494,13 +496,13 @@ private:
     const bool ordered_;
     long words_ = 1;
     int round_ = none;
+    long sent_ = 0;  // blocks sent in the round
     int staged_rounds_ = 0;
     bool fixed_ = true;
     buffer<int> label_, sent_in_, copied_in_;  // per (rank, slot)
     buffer<std::uint64_t> masks_;
     buffer<expression> value_;
-    buffer<step> steps_;  // per (rank, port)
-    buffer<move> moves_;
+    buffer<move> moves_;                       // per (rank, port)
     buffer<int> sent_blocks_, received_blocks_;  // of the round, rank by rank and port by port
     buffer<int> staged_label_;                   // what the sent blocks carry
     buffer<std::uint64_t> staged_masks_;

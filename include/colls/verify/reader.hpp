@@ -4,6 +4,7 @@
 
 #include <colls/schedule.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace colls::inline v1::detail {
@@ -49,33 +50,33 @@ private:
     const S& s_;
 };
 
-/// An array on the heap that a constant expression may use. Cheaper to evaluate than std::vector: no iterators.
+/// An array on the heap that a constant expression may use. Its elements are read through `p` itself, since each call
+/// of an operator costs a compiler more than the access.
 template <class T>
 class buffer {
 public:
     constexpr buffer() = default;
-    explicit constexpr buffer(long size) : data_(new T[static_cast<std::size_t>(size)]{}), size_(size) {}
+    explicit constexpr buffer(long size) : p(new T[static_cast<std::size_t>(size)]{}), size_(size) {}
     buffer(const buffer&) = delete;
     buffer& operator=(const buffer&) = delete;
-    constexpr ~buffer() { delete[] data_; }
+    constexpr ~buffer() { delete[] p; }
 
-    constexpr T& operator[](long i) { return data_[i]; }
-    constexpr const T& operator[](long i) const { return data_[i]; }
-    constexpr T* data() { return data_; }
-    constexpr long size() const { return size_; }
-    /// Room for `size` elements; their values are lost where it must grow.
-    constexpr void need(long size) {
+    /// Room for `size` elements; the first `keep` survive where it must grow, new ones are zero.
+    constexpr void need(long size, long keep = 0) {
         if (size <= size_) return;
-        delete[] data_;
         size_ = size + size / 2;
-        data_ = new T[static_cast<std::size_t>(size_)]{};
+        T* const more = new T[static_cast<std::size_t>(size_)]{};
+        for (long i = 0; i < keep; ++i) more[i] = p[i];
+        delete[] p;
+        p = more;
     }
     constexpr void fill(T value) {
-        for (long i = 0; i < size_; ++i) data_[i] = value;
+        for (long i = 0; i < size_; ++i) p[i] = value;
     }
 
+    T* p = nullptr;
+
 private:
-    T* data_ = nullptr;
     long size_ = 0;
 };
 
