@@ -1,0 +1,100 @@
+// Copies: plain, and past the caches.
+//
+// A push into another rank's memory is best made of non-temporal stores: the line is not fetched first, and not left in
+// this core's cache to be fetched from there. They are ordered by a store fence only, which the last step here is.
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace colls::inline v1::detail {
+
+/// Are non-temporal stores used? Not under the sanitizers, which would not see them.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || !defined(__GNUC__)
+inline constexpr bool streams = false;
+#elif defined(__clang__)
+inline constexpr bool streams = !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer);
+#else
+inline constexpr bool streams = true;
+#endif
+
+inline void copy_bytes(void* dst, const void* src, std::size_t size) {
+    if (size != 0) std::memcpy(dst, src, size);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+// Written with the compilers' own vectors: <immintrin.h> costs ten times the rest of this header.
+template <int width>
+struct vector_of_bytes;
+template <>
+struct vector_of_bytes<16> {
+    using type = long long __attribute__((vector_size(16)));
+};
+template <>
+struct vector_of_bytes<64> {
+    using type = long long __attribute__((vector_size(64)));
+};
+
+inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
+    using V = vector_of_bytes<16>::type;
+    for (; lines != 0; --lines, dst += 64, src += 64) {
+        V v[4];
+        std::memcpy(v, src, 64);
+        for (int q = 0; q < 4; ++q) {
+#if defined(__clang__)
+            __builtin_nontemporal_store(v[q], reinterpret_cast<V*>(dst) + q);
+#else
+            __builtin_ia32_movntdq(reinterpret_cast<V*>(dst) + q, v[q]);
+#endif
+        }
+    }
+}
+[[gnu::target("avx512f")]] inline void stream_lines_avx512(char* dst, const char* src, std::size_t lines) {
+    using V = vector_of_bytes<64>::type;
+    for (; lines != 0; --lines, dst += 64, src += 64) {
+        V v;
+        std::memcpy(&v, src, 64);
+#if defined(__clang__)
+        __builtin_nontemporal_store(v, reinterpret_cast<V*>(dst));
+#else
+        __builtin_ia32_movntdq512(reinterpret_cast<V*>(dst), v);
+#endif
+    }
+}
+#endif
+
+/// stream_bytes without the fence: several pieces, one fence_stream() after the last.
+inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) {
+    if constexpr (!streams) return copy_bytes(dst, src, size);
+#if defined(__x86_64__) && defined(__GNUC__)
+    char* d = static_cast<char*>(dst);
+    const char* s = static_cast<const char*>(src);
+    const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(d) % 64) % 64;
+    if (size < to_line + 64) return copy_bytes(dst, src, size);
+    copy_bytes(d, s, to_line);
+    d += to_line, s += to_line, size -= to_line;
+    const std::size_t lines = size / 64;
+    if (__builtin_cpu_supports("avx512f"))
+        stream_lines_avx512(d, s, lines);
+    else
+        stream_lines_sse2(d, s, lines);
+    copy_bytes(d + 64 * lines, s + 64 * lines, size % 64);
+#endif
+}
+inline void fence_stream() {
+#if defined(__x86_64__) && defined(__GNUC__)
+    __builtin_ia32_sfence();
+#endif
+}
+
+/// Copies with non-temporal stores, whole 64-byte lines of dst at a time, its ragged ends with plain ones. What is
+/// stored to memory after the call (a flag, even relaxed) is seen after the bytes. Plain copy on other processors.
+inline void stream_bytes(void* dst, const void* src, std::size_t size) {
+    stream_bytes_unfenced(dst, src, size);
+    fence_stream();
+}
+
+}  // namespace colls::inline v1::detail
