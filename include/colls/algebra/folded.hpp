@@ -9,12 +9,10 @@ namespace detail {
 
 constexpr bool folds_directly(collective c) {
     return c == collective::all_reduce || c == collective::reduce_scatter || c == collective::broadcast ||
-           c == collective::scatter || c == collective::barrier;
+           c == collective::reduce || c == collective::scatter || c == collective::barrier;
 }
-/// reduce, gather and all_gather are folded as the reverse of their dual.
-constexpr bool folds_in_reverse(collective c) {
-    return c == collective::reduce || c == collective::gather || c == collective::all_gather;
-}
+/// gather and all_gather are folded as the reverse of their dual.
+constexpr bool folds_in_reverse(collective c) { return c == collective::gather || c == collective::all_gather; }
 
 /// Of n = p + e ranks, the first 2e pair up; p play: the even one of each pair, and those beyond. In rank order.
 struct fold {
@@ -35,6 +33,8 @@ struct folding {
     static constexpr collective implements = implemented_by<S>;
     /// Whether the one that drops out hands its contribution over first.
     static constexpr bool folds_first = reduces(implements) || implements == collective::barrier;
+    /// Whether it is given a result at the end.
+    static constexpr bool unfolds = implements != collective::reduce;
     /// Where blocks have owners, each is cut in two: one half is for a pair's left rank, one for its right; a rank
     /// without a partner keeps both.
     static constexpr int cut = owned(implements) ? 2 : 1;
@@ -54,7 +54,7 @@ struct folding {
     }
     constexpr int rounds(int n) const {
         const fold f = fold_of(n);
-        return inner.rounds(f.p) + (f.e == 0 ? 0 : folds_first ? 2 : 1);
+        return inner.rounds(f.p) + (f.e == 0 ? 0 : (folds_first ? 1 : 0) + (unfolds ? 1 : 0));
     }
     constexpr int blocks(int n) const {
         const fold f = fold_of(n);
@@ -134,10 +134,14 @@ constexpr bool foldable() {
 
 template <class S>
 struct reverse_trait<folding<S>> {
-    static constexpr bool symmetric = folding<S>::implements == collective::all_reduce;
-    static constexpr bool possible = symmetric ? reversible<S> : has_dual(implemented_by<S>);
+    // What results in a reduction is reversed inside: in a broadcast made of scatter and all_gather the root is sent
+    // what it has, which reversed step by step would count twice.
+    static constexpr bool inside = folding<S>::implements == collective::all_reduce ||
+                                   folding<S>::implements == collective::broadcast ||
+                                   folding<S>::implements == collective::reduce;
+    static constexpr bool possible = inside ? reversible<S> : has_dual(implemented_by<S>);
     static constexpr auto apply(const folding<S>& f) {
-        if constexpr (symmetric)
+        if constexpr (inside)
             return folding<reversed<S>>{reversed_of(f.inner)};
         else
             return reversal<folding<S>>{f};
@@ -152,7 +156,7 @@ struct reverse_trait<folding<S>> {
 /// in the end. Keeps the order of ranks. For all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather
 /// and barrier; of a family, for those of them that it provides. all_to_all and scans do not fold: a compile error.
 /// Law: at sizes that S supports it is S; else two rounds more (one for the rooted collectives), in which a rank of a
-/// pair moves its data once each way. Fold outside a compose: folded<compose<A, B>> pays two rounds,
+/// pair hands its data over, and is handed its result. Fold outside a compose: folded<compose<A, B>> pays two rounds,
 /// compose<folded<A>, folded<B>> four.
 template <class S>
 using folded = decltype(detail::fold_value(std::declval<const S&>()));

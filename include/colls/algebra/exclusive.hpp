@@ -1,0 +1,47 @@
+// exclusive<S>: the exclusive scan that follows from an inclusive one.
+#pragma once
+
+#include <colls/algebra/forward.hpp>
+
+namespace colls::inline v1 {
+
+/// An exclusive scan out of the inclusive scan S: every rank hands its contribution to the next, then ranks 1 to n - 1
+/// run S among themselves on what they were handed. Needs no second slot.
+/// Law: one round, and one message a rank, more than S at n - 1. Keeps the order of ranks as S does.
+template <class S>
+struct exclusive {
+    static_assert(schedule<S>, "colls: exclusive<S>: S must be a schedule");
+    static_assert(!schedule<S> || implemented_by<S> == collective::inclusive_scan,
+                  "colls: exclusive<S>: S must implement inclusive_scan");
+    [[no_unique_address]] S inclusive{};
+
+    static constexpr collective implements = collective::exclusive_scan;
+    constexpr bool supports(int n) const { return n == 1 || colls::supports(inclusive, n - 1); }
+    constexpr int rounds(int n) const { return n == 1 ? 0 : 1 + inclusive.rounds(n - 1); }
+    constexpr int blocks(int n) const { return n == 1 ? 1 : blocks_of(inclusive, n - 1); }
+    constexpr int scratch(int n) const { return n == 1 ? 0 : scratch_of(inclusive, n - 1); }
+    constexpr int ports(int n) const { return n == 1 ? 1 : ports_of(inclusive, n - 1); }
+
+    constexpr step at(int rank, int n, int round, int port) const {
+        if (round == 0) {
+            step s;
+            if (port > 0) return s;
+            const block_set all = block_range(0, blocks(n));
+            if (rank + 1 < n) s.send = {rank + 1, all};
+            if (rank > 0) s.recv = {rank - 1, all};
+            return s;
+        }
+        if (rank == 0) return {};
+        return detail::moved(step_of(inclusive, rank - 1, n - 1, round - 1, port), next_rank{}, detail::same_blocks{});
+    }
+
+private:
+    struct next_rank {
+        constexpr int operator()(int rank) const { return rank + 1; }
+    };
+};
+
+template <class S>
+exclusive(S) -> exclusive<S>;
+
+}  // namespace colls::inline v1

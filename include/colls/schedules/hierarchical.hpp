@@ -1,0 +1,85 @@
+// hierarchical<Intra, Inter>: nodes of ranks; one family inside a node, another across the nodes.
+#pragma once
+
+#include <colls/algebra.hpp>
+#include <colls/algebra/two_level.hpp>
+
+namespace colls::inline v1 {
+
+template <class Intra, class Inter>
+struct hierarchical;
+
+namespace detail {
+
+/// The schedule with which h implements C, from its levels' schedules.
+template <collective C, class Intra, class Inter>
+constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
+    using enum collective;
+    constexpr bool both = provides<Intra, C> && provides<Inter, C>;
+    if constexpr (C == all_reduce) {
+        if constexpr (!provides<Inter, C>) {
+            return underivable{};
+        } else if constexpr (family_recipe<Intra, Intra, C>() != none) {
+            constexpr recipe r = recipes[family_recipe<Intra, Intra, C>()];
+            const auto up = schedule_of<r.first>(h.intra);
+            const auto down = schedule_of<r.second>(h.intra);
+            const auto across = schedule_of<C>(h.inter);
+            return two_level_all_reduce<std::remove_const_t<decltype(up)>, std::remove_const_t<decltype(across)>,
+                                        std::remove_const_t<decltype(down)>>{h.node, up, across, down};
+        } else {
+            return underivable{};
+        }
+    } else if constexpr (!both) {
+        return underivable{};
+    } else if constexpr (C == reduce_scatter || C == scatter) {
+        return two_level_scatter<schedule_for<Intra, C>, schedule_for<Inter, C>>{h.node, schedule_of<C>(h.intra),
+                                                                                 schedule_of<C>(h.inter)};
+    } else if constexpr (C == broadcast || C == reduce) {
+        return two_level_rooted<schedule_for<Intra, C>, schedule_for<Inter, C>>{h.node, schedule_of<C>(h.intra),
+                                                                                schedule_of<C>(h.inter)};
+    } else if constexpr (C == all_to_all) {
+        return two_level_all_to_all<schedule_for<Intra, C>, schedule_for<Inter, C>>{h.node, schedule_of<C>(h.intra),
+                                                                                    schedule_of<C>(h.inter)};
+    } else if constexpr (C == all_gather || C == gather) {
+        // Run backwards, the dual of the reversed levels: inside last becomes inside first.
+        if constexpr (reversible<schedule_for<Intra, C>> && reversible<schedule_for<Inter, C>>) {
+            using levels = hierarchical<reversed<schedule_for<Intra, C>>, reversed<schedule_for<Inter, C>>>;
+            return reversed_of(two_level<dual(C)>(
+                levels{h.node, reversed_of(schedule_of<C>(h.intra)), reversed_of(schedule_of<C>(h.inter))}));
+        } else {
+            return underivable{};
+        }
+    } else {
+        return underivable{};
+    }
+}
+
+}  // namespace detail
+
+/// A family over two families (or schedules), for ranks in nodes of `node` consecutive ranks: Intra inside a node,
+/// Inter among the ranks of equal place in all nodes. Either may itself be hierarchical, to any depth. node = 0: the
+/// largest divisor of n whose square is at most n. Legal where node divides n and the levels support their sizes.
+///     all_reduce      Intra reduce_scatter, Inter all_reduce on what each rank owns, Intra all_gather
+///                     (Intra reduce, Inter all_reduce among leaders, Intra broadcast where Intra has only those)
+///     reduce_scatter  Intra, then Inter; all_gather the reverse
+///     broadcast       Inter among the leaders, then Intra; reduce the other way round
+///     scatter         Inter of whole nodes' blocks among the leaders, then Intra; gather the reverse
+///     all_to_all      Intra on blocks gathered by place, then Inter, one message for all places
+/// Law: rounds and bytes moved are the sum of the levels', each on its own links: Inter moves node's share, 1 / node of
+/// the data in all_reduce and reduce_scatter.
+template <class Intra, class Inter>
+struct hierarchical {
+    static_assert(detail::schedule_or_family<Intra> && detail::schedule_or_family<Inter>,
+                  "colls: hierarchical<Intra, Inter>: Intra and Inter must be families or schedules");
+    int node = 0;
+    [[no_unique_address]] Intra intra{};
+    [[no_unique_address]] Inter inter{};
+
+    template <collective C>
+        requires(detail::derived<decltype(detail::two_level<C>(std::declval<const hierarchical<Intra, Inter>&>()))>)
+    constexpr auto make() const {
+        return detail::two_level<C>(*this);
+    }
+};
+
+}  // namespace colls::inline v1
