@@ -2,7 +2,12 @@
 #pragma once
 
 #include <colls/algebra.hpp>
-#include <colls/algebra/two_level.hpp>
+#include <colls/algebra/two_level/all_reduce.hpp>
+#include <colls/algebra/two_level/all_to_all.hpp>
+#include <colls/algebra/two_level/level.hpp>
+#include <colls/algebra/two_level/rooted.hpp>
+#include <colls/algebra/two_level/scan.hpp>
+#include <colls/algebra/two_level/scatter.hpp>
 
 namespace colls::inline v1 {
 
@@ -29,6 +34,14 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
         } else {
             return underivable{};
         }
+    } else if constexpr (C == inclusive_scan || C == exclusive_scan) {
+        if constexpr (provides<Intra, C> && provides<Inter, exclusive_scan> && provides<Intra, broadcast>)
+            return two_level_scan<schedule_for<Intra, C>, schedule_for<Inter, exclusive_scan>,
+                                  schedule_for<Intra, broadcast>>{h.node, schedule_of<C>(h.intra),
+                                                                  schedule_of<exclusive_scan>(h.inter),
+                                                                  schedule_of<broadcast>(h.intra)};
+        else
+            return underivable{};
     } else if constexpr (!both) {
         return underivable{};
     } else if constexpr (C == reduce_scatter || C == scatter) {
@@ -43,9 +56,9 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
     } else if constexpr (C == all_gather || C == gather) {
         // Run backwards, the dual of the reversed levels: inside last becomes inside first.
         if constexpr (reversible<schedule_for<Intra, C>> && reversible<schedule_for<Inter, C>>) {
-            using levels = hierarchical<reversed<schedule_for<Intra, C>>, reversed<schedule_for<Inter, C>>>;
-            return reversed_of(two_level<dual(C)>(
-                levels{h.node, reversed_of(schedule_of<C>(h.intra)), reversed_of(schedule_of<C>(h.inter))}));
+            using levels = two_level_scatter<reversed<schedule_for<Intra, C>>, reversed<schedule_for<Inter, C>>>;
+            return reversed_of(
+                levels{h.node, reversed_of(schedule_of<C>(h.intra)), reversed_of(schedule_of<C>(h.inter))});
         } else {
             return underivable{};
         }
@@ -65,6 +78,8 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
 ///     broadcast       Inter among the leaders, then Intra; reduce the other way round
 ///     scatter         Inter of whole nodes' blocks among the leaders, then Intra; gather the reverse
 ///     all_to_all      Intra on blocks gathered by place, then Inter, one message for all places
+///     scans           Intra's scan, Inter's exclusive scan of the nodes' totals among their last ranks, Intra's
+///                     broadcast of it from there, and a local combination (levels of one block; keeps rank order)
 /// Law: rounds and bytes moved are the sum of the levels', each on its own links: Inter moves node's share, 1 / node of
 /// the data in all_reduce and reduce_scatter.
 template <class Intra, class Inter>
