@@ -15,17 +15,30 @@
 //                    legal, and derived: `overwrites_sent`, `properties::staged_rounds`.
 #pragma once
 
-#include <colls/verify/engine.hpp>
+#include <colls/family.hpp>
+#include <colls/verify/properties.hpp>
 
 #include <utility>
 
 namespace colls::inline v1 {
 
-/// Checks every law of `s` in a group of n ranks: the first finding, or ok(). constexpr. Cost: about 50 operations per
-/// block moved, times n/64 words.
+namespace detail {
+/// From this group size on (masks of several words) it pays to look for symmetry first.
+inline constexpr int symmetry_from = 65;
+
+constexpr report verify(const schedule_reader& s, int n) {
+    if (n >= symmetry_from)
+        if (symmetric_engine e(s, n); e.applies()) return e.run();
+    return engine(s, n).run();
+}
+}  // namespace detail
+
+/// Checks every law of s in a group of n ranks: the first finding, or ok(). constexpr. Plays all ranks in
+/// O(blocks moved · n / 64) steps; where every rank does the same but for a translation, n > 64: rank 0 alone, and
+/// finds what it finds there.
 template <class S>
 constexpr report verify(const S& s, int n) {
-    return detail::engine(detail::reader_of<S>(s), n).run();
+    return detail::verify(detail::reader_of<S>(s), n);
 }
 template <class S>
 constexpr report verify(int n) {
@@ -35,27 +48,83 @@ constexpr report verify(int n) {
 namespace detail {
 template <class S>
 constexpr report proof_at(const S& s, int n) {
-    return v1::supports(s, n) ? verify(s, n) : report{.n = n};
+    return v1::supports(s, n) ? v1::verify(s, n) : report{.n = n};
 }
 // Initialised by a call with arguments: g++ evaluates one without them twice.
 template <class S, int n>
 inline constexpr report proof_of = proof_at(S{}, n);
-}  // namespace detail
 
-/// The laws hold for S at n ranks, or S does not support n. An evaluation of its own, so that a compiler's limits on
-/// constant evaluation hold per group size.
+template <class F, collective C, int n>
+constexpr bool proven_for() {
+    if constexpr (provides<F, C>)
+        return proof_of<schedule_for<F, C>, n>.ok();
+    else
+        return true;
+}
+template <class F, int n, class Collectives>
+inline constexpr bool family_proven = false;
+template <class F, int n, int... C>
+inline constexpr bool family_proven<F, n, std::integer_sequence<int, C...>> =
+    (proven_for<F, static_cast<collective>(C), n>() && ...);
+
 template <class S, int n>
-inline constexpr bool proven_at = detail::proof_of<S, n>.ok();
-
-namespace detail {
-template <class S, int... i>
-constexpr bool proven_upto(std::integer_sequence<int, i...>) {
-    return (proven_at<S, i + 1> && ...);
+constexpr bool is_proven_at() {
+    if constexpr (schedule<S>)
+        return proof_of<S, n>.ok();
+    else
+        return family_proven<S, n, std::make_integer_sequence<int, collective_count>>;
 }
 }  // namespace detail
 
+/// The laws hold for S at n ranks, or S does not support n. S is a schedule, or a family: then for each collective that
+/// it provides. An evaluation of its own, so that a compiler's limits on constant evaluation hold per group size.
+template <class S, int n>
+inline constexpr bool proven_at = detail::is_proven_at<S, n>();
+
+namespace detail {
+template <class S, class N>
+inline constexpr bool proven_upto = false;
+template <class S, int... i>
+inline constexpr bool proven_upto<S, std::integer_sequence<int, i...>> = (proven_at<S, i + 1> && ...);
+}  // namespace detail
+
 /// The laws hold for S at every supported group size from 1 to N: static_assert(colls::proven<my_schedule, 16>);
+/// What does not hold, and where: prove<S, N>().
 template <class S, int N>
-inline constexpr bool proven = detail::proven_upto<S>(std::make_integer_sequence<int, N>{});
+inline constexpr bool proven = detail::proven_upto<S, std::make_integer_sequence<int, N>>;
+
+namespace detail {
+template <int> struct group_of;
+template <int> struct in_round;
+template <int> struct at_rank;
+template <int> struct on_port;
+template <int> struct block_of;
+template <int> struct from_rank;
+template <int> struct its_block;
+
+template <law broken, class...>
+struct law_broken {
+    static_assert(broken == law::none, "colls: the schedule breaks a law: law_broken<...>, above or below, names it, and "
+                                       "where; verify<S>(n).text() says it in words");
+    static constexpr bool ok = broken == law::none;
+};
+template <class S, int n>
+constexpr bool prove_at() {
+    constexpr const report& r = proof_of<S, n>;
+    return law_broken<r.law, group_of<r.n>, in_round<r.round>, at_rank<r.rank>, on_port<r.port>, block_of<r.block>,
+                      from_rank<r.peer>, its_block<r.other>>::ok;
+}
+template <class S, int... i>
+constexpr bool prove_upto(std::integer_sequence<int, i...>) {
+    return (prove_at<S, i + 1>() && ...);
+}
+}  // namespace detail
+
+/// As proven<S, N>, for a schedule, but what fails to hold is a compile error that names law, group size, round, rank,
+/// port and blocks: static_assert(colls::prove<my_schedule, 16>());
+template <schedule S, int N>
+constexpr bool prove() {
+    return detail::prove_upto<S>(std::make_integer_sequence<int, N>{});
+}
 
 }  // namespace colls::inline v1

@@ -2,119 +2,9 @@
 // gathered (a bit mask), and the block that they are contributions to (a label).
 #pragma once
 
-#include <colls/verify/reader.hpp>
-#include <colls/verify/report.hpp>
-
-#include <bit>
+#include <colls/verify/problem.hpp>
 
 namespace colls::inline v1::detail {
-
-inline constexpr int vacant = -2;  // label of a slot that stands for no user block: holds anything, keeps nothing
-
-/// What a slot must hold: contributions of the ranks [lo, hi) to block `label`; label none: anything.
-struct wanted {
-    int label = none, lo = 0, hi = 0;
-};
-
-/// The extents of a schedule, and the states before and after it: which slots hold what.
-class problem {
-public:
-    constexpr problem(const schedule_reader& s, int n) : s(s), n(n), kind(s.kind()) {
-        read_extents();
-    }
-
-    /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
-    constexpr int initial(int rank, int slot) const {
-        if (slot >= blocks) return none;
-        if (owned(kind) && homes.p[slot] == none) return vacant;
-        switch (kind) {
-            case collective::broadcast:
-            case collective::scatter: return rank == root ? slot : none;
-            case collective::gather:
-            case collective::all_gather: return homes.p[slot] == rank ? slot : none;
-            default: return slot;
-        }
-    }
-    /// What slot `slot` of `rank` must hold at the end.
-    constexpr wanted expected(int rank, int slot) const {
-        if (slot >= blocks || (owned(kind) && homes.p[slot] == none)) return {};
-        switch (kind) {
-            case collective::broadcast: return {slot, root, root + 1};
-            case collective::scatter: return homes.p[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
-            case collective::gather: return rank == root ? wanted{slot, homes.p[slot], homes.p[slot] + 1} : wanted{};
-            case collective::all_gather: return {slot, homes.p[slot], homes.p[slot] + 1};
-            case collective::reduce: return rank == root ? wanted{slot, 0, n} : wanted{};
-            case collective::reduce_scatter: return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
-            case collective::all_reduce: return {slot, 0, n};
-            case collective::inclusive_scan: return {slot, 0, rank + 1};
-            case collective::exclusive_scan: return rank > 0 ? wanted{slot, 0, rank} : wanted{};
-            default: return {};
-        }
-    }
-    /// all_to_all: out[slot] = destination (source, with `after`) · blocks + its index among those of that rank.
-    /// False, with the fault noted, where the ranks are not named equally often.
-    constexpr bool exchange(int rank, bool after, int* out, int* count) {
-        const int each = blocks / n;
-        for (int r = 0; r < n; ++r) count[r] = 0;
-        for (int slot = 0; slot < blocks; ++slot) {
-            const int r = after ? s.output(rank, n, slot) : s.input(rank, n, slot);
-            if (r < 0 || r >= n || each * n != blocks || count[r] == each) {
-                found(fault::exchange, rank, slot);
-                report_.peer = r;
-                return false;
-            }
-            out[slot] = r * blocks + count[r]++;
-        }
-        return true;
-    }
-
-    const schedule_reader& s;
-    const int n;
-    const collective kind;
-    int rounds = 0, blocks = 0, ports = 0, slots = 0, root = 0;
-    buffer<int> homes;
-    report report_{};
-
-    constexpr void found(fault f, int rank = none, int block = none, int other = none) {
-        report_.law = law_of(f);
-        report_.kind = f;
-        report_.n = n;
-        report_.rank = rank;
-        report_.block = block;
-        report_.other = other;
-    }
-
-private:
-    constexpr void read_extents() {
-        if (n < 1 || !s.supports(n)) return found(fault::unsupported);
-        rounds = s.rounds(n);
-        blocks = s.blocks(n);
-        ports = s.ports(n);
-        slots = blocks + s.scratch(n);
-        root = s.root(n);
-        for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
-            if (extent < 0) return found(fault::extent, none, none, extent);
-        if (root < 0 || root >= n) return found(fault::root, none, none, root);
-        if (owned(kind)) read_homes();
-    }
-    constexpr void read_homes() {
-        homes.need(blocks);
-        buffer<int> last(n), apart(n);
-        last.fill(none);
-        for (int slot = 0; slot < blocks; ++slot) {
-            const int h = homes.p[slot] = s.home(n, slot);
-            if (h < none || h >= n) return found(fault::home, none, slot, h);
-            if (h == none) continue;
-            if (last.p[h] != none) {
-                if (apart.p[h] == 0) apart.p[h] = slot - last.p[h];
-                if (slot - last.p[h] != apart.p[h]) return found(fault::uneven_home, h, slot);
-            }
-            last.p[h] = slot;
-        }
-        for (int r = 0; r < n; ++r)
-            if (last.p[r] == none) return found(fault::homeless, r);
-    }
-};
 
 /// What one rank does on one port in the round at hand; its blocks lie expanded in the engine's lists.
 struct move {
@@ -448,27 +338,15 @@ private:
     constexpr bool holds(int r, int slot, const wanted& w) {
         const long i = at(r, slot);
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
-        for (int word = 0; word < words_; ++word) {
-            const std::uint64_t want = interval(w.lo, w.hi, word), has = masks_.p[i * words_ + word];
-            if (has == want) continue;
-            if (want & ~has)
-                return fail(fault::lacks_source, r, none, slot, none, none, word * 64 + std::countr_zero(want & ~has));
-            return fail(fault::foreign_source, r, none, slot, none, none, word * 64 + std::countr_zero(has & ~want));
-        }
+        if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
+            return fail(off >= w.lo && off < w.hi ? fault::lacks_source : fault::foreign_source, r, none, slot, none,
+                        none, off);
         if (label_.p[i] != w.label) {
             fail(fault::holds_other, r, none, slot);
             p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
             return false;
         }
         return true;
-    }
-    /// Bits [lo, hi) as far as they lie in the given word.
-    static constexpr std::uint64_t interval(int lo, int hi, int word) {
-        const auto below = [word](int x) {
-            const int k = x - word * 64;
-            return k <= 0 ? std::uint64_t{0} : k >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1;
-        };
-        return below(hi) & ~below(lo);
     }
 
     // Barrier: its law is causal. Whoever receives has heard of all that the sender had heard of.

@@ -19,7 +19,7 @@ constexpr const char* name_of(law l) {
 namespace detail {
 /// How a law is broken: what text() words.
 enum class fault : unsigned char {
-    none, unsupported, extent, root, home, homeless, uneven_home, exchange, peer, block, block_set, barrier_blocks,
+    none, unsupported, extent, root, home, homeless, exchange, peer, block, block_set, barrier_blocks,
     sends_undefined, reduces_into_undefined, send_unmatched, receive_unmatched, sizes, twice, mixed, copied_twice,
     holds_nothing, holds_other, lacks_source, foreign_source, unheard, stuck
 };
@@ -80,7 +80,6 @@ inline std::string report::text() const {
         case fault::root: what = "the root is " + num(other) + " of " + num(n) + " ranks"; break;
         case fault::home: what = mine + " has home " + num(other) + " of " + num(n) + " ranks"; break;
         case fault::homeless: what = "no block has its home at " + me; break;
-        case fault::uneven_home: what = "the blocks at home at " + me + " are not evenly spaced, first " + mine; break;
         case fault::exchange:
             what = me + " names " + who(peer) + " for its " + mine + ": each rank must be named equally often";
             break;
