@@ -128,21 +128,22 @@ struct direct_fold {
                 const auto get = [&](const operand& o, std::size_t i) {
                     return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op);
                 };
+                const auto both = [&](T p, T q) { return static_cast<T>(op(p, q)); };
                 const auto operand_at = [&](int q) {
                     return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
                 };
                 if (m == 3)
                     for_each_parallel<lanes>(n, [=, b = operand_at(j), c = operand_at(j + 1), d = operand_at(j + 2)](
                                                     std::size_t i) {
-                        out[i] = op(op(op(get(a, i), get(b, i)), get(c, i)), get(d, i));
+                        out[i] = both(both(both(get(a, i), get(b, i)), get(c, i)), get(d, i));
                     });
                 else if (m == 2)
                     for_each_parallel<lanes>(n, [=, b = operand_at(j), c = operand_at(j + 1)](std::size_t i) {
-                        out[i] = op(op(get(a, i), get(b, i)), get(c, i));
+                        out[i] = both(both(get(a, i), get(b, i)), get(c, i));
                     });
                 else if (m == 1)
                     for_each_parallel<lanes>(
-                        n, [=, b = operand_at(j)](std::size_t i) { out[i] = op(get(a, i), get(b, i)); });
+                        n, [=, b = operand_at(j)](std::size_t i) { out[i] = both(get(a, i), get(b, i)); });
                 else
                     for_each_parallel<lanes>(n, [=](std::size_t i) { out[i] = get(a, i); });
                 j += m;

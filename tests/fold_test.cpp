@@ -1,0 +1,409 @@
+// The reduce loop against the plainest one, every variant of it; and the copies.
+#include "catch.hpp"
+
+#include "support/guarded.hpp"
+
+#include <colls/detail/copy.hpp>
+#include <colls/detail/fold.hpp>
+#include <colls/detail/fold_stream.hpp>
+
+#include <algorithm>
+#include <complex>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <vector>
+
+using namespace colls;
+using namespace colls::detail;
+
+namespace {
+
+using fold_function = void (*)(void*, const operand*, int, std::size_t, const void*);
+
+struct variant {
+    const char* name;
+    fold_function fold;
+};
+/// What the table says, and what it chooses among on this processor.
+template <class T, class Op>
+std::vector<variant> variants() {
+    std::vector<variant> v{{"table", op_table_for<T, Op>.fold}, {"baseline", &fold_baseline<T, Op>}};
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("avx2")) v.push_back({"avx2", &fold_avx2<T, Op>});
+    if constexpr (folds_in_float<T, Op>)
+        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && !has_leaf<Op, float>)
+            v.push_back({"avx512", &fold_avx512<T, Op>});
+#endif
+    return v;
+}
+
+/// The definition, in one loop: in float for the small floats under a pure operator.
+template <class T, class Op>
+T folded(const std::vector<const T*>& x, const std::vector<bool>& leaf, std::size_t i, const Op& op) {
+    using A = std::conditional_t<folds_in_float<T, Op>, float, T>;
+    const auto get = [&](std::size_t j) {
+        A a = static_cast<A>(x[j][i]);
+        if constexpr (requires { op.leaf(a); }) {
+            if (leaf[j]) return static_cast<A>(op.leaf(a));
+        }
+        return a;
+    };
+    std::deque<A> chain;
+    chain.push_back(get(0));
+    for (std::size_t j = 1; j < x.size(); ++j) chain.push_back(static_cast<A>(op(chain.back(), get(j))));
+    return static_cast<T>(chain.back());
+}
+
+/// Awkward values: the extremes of T among small ones.
+template <class T>
+T element(std::size_t i, std::size_t j) {
+    const std::uint64_t h = (i * 2654435761u + j * 40503u + 12345u) * 0x9e3779b97f4a7c15u >> 40;
+    if constexpr (std::is_same_v<T, bool>)
+        return h % 3 != 0;
+    else if constexpr (std::is_integral_v<T>)
+        return h % 7 == 0 ? std::numeric_limits<T>::max() : h % 7 == 1 ? std::numeric_limits<T>::min() : static_cast<T>(h);
+    else if constexpr (std::is_floating_point_v<T>)
+        return h % 11 == 0 ? static_cast<T>(-0.0)
+                           : static_cast<T>(h % 1000) / static_cast<T>(7) - static_cast<T>(60);
+    else if constexpr (is_small_float<T>)
+        return T::from_bits(static_cast<unsigned short>(h % 13 == 0 ? h & 0x83ff : 0x2000 | (h & 0x9fff)));
+    else if constexpr (complex_like<T>)
+        return T(element<typename T::value_type>(i, j), element<typename T::value_type>(i + 7, j));
+    else
+        return T::make(h);
+}
+
+template <class T>
+bool same_bytes(const T* a, const T* b, std::size_t n) {
+    if constexpr (std::is_same_v<T, long double>) return std::equal(a, a + n, b);  // it has padding
+    return n == 0 || std::memcmp(static_cast<const void*>(a), static_cast<const void*>(b), n * sizeof(T)) == 0;
+}
+
+/// One call: dst apart (alias < 0) or the very buffer of an operand.
+template <class T, class Op>
+void check(const variant& v, int k, std::size_t count, int alias, std::size_t shift, const Op& op) {
+    std::vector<support::guarded> buffers;
+    std::vector<support::guarded> before;
+    std::vector<operand> x;
+    std::vector<const T*> inputs;
+    std::vector<bool> leaf;
+    for (int j = 0; j <= k; ++j) {  // the last is dst
+        buffers.emplace_back(count * sizeof(T), (shift + static_cast<std::size_t>(j) * 3) * alignof(T) % 64);
+        T* const p = buffers.back().template as<T>().data();
+        before.emplace_back(count * sizeof(T));
+        for (std::size_t i = 0; i < count; ++i) {
+            const T e = element<T>(i, static_cast<std::size_t>(j));
+            std::memcpy(static_cast<void*>(p + i), static_cast<const void*>(&e), sizeof(T));
+        }
+        std::memcpy(before.back().data(), p, count * sizeof(T));
+        if (j < k) {
+            leaf.push_back((j + k) % 3 != 0);
+            x.push_back({p, leaf.back()});
+        }
+    }
+    for (int j = 0; j < k; ++j) inputs.push_back(before[static_cast<std::size_t>(j)].template as<T>().data());
+    support::guarded result(count * sizeof(T));
+    T* const expected = result.as<T>().data();
+    for (std::size_t i = 0; i < count; ++i) {
+        const T e = folded(inputs, leaf, i, op);
+        std::memcpy(static_cast<void*>(expected + i), static_cast<const void*>(&e), sizeof(T));
+    }
+
+    const auto target = static_cast<std::size_t>(alias < 0 ? k : alias);
+    v.fold(buffers[target].data(), x.data(), k, count, &op);
+
+    CAPTURE(v.name, k, count, alias, shift);
+    if (!same_bytes(buffers[target].template as<T>().data(), expected, count)) {
+        std::size_t i = 0;
+        while (same_bytes(buffers[target].template as<T>().data() + i, expected + i, 1)) ++i;
+        FAIL("element " << i << " differs");
+    }
+    for (std::size_t j = 0; j < buffers.size(); ++j) {
+        if (const std::string where = buffers[j].broken(); !where.empty()) FAIL("buffer " << j << ": wrote " << where);
+        if (j != target && !same_bytes(buffers[j].template as<T>().data(), before[j].template as<T>().data(), count))
+            FAIL("operand " << j << " was changed");
+    }
+}
+
+template <class T, class Op>
+void check_all(const Op& op) {
+    for (const variant& v : variants<T, Op>()) {
+        for (int k = 1; k <= 9; ++k) {
+            for (std::size_t count = 0; count <= 300; count += count < 70 ? 1 : 23)
+                check<T>(v, k, count, -1, count % 5, op);
+            for (int alias = 0; alias < k; ++alias)
+                for (const std::size_t count : {1u, 31u, 33u, 130u, 300u, 2100u}) check<T>(v, k, count, alias, 1, op);
+        }
+        for (const int k : {33, 128})
+            for (const std::size_t count : {5u, 64u, 300u})
+                for (const int alias : {-1, 0, 3, 4, k - 2, k - 1}) check<T>(v, k, count, alias, 0, op);
+        for (const int k : {2, 3, 4, 5, 8, 11}) check<T>(v, k, 20011, -1, 1, op);
+    }
+    SUCCEED();
+}
+
+/// x -> a x + b under composition: associative, not commutative, no default constructor, not assignable.
+struct affine {
+    const std::uint32_t a, b;
+    affine(std::uint32_t x, std::uint32_t y) : a(x), b(y) {}
+    static affine make(std::uint64_t h) { return {static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(h * 77)}; }
+};
+struct compose_affine {
+    affine operator()(const affine& f, const affine& g) const { return {f.a * g.a, g.a * f.b + g.b}; }
+};
+/// Larger than the loop's tile.
+struct page {
+    std::uint64_t words[600];
+    static page make(std::uint64_t h) {
+        page p;
+        for (std::uint64_t i = 0; i < 600; ++i) p.words[i] = h * (i + 1);
+        return p;
+    }
+};
+struct alignas(64) lines {
+    std::int32_t x[16];
+    static lines make(std::uint64_t h) {
+        lines p;
+        for (std::uint64_t i = 0; i < 16; ++i) p.x[i] = static_cast<std::int32_t>(h * (i + 1) % 1000);
+        return p;
+    }
+};
+struct three_bytes {
+    unsigned char b[3];
+    static three_bytes make(std::uint64_t h) {
+        return {{static_cast<unsigned char>(h), static_cast<unsigned char>(h >> 8), static_cast<unsigned char>(h >> 16)}};
+    }
+};
+struct located : value_index<float, int> {
+    static located make(std::uint64_t h) { return {{static_cast<float>(h % 5), static_cast<int>(h % 9)}}; }
+};
+
+float half_way(float a, float b) { return a * 0.5f + b; }
+
+}  // namespace
+
+TEST_CASE("fold: floating point", "[fold]") {
+    check_all<float>(sum);
+    check_all<double>(sum);
+    check_all<float>(prod);
+    check_all<float>(min);
+    check_all<double>(max);
+    check_all<long double>(prod);
+}
+
+TEST_CASE("fold: integers wrap", "[fold]") {
+    check_all<std::int8_t>(prod);
+    check_all<std::uint8_t>(max);
+    check_all<std::int16_t>(prod);
+    check_all<std::uint16_t>(prod);
+    check_all<std::int32_t>(sum);
+    check_all<std::int32_t>(prod);
+    check_all<std::uint32_t>(bit_xor);
+    check_all<std::int64_t>(prod);
+    check_all<std::int64_t>(min);
+    check_all<std::uint64_t>(bit_and);
+    check_all<bool>(bit_or);
+    check_all<char>(std::bit_xor<>{});
+}
+
+TEST_CASE("fold: bfloat16 and half round once", "[fold]") {
+    check_all<bfloat16>(sum);
+    check_all<bfloat16>(min);
+    check_all<bfloat16>(prod);
+    check_all<bfloat16>(std::plus<>{});
+    check_all<half>(sum);
+    check_all<half>(max);
+    check_all<half>([](half a, half b) { return a + b; });  // rounds each time: it takes nothing but half
+
+    // 256 + 128 ones: each one alone is lost in bfloat16, whose step is 2 there.
+    std::vector<bfloat16> values(129, bfloat16(1.0f));
+    values[0] = bfloat16(256.0f);
+    std::vector<operand> x;
+    for (const bfloat16& v : values) x.push_back({&v, true});
+    bfloat16 result{};
+    op_table_for<bfloat16, sum_t>.fold(&result, x.data(), 129, 1, &sum);
+    REQUIRE(float(result) == 384.0f);
+}
+
+TEST_CASE("fold: a leaf is scaled, a partial fold is not", "[fold]") {
+    check_all<float>(premul_sum(0.3f));
+    check_all<double>(premul_sum(3));
+    check_all<std::int32_t>(premul_sum(-7));
+    check_all<std::uint8_t>(premul_sum(3));
+    check_all<bfloat16>(premul_sum(0.3));
+    check_all<half>(premul_sum(bfloat16(1.5f)));
+    check_all<std::complex<double>>(premul_sum(0.5));
+    check_all<std::complex<float>>(premul_sum(std::complex<float>(0.5f, 2.0f)));
+
+    const float a = 10, b = 100;
+    const operand x[] = {{&a, true}, {&b, false}};
+    float result = 0;
+    const auto op = premul_sum(3.0f);
+    op_table_for<float, premul_sum_t<float>>.fold(&result, x, 2, 1, &op);
+    REQUIRE(result == 130.0f);
+}
+
+TEST_CASE("fold: users' types and callables", "[fold]") {
+    check_all<affine>(compose_affine{});
+    check_all<std::complex<float>>(sum);
+    check_all<std::complex<double>>(prod);
+    check_all<located>(minloc);
+    check_all<located>(maxloc);
+    check_all<three_bytes>([](const three_bytes& a, const three_bytes& b) {
+        return three_bytes{{static_cast<unsigned char>(a.b[0] + b.b[1]), a.b[2], static_cast<unsigned char>(a.b[1] ^ b.b[0])}};
+    });
+    check_all<lines>([](const lines& l, const lines& b) {
+        lines a = l;
+        for (int i = 0; i < 16; ++i) a.x[i] = a.x[i] % 1000 * 3 + b.x[15 - i];
+        return a;
+    });
+    check_all<float>([](float a, float b) { return a - b; });
+    check_all<short>([](int a, int b) { return static_cast<short>(a % 100 - b % 100); });
+    check_all<float>(&half_way);
+    check_all<unsigned>(commutative([](unsigned a, unsigned b) { return a * b + a + b; }));
+}
+
+TEST_CASE("fold: an element larger than a tile", "[fold]") {
+    const auto add = [](page a, const page& b) {
+        for (int i = 0; i < 600; ++i) a.words[i] = a.words[i] * 3 + b.words[599 - i];
+        return a;
+    };
+    for (const auto& v : variants<page, std::remove_cvref_t<decltype(add)>>())
+        for (const int k : {1, 2, 3, 7})
+            for (const int alias : {-1, 0, k - 1}) check<page>(v, k, 5, alias, 0, add);
+    SUCCEED();
+}
+
+TEST_CASE("fold: thousands of operands", "[fold]") {
+    for (const auto& v : variants<std::uint32_t, sum_t>()) check<std::uint32_t>(v, 3000, 37, 1500, 0, sum);
+    for (const auto& v : variants<half, sum_t>()) check<half>(v, 3000, 37, 2999, 0, sum);
+    SUCCEED();
+}
+
+TEST_CASE("fold: a callable with a memory of its own is called once for each pair, in order", "[fold]") {
+    int calls = 0;
+    float last = -1;
+    bool ordered = true;
+    const auto op = [&](float a, float b) {
+        ++calls;
+        ordered = ordered && b >= last;
+        last = b;
+        return a + b;
+    };
+    std::vector<float> a(1000), b(1000), out(1000);
+    for (std::size_t i = 0; i < 1000; ++i) b[i] = static_cast<float>(i);
+    const operand x[] = {{a.data(), true}, {b.data(), true}};
+    for (const auto& v : variants<float, std::remove_cvref_t<decltype(op)>>()) {
+        calls = 0, last = -1;
+        v.fold(out.data(), x, 2, 1000, &op);
+        REQUIRE(calls == 1000);
+        REQUIRE(ordered);
+        REQUIRE(out == b);
+    }
+}
+
+TEST_CASE("finish: the average, and nothing for others", "[fold]") {
+    REQUIRE(op_table_for<float, sum_t>.finish == nullptr);
+    REQUIRE(op_table_for<float, premul_sum_t<float>>.finish == nullptr);
+    std::vector<int> x;
+    for (int i = -50; i < 50; ++i) x.push_back(i);
+    op_table_for<int, avg_t>.finish(x.data(), x.size(), 7, &avg);
+    for (int i = -50; i < 50; ++i) REQUIRE(x[static_cast<std::size_t>(i + 50)] == i / 7);
+    std::vector<bfloat16> y(33, bfloat16(10.0f));
+    op_table_for<bfloat16, avg_t>.finish(y.data(), 32, 4, &avg);
+    for (std::size_t i = 0; i < 33; ++i) REQUIRE(float(y[i]) == (i < 32 ? 2.5f : 10.0f));
+}
+
+TEST_CASE("tables say whether the operands may be swapped", "[fold]") {
+    STATIC_REQUIRE(op_table_for<float, sum_t>.commutative);
+    STATIC_REQUIRE(op_table_for<float, std::plus<>>.commutative);
+    STATIC_REQUIRE(!op_table_for<float, std::minus<>>.commutative);
+    STATIC_REQUIRE(!op_table_for<affine, compose_affine>.commutative);
+    STATIC_REQUIRE(op_table_for<affine, commutative_operator<compose_affine>>.commutative);
+    STATIC_REQUIRE(op_table_for<three_bytes, commutative_operator<three_bytes (*)(three_bytes, three_bytes)>>.element_size ==
+                   3);
+}
+
+TEST_CASE("rows of half: every way of converting them gives the same bits", "[fold]") {
+    std::vector<half> all(65536), back(65536);
+    std::vector<float> a(65536), b(65536);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = half::from_bits(static_cast<unsigned short>(i));
+    widen_row(a.data(), all.data(), all.size());
+    widen_row_portable(b.data(), all.data(), all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        if (b[i] != b[i])
+            REQUIRE(a[i] != a[i]);
+        else
+            REQUIRE(same_bytes(&a[i], &b[i], 1));
+    }
+    std::vector<float> values;
+    for (std::uint64_t bits = 0; bits < 0x100000000u; bits += 4093) {
+        const auto word = static_cast<std::uint32_t>(bits);
+        float f;
+        std::memcpy(&f, &word, 4);
+        values.push_back(f);
+    }
+    for (std::uint32_t h = 0; h < 0x7c00; ++h) {  // the ties
+        const float f = (b[h] + (h == 0x7bff ? 65536.0f : b[h + 1])) / 2;
+        values.push_back(f), values.push_back(-f);
+    }
+    std::vector<half> p(values.size()), q(values.size());
+    narrow_row(p.data(), values.data(), values.size());
+    narrow_row_portable(q.data(), values.data(), values.size());
+    REQUIRE(same_bytes(p.data(), q.data(), p.size()));
+}
+
+TEST_CASE("copies: every alignment and length, no byte more", "[copy]") {
+    std::vector<unsigned char> source(3000);
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 131 + (i >> 8));
+    for (std::size_t shift = 0; shift < 64; shift += 1)
+        for (std::size_t from = 0; from < 64; from += 7)
+            for (std::size_t size = 0; size < 2000; size += size < 200 ? 1 : 149) {
+                support::guarded to(size, shift), plain(size, shift);
+                stream_bytes(to.data(), source.data() + from, size);
+                copy_bytes(plain.data(), source.data() + from, size);
+                if (!to.broken().empty() || !plain.broken().empty() ||
+                    (size != 0 && (std::memcmp(to.data(), source.data() + from, size) != 0 ||
+                                      std::memcmp(plain.data(), source.data() + from, size) != 0)))
+                    FAIL("shift " << shift << " from " << from << " size " << size);
+            }
+    stream_bytes(nullptr, nullptr, 0);
+    copy_bytes(nullptr, nullptr, 0);
+#if defined(__x86_64__) && defined(__GNUC__)
+    alignas(64) char line[256];
+    stream_lines_sse2(line, reinterpret_cast<const char*>(source.data()) + 3, 4);
+    REQUIRE(std::memcmp(line, source.data() + 3, 256) == 0);
+#endif
+}
+
+TEST_CASE("fold_stream: folds, finishes and pushes", "[fold]") {
+    for (const std::size_t count : {0u, 1u, 100u, 2048u, 2049u, 10000u})
+        for (const int k : {1, 2, 5, 65}) {
+            std::vector<std::vector<float>> in(static_cast<std::size_t>(k), std::vector<float>(count));
+            std::vector<operand> x;
+            std::vector<float> expected(count, 0.0f);
+            for (int j = 0; j < k; ++j) {
+                auto& row = in[static_cast<std::size_t>(j)];
+                for (std::size_t i = 0; i < count; ++i) {
+                    row[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(j) * 13) % 64);
+                    expected[i] += row[i];
+                }
+                x.push_back({row.data(), true});
+            }
+            support::guarded own(count * 4, 4), first(count * 4, 8), second(count * 4, 60);
+            void* const to[] = {first.data(), second.data()};
+            fold_stream(op_table_for<float, avg_t>, own.data(), x.data(), k, count, &avg, to, 2, 4);
+            for (float& e : expected) e /= 4;
+            for (support::guarded* g : {&own, &first, &second}) {
+                REQUIRE(g->broken().empty());
+                REQUIRE(same_bytes(g->as<float>().data(), expected.data(), count));
+            }
+            fold_stream(op_table_for<float, avg_t>, in[0].data(), x.data(), k, count, &avg, to, 1);
+            for (float& e : expected) e *= 4;
+            REQUIRE(same_bytes(first.as<float>().data(), expected.data(), count));
+            REQUIRE(in[0] == expected);
+        }
+}
