@@ -140,13 +140,13 @@ struct reverse_trait<folding<S>> {
                                    folding<S>::implements == collective::broadcast ||
                                    folding<S>::implements == collective::reduce;
     static constexpr bool possible = inside ? reversible<S> : has_dual(implemented_by<S>);
-    static constexpr auto apply(const folding<S>& f) {
+    using type = std::conditional_t<inside, folding<reversed<S>>, reversal<folding<S>>>;
+    static constexpr type apply(const folding<S>& f) {
         if constexpr (inside)
-            return folding<reversed<S>>{reversed_of(f.inner)};
+            return {reversed_of(f.inner)};
         else
-            return reversal<folding<S>>{f};
+            return {f};
     }
-    using type = decltype(apply(std::declval<const folding<S>&>()));
 };
 
 }  // namespace detail

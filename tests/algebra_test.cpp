@@ -1,0 +1,532 @@
+// The laws of the algebra, each as its combinator states it, over group sizes that find bugs.
+#include "catch.hpp"
+
+#include <colls/algebra.hpp>
+#include <colls/schedules/circulant.hpp>
+#include <colls/schedules/direct.hpp>
+#include <colls/schedules/recursive_doubling.hpp>
+#include <colls/schedules/ring.hpp>
+#include <colls/schedules/tree.hpp>
+#include <colls/verify.hpp>
+#include <colls/verify/report.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+using namespace colls;
+using enum colls::collective;
+
+namespace {
+
+constexpr int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 16, 17, 31, 32, 33};
+
+/// Recursive halving, for powers of two only.
+struct halves {
+    struct reduce_scatter {
+        static constexpr collective implements = collective::reduce_scatter;
+        static constexpr bool supports(int n) { return is_power_of_two(n); }
+        static constexpr int rounds(int n) { return log2_ceil(n); }
+        static constexpr step at(int r, int n, int k) {
+            const int d = n >> (k + 1), p = r ^ d;
+            return {.send = {p, block_range(p / d * d, d)}, .recv = {p, block_range(r / d * d, d), action::reduce}};
+        }
+    };
+    struct scatter {
+        static constexpr collective implements = collective::scatter;
+        static constexpr bool supports(int n) { return is_power_of_two(n); }
+        static constexpr int rounds(int n) { return log2_ceil(n); }
+        static constexpr step at(int r, int n, int k) {
+            const int d = n >> (k + 1);
+            if (r % (2 * d) == 0) return {.send = {r + d, block_range(r + d, d)}};
+            if (r % (2 * d) == d) return {.recv = {r - d, block_range(r, d)}};
+            return {};
+        }
+    };
+};
+/// A chain in as many segments as the value says: a schedule with state.
+struct chain {
+    static constexpr collective implements = collective::broadcast;
+    int segments = 2;
+    constexpr int blocks(int) const { return segments; }
+    constexpr int rounds(int n) const { return n < 2 ? 0 : n - 2 + segments; }
+    constexpr step at(int r, int n, int k) const {
+        step s;
+        const int out = k - r, in = k - r + 1;
+        if (r + 1 < n && out >= 0 && out < segments) s.send = {r + 1, block(out)};
+        if (r > 0 && in >= 0 && in < segments) s.recv = {r - 1, block(in)};
+        return s;
+    }
+};
+/// all_to_all with another rank's block coming to rest where it goes out, and so with an `output` of its own.
+struct swap_all_to_all {
+    static constexpr collective implements = collective::all_to_all;
+    static constexpr int rounds(int n) { return n - 1; }
+    static constexpr int output(int r, int n, int slot) { return mod(2 * r - slot, n); }
+    static constexpr step at(int r, int n, int k) {
+        const int to = (r + k + 1) % n;
+        return {.send = {to, block(to)}, .recv = {mod(r - k - 1, n), block(to)}};
+    }
+};
+/// A reduce_scatter that leaves block b at rank b + 1: an owner apart from the slot's number.
+struct displaced {
+    struct reduce_scatter {
+        static constexpr collective implements = collective::reduce_scatter;
+        static constexpr int owner(int r, int n) { return mod(r - 1, n); }
+        static constexpr int rounds(int n) { return n - 1; }
+        static constexpr step at(int r, int n, int k) {
+            const int to = (r + k + 1) % n;
+            return {.send = {to, block(mod(to - 1, n))},
+                    .recv = {mod(r - k - 1, n), block(mod(r - 1, n)), action::reduce}};
+        }
+    };
+};
+
+using rs = ring::reduce_scatter;
+using ag = reversed<rs>;
+using halves_all_reduce = schedule_for<halves, all_reduce>;
+
+template <class S>
+void check_right(const S& s = {}) {
+    for (const int n : sizes) {
+        if (!supports(s, n)) continue;
+        const report r = verify(s, n);
+        INFO("n = " << n << ": " << r.text());
+        CHECK(r.ok());
+    }
+}
+template <class S, class... More>
+void check_all_right() {
+    check_right<S>();
+    if constexpr (sizeof...(More) > 0) check_all_right<More...>();
+}
+
+/// Blocks sent by all ranks together; what a rank does with itself is no traffic.
+template <class S>
+long volume(const S& s, int n) {
+    long sent = 0;
+    for (int r = 0; r < n; ++r)
+        for (int k = 0; k < s.rounds(n); ++k)
+            for (int p = 0; p < ports_of(s, n); ++p) {
+                const step st = step_of(s, r, n, k, p);
+                if (st.send.peer != none && st.send.peer != r) sent += st.send.blocks.size();
+            }
+    return sent;
+}
+/// The same as a multiple of 1 / unit of the data.
+template <class S>
+long volume_in(const S& s, int n, int unit) {
+    REQUIRE(unit % blocks_of(s, n) == 0);
+    return volume(s, n) * (unit / blocks_of(s, n));
+}
+template <class S, class T>
+void check_same_cost(const S& s, const T& t) {
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        CHECK(supports(s, n) == supports(t, n));
+        if (!supports(s, n) || !supports(t, n)) continue;
+        CHECK(s.rounds(n) == t.rounds(n));
+        CHECK(ports_of(s, n) == ports_of(t, n));
+        CHECK(blocks_of(s, n) == blocks_of(t, n));
+        CHECK(volume(s, n) == volume(t, n));
+    }
+}
+template <class S, class T>
+bool same_steps(const S& s, const T& t, int n) {
+    if (s.rounds(n) != t.rounds(n) || ports_of(s, n) != ports_of(t, n)) return false;
+    if (blocks_of(s, n) != blocks_of(t, n)) return false;
+    for (int r = 0; r < n; ++r)
+        for (int k = 0; k < s.rounds(n); ++k)
+            for (int p = 0; p < ports_of(s, n); ++p) {
+                const step a = step_of(s, r, n, k, p), b = step_of(t, r, n, k, p);
+                if (a.send.peer != b.send.peer || a.send.blocks != b.send.blocks) return false;
+                if (a.recv.peer != b.recv.peer || a.recv.blocks != b.recv.blocks) return false;
+                if (a.recv.action != b.recv.action) return false;
+            }
+    return true;
+}
+
+}  // namespace
+
+// ---- types: these laws hold or the test does not compile ----
+
+// reversed is an involution, also where it is made of others.
+template <class S>
+inline constexpr bool involution = std::is_same_v<reversed<reversed<S>>, S>;
+static_assert(involution<rs> && involution<tree<>::broadcast> && involution<halves::scatter>);
+static_assert(involution<swap_all_to_all> && involution<recursive_doubling::barrier>);
+static_assert(involution<compose<rs, ag>> && involution<compose<tree<>::scatter, ag>>);
+static_assert(involution<striped<rs, permuted<rs, mirror>>> && involution<permuted<rs, shift<2>>>);
+static_assert(involution<folded<halves::reduce_scatter>> && involution<folded<halves_all_reduce>>);
+static_assert(involution<ring> && involution<reversed<ring>>);
+
+// It goes through every combinator.
+static_assert(std::is_same_v<reversed<compose<tree<>::scatter, ag>>, compose<rs, reversed<tree<>::scatter>>>);
+static_assert(std::is_same_v<reversed<compose<rs, ag>>, compose<rs, ag>>);
+static_assert(std::is_same_v<reversed<striped<rs, circulant<>::reduce_scatter>>,
+                             striped<ag, reversed<circulant<>::reduce_scatter>>>);
+static_assert(std::is_same_v<reversed<permuted<rs, mirror>>, permuted<ag, mirror>>);
+static_assert(std::is_same_v<folded<reversed<halves::reduce_scatter>>, reversed<folded<halves::reduce_scatter>>>);
+
+// What there is no reverse of.
+static_assert(!detail::reversible<recursive_doubling::all_reduce> && !detail::reversible<ring::inclusive_scan>);
+static_assert(!detail::reversible<folded<recursive_doubling::all_reduce>>);
+static_assert(!detail::reversible<permuted<recursive_doubling::all_reduce, mirror>>);
+
+// What a schedule run backwards implements.
+static_assert(reversed<rs>::implements == all_gather && reversed<ag>::implements == reduce_scatter);
+static_assert(reversed<tree<>::broadcast>::implements == reduce && reversed<tree<>::scatter>::implements == gather);
+static_assert(reversed<swap_all_to_all>::implements == all_to_all);
+static_assert(reversed<recursive_doubling::barrier>::implements == barrier);
+
+// What a composition implements.
+using tree_gather = reversed<tree<>::scatter>;
+using tree_reduce = reversed<tree<>::broadcast>;
+static_assert(compose<rs, ag>::implements == all_reduce);
+static_assert(compose<tree_reduce, tree<>::broadcast>::implements == all_reduce);
+static_assert(compose<tree<>::scatter, ag>::implements == broadcast);
+static_assert(compose<rs, tree_gather>::implements == reduce);
+static_assert(compose<tree_reduce, tree<>::scatter>::implements == reduce_scatter);
+static_assert(compose<tree_gather, tree<>::broadcast>::implements == all_gather);
+static_assert(compose<recursive_doubling::barrier, recursive_doubling::barrier>::implements == barrier);
+// What makes no sense, and whose owners disagree.
+static_assert(detail::composable<rs, ag>() && !detail::composable<ag, rs>() && !detail::composable<tree_gather, ag>());
+static_assert(!detail::composable<rs, rs>() && !detail::composable<rs, tree<>::broadcast>());
+static_assert(!detail::composable<rs, permuted<ag, mirror>>() && !detail::composable<displaced::reduce_scatter, ag>());
+static_assert(!detail::composable<tree_reduce, permuted<tree<>::broadcast, mirror>>());
+static_assert(detail::composable<displaced::reduce_scatter, reversed<displaced::reduce_scatter>>());
+static_assert(detail::composable<permuted<rs, mirror>, permuted<ag, mirror>>());
+// Lanes with one root, or none.
+static_assert(!detail::stripable<tree<>::broadcast, permuted<tree<>::broadcast, mirror>>());
+static_assert(!detail::stripable<tree<>::broadcast, tree<>::scatter>());
+static_assert(detail::stripable<rs, permuted<rs, mirror>>());
+
+// Families and schedules are told apart; what is neither is neither.
+struct lacks_rounds {
+    static constexpr collective implements = collective::barrier;
+    static constexpr step at(int, int, int) { return {}; }
+};
+struct names_nothing {
+    int reduce_scatter = 0;
+};
+static_assert(family<ring> && family<tree<3>> && family<halves> && !schedule<ring>);
+static_assert(schedule<rs> && !family<rs> && !family<int> && !schedule<int>);
+static_assert(!schedule<lacks_rounds> && !family<lacks_rounds> && !family<names_nothing>);
+static_assert(family<striped<ring, ring>> && family<permuted<ring, mirror>> && family<folded<halves>> &&
+              family<compose<ring, circulant<>>> && family<reversed<ring>>);
+static_assert(schedule<striped<rs, rs>> && schedule<permuted<rs, mirror>> && schedule<folded<rs>> &&
+              schedule<compose<rs, ag>> && schedule<synchronising<rs>>);
+
+// What a family provides, by derivation; a plain schedule derives nothing.
+template <class F, collective... C>
+inline constexpr bool provides_all = (provides<F, C> && ...);
+template <class F, collective... C>
+inline constexpr bool provides_none = (!provides<F, C> && ...);
+static_assert(provides_all<halves, reduce_scatter, all_gather, scatter, gather, broadcast, reduce, all_reduce>);
+static_assert(provides<halves, barrier>);
+static_assert(provides_none<halves, all_to_all, inclusive_scan, exclusive_scan>);
+static_assert(provides_all<tree<>, broadcast, reduce, scatter, gather, all_reduce, barrier>);
+static_assert(provides_none<tree<>, reduce_scatter, all_gather, all_to_all>);
+static_assert(provides<rs, reduce_scatter> && provides_none<rs, all_gather, all_reduce, barrier>);
+static_assert(std::is_same_v<schedule_for<halves, all_reduce>,
+                             compose<halves::reduce_scatter, reversed<halves::reduce_scatter>>>);
+static_assert(std::is_same_v<schedule_for<halves, broadcast>,
+                             compose<halves::scatter, reversed<halves::reduce_scatter>>>);
+static_assert(std::is_same_v<schedule_for<halves, reduce>, reversed<schedule_for<halves, broadcast>>>);
+static_assert(std::is_same_v<schedule_for<tree<>, all_reduce>, compose<tree_reduce, tree<>::broadcast>>);
+static_assert(std::is_same_v<schedule_for<ring, barrier>, synchronising<rs>>);
+static_assert(std::is_same_v<schedule_for<tree<>, barrier>, synchronising<schedule_for<tree<>, all_reduce>>>);
+static_assert(std::is_same_v<schedule_for<displaced, all_reduce>,
+                             compose<displaced::reduce_scatter, reversed<displaced::reduce_scatter>>>);
+
+// A combinator of families is the family of the combinations.
+using lanes = striped<ring, permuted<ring, mirror>>;
+static_assert(std::is_same_v<schedule_for<lanes, all_gather>, striped<ag, permuted<ag, mirror>>>);
+static_assert(!provides<lanes, broadcast> && provides<striped<ring, tree<>>, broadcast>);
+static_assert(std::is_same_v<schedule_for<folded<halves>, all_reduce>, folded<halves_all_reduce>>);
+static_assert(std::is_same_v<schedule_for<reversed<ring>, all_gather>, ag>);
+static_assert(std::is_same_v<schedule_for<compose<ring, circulant<>>, all_reduce>,
+                             compose<rs, reversed<circulant<>::reduce_scatter>>>);
+static_assert(provides_none<compose<ring, circulant<>>, reduce_scatter, inclusive_scan>);
+static_assert(provides_none<permuted<ring, mirror>, inclusive_scan, exclusive_scan>);
+static_assert(provides_none<folded<recursive_doubling>, inclusive_scan>);
+
+// Stateless schedules make stateless ones, and all are copied as bytes.
+static_assert(std::is_empty_v<compose<rs, ag>> && std::is_empty_v<striped<rs, rs, rs>> &&
+              std::is_empty_v<permuted<rs, shift<1>>> && std::is_empty_v<folded<rs>> && std::is_empty_v<reversed<rs>>);
+static_assert(std::is_trivially_copyable_v<compose<reversed<chain>, chain>>);
+
+// The proof runs at compile time over all of it.
+static_assert(proven<compose<rs, ag>, 6> && proven<striped<rs, permuted<rs, mirror>>, 6>);
+static_assert(proven<folded<halves_all_reduce>, 7>);
+
+// ---- values ----
+
+TEST_CASE("dual is an involution on the collectives that have one") {
+    for (int i = 0; i < collective_count; ++i) {
+        const auto c = static_cast<collective>(i);
+        INFO(name_of(c));
+        CHECK(dual(dual(c)) == c);
+        CHECK((dual(c) != c) == (owned(c) || rooted(c)));
+        CHECK(rooted(dual(c)) == rooted(c));
+    }
+}
+
+TEST_CASE("reversed: right, and of the same rounds, ports and volume") {
+    check_all_right<ag, reversed<circulant<>::reduce_scatter>, reversed<direct::reduce_scatter>, tree_reduce,
+                    reversed<tree<3>::scatter>, reversed<swap_all_to_all>, reversed<displaced::reduce_scatter>,
+                    reversed<recursive_doubling::barrier>, reversed<compose<tree<>::scatter, ag>>>();
+    check_same_cost(rs{}, ag{});
+    check_same_cost(direct::reduce_scatter{}, reversed<direct::reduce_scatter>{});
+    check_same_cost(tree<3>::scatter{}, reversed<tree<3>::scatter>{});
+    check_same_cost(swap_all_to_all{}, reversed<swap_all_to_all>{});
+    check_same_cost(chain{5}, reversed_of(chain{5}));
+}
+
+TEST_CASE("reversed of all_to_all swaps input with output") {
+    const swap_all_to_all s;
+    const auto r = reversed_of(s);
+    for (int n : {2, 5, 8})
+        for (int rank = 0; rank < n; ++rank)
+            for (int slot = 0; slot < n; ++slot) {
+                CHECK(r.input(rank, n, slot) == output_of(s, rank, n, slot));
+                CHECK(r.output(rank, n, slot) == input_of(s, rank, n, slot));
+            }
+}
+
+TEST_CASE("reversed and compose carry the state of what they are made of") {
+    const auto sum = reversed_of(chain{3});
+    CHECK(sum.blocks(4) == 3);
+    CHECK(reversed_of(sum).segments == 3);
+    const compose both{sum, chain{4}};
+    CHECK(both.blocks(7) == 12);
+    CHECK(both.rounds(7) == (5 + 3) + (5 + 4));
+    const auto back = reversed_of(both);
+    CHECK(back.first.blocks(4) == 4);
+    CHECK(back.second.segments == 3);
+    check_right(both);
+    check_right(back);
+    check_right(compose{sum, tree<>::scatter{}});
+    check_right(compose{tree_gather{}, chain{4}});
+    check_right(striped{chain{3}, chain{2}, chain{1}});
+    check_right(reversed_of(striped{chain{3}, chain{2}}));
+    check_right(permuted{chain{3}, shift<2>{}});
+}
+
+template <class A, class B>
+void check_composition(const A& a, const B& b) {
+    const compose c{a, b};
+    check_right(c);
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        CHECK(supports(c, n) == (supports(a, n) && supports(b, n)));
+        if (!supports(c, n)) continue;
+        CHECK(c.rounds(n) == a.rounds(n) + b.rounds(n));
+        CHECK(c.ports(n) == std::max(ports_of(a, n), ports_of(b, n)));
+        CHECK(c.blocks(n) == lcm(blocks_of(a, n), blocks_of(b, n)));
+        CHECK(volume(c, n) == volume_in(a, n, c.blocks(n)) + volume_in(b, n, c.blocks(n)));
+    }
+}
+
+TEST_CASE("compose: right; rounds and bytes add, ports are the greater") {
+    check_composition(rs{}, ag{});
+    check_composition(circulant<>::reduce_scatter{}, ag{});
+    check_composition(direct::reduce_scatter{}, ag{});
+    check_composition(tree<>::scatter{}, ag{});
+    check_composition(rs{}, reversed<tree<3>::scatter>{});
+    check_composition(tree_reduce{}, tree<3>::broadcast{});
+    check_composition(tree_reduce{}, tree<>::scatter{});
+    check_composition(tree_gather{}, tree<3>::broadcast{});
+    check_composition(halves::reduce_scatter{}, ag{});
+    check_composition(displaced::reduce_scatter{}, reversed<displaced::reduce_scatter>{});
+    check_composition(recursive_doubling::barrier{}, recursive_doubling::barrier{});
+    check_composition(folded<halves::reduce_scatter>{}, folded<reversed<halves::reduce_scatter>>{});
+    check_composition(striped<rs, permuted<rs, mirror>>{}, striped<ag, permuted<ag, mirror>>{});
+}
+
+TEST_CASE("compose: what the parts' state makes disagree is not supported") {
+    // Two mappings of one type, whose owners agree by default only.
+    struct turn {
+        int by = 0;
+        constexpr int role(int rank, int n) const { return mod(rank - by, n); }
+        constexpr int rank(int role, int n) const { return mod(role + by, n); }
+    };
+    const auto on = [](int a, int b) { return compose{permuted{rs{}, turn{a}}, permuted{ag{}, turn{b}}}; };
+    CHECK(supports(on(1, 1), 5));
+    CHECK(!supports(on(1, 2), 5));
+    CHECK(supports(on(1, 6), 5));
+    check_right(on(2, 2));
+    check_right(on(2, 3));
+}
+
+template <class... S>
+void check_lanes(const S&... s) {
+    const striped lane{s...};
+    check_right(lane);
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        CHECK(supports(lane, n) == (supports(s, n) && ...));
+        if (!supports(lane, n)) continue;
+        CHECK(lane.ports(n) == (ports_of(s, n) + ...));
+        CHECK(lane.rounds(n) == std::max({s.rounds(n)...}));
+        // Each lane moves its own share of the data: bytes moved are the mean.
+        const int each = lane.blocks(n) / static_cast<int>(sizeof...(S));
+        CHECK(volume(lane, n) == (volume_in(s, n, each) + ...));
+    }
+}
+
+TEST_CASE("striped: right; ports add, bytes are the mean, the longest lane sets the rounds") {
+    check_lanes(rs{});
+    check_lanes(rs{}, permuted<rs, mirror>{});
+    check_lanes(rs{}, circulant<>::reduce_scatter{}, halves::reduce_scatter{});
+    check_lanes(ag{}, permuted<ag, shift<1>>{});
+    check_lanes(tree<>::broadcast{}, chain{3}, compose<tree<>::scatter, ag>{});
+    check_lanes(compose<tree_reduce, tree<>::broadcast>{}, permuted<compose<rs, ag>, mirror>{},
+                recursive_doubling::all_reduce{});
+    check_lanes(direct::all_to_all{}, swap_all_to_all{}, permuted<swap_all_to_all, mirror>{});
+    check_lanes(ring::inclusive_scan{}, recursive_doubling::inclusive_scan{});
+    check_lanes(recursive_doubling::barrier{}, synchronising<rs>{});
+}
+
+template <class S, class M>
+void check_permutation(const S& s, const M& m) {
+    const permuted p{s, m};
+    check_right(p);
+    check_same_cost(s, p);
+    for (const int n : sizes) {
+        if (!supports(s, n)) continue;
+        INFO("n = " << n);
+        if (rooted(collective_of(s))) CHECK(root_of(p, n) == m.rank(root_of(s, n), n));
+        for (int r = 0; r < n; ++r) {
+            REQUIRE(m.rank(m.role(r, n), n) == r);
+            for (int k = 0; k < s.rounds(n); ++k)
+                for (int port = 0; port < ports_of(s, n); ++port) {
+                    const step mine = step_of(p, r, n, k, port), role = step_of(s, m.role(r, n), n, k, port);
+                    const auto named = [&](int peer) { return peer == none ? none : m.rank(peer, n); };
+                    REQUIRE(mine.send.peer == named(role.send.peer));
+                    REQUIRE(mine.recv.peer == named(role.recv.peer));
+                    REQUIRE(mine.send.blocks == role.send.blocks);
+                    REQUIRE(mine.recv.action == role.recv.action);
+                }
+        }
+    }
+}
+
+/// Ranks 0, 2, 4, ... and then 1, 3, 5, ...: no rotation, and not its own inverse.
+struct evens_first {
+    constexpr int rank(int role, int n) const { return role < (n + 1) / 2 ? 2 * role : 2 * (role - (n + 1) / 2) + 1; }
+    constexpr int role(int rank, int n) const { return rank % 2 == 0 ? rank / 2 : (n + 1) / 2 + rank / 2; }
+};
+
+TEST_CASE("permuted: right, of the same cost; rank r does what role(r) did") {
+    check_permutation(rs{}, mirror{});
+    check_permutation(rs{}, evens_first{});
+    check_permutation(displaced::reduce_scatter{}, shift<5>{});
+    check_permutation(tree<>::broadcast{}, mirror{});
+    check_permutation(tree<3>::scatter{}, evens_first{});
+    check_permutation(reversed<tree<3>::scatter>{}, shift<-1>{});
+    check_permutation(compose<tree_reduce, tree<>::broadcast>{}, shift<40>{});
+    check_permutation(swap_all_to_all{}, evens_first{});
+    check_permutation(direct::all_to_all{}, shift<3>{});
+    check_permutation(recursive_doubling::barrier{}, mirror{});
+}
+
+template <class S>
+void check_fold(const S& s, int more_rounds) {
+    const auto f = folded_of(s);
+    check_right(f);
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        CHECK(supports(f, n));
+        if (supports(s, n)) {
+            CHECK(same_steps(f, s, n));
+        } else {
+            int p = 1;
+            while (2 * p <= n) p *= 2;
+            CHECK(f.rounds(n) == s.rounds(p) + more_rounds);
+        }
+    }
+}
+
+TEST_CASE("folded: right at every size, the same where the schedule needs none, else two rounds more") {
+    check_fold(halves_all_reduce{}, 2);
+    check_fold(recursive_doubling::all_reduce{}, 2);
+    check_fold(halves::reduce_scatter{}, 2);
+    check_fold(reversed<halves::reduce_scatter>{}, 2);
+    check_fold(halves::scatter{}, 1);
+    check_fold(reversed<halves::scatter>{}, 1);
+    check_fold(schedule_for<halves, broadcast>{}, 1);
+    check_fold(schedule_for<halves, reduce>{}, 1);
+    check_fold(schedule_for<halves, barrier>{}, 2);
+    check_fold(striped<halves_all_reduce, permuted<halves_all_reduce, mirror>>{}, 2);
+    check_fold(permuted<halves::reduce_scatter, mirror>{}, 2);
+    check_fold(compose<tree_reduce, tree<>::broadcast>{}, 0);
+}
+
+TEST_CASE("folded: inside a compose it pays its rounds twice, outside once") {
+    const folded<halves_all_reduce> outside;
+    const compose<folded<halves::reduce_scatter>, folded<reversed<halves::reduce_scatter>>> inside;
+    for (const int n : {3, 5, 7, 13, 33}) CHECK(inside.rounds(n) == outside.rounds(n) + 2);
+    for (const int n : {2, 4, 8, 32}) CHECK(inside.rounds(n) == outside.rounds(n));
+}
+
+TEST_CASE("folded: every rank is home to some part, and every part has a home") {
+    const folded<halves::reduce_scatter> f;
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        std::vector<int> parts(static_cast<std::size_t>(n));
+        for (int slot = 0; slot < f.blocks(n); ++slot) {
+            const int home = f.home(n, slot);
+            REQUIRE(home >= 0);
+            REQUIRE(home < n);
+            ++parts[static_cast<std::size_t>(home)];
+        }
+        for (const int p : parts) CHECK(p > 0);
+    }
+}
+
+TEST_CASE("synchronising: right, of the same rounds, and no bytes") {
+    check_all_right<synchronising<rs>, synchronising<ag>, synchronising<compose<rs, ag>>,
+                    synchronising<swap_all_to_all>, synchronising<recursive_doubling::all_reduce>,
+                    synchronising<direct::reduce_scatter>>();
+    for (const int n : sizes) {
+        CHECK(synchronising<rs>{}.rounds(n) == rs{}.rounds(n));
+        CHECK(volume(synchronising<rs>{}, n) == 0);
+    }
+}
+
+template <class F, int C = 0>
+int check_family(const F& f = {}) {
+    if constexpr (C == collective_count) {
+        return 0;
+    } else {
+        constexpr auto c = static_cast<collective>(C);
+        if constexpr (provides<F, c>) {
+            INFO(name_of(c));
+            const auto s = schedule_of<c>(f);
+            CHECK(collective_of(s) == c);
+            check_right(s);
+            return 1 + check_family<F, C + 1>(f);
+        } else {
+            return check_family<F, C + 1>(f);
+        }
+    }
+}
+
+TEST_CASE("families: everything derived from them is right") {
+    CHECK(check_family<halves>() == 8);
+    CHECK(check_family<tree<>>() == 6);
+    CHECK(check_family<displaced>() == 4);
+    CHECK(check_family<ring>() >= 8);
+    CHECK(check_family<circulant<>>() >= 4);
+}
+
+TEST_CASE("families: so are combinators of families") {
+    CHECK(check_family<lanes>() == check_family<striped<ring, ring>>() - 4);   // neither rooted nor scans
+    CHECK(check_family<folded<halves>>() == 8);
+    CHECK(check_family<folded<recursive_doubling>>() == 2);
+    CHECK(check_family<permuted<tree<3>, evens_first>>() == 6);
+    CHECK(check_family<reversed<halves>>() == 8);
+    CHECK(check_family<compose<tree<>, ring>>() >= 3);
+    CHECK(check_family<striped<folded<halves>, permuted<folded<halves>, shift<1>>>>() == 4);
+}
