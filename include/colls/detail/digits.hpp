@@ -1,0 +1,24 @@
+// Powers of a radix, for schedules that go by the digits of a rank.
+#pragma once
+
+#include <colls/config.hpp>
+
+namespace colls::inline v1::detail {
+
+/// The least k with radix^k >= n (0 for n = 1).
+constexpr int log_ceil(int radix, int n) {
+    int k = 0;
+    for (long long p = 1; p < n; p *= radix) ++k;
+    return k;
+}
+constexpr int power(int radix, int k) {
+    int p = 1;
+    for (; k > 0; --k) p *= radix;
+    return p;
+}
+constexpr bool is_power(int radix, int n) {
+    while (n > 1 && n % radix == 0) n /= radix;
+    return n == 1;
+}
+
+}  // namespace colls::inline v1::detail

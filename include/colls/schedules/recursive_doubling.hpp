@@ -1,0 +1,64 @@
+// Recursive doubling, and its radix.
+#pragma once
+
+#include <colls/algebra/exclusive.hpp>
+#include <colls/detail/digits.hpp>
+#include <colls/schedule.hpp>
+
+namespace colls::inline v1 {
+
+/// Everyone holds a result over K^k ranks after k rounds, on K - 1 ports: the fewest rounds, for short messages. Keeps
+/// rank order; the same bits on every rank. Scans: Hillis and Steele, 1986. Barrier: dissemination, Hensgen, Finkel and
+/// Manber, 1988. Radix: recursive multiplying, Ruefenacht, Bull and Booth, 2017.
+template <int K = 2>
+struct recursive_multiplying {
+    static_assert(K >= 2, "colls: recursive_multiplying<K>: the radix K is at least 2");
+
+    /// n a power of K (folded<recursive_doubling>: any n). log_K n rounds; everything (K - 1) log_K n times a rank. In
+    /// round k the K ranks that differ in digit k alone exchange all they have.
+    struct all_reduce {
+        static constexpr collective implements = collective::all_reduce;
+        static constexpr bool supports(int n) { return detail::is_power(K, n); }
+        static constexpr int blocks(int) { return 1; }
+        static constexpr int ports(int) { return K - 1; }
+        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
+        static constexpr step at(int rank, int, int round, int port) {
+            const int d = detail::power(K, round), digit = rank / d % K, rest = rank - digit * d;
+            const int to = (digit + port + 1) % K, from = mod(digit - port - 1, K);
+            return {.send = {rest + to * d, block(0)}, .recv = {rest + from * d, block(0), action::reduce}};
+        }
+    };
+
+    /// Any n. ceil(log_K n) rounds; everything at most K - 1 times a round. Before round k rank r holds the combination
+    /// of the K^k ranks that end with r; it adds those of r - j K^k, 0 < j < K.
+    struct inclusive_scan {
+        static constexpr collective implements = collective::inclusive_scan;
+        static constexpr int ports(int) { return K - 1; }
+        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
+        static constexpr step at(int rank, int n, int round, int port) {
+            const long long d = detail::power(K, round), reach = (port + 1) * d;
+            step s;
+            if (rank + reach < n) s.send = {static_cast<int>(rank + reach), block(0)};
+            if (rank >= reach) s.recv = {static_cast<int>(rank - reach), block(0), action::reduce};
+            return s;
+        }
+    };
+    using exclusive_scan = exclusive<inclusive_scan>;
+
+    /// Any n. ceil(log_K n) rounds of messages without data: in round k rank r lets r + j K^k know, 0 < j < K.
+    struct barrier {
+        static constexpr collective implements = collective::barrier;
+        static constexpr int ports(int) { return K - 1; }
+        static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
+        static constexpr step at(int rank, int n, int round, int port) {
+            const long long d = detail::power(K, round), reach = (port + 1) * d;
+            if (reach >= n) return {};
+            const int j = static_cast<int>(reach);
+            return {.send = {.peer = mod(rank + j, n)}, .recv = {.peer = mod(rank - j, n)}};
+        }
+    };
+};
+
+using recursive_doubling = recursive_multiplying<2>;
+
+}  // namespace colls::inline v1
