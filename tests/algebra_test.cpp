@@ -302,8 +302,8 @@ TEST_CASE("reversed and compose carry the state of what they are made of") {
     CHECK(both.blocks(7) == 12);
     CHECK(both.rounds(7) == (5 + 3) + (5 + 4));
     const auto back = reversed_of(both);
-    CHECK(back.first.blocks(4) == 4);
-    CHECK(back.second.segments == 3);
+    CHECK(back.first().blocks(4) == 4);
+    CHECK(back.second().segments == 3);
     check_right(both);
     check_right(back);
     check_right(compose{sum, tree<>::scatter{}});
@@ -461,6 +461,10 @@ TEST_CASE("folded: right at every size, the same where the schedule needs none, 
     check_fold(striped<halves_all_reduce, permuted<halves_all_reduce, mirror>>{}, 2);
     check_fold(permuted<halves::reduce_scatter, mirror>{}, 2);
     check_fold(compose<tree_reduce, tree<>::broadcast>{}, 0);
+    // A broadcast that sends the root what it has (scatter, then all_gather) is folded, then run backwards.
+    check_right(reversed<folded<schedule_for<halves, broadcast>>>{});
+    check_right(reversed<folded<halves::reduce_scatter>>{});
+    check_right(reversed<folded<halves_all_reduce>>{});
 }
 
 TEST_CASE("folded: inside a compose it pays its rounds twice, outside once") {

@@ -49,6 +49,61 @@ struct halves {
     };
 };
 
+/// Two blocks a rank, r and r + n, on one port: what a rank owns is no one stretch.
+struct two_blocks {
+    struct reduce_scatter {
+        static constexpr collective implements = collective::reduce_scatter;
+        static constexpr int blocks(int n) { return 2 * n; }
+        static constexpr int home(int n, int slot) { return slot % n; }
+        static constexpr int rounds(int n) { return n - 1; }
+        static constexpr step at(int r, int n, int k) {
+            const auto both = [n](int b) { return block_set{.first = b, .count = 2, .period = n}; };
+            const int to = (r + k + 1) % n;
+            return {.send = {to, both(to)}, .recv = {mod(r - k - 1, n), both(r), action::reduce}};
+        }
+    };
+};
+/// A star whose root is the last rank.
+struct star {
+    struct broadcast {
+        static constexpr collective implements = collective::broadcast;
+        static constexpr int rounds(int n) { return n - 1; }
+        static constexpr int root(int n) { return n - 1; }
+        static constexpr step at(int r, int n, int k) {
+            if (r == n - 1) return {.send = {k, block(0)}};
+            if (r == k) return {.recv = {n - 1, block(0)}};
+            return {};
+        }
+    };
+    struct scatter {
+        static constexpr collective implements = collective::scatter;
+        static constexpr int rounds(int n) { return n - 1; }
+        static constexpr int root(int n) { return n - 1; }
+        static constexpr step at(int r, int n, int k) {
+            if (r == n - 1) return {.send = {k, block(k)}};
+            if (r == k) return {.recv = {n - 1, block(k)}};
+            return {};
+        }
+    };
+    using inclusive_scan = ring::inclusive_scan;
+    using exclusive_scan = ring::exclusive_scan;
+};
+/// A scan with a scratch slot, in which the value on its way is kept.
+struct scratch_scan {
+    struct inclusive_scan {
+        static constexpr collective implements = collective::inclusive_scan;
+        static constexpr int rounds(int n) { return n < 2 ? 0 : 2 * (n - 1); }
+        static constexpr int scratch(int) { return 1; }
+        static constexpr step at(int r, int, int k) {
+            if (k % 2 == 0 && r == k / 2) return {.send = {r + 1, block(0)}};
+            if (k % 2 == 0 && r == k / 2 + 1) return {.recv = {r - 1, block(1)}};
+            if (k % 2 == 1 && r == k / 2 + 1) return {.send = {r, block(1)}, .recv = {r, block(0), action::reduce}};
+            return {};
+        }
+    };
+    using broadcast = tree<>::broadcast;
+};
+
 /// The schedules of the family that were checked right, one at least.
 template <class F, int C = 0>
 int check_family(const F& f, int n) {
@@ -172,6 +227,16 @@ TEST_CASE("hierarchical: over lanes, folds and permutations, and under them") {
     CHECK(check_everywhere<reversed<hierarchical<direct, direct>>>() == 9 * all_sizes);
 }
 
+TEST_CASE("hierarchical: levels with owners, roots and scratch slots of their own") {
+    CHECK(check_everywhere<hierarchical<two_blocks, ring>>() == 4 * all_sizes);
+    CHECK(check_everywhere<hierarchical<ring, two_blocks>>() == 4 * all_sizes);
+    CHECK(check_everywhere<hierarchical<two_blocks, two_blocks>>() == 4 * all_sizes);
+    CHECK(check_everywhere<hierarchical<star, tree<>>>() == 6 * all_sizes);
+    CHECK(check_everywhere<hierarchical<tree<>, star>>() == 6 * all_sizes);
+    CHECK(check_everywhere<hierarchical<star, star>>() == 8 * all_sizes);
+    CHECK(check_everywhere<hierarchical<scratch_scan, hierarchical<direct, ring>>>() >= 3 * all_sizes);
+}
+
 TEST_CASE("hierarchical: nodes of every size, equal or nested") {
     for (const int n : {4, 6, 8, 12, 18, 24}) {
         for (int node = 1; node <= n; ++node) {
@@ -190,6 +255,32 @@ TEST_CASE("hierarchical: nodes of every size, equal or nested") {
 TEST_CASE("hierarchical: the node is the largest divisor no greater than the square root") {
     for (const auto& [n, node] : {std::pair{1, 1}, {2, 1}, {4, 2}, {6, 2}, {7, 1}, {12, 3}, {16, 4}, {24, 4}, {36, 6}})
         CHECK(detail::balanced_node(n) == node);
+}
+
+template <class F, int C = 0>
+void check_node(const F& f, int node) {
+    if constexpr (C < collective_count) {
+        constexpr auto c = static_cast<collective>(C);
+        INFO(name_of(c));
+        const auto s = schedule_of<c>(f);
+        if constexpr (c == barrier) {
+            CHECK(s.inner().node == node);
+        } else if constexpr (c == all_gather || c == gather) {
+            CHECK(s.inner().node == node);
+            CHECK(reversed_of(s).node == node);
+        } else {
+            CHECK(s.node == node);
+            if constexpr (c == all_reduce || c == broadcast || c == reduce) CHECK(reversed_of(s).node == node);
+            if constexpr (c == all_to_all || c == scatter) CHECK(reversed_of(s).inner().node == node);
+        }
+        check_node<F, C + 1>(f, node);
+    }
+}
+
+TEST_CASE("hierarchical: every schedule carries the size of its node, backwards too") {
+    check_node(hierarchical<direct, direct>{.node = 4}, 4);
+    const hierarchical<ring, hierarchical<ring, ring>> deep{.node = 2, .inter = {.node = 3}};
+    CHECK(schedule_of<all_reduce>(deep).inter().node == 3);
 }
 
 template <collective C, class F>

@@ -73,7 +73,7 @@ constexpr bool composable() {
 /// are cut to the least common multiple. Two families make a family: each takes its half of the recipe.
 /// Law: rounds, and bytes moved, are those of A plus those of B; ports the greater of both; legal where both are.
 template <class A, class B>
-struct compose {
+struct compose : detail::part<A, 0>, detail::part<B, 1> {
     static constexpr int recipe = detail::recipe_of(implemented_by<A>, implemented_by<B>);
     static_assert(recipe != none, "colls: compose<A, B>: no collective is made of what A implements followed by what B "
                                   "implements");
@@ -81,45 +81,45 @@ struct compose {
                   "colls: compose<A, B>: A and B disagree on the owners: a block that A leaves at one rank, B expects "
                   "at another");
 
-    [[no_unique_address]] A first{};
-    [[no_unique_address]] B second{};
+    constexpr decltype(auto) first() const { return detail::part<A, 0>::get(); }
+    constexpr decltype(auto) second() const { return detail::part<B, 1>::get(); }
 
     static constexpr collective implements = detail::recipes[recipe == none ? 0 : recipe].result;
-    constexpr int rounds(int n) const { return first.rounds(n) + second.rounds(n); }
-    constexpr int blocks(int n) const { return lcm(blocks_of(first, n), blocks_of(second, n)); }
+    constexpr int rounds(int n) const { return first().rounds(n) + second().rounds(n); }
+    constexpr int blocks(int n) const { return lcm(blocks_of(first(), n), blocks_of(second(), n)); }
     constexpr int ports(int n) const {
-        const int a = ports_of(first, n), b = ports_of(second, n);
+        const int a = ports_of(first(), n), b = ports_of(second(), n);
         return a > b ? a : b;
     }
     /// Scratch slots lie behind the blocks of each part; the part that has fewer blocks would overlap the other's.
     constexpr bool supports(int n) const {
-        if (!colls::supports(first, n) || !colls::supports(second, n)) return false;
-        if (scratch_of(first, n) != 0 || scratch_of(second, n) != 0) return false;
+        if (!colls::supports(first(), n) || !colls::supports(second(), n)) return false;
+        if (scratch_of(first(), n) != 0 || scratch_of(second(), n) != 0) return false;
         // Where the parts carry state, the check at compile time saw only their defaults.
-        if constexpr (!std::is_empty_v<A> || !std::is_empty_v<B>) return detail::owners_agree(first, second, n);
+        if constexpr (!std::is_empty_v<A> || !std::is_empty_v<B>) return detail::owners_agree(first(), second(), n);
         return true;
     }
     constexpr int root(int n) const {
         if constexpr (rooted(implemented_by<A>))
-            return root_of(first, n);
+            return root_of(first(), n);
         else
-            return root_of(second, n);
+            return root_of(second(), n);
     }
     constexpr int home(int n, int slot) const {
         const int common = blocks(n);
         if constexpr (implements == collective::reduce_scatter)
-            return home_of(second, n, slot / detail::cut_to(common, blocks_of(second, n)));
+            return home_of(second(), n, slot / detail::cut_to(common, blocks_of(second(), n)));
         else
-            return home_of(first, n, slot / detail::cut_to(common, blocks_of(first, n)));
+            return home_of(first(), n, slot / detail::cut_to(common, blocks_of(first(), n)));
     }
     constexpr step at(int rank, int n, int round, int port) const {
-        const int turn = first.rounds(n);
-        return round < turn ? part(first, rank, n, round, port) : part(second, rank, n, round - turn, port);
+        const int turn = first().rounds(n);
+        return round < turn ? played(first(), rank, n, round, port) : played(second(), rank, n, round - turn, port);
     }
 
 private:
     template <class S>
-    constexpr step part(const S& s, int rank, int n, int round, int port) const {
+    constexpr step played(const S& s, int rank, int n, int round, int port) const {
         if (port >= ports_of(s, n)) return {};
         return detail::moved(step_of(s, rank, n, round, port), detail::same_ranks{},
                              detail::recut{detail::cut_to(blocks(n), blocks_of(s, n))});
@@ -152,24 +152,25 @@ template <class A, class B>
 struct reverse_trait<compose<A, B>> {
     static constexpr bool possible = reversible<A> && reversible<B>;
     using type = compose<reversed<B>, reversed<A>>;
-    static constexpr type apply(const compose<A, B>& c) { return {reversed_of(c.second), reversed_of(c.first)}; }
+    static constexpr type apply(const compose<A, B>& c) { return {reversed_of(c.second()), reversed_of(c.first())}; }
 };
 
 }  // namespace detail
 
 template <class A, class B>
     requires(!schedule<A> || !schedule<B>)
-struct compose<A, B> {
+struct compose<A, B> : detail::part<A, 0>, detail::part<B, 1> {
     static_assert(detail::schedule_or_family<A> && detail::schedule_or_family<B>,
                   "colls: compose<A, B>: A and B must be schedules or families");
-    [[no_unique_address]] A first{};
-    [[no_unique_address]] B second{};
+    constexpr decltype(auto) first() const { return detail::part<A, 0>::get(); }
+    constexpr decltype(auto) second() const { return detail::part<B, 1>::get(); }
 
     template <collective C>
         requires(detail::family_recipe<A, B, C>() != none)
     constexpr auto make() const {
         constexpr detail::recipe r = detail::recipes[detail::family_recipe<A, B, C>()];
-        return colls::compose{schedule_of<r.first>(first), schedule_of<r.second>(second)};
+        return compose<schedule_for<A, r.first>, schedule_for<B, r.second>>{schedule_of<r.first>(first()),
+                                                                              schedule_of<r.second>(second())};
     }
 };
 

@@ -9,18 +9,18 @@ namespace colls::inline v1 {
 /// run S among themselves on what they were handed. Needs no second slot.
 /// Law: one round, and one message a rank, more than S at n - 1. Keeps the order of ranks as S does.
 template <class S>
-struct exclusive {
+struct exclusive : detail::part<S> {
     static_assert(schedule<S>, "colls: exclusive<S>: S must be a schedule");
     static_assert(!schedule<S> || implemented_by<S> == collective::inclusive_scan,
                   "colls: exclusive<S>: S must implement inclusive_scan");
-    [[no_unique_address]] S inclusive{};
+    constexpr decltype(auto) inclusive() const { return detail::part<S>::get(); }
 
     static constexpr collective implements = collective::exclusive_scan;
-    constexpr bool supports(int n) const { return n == 1 || colls::supports(inclusive, n - 1); }
-    constexpr int rounds(int n) const { return n == 1 ? 0 : 1 + inclusive.rounds(n - 1); }
-    constexpr int blocks(int n) const { return n == 1 ? 1 : blocks_of(inclusive, n - 1); }
-    constexpr int scratch(int n) const { return n == 1 ? 0 : scratch_of(inclusive, n - 1); }
-    constexpr int ports(int n) const { return n == 1 ? 1 : ports_of(inclusive, n - 1); }
+    constexpr bool supports(int n) const { return n == 1 || colls::supports(inclusive(), n - 1); }
+    constexpr int rounds(int n) const { return n == 1 ? 0 : 1 + inclusive().rounds(n - 1); }
+    constexpr int blocks(int n) const { return n == 1 ? 1 : blocks_of(inclusive(), n - 1); }
+    constexpr int scratch(int n) const { return n == 1 ? 0 : scratch_of(inclusive(), n - 1); }
+    constexpr int ports(int n) const { return n == 1 ? 1 : ports_of(inclusive(), n - 1); }
 
     constexpr step at(int rank, int n, int round, int port) const {
         if (round == 0) {
@@ -32,7 +32,8 @@ struct exclusive {
             return s;
         }
         if (rank == 0) return {};
-        return detail::moved(step_of(inclusive, rank - 1, n - 1, round - 1, port), next_rank{}, detail::same_blocks{});
+        return detail::moved(step_of(inclusive(), rank - 1, n - 1, round - 1, port), next_rank{},
+                             detail::same_blocks{});
     }
 
 private:

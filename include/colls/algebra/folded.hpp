@@ -24,11 +24,11 @@ struct fold {
 };
 
 template <class S>
-struct folding {
+struct folding : part<S> {
     static_assert(folds_directly(implemented_by<S>),
                   "colls: folded<S>: all_to_all, scans, and what is made of a schedule that cannot be reversed, do not "
                   "fold");
-    [[no_unique_address]] S inner{};
+    constexpr decltype(auto) inner() const { return part<S>::get(); }
 
     static constexpr collective implements = implemented_by<S>;
     /// Whether the one that drops out hands its contribution over first.
@@ -41,56 +41,56 @@ struct folding {
 
     /// n if S supports it, else the largest power of two below that it does.
     constexpr fold fold_of(int n) const {
-        if (colls::supports(inner, n)) return {n, 0};
+        if (colls::supports(inner(), n)) return {n, 0};
         int p = 1;
         while (p <= n / 2) p *= 2;
-        while (p > 0 && !colls::supports(inner, p)) p /= 2;
+        while (p > 0 && !colls::supports(inner(), p)) p /= 2;
         return {p, n - p};
     }
     constexpr bool supports(int n) const {
         if (n < 1) return false;
         const fold f = fold_of(n);
-        return f.e <= f.p && (f.e == 0 || cut == 1 || scratch_of(inner, f.p) == 0);
+        return f.e <= f.p && (f.e == 0 || cut == 1 || scratch_of(inner(), f.p) == 0);
     }
     constexpr int rounds(int n) const {
         const fold f = fold_of(n);
-        return inner.rounds(f.p) + (f.e == 0 ? 0 : (folds_first ? 1 : 0) + (unfolds ? 1 : 0));
+        return inner().rounds(f.p) + (f.e == 0 ? 0 : (folds_first ? 1 : 0) + (unfolds ? 1 : 0));
     }
     constexpr int blocks(int n) const {
         const fold f = fold_of(n);
-        return blocks_of(inner, f.p) * (f.e == 0 ? 1 : cut);
+        return blocks_of(inner(), f.p) * (f.e == 0 ? 1 : cut);
     }
     constexpr int ports(int n) const {
         const fold f = fold_of(n);
-        const int own = ports_of(inner, f.p), out = f.e == 0 ? 1 : most_stretches(inner, f.p);
+        const int own = ports_of(inner(), f.p), out = f.e == 0 ? 1 : most_stretches(inner(), f.p);
         return own > out ? own : out;
     }
-    constexpr int scratch(int n) const { return scratch_of(inner, fold_of(n).p); }
+    constexpr int scratch(int n) const { return scratch_of(inner(), fold_of(n).p); }
     constexpr int root(int n) const {
         const fold f = fold_of(n);
-        return f(root_of(inner, f.p));
+        return f(root_of(inner(), f.p));
     }
     constexpr int home(int n, int slot) const {
         const fold f = fold_of(n);
-        if (f.e == 0) return home_of(inner, n, slot);
-        const int role = home_of(inner, f.p, slot / cut);
+        if (f.e == 0) return home_of(inner(), n, slot);
+        const int role = home_of(inner(), f.p, slot / cut);
         if (role == none) return none;
         return role < f.e ? f(role) + slot % cut : f(role);
     }
 
     constexpr step at(int rank, int n, int round, int port) const {
         const fold f = fold_of(n);
-        if (f.e == 0) return port < ports_of(inner, n) ? step_of(inner, rank, n, round, port) : step{};
+        if (f.e == 0) return port < ports_of(inner(), n) ? step_of(inner(), rank, n, round, port) : step{};
         const int before = folds_first ? 1 : 0;
         if (round < before) {
             if (!f.paired(rank) || port > 0) return {};
             if (!fold::left(rank)) return {.send = {rank - 1, all(f)}};
             return {.recv = {rank + 1, all(f), reduces(implements) ? action::reduce : action::copy}};
         }
-        if (round < before + inner.rounds(f.p)) {
+        if (round < before + inner().rounds(f.p)) {
             const int role = f.role(rank);
-            if (role == none || port >= ports_of(inner, f.p)) return {};
-            return moved(step_of(inner, role, f.p, round - before, port), f, recut{cut, 0});
+            if (role == none || port >= ports_of(inner(), f.p)) return {};
+            return moved(step_of(inner(), role, f.p, round - before, port), f, recut{cut, 0});
         }
         if (!f.paired(rank)) return {};
         const block_set out = handed_out(f, rank / 2, port);
@@ -101,14 +101,14 @@ struct folding {
 
 private:
     constexpr block_set all(fold f) const {
-        return implements == collective::barrier ? block_set{} : block_range(0, blocks_of(inner, f.p) * cut);
+        return implements == collective::barrier ? block_set{} : block_range(0, blocks_of(inner(), f.p) * cut);
     }
     /// What the left rank of a pair passes to its partner in the end: the second half of all it owns, or everything.
     constexpr block_set handed_out(fold f, int role, int port) const {
         if constexpr (cut == 1) {
             return port == 0 ? all(f) : block_set{};
         } else {
-            const stretch s = owned_stretch(inner, role, f.p, port);
+            const stretch s = owned_stretch(inner(), role, f.p, port);
             return {.first = 2 * s.first + 1, .count = s.count, .period = 2};
         }
     }
@@ -143,7 +143,7 @@ struct reverse_trait<folding<S>> {
     using type = std::conditional_t<inside, folding<reversed<S>>, reversal<folding<S>>>;
     static constexpr type apply(const folding<S>& f) {
         if constexpr (inside)
-            return {reversed_of(f.inner)};
+            return {reversed_of(f.inner())};
         else
             return {f};
     }
@@ -169,14 +169,14 @@ constexpr folded<S> folded_of(const S& s) {
 
 namespace detail {
 template <class F>
-struct folded_family {
+struct folded_family : part<F> {
     static_assert(family<F>, "colls: folded<S>: S is neither a schedule nor a family");
-    [[no_unique_address]] F inner{};
+    constexpr decltype(auto) inner() const { return part<F>::get(); }
 
     template <collective C>
         requires(provides<F, C> && foldable<C, schedule_for<F, C>>())
     constexpr auto make() const {
-        return folded_of(schedule_of<C>(inner));
+        return folded_of(schedule_of<C>(inner()));
     }
 };
 }  // namespace detail

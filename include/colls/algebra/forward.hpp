@@ -51,6 +51,23 @@ concept family = detail::names_schedules<std::remove_cvref_t<F>>();
 
 namespace detail {
 
+/// A part of a combinator, as a base class of it: takes no room where the part has no state. (Not a member with
+/// [[no_unique_address]]: nvcc 13.0 cannot pass a type with such members to a kernel.) I tells parts of one type apart.
+template <class T, int I = 0>
+struct part {
+    T value{};
+    constexpr part() = default;
+    constexpr part(const T& v) : value(v) {}
+    constexpr const T& get() const { return value; }
+};
+template <class T, int I>
+    requires(std::is_empty_v<T> && std::default_initializable<T>)
+struct part<T, I> {
+    constexpr part() = default;
+    constexpr part(const T&) {}
+    constexpr T get() const { return {}; }
+};
+
 /// The step with its peers renamed by `rank_of` and its blocks rewritten by `block_of`.
 template <class RankOf, class BlocksOf>
 constexpr step moved(step s, const RankOf& rank_of, const BlocksOf& blocks_of) {

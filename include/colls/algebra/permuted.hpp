@@ -49,7 +49,7 @@ constexpr bool permutable(collective c) { return c != collective::inclusive_scan
 
 template <class M>
 struct rank_of_role {
-    const M& m;
+    M m;
     int n;
     constexpr int operator()(int role) const { return m.rank(role, n); }
 };
@@ -62,56 +62,56 @@ struct rank_of_role {
 /// ranks, and have no permutation: a compile error. Of a family: its schedules, each permuted.
 /// Law: rounds, ports and bytes moved are those of S; what rank r does is what S has role(r, n) do.
 template <class S, class Mapping>
-struct permuted {
+struct permuted : detail::part<S, 0>, detail::part<Mapping, 1> {
     static_assert(detail::mapping<Mapping>,
                   "colls: permuted<S, Mapping>: a Mapping has role(rank, n) and its inverse rank(role, n)");
     static_assert(!detail::mapping<Mapping> || detail::permutes<Mapping>(),
                   "colls: permuted<S, Mapping>: rank(role, n) and role(rank, n) are not inverse permutations");
     static_assert(detail::permutable(implemented_by<S>),
                   "colls: permuted<S, Mapping>: a scan goes in the order of ranks and cannot be permuted");
-    [[no_unique_address]] S inner{};
-    [[no_unique_address]] Mapping mapping{};
+    constexpr decltype(auto) inner() const { return detail::part<S, 0>::get(); }
+    constexpr decltype(auto) mapping() const { return detail::part<Mapping, 1>::get(); }
 
     static constexpr collective implements = implemented_by<S>;
-    constexpr int rounds(int n) const { return inner.rounds(n); }
-    constexpr int blocks(int n) const { return blocks_of(inner, n); }
-    constexpr int ports(int n) const { return ports_of(inner, n); }
-    constexpr int scratch(int n) const { return scratch_of(inner, n); }
+    constexpr int rounds(int n) const { return inner().rounds(n); }
+    constexpr int blocks(int n) const { return blocks_of(inner(), n); }
+    constexpr int ports(int n) const { return ports_of(inner(), n); }
+    constexpr int scratch(int n) const { return scratch_of(inner(), n); }
     constexpr bool supports(int n) const {
-        if (!colls::supports(inner, n)) return false;
+        if (!colls::supports(inner(), n)) return false;
         if constexpr (std::is_empty_v<Mapping>)
             return true;
         else
-            return detail::permutes(mapping, n);
+            return detail::permutes(mapping(), n);
     }
-    constexpr int root(int n) const { return mapping.rank(root_of(inner, n), n); }
+    constexpr int root(int n) const { return mapping().rank(root_of(inner(), n), n); }
     constexpr int home(int n, int slot) const {
-        const int role = home_of(inner, n, slot);
-        return role == none ? none : mapping.rank(role, n);
+        const int role = home_of(inner(), n, slot);
+        return role == none ? none : mapping().rank(role, n);
     }
     constexpr int input(int rank, int n, int slot) const {
-        return mapping.rank(input_of(inner, mapping.role(rank, n), n, slot), n);
+        return mapping().rank(input_of(inner(), mapping().role(rank, n), n, slot), n);
     }
     constexpr int output(int rank, int n, int slot) const {
-        return mapping.rank(output_of(inner, mapping.role(rank, n), n, slot), n);
+        return mapping().rank(output_of(inner(), mapping().role(rank, n), n, slot), n);
     }
     constexpr step at(int rank, int n, int round, int port) const {
-        return detail::moved(step_of(inner, mapping.role(rank, n), n, round, port),
-                             detail::rank_of_role<Mapping>{mapping, n}, detail::same_blocks{});
+        return detail::moved(step_of(inner(), mapping().role(rank, n), n, round, port),
+                             detail::rank_of_role<Mapping>{mapping(), n}, detail::same_blocks{});
     }
 };
 
 template <class F, class Mapping>
     requires(!schedule<F>)
-struct permuted<F, Mapping> {
+struct permuted<F, Mapping> : detail::part<F, 0>, detail::part<Mapping, 1> {
     static_assert(family<F>, "colls: permuted<S, Mapping>: S is neither a schedule nor a family");
-    [[no_unique_address]] F inner{};
-    [[no_unique_address]] Mapping mapping{};
+    constexpr decltype(auto) inner() const { return detail::part<F, 0>::get(); }
+    constexpr decltype(auto) mapping() const { return detail::part<Mapping, 1>::get(); }
 
     template <collective C>
         requires(provides<F, C> && detail::permutable(C))
     constexpr auto make() const {
-        return permuted<schedule_for<F, C>, Mapping>{schedule_of<C>(inner), mapping};
+        return permuted<schedule_for<F, C>, Mapping>{schedule_of<C>(inner()), mapping()};
     }
 };
 
@@ -123,7 +123,7 @@ template <class S, class M>
 struct reverse_trait<permuted<S, M>> {
     static constexpr bool possible = reversible<S>;
     using type = permuted<reversed<S>, M>;
-    static constexpr type apply(const permuted<S, M>& p) { return {reversed_of(p.inner), p.mapping}; }
+    static constexpr type apply(const permuted<S, M>& p) { return {reversed_of(p.inner()), p.mapping()}; }
 };
 }  // namespace detail
 }  // namespace colls::inline v1

@@ -49,7 +49,7 @@ template <template <class> class Reversal, class S>
 struct unreverse_trait {
     static constexpr bool possible = true;
     using type = S;
-    static constexpr S apply(const Reversal<S>& r) { return r.inner; }
+    static constexpr S apply(const Reversal<S>& r) { return r.inner(); }
 };
 template <class S>
 struct reverse_trait<reversal<S>> : unreverse_trait<reversal, S> {};
@@ -78,38 +78,38 @@ constexpr reversed<S> reversed_of(const S& s) {
 namespace detail {
 
 template <class S>
-struct reversal {
+struct reversal : part<S> {
     static_assert(reversible<S>,
                   "colls: reversed<S>: S implements an all_reduce that is no composition, or a scan, or uses scratch "
                   "slots: run backwards it implements nothing");
-    [[no_unique_address]] S inner{};
+    constexpr decltype(auto) inner() const { return part<S>::get(); }
 
     static constexpr collective implements = dual(implemented_by<S>);
-    constexpr int rounds(int n) const { return inner.rounds(n); }
-    constexpr int blocks(int n) const { return blocks_of(inner, n); }
-    constexpr int ports(int n) const { return ports_of(inner, n); }
-    constexpr bool supports(int n) const { return colls::supports(inner, n); }
-    constexpr int root(int n) const { return root_of(inner, n); }
-    constexpr int home(int n, int slot) const { return home_of(inner, n, slot); }
-    constexpr int input(int rank, int n, int slot) const { return output_of(inner, rank, n, slot); }
-    constexpr int output(int rank, int n, int slot) const { return input_of(inner, rank, n, slot); }
+    constexpr int rounds(int n) const { return inner().rounds(n); }
+    constexpr int blocks(int n) const { return blocks_of(inner(), n); }
+    constexpr int ports(int n) const { return ports_of(inner(), n); }
+    constexpr bool supports(int n) const { return colls::supports(inner(), n); }
+    constexpr int root(int n) const { return root_of(inner(), n); }
+    constexpr int home(int n, int slot) const { return home_of(inner(), n, slot); }
+    constexpr int input(int rank, int n, int slot) const { return output_of(inner(), rank, n, slot); }
+    constexpr int output(int rank, int n, int slot) const { return input_of(inner(), rank, n, slot); }
 
     constexpr step at(int rank, int n, int round, int port) const {
-        const step s = step_of(inner, rank, n, rounds(n) - 1 - round, port);
+        const step s = step_of(inner(), rank, n, rounds(n) - 1 - round, port);
         return {.send = {s.recv.peer, s.recv.blocks},
                 .recv = {s.send.peer, s.send.blocks, reduces(implements) ? action::reduce : action::copy}};
     }
 };
 
 template <class F>
-struct reversed_family {
+struct reversed_family : part<F> {
     static_assert(family<F>, "colls: reversed<S>: S is neither a schedule nor a family");
-    [[no_unique_address]] F inner{};
+    constexpr decltype(auto) inner() const { return part<F>::get(); }
 
     template <collective C>
         requires(provides<F, dual(C)> && reversible<schedule_for<F, dual(C)>>)
     constexpr auto make() const {
-        return reversed_of(schedule_of<dual(C)>(inner));
+        return reversed_of(schedule_of<dual(C)>(inner()));
     }
 };
 

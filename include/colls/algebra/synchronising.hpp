@@ -9,21 +9,21 @@ namespace colls::inline v1 {
 /// of which every rank hears, if through others, of every rank.
 /// Law: rounds and ports are those of S; no bytes move.
 template <class S>
-struct synchronising {
+struct synchronising : detail::part<S> {
     static_assert(schedule<S>, "colls: synchronising<S>: S must be a schedule");
     static_assert(!schedule<S> || implemented_by<S> == collective::all_reduce ||
                       implemented_by<S> == collective::reduce_scatter || implemented_by<S> == collective::all_gather ||
                       implemented_by<S> == collective::all_to_all,
                   "colls: synchronising<S>: S must implement all_reduce, reduce_scatter, all_gather or all_to_all: in "
                   "no other collective does every rank hear of every rank");
-    [[no_unique_address]] S inner{};
+    constexpr decltype(auto) inner() const { return detail::part<S>::get(); }
 
     static constexpr collective implements = collective::barrier;
-    constexpr int rounds(int n) const { return inner.rounds(n); }
-    constexpr int ports(int n) const { return ports_of(inner, n); }
-    constexpr bool supports(int n) const { return colls::supports(inner, n); }
+    constexpr int rounds(int n) const { return inner().rounds(n); }
+    constexpr int ports(int n) const { return ports_of(inner(), n); }
+    constexpr bool supports(int n) const { return colls::supports(inner(), n); }
     constexpr step at(int rank, int n, int round, int port) const {
-        const step s = step_of(inner, rank, n, round, port);
+        const step s = step_of(inner(), rank, n, round, port);
         return {.send = {.peer = s.send.peer}, .recv = {.peer = s.recv.peer}};
     }
 };

@@ -16,52 +16,45 @@ struct hierarchical;
 
 namespace detail {
 
+/// T of these parts.
+template <template <class...> class T, class... Part>
+constexpr T<Part...> two_levels(int node, const Part&... parts) {
+    return {parts..., node};
+}
+
 /// The schedule with which h implements C, from its levels' schedules.
 template <collective C, class Intra, class Inter>
 constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
     using enum collective;
-    constexpr bool both = provides<Intra, C> && provides<Inter, C>;
     if constexpr (C == all_reduce) {
-        if constexpr (!provides<Inter, C>) {
-            return underivable{};
-        } else if constexpr (family_recipe<Intra, Intra, C>() != none) {
-            constexpr recipe r = recipes[family_recipe<Intra, Intra, C>()];
-            const auto up = schedule_of<r.first>(h.intra);
-            const auto down = schedule_of<r.second>(h.intra);
-            const auto across = schedule_of<C>(h.inter);
-            return two_level_all_reduce<std::remove_const_t<decltype(up)>, std::remove_const_t<decltype(across)>,
-                                        std::remove_const_t<decltype(down)>>{h.node, up, across, down};
-        } else {
-            return underivable{};
-        }
-    } else if constexpr (C == inclusive_scan || C == exclusive_scan) {
-        if constexpr (provides<Intra, C> && provides<Inter, exclusive_scan> && provides<Intra, broadcast>)
-            return two_level_scan<schedule_for<Intra, C>, schedule_for<Inter, exclusive_scan>,
-                                  schedule_for<Intra, broadcast>>{h.node, schedule_of<C>(h.intra),
-                                                                  schedule_of<exclusive_scan>(h.inter),
-                                                                  schedule_of<broadcast>(h.intra)};
+        constexpr int halves = family_recipe<Intra, Intra, C>();
+        if constexpr (halves != none && provides<Inter, C>)
+            return two_levels<two_level_all_reduce>(h.node, schedule_of<recipes[halves].first>(h.intra),
+                                                    schedule_of<C>(h.inter),
+                                                    schedule_of<recipes[halves].second>(h.intra));
         else
             return underivable{};
-    } else if constexpr (!both) {
+    } else if constexpr (C == inclusive_scan || C == exclusive_scan) {
+        if constexpr (provides<Intra, C> && provides<Inter, exclusive_scan> && provides<Intra, broadcast>)
+            return two_levels<two_level_scan>(h.node, schedule_of<C>(h.intra), schedule_of<exclusive_scan>(h.inter),
+                                              schedule_of<broadcast>(h.intra));
+        else
+            return underivable{};
+    } else if constexpr (!provides<Intra, C> || !provides<Inter, C>) {
         return underivable{};
     } else if constexpr (C == reduce_scatter || C == scatter) {
-        return two_level_scatter<schedule_for<Intra, C>, schedule_for<Inter, C>>{h.node, schedule_of<C>(h.intra),
-                                                                                 schedule_of<C>(h.inter)};
+        return two_levels<two_level_scatter>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
     } else if constexpr (C == broadcast || C == reduce) {
-        return two_level_rooted<schedule_for<Intra, C>, schedule_for<Inter, C>>{h.node, schedule_of<C>(h.intra),
-                                                                                schedule_of<C>(h.inter)};
+        return two_levels<two_level_rooted>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
     } else if constexpr (C == all_to_all) {
-        return two_level_all_to_all<schedule_for<Intra, C>, schedule_for<Inter, C>>{h.node, schedule_of<C>(h.intra),
-                                                                                    schedule_of<C>(h.inter)};
+        return two_levels<two_level_all_to_all>(h.node, schedule_of<C>(h.intra), schedule_of<C>(h.inter));
     } else if constexpr (C == all_gather || C == gather) {
-        // Run backwards, the dual of the reversed levels: inside last becomes inside first.
-        if constexpr (reversible<schedule_for<Intra, C>> && reversible<schedule_for<Inter, C>>) {
-            using levels = two_level_scatter<reversed<schedule_for<Intra, C>>, reversed<schedule_for<Inter, C>>>;
-            return reversed_of(
-                levels{h.node, reversed_of(schedule_of<C>(h.intra)), reversed_of(schedule_of<C>(h.inter))});
-        } else {
+        // Backwards, the dual of the reversed levels.
+        if constexpr (reversible<schedule_for<Intra, C>> && reversible<schedule_for<Inter, C>>)
+            return reversed_of(two_levels<two_level_scatter>(h.node, reversed_of(schedule_of<C>(h.intra)),
+                                                             reversed_of(schedule_of<C>(h.inter))));
+        else
             return underivable{};
-        }
     } else {
         return underivable{};
     }
@@ -87,8 +80,8 @@ struct hierarchical {
     static_assert(detail::schedule_or_family<Intra> && detail::schedule_or_family<Inter>,
                   "colls: hierarchical<Intra, Inter>: Intra and Inter must be families or schedules");
     int node = 0;
-    [[no_unique_address]] Intra intra{};
-    [[no_unique_address]] Inter inter{};
+    Intra intra{};
+    Inter inter{};
 
     template <collective C>
         requires(detail::derived<decltype(detail::two_level<C>(std::declval<const hierarchical<Intra, Inter>&>()))>)

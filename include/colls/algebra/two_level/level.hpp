@@ -36,12 +36,12 @@ struct node_grid {
 /// A schedule as a level: for `size` ranks, of which one plays `role`, placed `where`.
 template <class S>
 struct level {
-    const S& s;
+    S s;
     int size, role;
     placement where;
 };
 template <class S>
-level(const S&, int, int, placement) -> level<S>;
+level(S, int, int, placement) -> level<S>;
 
 /// What the rank does in the level, as seen by the whole group.
 template <class S, class BlocksOf>

@@ -8,45 +8,45 @@ namespace colls::inline v1::detail {
 /// reduce_scatter: inside each node first, then across on what each rank owns. scatter: across the nodes' leaders
 /// first, then inside. Each stretch of blocks that one rank owns between the levels has ports of its own.
 template <class Intra, class Inter>
-struct two_level_scatter {
+struct two_level_scatter : part<Intra, 0>, part<Inter, 1> {
     int node = 0;
-    [[no_unique_address]] Intra intra{};
-    [[no_unique_address]] Inter inter{};
+    constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
+    constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
 
     static constexpr collective implements = implemented_by<Intra>;
     static constexpr bool inside_first = implements == collective::reduce_scatter;
 
     constexpr bool supports(int n) const {
         const node_grid g(n, node);
-        return g.divides(n) && is_level(intra, g.size) && is_level(inter, g.count);
+        return g.divides(n) && is_level(intra(), g.size) && is_level(inter(), g.count);
     }
     constexpr int rounds(int n) const {
         const node_grid g(n, node);
-        return intra.rounds(g.size) + inter.rounds(g.count);
+        return intra().rounds(g.size) + inter().rounds(g.count);
     }
     constexpr int blocks(int n) const {
         const node_grid g(n, node);
-        return blocks_of(intra, g.size) * blocks_of(inter, g.count);
+        return blocks_of(intra(), g.size) * blocks_of(inter(), g.count);
     }
     constexpr int ports(int n) const {
         const node_grid g(n, node);
-        const int in = ports_of(intra, g.size), across = ports_of(inter, g.count);
+        const int in = ports_of(intra(), g.size), across = ports_of(inter(), g.count);
         if constexpr (inside_first)
-            return larger(in, across * most_stretches(intra, g.size));
+            return larger(in, across * most_stretches(intra(), g.size));
         else
-            return larger(across, in * most_stretches(inter, g.count));
+            return larger(across, in * most_stretches(inter(), g.count));
     }
     constexpr int root(int n) const {
         const node_grid g(n, node);
-        return g.rank_at(root_of(inter, g.count), root_of(intra, g.size));
+        return g.rank_at(root_of(inter(), g.count), root_of(intra(), g.size));
     }
     constexpr int home(int n, int slot) const {
         const node_grid g(n, node);
         if constexpr (inside_first) {
-            const place_pair at = homes(intra, g.size, inter, g.count, slot);
+            const place_pair at = homes(intra(), g.size, inter(), g.count, slot);
             return at.first == none || at.second == none ? none : g.rank_at(at.second, at.first);
         } else {
-            const place_pair at = homes(inter, g.count, intra, g.size, slot);
+            const place_pair at = homes(inter(), g.count, intra(), g.size, slot);
             return at.first == none || at.second == none ? none : g.rank_at(at.first, at.second);
         }
     }
@@ -54,11 +54,11 @@ struct two_level_scatter {
         const node_grid g(n, node);
         const int k = g.node_of(rank), x = g.place_of(rank);
         if constexpr (inside_first)
-            return descend(level{intra, g.size, x, g.inside(k)}, true, level{inter, g.count, k, g.across(x)}, round,
+            return descend(level{intra(), g.size, x, g.inside(k)}, true, level{inter(), g.count, k, g.across(x)}, round,
                            port);
         else
-            return descend(level{inter, g.count, k, g.across(x)}, x == root_of(intra, g.size),
-                           level{intra, g.size, x, g.inside(k)}, round, port);
+            return descend(level{inter(), g.count, k, g.across(x)}, x == root_of(intra(), g.size),
+                           level{intra(), g.size, x, g.inside(k)}, round, port);
     }
 
 private:
