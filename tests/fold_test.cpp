@@ -181,6 +181,12 @@ struct located : value_index<float, int> {
     static located make(std::uint64_t h) { return {{static_cast<float>(h % 5), static_cast<int>(h % 9)}}; }
 };
 
+/// Pure, and of a wider result: each step must come back to the element's type.
+struct halve_and_add {
+    static constexpr bool pure = true;
+    int operator()(int a, int b) const { return (a >> 1) + 5 * b; }
+};
+
 float half_way(float a, float b) { return a * 0.5f + b; }
 
 }  // namespace
@@ -261,6 +267,7 @@ TEST_CASE("fold: users' types and callables", "[fold]") {
         return a;
     });
     check_all<float>([](float a, float b) { return a - b; });
+    check_all<std::uint8_t>(halve_and_add{});
     check_all<short>([](int a, int b) { return static_cast<short>(a % 100 - b % 100); });
     check_all<float>(&half_way);
     check_all<unsigned>(commutative([](unsigned a, unsigned b) { return a * b + a + b; }));
@@ -406,4 +413,13 @@ TEST_CASE("fold_stream: folds, finishes and pushes", "[fold]") {
             REQUIRE(same_bytes(first.as<float>().data(), expected.data(), count));
             REQUIRE(in[0] == expected);
         }
+
+    const std::vector<int> a(5000, 3), b(5000, 5);
+    std::vector<int> own(5000), pushed(5000);
+    const operand x[] = {{a.data(), true}, {b.data(), false}};
+    const auto op = premul_sum(10);
+    void* const to = pushed.data();
+    fold_stream(op_table_for<int, premul_sum_t<int>>, own.data(), x, 2, 5000, &op, &to, 1);
+    REQUIRE(own == std::vector<int>(5000, 35));
+    REQUIRE(pushed == own);
 }

@@ -264,6 +264,13 @@ void check_conversions(int fraction_bits, int bias) {
         if (encoded(sign * tie) != even || encoded(lower) != m || encoded(upper) != m + 1) FAIL("double tie above " << p);
         if (bits(T(f)) >> 15 != p >> 15) FAIL("sign " << p);
     }
+    for (const std::uint32_t payload : {1u, 0x1fffu, 0xffffu, 0x3fffffu, 0x400000u, 0x7fffffu})  // low bits alone, too
+        for (const std::uint32_t word : {0x7f800000u | payload, 0xff800000u | payload}) {
+            float f;
+            std::memcpy(&f, &word, 4);
+            REQUIRE(std::isnan(float(T(f))));
+            REQUIRE(bits(T(f)) >> 15 == word >> 31);
+        }
     REQUIRE(bits(T(1e300)) == first_special);
     REQUIRE(bits(T(-1e300)) == (first_special | 0x8000u));
     REQUIRE(bits(T(1e-300)) == 0);
