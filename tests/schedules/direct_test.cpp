@@ -1,0 +1,48 @@
+#include <colls/schedules/direct.hpp>
+
+#include "laws.hpp"
+
+using colls::direct;
+using colls::one_shot;
+using enum colls::collective;
+
+static_assert(colls::proven<direct, 16>);
+static_assert(colls::proven<one_shot, 16>);
+
+TEST_CASE("direct: the collectives it comes by") {
+    CHECK(laws::collectives_of<direct>() == "broadcast scatter gather all_gather reduce reduce_scatter all_reduce "
+                                            "all_to_all barrier inclusive_scan exclusive_scan");
+    CHECK(laws::collectives_of<one_shot>() == "all_reduce barrier");
+}
+
+TEST_CASE("direct: proof") {
+    laws::prove<direct>();
+    laws::prove<one_shot>();
+}
+
+TEST_CASE("direct: rounds and volume") {
+    const auto one = [](int n) { return n > 1 ? 1 : 0; };
+    const auto two = [](int n) { return n > 1 ? 2 : 0; };
+    const auto rest = [](int n) { return n - 1; };
+    laws::check_cost<reduce_scatter>(direct{}, one, rest);
+    laws::check_cost<all_gather>(direct{}, one, rest);
+    laws::check_cost<all_reduce>(direct{}, two, [](int n) { return 2 * (n - 1); });
+    laws::check_cost<all_to_all>(direct{}, one, rest);
+    laws::check_cost<broadcast>(direct{}, one, rest);
+    laws::check_cost<reduce>(direct{}, one, one);
+    laws::check_cost<scatter>(direct{}, one, rest);
+    laws::check_cost<gather>(direct{}, one, one);
+    laws::check_cost<inclusive_scan>(direct{}, one, rest);
+    laws::check_cost<exclusive_scan>(direct{}, [](int n) { return n < 3 ? n - 1 : 2; }, rest);
+    laws::check_cost<barrier>(direct{}, one, [](int) { return 0; });
+    laws::check_cost<all_reduce>(one_shot{}, one, rest);
+    CHECK(colls::blocks_of(one_shot::all_reduce{}, 10) == 1);
+    CHECK(colls::cost_of<direct::reduce_scatter>(64).scratch == 0);
+}
+
+TEST_CASE("direct: keeps rank order in everything; all ranks agree") {
+    laws::for_each_schedule(direct{}, [](const auto& s) { CHECK(laws::sizes_out_of_order(s) == ""); });
+    CHECK(laws::keeps_order<all_reduce>(one_shot{}));
+    laws::check_identical<direct>();
+    laws::check_identical<one_shot>();
+}
