@@ -467,6 +467,13 @@ TEST_CASE("folded: right at every size, the same where the schedule needs none, 
     check_right(reversed<folded<halves_all_reduce>>{});
 }
 
+TEST_CASE("folded: keeps the order of ranks") {
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        CHECK(properties_of(folded<recursive_doubling::all_reduce>{}, n).order_preserving);
+    }
+}
+
 TEST_CASE("folded: inside a compose it pays its rounds twice, outside once") {
     const folded<halves_all_reduce> outside;
     const compose<folded<halves::reduce_scatter>, folded<reversed<halves::reduce_scatter>>> inside;
@@ -487,6 +494,14 @@ TEST_CASE("folded: every rank is home to some part, and every part has a home") 
         }
         for (const int p : parts) CHECK(p > 0);
     }
+}
+
+TEST_CASE("what a rank owns may be several stretches, unevenly apart") {
+    using three = striped<rs, permuted<rs, mirror>, permuted<rs, shift<1>>>;
+    using half = halves::reduce_scatter;
+    using three_halves = striped<half, permuted<half, mirror>, half>;
+    check_all_right<three, reversed<three>, compose<three, reversed<three>>, folded<three_halves>,
+                    reversed<folded<three_halves>>, striped<three, folded<halves::reduce_scatter>>>();
 }
 
 TEST_CASE("synchronising: right, of the same rounds, and no bytes") {

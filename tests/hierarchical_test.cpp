@@ -218,6 +218,7 @@ TEST_CASE("hierarchical: over lanes, folds and permutations, and under them") {
     using lanes = striped<ring, permuted<ring, mirror>>;
     CHECK(check_everywhere<hierarchical<lanes, ring>>() >= 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<ring, lanes>>() >= 4 * all_sizes);
+    CHECK(check_everywhere<hierarchical<lanes, hierarchical<lanes, ring>>>() >= 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<folded<halves>, ring>>() >= 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<ring, folded<halves>>>() == 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<folded<halves>, folded<recursive_doubling>>>() == 2 * all_sizes);
@@ -255,6 +256,18 @@ TEST_CASE("hierarchical: nodes of every size, equal or nested") {
 TEST_CASE("hierarchical: the node is the largest divisor no greater than the square root") {
     for (const auto& [n, node] : {std::pair{1, 1}, {2, 1}, {4, 2}, {6, 2}, {7, 1}, {12, 3}, {16, 4}, {24, 4}, {36, 6}})
         CHECK(detail::balanced_node(n) == node);
+}
+
+TEST_CASE("hierarchical: scans keep the order of ranks") {
+    const hierarchical<direct, ring> two;
+    const hierarchical<hierarchical<ring, direct>, hierarchical<direct, recursive_doubling>> four;
+    for (const int n : sizes) {
+        INFO("n = " << n);
+        CHECK(properties_of(schedule_of<inclusive_scan>(two), n).order_preserving);
+        CHECK(properties_of(schedule_of<exclusive_scan>(two), n).order_preserving);
+        CHECK(properties_of(schedule_of<inclusive_scan>(four), n).order_preserving);
+        CHECK(properties_of(schedule_of<exclusive_scan>(four), n).order_preserving);
+    }
 }
 
 template <class F, int C = 0>
