@@ -1,0 +1,30 @@
+# What the project's own programs are built with, and nobody else's: warnings, sanitizers, a compiler cache.
+
+find_program(COLLS_CCACHE ccache)
+mark_as_advanced(COLLS_CCACHE)
+if(COLLS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${COLLS_CCACHE})
+endif()
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# As a list, since the checks that call the compiler themselves use the same warnings.
+set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion)
+if(COLLS_WERROR)
+    list(APPEND colls_warnings -Werror)
+endif()
+
+add_library(colls_development INTERFACE)
+target_link_libraries(colls_development INTERFACE colls::colls)
+target_compile_options(colls_development INTERFACE ${colls_warnings})
+if(COLLS_SANITIZE)
+    set(sanitizers -fsanitize=${COLLS_SANITIZE})
+    if(COLLS_SANITIZE MATCHES "undefined")
+        list(APPEND sanitizers -fno-sanitize-recover=undefined)
+    endif()
+    target_compile_options(colls_development INTERFACE ${sanitizers} -fno-omit-frame-pointer)
+    target_link_options(colls_development INTERFACE ${sanitizers})
+endif()

@@ -1,0 +1,16 @@
+# Install rules: headers, exported target, package configuration with a version file.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# No file in here depends on the architecture.
+set(package_folder ${CMAKE_INSTALL_DATADIR}/cmake/colls)
+
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/colls DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
+install(TARGETS colls EXPORT colls-targets)
+install(EXPORT colls-targets NAMESPACE colls:: DESTINATION ${package_folder})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/colls-config.cmake.in ${PROJECT_BINARY_DIR}/colls-config.cmake
+                              INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/colls-config-version.cmake VERSION ${PROJECT_VERSION}
+                                 COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+install(FILES ${PROJECT_BINARY_DIR}/colls-config.cmake ${PROJECT_BINARY_DIR}/colls-config-version.cmake
+        DESTINATION ${package_folder})
