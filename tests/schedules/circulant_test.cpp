@@ -32,9 +32,9 @@ struct third {
 };
 
 static_assert(colls::proven<circulant<>, 16>);
-static_assert(colls::proven<circulant<colls::doubling>, 16>);
-static_assert(colls::proven<circulant<colls::linear>, 16>);
-static_assert(colls::proven<circulant<two_thirds>, 16>);
+static_assert(colls::proven<circulant<colls::doubling>::reduce_scatter, 16>);
+static_assert(colls::proven<circulant<colls::linear>::reduce_scatter, 16>);
+static_assert(colls::proven<circulant<two_thirds>::reduce_scatter, 16>);
 static_assert(!colls::proven_at<circulant<third>::reduce_scatter, 5>);
 
 }  // namespace

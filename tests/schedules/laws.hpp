@@ -102,8 +102,8 @@ void for_each_step(const S& s, int n, F f) {
                 f(rank, round, port, colls::step_of(s, rank, n, round, port));
 }
 
-/// Two schedules do the same, step by step, block by block. `round_of(n, k)`, `port_of(n, k)`: where a's round k of port
-/// 0 is found in b.
+/// Two schedules do the same, step by step, block by block. `round_of(n, k)`, `port_of(n, k)`: where a's round k of
+/// port 0 is found in b.
 template <class A, class B, class RoundOf, class PortOf>
 bool same_steps(const A& a, const B& b, int n, RoundOf round_of, PortOf port_of) {
     const auto same_blocks = [](const colls::block_set& x, const colls::block_set& y) {

@@ -20,5 +20,11 @@ constexpr bool is_power(int radix, int n) {
     while (n > 1 && n % radix == 0) n /= radix;
     return n == 1;
 }
+/// The last `bits` binary digits of x, the other way round.
+constexpr int reversed_bits(int x, int bits) {
+    int y = 0;
+    for (; bits > 0; --bits, x >>= 1) y = y << 1 | (x & 1);
+    return y;
+}
 
 }  // namespace colls::inline v1::detail

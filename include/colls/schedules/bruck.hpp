@@ -28,10 +28,10 @@ struct bruck {
         }
     };
 
-    /// Slot i starts with the block for rank r + i and ends with the one from r - i; it travels by the digits of i. One
-    /// port, and a round for each digit z != 0 at each place k: the slots with digit z there go on to r + z K^k. At most
-    /// (K - 1) ceil(log_K n) rounds and n blocks times (1 - 1/K) log_K n a rank; with K >= n this is the pairwise exchange,
-    /// n - 1 rounds of one block.
+    /// Slot i starts with the block for rank r + i and ends with the one from r - i; it travels by the digits of i.
+    /// One port, and a round for each digit z != 0 at each place k: the slots with digit z there go on to r + z K^k.
+    /// At most (K - 1) ceil(log_K n) rounds and n blocks times (1 - 1/K) log_K n a rank; with K >= n this is the
+    /// pairwise exchange, n - 1 rounds of one block.
     struct all_to_all {
         static constexpr collective implements = collective::all_to_all;
         static constexpr int rounds(int n) {

@@ -19,8 +19,8 @@ struct doubling {
     static constexpr int count(int n) { return log2_ceil(n); }
     static constexpr int skip(int n, int k) { return k == 0 ? n : 1 << (count(n) - k); }
 };
-/// n, n - 1, ..., 1: n - 1 rounds of one block, in each of which every rank sends one other rank its block: the pairwise
-/// exchange, which is direct with one port at a time. Rounds and volume of the ring; needs no scratch.
+/// n, n - 1, ..., 1: n - 1 rounds of one block, in each of which every rank sends one other rank its block: the
+/// pairwise exchange, which is direct with one port at a time. Rounds and volume of the ring; needs no scratch.
 struct linear {
     static constexpr int count(int n) { return n - 1; }
     static constexpr int skip(int n, int k) { return n - k; }

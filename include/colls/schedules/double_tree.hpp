@@ -8,10 +8,11 @@ namespace colls::inline v1 {
 
 namespace detail {
 
-/// Broadcast over a binary tree whose inner nodes are every other rank. Rank r has the label r + Shift (the root: 0). The
-/// node of label x, whose lowest set bit is b, has below it on the left x - b/2 and on the right x + b/2, or where there
-/// is no such rank the first of x + b/4, x + b/8, ... (left likewise); the root has the highest power of two. Everything
-/// left of a node is of lower rank, all on its right of higher. Round k is that of the nodes with b = 2^(rounds - k).
+/// Broadcast over a binary tree whose inner nodes are every other rank. Rank r has the label r + Shift (the root: 0).
+/// The node of label x, whose lowest set bit is b, has below it on the left x - b/2 and on the right x + b/2, or
+/// where there is no such rank the first of x + b/4, x + b/8, ... (left likewise); the root has the highest power of
+/// two. Everything left of a node is of lower rank, all on its right of higher. The nodes with b = 2^(rounds - k) serve
+/// their children in round k.
 template <int Shift>
 struct in_order_tree {
     static constexpr collective implements = collective::broadcast;
@@ -49,9 +50,9 @@ private:
 
 /// Two binary trees side by side, each on half the data, such that no rank but the root is an inner node of both
 /// (Sanders, Speck and Träff, 2009): in a broadcast of S bytes no rank sends more than S, where a binary tree's inner
-/// nodes send 2 S. ceil(log2 (n + 1)) rounds on 2 x 2 ports; for long data in chunks. Any n. Both trees are in order, the
-/// second one place on, so that reduce keeps rank order at every n (with a mirrored or rotated second tree it would at
-/// every other). reduce, all_reduce (reduce, then broadcast: at most 2 S sent a rank) and barrier follow.
+/// nodes send 2 S. ceil(log2 (n + 1)) rounds on 2 x 2 ports; for long data in chunks. Any n. Both trees are in order,
+/// the second one place on, so that reduce keeps rank order at every n (with a mirrored or rotated second tree it
+/// would at every other). reduce, all_reduce (reduce, then broadcast: at most 2 S sent a rank) and barrier follow.
 struct double_tree {
     using broadcast = striped<detail::in_order_tree<0>, detail::in_order_tree<1>>;
 };

@@ -1,22 +1,15 @@
 // Two ways to halve: by rank distance, and by rank parity.
 #pragma once
 
+#include <colls/detail/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
 
-namespace detail {
-constexpr int reversed_bits(int x, int bits) {
-    int y = 0;
-    for (; bits > 0; --bits, x >>= 1) y = y << 1 | (x & 1);
-    return y;
-}
-}  // namespace detail
-
 /// Recursive halving (Rabenseifner, 2004): n a power of two (folded<halving_doubling>: any n). log2 n rounds; n - 1
-/// blocks a rank, the least of both. In round k rank r and rank r xor d, d = n / 2^(k+1), part their interval: each hands
-/// over the half the other lives in. Far partners first, with the most data. Does not combine in rank order: commutative
-/// operators. all_gather, all_reduce and barrier follow.
+/// blocks a rank, the least of both. In round k rank r and rank r xor d, d = n / 2^(k+1), part their interval: each
+/// hands over the half the other lives in. Far partners first, with the most data. Does not combine in rank order:
+/// commutative operators. all_gather, all_reduce and barrier follow.
 struct halving_doubling {
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;
@@ -30,10 +23,10 @@ struct halving_doubling {
     };
 };
 
-/// The same rounds and volume, n a power of two, with near partners first: r and r xor 2^k in round k, so that what is
-/// combined always is an interval of ranks. Keeps rank order: for operators that do not commute. To rank r falls the
-/// block whose number is r with its bits reversed, which keeps all that is sent in one piece. all_gather, all_reduce and
-/// barrier follow; folded<distance_doubling> keeps rank order at any n.
+/// The same rounds and volume, n a power of two, with near partners first: r and r xor 2^k in round k, so that what
+/// is combined always is an interval of ranks. Keeps rank order: for operators that do not commute. To rank r falls
+/// the block whose number is r with its bits reversed, which keeps all that is sent in one piece. all_gather,
+/// all_reduce and barrier follow; folded<distance_doubling> keeps rank order at any n.
 struct distance_doubling {
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;

@@ -5,12 +5,12 @@
 
 namespace colls::inline v1 {
 
-/// PAT (Jeaugey, arXiv 2506.20252, 2025), aggregating A blocks, A a power of two: any n. The block of rank r + s reaches
-/// rank r by way of the ranks r + (s without its lowest bits), so along a binomial tree a block, all trees at once. First
-/// log2 A rounds far away, then a round for each a < P / A, P the power of two from n on: log2 A + P/A - 1 rounds (n - 1
-/// with A = 1, log2 P with A = P) of one port; n - 1 blocks a rank, the least; at most A blocks a message. As the tail
-/// runs through each tree depth first, a reduce_scatter needs no more than a logarithmic buffer: for long data in small
-/// buffers. reduce_scatter (commutative operators), all_reduce and barrier follow.
+/// PAT (Jeaugey, arXiv 2506.20252, 2025), aggregating A blocks, A a power of two: any n. The block of rank r + s
+/// reaches rank r by way of the ranks r + (s without its lowest bits), so along a binomial tree a block, all trees at
+/// once. First log2 A rounds far away, then a round for each a < P / A, P the power of two from n on: log2 A + P/A -
+/// 1 rounds (n - 1 with A = 1, log2 P with A = P) of one port; n - 1 blocks a rank, the least; at most A blocks a
+/// message. As the tail runs through each tree depth first, a reduce_scatter needs no more than a logarithmic buffer:
+/// for long data in small buffers. reduce_scatter (commutative operators), all_reduce and barrier follow.
 template <int A = 1>
 struct pat {
     static_assert(is_power_of_two(A), "colls: pat<A>: the aggregation A is a power of two");

@@ -10,9 +10,9 @@ namespace colls::inline v1 {
 /// receives every block once; none sends more than it must. A pipeline without the latency of a chain. 0 segments (the
 /// default) stands for ceil(log2 n). reduce (commutative operators) and all_reduce (reduce, then broadcast) follow.
 ///
-/// Round i belongs to phase i / q, q = ceil(log2 n), and goes from every rank r to r + skip_k, k = i mod q, skips 1, ...,
-/// ceil(n/4), ceil(n/2). In each phase q consecutive blocks set out from the root, block k in round k; r gets one of them
-/// in its own phase, the rest q later. at() finds what is received in O(log n), without tables.
+/// Round i belongs to phase i / q, q = ceil(log2 n), and goes from every rank r to r + skip_k, k = i mod q, skips 1,
+/// ..., ceil(n/4), ceil(n/2). In each phase q consecutive blocks set out from the root, block k in round k; r gets
+/// one of them in its own phase, the rest q later. at() finds what is received in O(log n), without tables.
 struct pipelined_broadcast {
     int segments = 0;
 
@@ -41,10 +41,11 @@ struct pipelined_broadcast {
         return {segments};
     }
 
-    /// The block, counted from the first of the phase, that a rank other than the root receives in round k of each phase.
-    /// A rank is a sum of different skips; the least, the first hop, names the block that it gets in its own phase. The
-    /// others, for k = 0, 1, ..., are the first hops e of the ways, of skips not yet used up, to the nearest rank at or
-    /// before rank + n - skip_k and before the one found last. Both searches take the greatest skips first.
+    /// The block, counted from the first of the phase, that a rank other than the root receives in round k of each
+    /// phase. A rank is a sum of different skips; the least, the first hop, names the block that it gets in its own
+    /// phase. The others, for k = 0, 1, ..., are the first hops e of the ways, of skips not yet used up, to the
+    /// nearest rank at or before rank + n - skip_k and before the one found last. Both searches take the greatest
+    /// skips first.
     static constexpr int arrival(int rank, int n, int k) {
         const int q = log2_ceil(n), own = first_hop(rank, n);
         const auto skip = [&](int e) { return static_cast<long long>(halving::skip(n, q - e)); };

@@ -6,10 +6,10 @@
 
 namespace colls::inline v1 {
 
-/// Every rank talks to its two neighbours alone: n - 1 rounds of one port, of the least volume, over the shortest links.
-/// all_gather, all_reduce, reduce and barrier follow. (The ring reduce_scatter: Patarasuk and Yuan, 2009.)
-/// Any n. Reduces in the order of the ring, which is not that of the ranks: commutative operators only, but for the
-/// chain (reduce, scans), which keeps rank order.
+/// Every rank talks to its two neighbours alone: n - 1 rounds of one port, of the least volume, over the shortest
+/// links. all_gather, all_reduce, reduce and barrier follow. (The ring reduce_scatter: Patarasuk and Yuan, 2009.) Any
+/// n. Reduces in the order of the ring, which is not that of the ranks: commutative operators only, but for the chain
+/// (reduce, scans), which keeps rank order.
 struct ring {
     /// n - 1 rounds; every rank sends n - 1 of its n blocks. The partial result of block b sets out at rank b + 1 and
     /// comes home after going round.

@@ -1,15 +1,16 @@
 // Swing: short ways on a torus.
 #pragma once
 
+#include <colls/detail/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
 
-/// Swing (De Sensi, Bonato, Saam and Hoefler, arXiv 2401.09356, 2024): n a power of two (folded<swing>: any n). log2 n
-/// rounds; n - 1 blocks a rank, the least of both. Partners are 1, 1, 3, 5, 11, ... apart, to the right and to the left
-/// in turn: in round k rank r's is r + rho(k), odd ranks' r - rho(k), rho(k) = (1 - (-2)^(k+1)) / 3 = 1, -1, 3, -5, 11, ...
-/// On a ring or torus the messages go a third of the way that halving's go. Does not combine in rank order: commutative
-/// operators. all_gather, all_reduce and barrier follow.
+/// Swing (De Sensi, Bonato, Saam and Hoefler, arXiv 2401.09356, 2024): n a power of two (folded<swing>: any n). log2
+/// n rounds; n - 1 blocks a rank, the least of both. Partners are 1, 1, 3, 5, 11, ... apart, to the right and to the
+/// left in turn: in round k rank r's is r + rho(k), odd ranks' r - rho(k), rho(k) = (1 - (-2)^(k+1)) / 3 = 1, -1, 3,
+/// -5, 11, ... On a ring of 64 a block goes 2.1 hops a message, where near-first halving has it go 3 and far-first 22.
+/// Does not combine in rank order: commutative operators. all_gather, all_reduce and barrier follow.
 ///
 /// The ranks that a partner reaches in the rounds still to come share the leading bits of nu, the Gray code of a rank
 /// written to the base -2, bits reversed. Slots go by nu, so that what is sent is one interval.
@@ -28,25 +29,23 @@ struct swing {
     };
 
 private:
-    static constexpr int rho(int k) { return static_cast<int>((1 - ((k + 1) % 2 == 0 ? 1 : -1) * (1LL << (k + 1))) / 3); }
+    static constexpr int rho(int k) {
+        const long long power = 1LL << (k + 1);
+        return static_cast<int>((k % 2 == 0 ? 1 + power : 1 - power) / 3);
+    }
 
     // v to the base -2 is (v + mask) xor mask, where mask has every odd bit set. Only the last log2 n digits count.
     static constexpr unsigned mask = 0xAAAAAAAAu;
     static constexpr int nu(int rank, int n) {
         const unsigned v = static_cast<unsigned>(rank % 2 == 0 ? -rank : rank);
         const unsigned digits = ((v + mask) ^ mask) & static_cast<unsigned>(n - 1), gray = digits ^ (digits >> 1);
-        return reversed(gray, n);
+        return detail::reversed_bits(static_cast<int>(gray), log2_ceil(n));
     }
     static constexpr int rank_at(int slot, int n) {
-        unsigned digits = static_cast<unsigned>(reversed(static_cast<unsigned>(slot), n));
+        unsigned digits = static_cast<unsigned>(detail::reversed_bits(slot, log2_ceil(n)));
         for (int shift = 1; shift < 32; shift *= 2) digits ^= digits >> shift;
         const unsigned v = (digits ^ mask) - mask;
         return static_cast<int>((v % 2 == 0 ? 0u - v : v) & static_cast<unsigned>(n - 1));
-    }
-    static constexpr int reversed(unsigned x, int n) {
-        unsigned y = 0;
-        for (; n > 1; n /= 2, x >>= 1) y = y << 1 | (x & 1);
-        return static_cast<int>(y);
     }
 };
 

@@ -6,10 +6,10 @@
 
 namespace colls::inline v1 {
 
-/// The K-nomial tree from rank 0: every rank that has the data hands it to K - 1 others a round, on K - 1 ports. K = 2 is
-/// the binomial tree. ceil(log_K n) rounds; any n. Before round k the holders are the multiples of K d, d = K^(q-1-k);
-/// r serves r + j d, 0 < j < K, which then stands for the ranks [r + j d, r + (j + 1) d). As these are intervals, reduce
-/// keeps rank order. reduce, gather, all_reduce (reduce, then broadcast) and barrier follow.
+/// The K-nomial tree from rank 0: every rank that has the data hands it to K - 1 others a round, on K - 1 ports. K =
+/// 2 is the binomial tree. ceil(log_K n) rounds; any n. Before round k the holders are the multiples of K d, d =
+/// K^(q-1-k); r serves r + j d, 0 < j < K, which then stands for the ranks [r + j d, r + (j + 1) d). As these are
+/// intervals, reduce keeps rank order. reduce, gather, all_reduce (reduce, then broadcast) and barrier follow.
 template <int K = 2>
 struct tree {
     static_assert(K >= 2, "colls: tree<K>: the radix K is at least 2");
