@@ -238,6 +238,14 @@ TEST_CASE("hierarchical: levels with owners, roots and scratch slots of their ow
     CHECK(check_everywhere<hierarchical<scratch_scan, hierarchical<direct, ring>>>() >= 3 * all_sizes);
 }
 
+TEST_CASE("hierarchical: an all_to_all whose blocks one block set cannot name is not supported, and no other") {
+    // Across 8 nodes the first lane repeats its blocks over half of its slots; another repetition does not join on.
+    const hierarchical<bruck_exchange, striped<hierarchical<bruck_exchange, bruck_exchange>, direct>> h{.node = 8};
+    CHECK(!supports(schedule_of<all_to_all>(h), 64));
+    CHECK(check_family(h, 16) == 1);
+    CHECK(check_family(h, 56) == 1);
+}
+
 TEST_CASE("hierarchical: nodes of every size, equal or nested") {
     for (const int n : {4, 6, 8, 12, 18, 24}) {
         for (int node = 1; node <= n; ++node) {
