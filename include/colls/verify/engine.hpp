@@ -34,7 +34,7 @@ class engine {
 public:
     constexpr engine(const schedule_reader& s, int n, bool ordered = false) : p_(s, n), ordered_(ordered) {}
 
-    constexpr report run() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
         if (!p_.report_.ok()) return p_.report_;
         p_.report_.n = p_.n;
         if (p_.kind == collective::barrier) p_.blocks = p_.slots = 0;
@@ -48,14 +48,14 @@ public:
     constexpr int staged_rounds() const { return staged_rounds_; }
     constexpr bool slots_keep_their_blocks() const { return fixed_; }
     /// Every slot that counts at the end combines its contributions in ascending rank order.
-    constexpr bool in_rank_order() const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool in_rank_order() const {
         for (int r = 0; r < p_.n; ++r)
             for (int slot = 0; slot < p_.blocks; ++slot)
                 if (p_.expected(r, slot).label != none && value_.p[at(r, slot)].hi == none) return false;
         return true;
     }
     /// Whatever several ranks hold of one result, they computed by the same expression.
-    constexpr bool same_on_every_rank() const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool same_on_every_rank() const {
         if (p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan) return true;
         for (int slot = 0; slot < p_.blocks; ++slot) {
             int first = none;
@@ -72,7 +72,7 @@ private:
     constexpr long at(int rank, int slot) const { return static_cast<long>(rank) * p_.slots + slot; }
     constexpr long at_move(int rank, int port) const { return static_cast<long>(rank) * p_.ports + port; }
 
-    constexpr bool fail(fault f, int rank, int port, int block, int peer = none, int other = none, int source = none) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(fault f, int rank, int port, int block, int peer = none, int other = none, int source = none) {
         p_.found(f, rank, block, other);
         p_.report_.round = round_;
         p_.report_.port = port;
@@ -81,7 +81,7 @@ private:
         return false;
     }
 
-    constexpr bool start() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool start() {
         const long all = static_cast<long>(p_.n) * p_.slots;
         label_.need(all);
         masks_.need(all * words_);
@@ -103,7 +103,7 @@ private:
         return true;
     }
 
-    constexpr bool play() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
         for (round_ = 0; round_ < p_.rounds; ++round_)
             if (!read_round() || !match_round() || !send_round() || !receive_round()) return false;
         round_ = none;
@@ -111,7 +111,7 @@ private:
     }
 
     // Law 1 for everything that the round names, before any of it is used.
-    constexpr bool read_round() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool read_round() {
         long sent = 0, received = 0, i = 0;
         for (int r = 0; r < p_.n; ++r)
             for (int port = 0; port < p_.ports; ++port, ++i) {
@@ -141,7 +141,7 @@ private:
         sent_ = sent;
         return true;
     }
-    constexpr bool read_set(const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool read_set(const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
         const bool one = b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1;
         if (!well_formed(b, p_.slots)) {
             if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none, peer);
@@ -162,7 +162,7 @@ private:
     }
 
     // Law 2: what goes out on a port is awaited on that port, and the other way round, in equal counts.
-    constexpr bool match_round() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool match_round() {
         const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r)
             for (int port = 0; port < p_.ports; ++port, ++m) {
@@ -178,7 +178,7 @@ private:
     }
 
     // All sends read the state at the start of the round: what they carry is set aside.
-    constexpr bool send_round() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool send_round() {
         staged_label_.need(sent_);
         staged_masks_.need(sent_ * words_);
         if (ordered_) staged_value_.need(sent_);
@@ -197,7 +197,7 @@ private:
     }
 
     // Copies land, then reductions join.
-    constexpr bool receive_round() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool receive_round() {
         bool staged = false;
         const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r) {
@@ -219,7 +219,7 @@ private:
         return true;
     }
 
-    constexpr bool copy(int r, int port, const move& m, bool& staged) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
@@ -237,7 +237,7 @@ private:
     }
 
     // Laws 3 and 3b: contributions to one block, none of them twice. The order does not matter here.
-    constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
@@ -263,7 +263,7 @@ private:
     }
 
     // The order of the fold: operands of lower ranks, a local operand, the own value, operands of higher ranks.
-    constexpr void fold(int r) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void fold(int r) {
         by_peer_.need(p_.ports);
         int reducing = 0;
         for (int port = 0; port < p_.ports; ++port)
@@ -283,7 +283,7 @@ private:
         }
         for (; k < reducing; ++k) fold_in(r, by_peer_.p[k], false);
     }
-    constexpr void fold_in(int r, int port, bool on_the_left) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void fold_in(int r, int port, bool on_the_left) {
         const move& m = moves_.p[at_move(r, port)];
         const long from = moves_.p[at_move(m.from, port)].sent_at;
         for (int j = 0; j < m.received; ++j) {
@@ -298,7 +298,7 @@ private:
         }
     }
     // Stable, by the rank received from: by insertion for few, by counting for many.
-    constexpr void sort_by_peer(int r, int count) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void sort_by_peer(int r, int count) {
         if (count <= 8) {
             for (int i = 1; i < count; ++i) {
                 const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
@@ -318,7 +318,7 @@ private:
     }
 
     // Law 4: the postcondition of the collective.
-    constexpr bool finish() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool finish() {
         buffer<int> exchanged(p_.slots), count(p_.n);
         for (int r = 0; r < p_.n; ++r) {
             const bool swap = p_.kind == collective::all_to_all;
@@ -335,7 +335,7 @@ private:
         }
         return true;
     }
-    constexpr bool holds(int r, int slot, const wanted& w) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
         const long i = at(r, slot);
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
         if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
@@ -350,7 +350,7 @@ private:
     }
 
     // Barrier: its law is causal. Whoever receives has heard of all that the sender had heard of.
-    constexpr bool run_barrier() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool run_barrier() {
         masks_.need(static_cast<long>(p_.n) * words_);
         staged_masks_.need(static_cast<long>(p_.n) * words_);
         for (int r = 0; r < p_.n; ++r) masks_.p[static_cast<long>(r) * words_ + r / 64] = std::uint64_t{1} << r % 64;

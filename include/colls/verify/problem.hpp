@@ -5,6 +5,7 @@
 #include <colls/verify/report.hpp>
 
 #include <bit>
+#include <initializer_list>
 
 namespace colls::inline v1::detail {
 
@@ -35,7 +36,7 @@ public:
         }
     }
     /// What slot `slot` of `rank` must hold at the end.
-    constexpr wanted expected(int rank, int slot) const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr wanted expected(int rank, int slot) const {
         if (slot >= blocks || (owned(kind) && homes.p[slot] == none)) return {};
         switch (kind) {
             case collective::broadcast: return {slot, root, root + 1};
@@ -52,7 +53,7 @@ public:
     }
     /// all_to_all: out[slot] = destination (source, with `after`) · blocks + its index among those of that rank.
     /// False, with the fault noted, where the ranks are not named equally often.
-    constexpr bool exchange(int rank, bool after, int* out, int* count) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool exchange(int rank, bool after, int* out, int* count) {
         const int each = blocks / n;
         for (int r = 0; r < n; ++r) count[r] = 0;
         for (int slot = 0; slot < blocks; ++slot) {
@@ -74,7 +75,7 @@ public:
     buffer<int> homes;
     report report_{};
 
-    constexpr void found(fault f, int rank = none, int block = none, int other = none) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int other = none) {
         report_.law = law_of(f);
         report_.kind = f;
         report_.n = n;
@@ -84,7 +85,7 @@ public:
     }
 
 private:
-    constexpr void read_extents() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void read_extents() {
         if (n < 1 || !s.supports(n)) return found(fault::unsupported);
         rounds = s.rounds(n);
         blocks = s.blocks(n);
@@ -96,7 +97,7 @@ private:
         if (root < 0 || root >= n) return found(fault::root, none, none, root);
         if (owned(kind)) read_homes();
     }
-    constexpr void read_homes() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void read_homes() {
         homes.need(blocks);
         buffer<int> named(n);
         for (int slot = 0; slot < blocks; ++slot) {
@@ -110,7 +111,7 @@ private:
 };
 
 /// The first rank that a mask of contributions has too much or too little, against the ranks [w.lo, w.hi); none: equal.
-constexpr int first_difference(const std::uint64_t* mask, long words, const wanted& w) {
+[[gnu::cold]] [[gnu::noinline]] constexpr int first_difference(const std::uint64_t* mask, long words, const wanted& w) {
     for (int word = 0; word < words; ++word) {
         const auto below = [word](int x) {
             const int k = x - word * 64;

@@ -62,9 +62,9 @@ public:
     constexpr ~buffer() { delete[] p; }
 
     /// Room for `size` elements; the first `keep` survive where it must grow, new ones are zero.
-    constexpr void need(long size, long keep = 0) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void need(long size, long keep = 0) {
         if (size <= size_) return;
-        size_ = size + size / 2;
+        size_ = size_ == 0 ? size : size + size / 2;
         T* const more = new T[static_cast<std::size_t>(size_)]{};
         for (long i = 0; i < keep; ++i) more[i] = p[i];
         delete[] p;
@@ -81,7 +81,7 @@ private:
 };
 
 /// True where a set can be walked and has at most `most` blocks (so that its size cannot overflow).
-constexpr bool well_formed(const block_set& b, int most) {
+[[gnu::cold]] [[gnu::noinline]] constexpr bool well_formed(const block_set& b, int most) {
     if (b.count < 0 || b.reps < 0 || b.grain < 0 || b.modulus < 0) return false;
     if (b.count == 0 || b.reps == 0 || b.grain == 0) return true;
     if (b.count > most || b.reps > most || b.grain > most || b.run < 1) return false;
@@ -89,7 +89,7 @@ constexpr bool well_formed(const block_set& b, int most) {
 }
 
 /// Writes the blocks of a set to out[0 .. size()): operator[] without its divisions.
-constexpr void expand(const block_set& b, int* out) {
+[[gnu::cold]] [[gnu::noinline]] constexpr void expand(const block_set& b, int* out) {
     if (b.empty()) return;
     int at = 0;
     for (int rep = 0; rep < b.reps; ++rep) {

@@ -13,7 +13,7 @@ public:
     constexpr symmetric_engine(const schedule_reader& s, int n) : p_(s, n) {}
 
     /// True where the schedule is symmetric. O(n · (rounds · ports + blocks moved by a rank)) calls and steps.
-    constexpr bool applies() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {
         if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || p_.kind == collective::inclusive_scan ||
             p_.kind == collective::exclusive_scan)
             return false;
@@ -30,7 +30,7 @@ public:
     }
 
     /// The laws, on rank 0. After applies() only.
-    constexpr report run() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
         p_.report_.n = p_.n;
         words_ = (p_.n + 63) / 64;
         find_cycles();
@@ -46,7 +46,7 @@ private:
         long sent_size = 0, received_size = 0;
     };
 
-    constexpr bool record(int rank, trace& t) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool record(int rank, trace& t) {
         t.moves.need(static_cast<long>(p_.rounds) * p_.ports);
         t.sent_size = t.received_size = 0;
         move* m = t.moves.p;
@@ -60,7 +60,7 @@ private:
             }
         return true;
     }
-    constexpr bool read(int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool read(int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
         if (peer == none) return true;
         if (peer < 0 || peer >= p_.n || !well_formed(b, p_.slots)) return false;
         offset = peer >= rank ? peer - rank : peer - rank + p_.n;
@@ -74,7 +74,7 @@ private:
         return true;
     }
 
-    constexpr bool same_moves(const trace& a, const trace& b) const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool same_moves(const trace& a, const trace& b) const {
         if (a.sent_size != b.sent_size || a.received_size != b.received_size) return false;
         for (long i = 0; i < static_cast<long>(p_.rounds) * p_.ports; ++i) {
             const move &x = a.moves.p[i], &y = b.moves.p[i];
@@ -84,7 +84,7 @@ private:
         }
         return true;
     }
-    constexpr bool follows(const trace& a, const trace& b) const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool follows(const trace& a, const trace& b) const {
         if (!same_moves(a, b)) return false;
         for (long j = 0; j < a.sent_size; ++j)
             if (sigma_.p[a.sent.p[j]] != b.sent.p[j]) return false;
@@ -93,7 +93,7 @@ private:
         return true;
     }
 
-    constexpr bool find_sigma(const trace& a, const trace& b) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool find_sigma(const trace& a, const trace& b) {
         if (!same_moves(a, b)) return false;
         sigma_.need(p_.slots);
         buffer<int> inverse(p_.slots);
@@ -109,13 +109,16 @@ private:
             if (!pair(a.sent.p[j], b.sent.p[j])) return false;
         for (long j = 0; j < a.received_size; ++j)
             if (!pair(a.received.p[j], b.received.p[j])) return false;
-        // A slot that neither rank touches can only stay what it is.
-        for (int x = 0; x < p_.slots; ++x)
-            if (sigma_.p[x] == none && !pair(x, x)) return false;
+        // What neither rank touches (the own block of an all_to_all) is paired in order; the states must then follow.
+        for (int x = 0, y = 0; x < p_.slots; ++x) {
+            if (sigma_.p[x] != none) continue;
+            while (inverse.p[y] != none) ++y;
+            if (!pair(x, y)) return false;
+        }
         return true;
     }
     /// The states before and after move along as well.
-    constexpr bool states_follow() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool states_follow() {
         const int n = p_.n, blocks = p_.blocks;
         if (owned(p_.kind))
             for (int x = 0; x < blocks; ++x) {
@@ -139,7 +142,7 @@ private:
         return true;
     }
 
-    constexpr void find_cycles() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void find_cycles() {
         cycle_.need(p_.slots);
         begin_.need(p_.slots);
         place_.need(p_.slots);
@@ -169,13 +172,13 @@ private:
         return (label / p_.blocks + q) % p_.n * p_.blocks + label % p_.blocks;
     }
     /// out = in with every rank q further.
-    constexpr void rotate(const std::uint64_t* in, std::uint64_t* out, int q) const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void rotate(const std::uint64_t* in, std::uint64_t* out, int q) const {
         for (long w = 0; w < words_; ++w) out[w] = 0;
         shift_into(in, out, q);
         if (q > 0) shift_into(in, out, q - p_.n);
         if (p_.n % 64 != 0) out[words_ - 1] &= (std::uint64_t{1} << p_.n % 64) - 1;
     }
-    constexpr void shift_into(const std::uint64_t* in, std::uint64_t* out, int by) const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void shift_into(const std::uint64_t* in, std::uint64_t* out, int by) const {
         const int words = by >= 0 ? by / 64 : -((-by + 63) / 64), bits = by - words * 64;
         for (long w = 0; w < words_; ++w) {
             if (in[w] == 0) continue;
@@ -185,7 +188,7 @@ private:
         }
     }
 
-    constexpr bool fail(fault f, int port, int block, int peer = none, int other = none, int source = none) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(fault f, int port, int block, int peer = none, int other = none, int source = none) {
         p_.found(f, 0, block, other);
         p_.report_.round = round_;
         p_.report_.port = port;
@@ -194,7 +197,7 @@ private:
         return false;
     }
 
-    constexpr bool play() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
         const bool barrier = p_.kind == collective::barrier;
         const int slots = barrier ? 1 : p_.slots;  // a barrier: one slot, of whom the rank has heard
         label_.need(slots);
@@ -214,7 +217,7 @@ private:
         return true;
     }
     // The rank that I send to awaits me, the rank that I await sends to me: the same fact, seen from both ends.
-    constexpr bool match(const move* m) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool match(const move* m) {
         for (int port = 0; port < p_.ports; ++port, ++m) {
             if (m->to != none && (m->from == none || (m->from + m->to) % p_.n != 0))
                 return fail(fault::send_unmatched, port, none, m->to, none,
@@ -226,7 +229,7 @@ private:
         return true;
     }
     // What arrives: what I send myself on that port, moved along to the rank that sends to me.
-    constexpr bool stage(const move* m, const trace& t) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool stage(const move* m, const trace& t) {
         const long first = m->received_at;
         for (int port = 0; port < p_.ports; ++port, ++m) {
             staged_label_.need(m->received_at - first + m->received, m->received_at - first);
@@ -241,7 +244,7 @@ private:
         }
         return true;
     }
-    constexpr bool receive(const move* m, const trace& t) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool receive(const move* m, const trace& t) {
         const long first = m->received_at;
         for (const bool reducing : {false, true})
             for (int port = 0; port < p_.ports; ++port) {
@@ -253,7 +256,7 @@ private:
             }
         return true;
     }
-    constexpr bool land(const move& m, int port, int y, long j, int x) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool land(const move& m, int port, int y, long j, int x) {
         if (!m.reduces) {
             if (copied_in_.p[y] == round_ + 1) return fail(fault::copied_twice, port, y, m.from, x);
             copied_in_.p[y] = round_ + 1;
@@ -279,7 +282,7 @@ private:
         }
         return true;
     }
-    constexpr bool hear(const move* m) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool hear(const move* m) {
         buffer<std::uint64_t> old(words_), from(words_);
         for (long w = 0; w < words_; ++w) old.p[w] = masks_.p[w];
         for (int port = 0; port < p_.ports; ++port) {
@@ -290,7 +293,7 @@ private:
         return true;
     }
 
-    constexpr bool finish() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool finish() {
         if (p_.kind == collective::barrier) return holds(0, {0, 0, p_.n}, fault::unheard);
         for (int x = 0; x < p_.blocks; ++x) {
             wanted w = p_.expected(0, x);
@@ -302,7 +305,7 @@ private:
         }
         return true;
     }
-    constexpr bool holds(int x, const wanted& w, fault lacking) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int x, const wanted& w, fault lacking) {
         if (label_.p[x] < 0) return fail(fault::holds_nothing, none, x);
         const int off = first_difference(masks_.p + x * words_, words_, w);
         if (off >= 0) {

@@ -1,0 +1,144 @@
+// The proof at run time, at sizes beyond what a compiler evaluates: every schedule of the library at every group size.
+#include "catch.hpp"
+#include "support/every_schedule.hpp"
+
+#include <colls/testing/schedule.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+using namespace colls;
+
+namespace {
+
+/// Whether n is in the sweep. Schedules whose rounds (or ports) grow with n cost n^2 steps each; those of them that are
+/// put together from others (by compose, lanes, levels, folds) take every size up to 128 and then some.
+/// COLLS_TEST_EXHAUSTIVE=1 in the environment: every size of all of them (about four times as long).
+bool swept(const std::string& name, const any_schedule& s, int n) {
+    static const bool exhaustive = std::getenv("COLLS_TEST_EXHAUSTIVE") != nullptr;
+    if (exhaustive || n <= 128 || n >= 511) return true;
+    const bool linear = static_cast<long>(s.rounds(n)) * s.ports(n) >= n / 4;
+    const bool combined = name.find('<') != std::string::npos && name.find("pat") == std::string::npos &&
+                          name.find("folded") == std::string::npos;
+    const bool derived = s.implements == collective::all_reduce || s.implements == collective::barrier ||
+                         s.implements == collective::exclusive_scan;
+    if (linear && (combined || derived)) return n % 37 == 0 || n == 129 || n == 255 || n == 256 || n == 257;
+    return true;
+}
+
+/// Large blocks stay with the process: the pages of a proof cost more than the proof if the system takes them back.
+void keep_memory() {
+#if defined(__GLIBC__)
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
+}  // namespace
+
+TEST_CASE("every schedule, every legal group size up to 512", "[proof]") {
+    keep_memory();
+    const auto start = std::chrono::steady_clock::now();
+    int proofs = 0;
+    for (const auto& [name, s] : support::every_schedule()) {
+        int sizes = 0;
+        for (int n = 1; n <= 512; ++n) {
+            if (!supports(s, n) || !swept(name, s, n)) continue;
+            const report r = verify(s, n);
+            if (!r.ok()) FAIL(name << " at " << n << ": " << r.text());
+            ++sizes;
+        }
+        INFO(name);
+        CHECK(sizes >= 6);
+        proofs += sizes;
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    std::cout << "proof: " << proofs << " pairs of schedule and group size up to 512 in " << took.count() << " s\n";
+    CHECK(proofs > 30000);
+}
+
+TEST_CASE("large groups, where rank 0 stands for all", "[proof]") {
+    int proofs = 0;
+    for (const auto& [name, s] : support::every_schedule())
+        for (const int n : {1023, 1024, 4096}) {
+            if (!supports(s, n) || !properties_of(s, supports(s, 24) ? 24 : 16).symmetric) continue;
+            // n^2 steps a round-by-round walk: the logarithmic ones, and the ring itself.
+            if (n == 4096 && static_cast<long>(s.rounds(n)) * s.ports(n) >= n / 4 && name != "ring reduce_scatter") continue;
+            if (static_cast<long>(s.rounds(n)) * s.ports(n) > 2 * n) continue;
+            const report r = verify(s, n);
+            INFO(name << " at " << n << ": " << r.text());
+            CHECK(r.ok());
+            ++proofs;
+        }
+    CHECK(proofs > 60);
+}
+
+TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
+    int symmetric = 0, broken = 0;
+    for (const auto& [name, s] : support::every_schedule())
+        for (const int n : {2, 3, 5, 8, 16, 21, 63, 64, 65, 96, 129, 130}) {
+            if (!supports(s, n)) continue;
+            const detail::reader_of<any_schedule> reader(s);
+            detail::symmetric_engine one(reader, n);
+            if (!one.applies()) continue;
+            ++symmetric;
+            INFO(name << " at " << n);
+            CHECK(one.run().ok());
+            CHECK(detail::engine(reader, n).run().ok());
+            // Broken alike on every rank it is symmetric still: the two engines must agree on the verdict.
+            for (std::uint64_t seed = 0; seed < 4; ++seed) {
+                testing::detail::random random(seed + static_cast<std::uint64_t>(n));
+                const int rounds = s.rounds(n);
+                if (rounds < 1 || n > 100) continue;
+                struct altered {
+                    any_schedule s;
+                    int round, kind, by;
+                    collective implements = s.implements;
+                    int rounds(int n) const { return s.rounds(n); }
+                    int blocks(int n) const { return s.blocks(n); }
+                    int ports(int n) const { return s.ports(n); }
+                    int home(int n, int slot) const { return s.home(n, slot); }
+                    int input(int rank, int n, int slot) const { return s.input(rank, n, slot); }
+                    int output(int rank, int n, int slot) const { return s.output(rank, n, slot); }
+                    step at(int rank, int n, int k, int port) const {
+                        step st = s.at(rank, n, k, port);
+                        if (k != round || port != 0) return st;
+                        if (kind == 0 && st.send.peer != none) st.send.peer = mod(st.send.peer + by, n);
+                        if (kind == 1 && st.send.blocks.modulus > 0)
+                            st.send.blocks.first = mod(st.send.blocks.first + by, st.send.blocks.modulus);
+                        if (kind == 1 && st.send.blocks.modulus == 0 && st.send.blocks.count == 1)
+                            st.send.blocks.first = mod(st.send.blocks.first + by, blocks(n) > 0 ? blocks(n) : 1);
+                        if (kind == 2) st.recv.action = action::copy;
+                        if (kind == 3) st = {};
+                        return st;
+                    }
+                };
+                const altered bad{s, random.below(rounds), random.below(4), 1 + random.below(n - 1)};
+                const detail::reader_of<altered> bad_reader(bad);
+                detail::symmetric_engine bad_one(bad_reader, n);
+                if (!bad_one.applies()) continue;
+                const report a = bad_one.run(), b = detail::engine(bad_reader, n).run();
+                INFO(bad.kind << ": " << a.text() << " / " << b.text());
+                CHECK(a.ok() == b.ok());
+                CHECK(a.law == b.law);
+                broken += !a.ok();
+            }
+        }
+    CHECK(symmetric > 300);
+    CHECK(broken > 300);
+}
+
+TEST_CASE("live: channels of one message, sends first, ranks in any order", "[proof]") {
+    for (const auto& [name, s] : support::every_schedule())
+        for (const int n : {1, 2, 3, 5, 8, 13, 16, 24, 33})
+            if (supports(s, n))
+                for (std::uint64_t seed = 0; seed < 3; ++seed) {
+                    INFO(name << " at " << n);
+                    CHECK(testing::play(s, n, seed).text() == verify(s, n).text());
+                }
+}
