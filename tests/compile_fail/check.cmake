@@ -1,0 +1,26 @@
+# cmake -DSOURCE=file -DCOMPILER=compiler -DFLAGS=list -P check.cmake
+file(STRINGS ${SOURCE} expected REGEX "^// expect: ")
+list(LENGTH expected count)
+if(count EQUAL 0)
+    message(FATAL_ERROR "${SOURCE} has no line `// expect: REGEX`")
+endif()
+
+execute_process(COMMAND ${COMPILER} ${FLAGS} ${SOURCE} RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+if(result EQUAL 0)
+    message(FATAL_ERROR "${SOURCE} compiles, and must not")
+endif()
+# Compilers may put a message and its parts on several lines.
+string(REGEX REPLACE "[ \n]+" " " line "${said}")
+foreach(expect IN LISTS expected)
+    string(REGEX REPLACE "^// expect: " "" expect "${expect}")
+    if(NOT line MATCHES "${expect}")
+        message("${said}")
+        message(FATAL_ERROR "${SOURCE} does not compile, but the message is not the one expected:\n${expect}")
+    endif()
+endforeach()
+
+execute_process(COMMAND ${COMPILER} ${FLAGS} -DRIGHT ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE said)
+if(NOT result EQUAL 0)
+    message("${said}")
+    message(FATAL_ERROR "${SOURCE} does not compile with -DRIGHT either: the test shows nothing")
+endif()
