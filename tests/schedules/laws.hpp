@@ -32,7 +32,16 @@ void for_each_schedule(const Family& family, F f) {
     }(std::make_integer_sequence<int, colls::collective_count>{});
 }
 
-/// Every law, for every collective of the family, at every awkward size that is legal.
+/// Calls f(rank, round, port, step) for all that s does at n.
+template <class S, class F>
+void for_each_step(const S& s, int n, F f) {
+    for (int rank = 0; rank < n; ++rank)
+        for (int round = 0; round < s.rounds(n); ++round)
+            for (int port = 0; port < colls::ports_of(s, n); ++port)
+                f(rank, round, port, colls::step_of(s, rank, n, round, port));
+}
+
+/// Every law, for every collective of the family, at every awkward size that is legal; and no rank talks to itself.
 template <class Family>
 void prove(const Family& family = {}) {
     for_each_schedule(family, [](const auto& s) {
@@ -41,6 +50,11 @@ void prove(const Family& family = {}) {
                 const colls::report r = colls::verify(s, n);
                 INFO("n = " << n << ": " << r.text());
                 CHECK(r.ok());
+                bool to_self = false;
+                for_each_step(s, n, [&](int rank, int, int, const colls::step& st) {
+                    to_self = to_self || st.send.peer == rank || st.recv.peer == rank;
+                });
+                CHECK(!to_self);
             }
     });
 }
@@ -91,15 +105,6 @@ void check_identical(const Family& family = {}) {
                 CHECK(colls::properties_of(s, n).rank_identical);
             }
     });
-}
-
-/// Calls f(rank, round, port, step) for all that s does at n.
-template <class S, class F>
-void for_each_step(const S& s, int n, F f) {
-    for (int rank = 0; rank < n; ++rank)
-        for (int round = 0; round < s.rounds(n); ++round)
-            for (int port = 0; port < colls::ports_of(s, n); ++port)
-                f(rank, round, port, colls::step_of(s, rank, n, round, port));
 }
 
 /// Two schedules do the same, step by step, block by block. `round_of(n, k)`, `port_of(n, k)`: where a's round k of
