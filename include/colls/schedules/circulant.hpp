@@ -32,6 +32,10 @@ struct linear {
 /// every rank up to rotation. all_gather, all_reduce and barrier follow.
 template <class Skips = halving>
 struct circulant {
+    static_assert(requires(int n, int k) { { Skips::count(n) + Skips::skip(n, k) } -> std::same_as<int>; },
+                  "colls: circulant<Skips>: Skips has static int count(int n), the number of rounds, and static int "
+                  "skip(int n, int k), from n down to 1");
+
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;
         static constexpr int rounds(int n) { return Skips::count(n); }
