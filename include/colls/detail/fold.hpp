@@ -82,7 +82,13 @@ using unsigned_of_size = std::conditional_t<size == 1, unsigned char,
 template <class A, class Op>
 [[gnu::always_inline]] inline A apply_leaf(const A& a, [[maybe_unused]] bool leaf, [[maybe_unused]] const Op& op) {
     if constexpr (has_leaf<Op, A>) {
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+        // Not fused with the sum that follows: the same bits whichever loop an element falls to.
+        A changed = static_cast<A>(op.leaf(a));
+        if constexpr (std::is_floating_point_v<A>) changed = __builtin_assoc_barrier(changed);
+#else
         const A changed = static_cast<A>(op.leaf(a));
+#endif
         if constexpr (std::is_arithmetic_v<A> && sizeof(A) <= 8) {
             // Blended by bits: the compilers would make a branch of a choice, and not vectorise it.
             using U = unsigned_of_size<sizeof(A)>;
@@ -97,7 +103,8 @@ template <class A, class Op>
     }
 }
 
-/// Element by element, in T or in float: the tails of the loops below. (A loop that the compilers should leave as it is.)
+/// Element by element, in T or in float: the tails of the loops below. Not a call: g++ makes
+/// a jump of one at the end of a function, and leaves the upper halves of the vector registers dirty, which is slow.
 template <class A, class T, class Op>
 [[gnu::always_inline]] inline void scalar_fold(T* dst, const operand* x, int k, std::size_t first, std::size_t count,
     const Op& op) {
@@ -111,50 +118,58 @@ template <class A, class T, class Op>
 
 inline constexpr std::size_t tile_bytes = 2048;
 
+/// At most four operands, of which out may be one.
 template <class T, class Op>
 struct direct_fold {
-    static constexpr std::size_t lanes = has_leaf<Op, T> && sizeof(T) < 4 ? 16 : 64 / sizeof(T),
-                                 length = tile_bytes / sizeof(T);
+    static constexpr std::size_t lanes = has_leaf<Op, T> && sizeof(T) < 4 ? 16 : 64 / sizeof(T);
 
-    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
-        alignas(64) T tile[length];
-        const std::size_t whole = count & ~(lanes - 1);
-        for (std::size_t at = 0; at < whole;) {
-            const std::size_t n = k <= 4 || whole - at < length ? whole - at : length;
-            operand a{static_cast<const T*>(x[0].data) + at, x[0].leaf};
-            for (int j = 1;;) {
-                const int m = k - j < 3 ? k - j : 3;
-                T* const out = j + m == k ? dst + at : tile;
-                const auto get = [&](const operand& o, std::size_t i) {
-                    return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op);
-                };
-                const auto both = [&](T p, T q) { return static_cast<T>(op(p, q)); };
-                const auto operand_at = [&](int q) {
-                    return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
-                };
-                if (m == 3)
-                    for_each_parallel<lanes>(n, [=, b = operand_at(j), c = operand_at(j + 1), d = operand_at(j + 2)](
-                                                    std::size_t i) {
-                        out[i] = both(both(both(get(a, i), get(b, i)), get(c, i)), get(d, i));
-                    });
-                else if (m == 2)
-                    for_each_parallel<lanes>(n, [=, b = operand_at(j), c = operand_at(j + 1)](std::size_t i) {
-                        out[i] = both(both(get(a, i), get(b, i)), get(c, i));
-                    });
-                else if (m == 1)
-                    for_each_parallel<lanes>(
-                        n, [=, b = operand_at(j)](std::size_t i) { out[i] = both(get(a, i), get(b, i)); });
-                else
-                    for_each_parallel<lanes>(n, [=](std::size_t i) { out[i] = get(a, i); });
-                j += m;
-                if (j >= k) break;
-                a = {tile, false};
-            }
-            at += n;
-        }
-        scalar_fold<T>(dst, x, k, whole, count, op);
+    template <int m>
+    [[gnu::always_inline]] static void loop(T* out, const operand* x, std::size_t n, const Op& op) {
+        const operand a = x[0], b = x[m > 1 ? 1 : 0], c = x[m > 2 ? 2 : 0], d = x[m > 3 ? 3 : 0];
+        for_each_parallel<lanes>(n, [=](std::size_t i) {
+            const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+            T v = get(a);
+            if constexpr (m > 1) v = static_cast<T>(op(v, get(b)));
+            if constexpr (m > 2) v = static_cast<T>(op(v, get(c)));
+            if constexpr (m > 3) v = static_cast<T>(op(v, get(d)));
+            out[i] = v;
+        });
+    }
+    [[gnu::always_inline]] static void run(T* out, const operand* x, int m, std::size_t count, const Op op) {
+        const std::size_t whole = m > 1 || has_leaf<Op, T> ? count & ~(lanes - 1) : 0;
+        if (m == 2)
+            loop<2>(out, x, whole, op);
+        else if (m == 3)
+            loop<3>(out, x, whole, op);
+        else if (m == 4)
+            loop<4>(out, x, whole, op);
+        else if constexpr (has_leaf<Op, T>)  // else a mere copy, which does not come here
+            loop<1>(out, x, whole, op);
+        scalar_fold<T>(out, x, m, whole, count, op);
     }
 };
+
+using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t count, const void* op);
+
+/// Any number of operands by a function that takes four: partial folds stay in a tile on the stack.
+[[gnu::noinline]] inline void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k,
+    std::size_t count, const void* op) {
+    if (k <= 4) return four(dst, x, k, count, op);
+    alignas(64) unsigned char tile[tile_bytes];
+    const std::size_t length = tile_bytes / element;
+    for (std::size_t at = 0; at < count; at += length) {
+        const std::size_t n = count - at < length ? count - at : length, skip = at * element;
+        operand group[4];
+        int held = 0;  // group[0] is the tile
+        for (int j = 0; j < k;) {
+            int m = held;
+            for (; m < 4 && j < k; ++m, ++j) group[m] = {static_cast<const char*>(x[j].data) + skip, x[j].leaf};
+            four(j < k ? static_cast<void*>(tile) : static_cast<char*>(dst) + skip, group, m, n, op);
+            group[0] = {tile, false};
+            held = 1;
+        }
+    }
+}
 
 /// A word holds two; the tile keeps the lower ones of a block of words, then the upper ones, so that
 /// nothing is ever shuffled.
@@ -279,18 +294,18 @@ void fold_avx512(void* dst,
 }
 #endif
 
+/// The variant for this processor.
 template <class T, class Op>
-void fold_by_processor(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+fold_function fold_for_processor() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
     // Not where a leaf's product could be fused with the sum.
-    if constexpr (is_small_float<T> && folds_in_float<T, Op> && !has_leaf<Op, float>)
-        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-            return fold_avx512<T, Op>(dst, x, k, count, op);
+    if constexpr (folds_in_float<T, Op> && !has_leaf<Op, float>)
+        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return &fold_avx512<T, Op>;
 #if !defined(__AVX2__)
-    if (__builtin_cpu_supports("avx2")) return fold_avx2<T, Op>(dst, x, k, count, op);
+    if (__builtin_cpu_supports("avx2")) return &fold_avx2<T, Op>;
 #endif
 #endif
-    fold_baseline<T, Op>(dst, x, k, count, op);
+    return &fold_baseline<T, Op>;
 }
 
 template <class T, class Op>
@@ -327,13 +342,34 @@ void fold_entry(void* dst, const operand* x, int k, std::size_t count, const voi
         }
     if constexpr (std::is_same_v<T, half> && folds_in_float<T, Op>)
         return half_fold<Op>(static_cast<half*>(dst), x, k, count, op);
+    else if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
+        fold_by_fours(fold_for_processor<T, Op>(), sizeof(T), dst, x, k, count, op);
     else
-        fold_by_processor<T, Op>(dst, x, k, count, op);
+        fold_for_processor<T, Op>()(dst, x, k, count, op);
 }
+
+template <class T, class Op>
+[[gnu::always_inline]] inline void finish_loop(T* x, std::size_t count, int n, const Op op) {
+    constexpr std::size_t lanes = std::is_floating_point_v<T> && is_pure<Op>() ? 16 : 1;
+    const std::size_t whole = count & ~(lanes - 1);
+    if constexpr (lanes > 1)
+        for_each_parallel<lanes>(whole, [=](std::size_t i) { x[i] = static_cast<T>(op.finish(x[i], n)); });
+    for (std::size_t i = lanes > 1 ? whole : 0; i < count; ++i) x[i] = static_cast<T>(op.finish(x[i], n));
+}
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class T, class Op>
+[[gnu::target("avx2")]] void finish_avx2(T* x, std::size_t count, int n, const Op& op) {
+    finish_loop<T, Op>(x, count, n, op);
+}
+#endif
 template <class T, class Op>
 void finish_entry(void* data, std::size_t count, int n, const void* op) {
-    T* const x = static_cast<T*>(data);
-    for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<T>(static_cast<const Op*>(op)->finish(x[i], n));
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
+    if constexpr (std::is_floating_point_v<T> && is_pure<Op>())
+        if (__builtin_cpu_supports("avx2"))
+            return finish_avx2<T, Op>(static_cast<T*>(data), count, n, *static_cast<const Op*>(op));
+#endif
+    finish_loop<T, Op>(static_cast<T*>(data), count, n, *static_cast<const Op*>(op));
 }
 
 template <class T, class Op>

@@ -9,10 +9,10 @@
 
 namespace colls::inline v1::detail {
 
-inline void widen_row_portable(float* to, const half* from, std::size_t count) {
+[[gnu::always_inline]] inline void widen_row_portable(float* to, const half* from, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
 }
-inline void narrow_row_portable(half* to, const float* from, std::size_t count) {
+[[gnu::always_inline]] inline void narrow_row_portable(half* to, const float* from, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) to[i] = half(from[i]);
 }
 
