@@ -19,6 +19,18 @@ foreach(expect IN LISTS expected)
     endif()
 endforeach()
 
+# `// errors: N`: the user is told once, and not in a flood.
+file(STRINGS ${SOURCE} limit REGEX "^// errors: ")
+if(limit)
+    string(REGEX MATCH "[0-9]+" limit "${limit}")
+    string(REGEX MATCHALL "error: " errors "${said}")
+    list(LENGTH errors count)
+    if(count GREATER limit)
+        message("${said}")
+        message(FATAL_ERROR "${SOURCE} gives ${count} errors, and not ${limit}")
+    endif()
+endif()
+
 execute_process(COMMAND ${COMPILER} ${FLAGS} -DRIGHT ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE said)
 if(NOT result EQUAL 0)
     message("${said}")

@@ -1,8 +1,10 @@
 // expect: colls: pat<A>: the aggregation A is a power of two
+// errors: 1
 #include <colls/schedules/pat.hpp>
 
 #ifdef RIGHT
-template struct colls::pat<4>;
+constexpr int aggregation = 4;
 #else
-template struct colls::pat<3>;
+constexpr int aggregation = 3;
 #endif
+constexpr colls::pat<aggregation> pat{};
