@@ -3,6 +3,8 @@
 
 #include <colls/verify/reader.hpp>
 
+#include <initializer_list>
+
 namespace colls::inline v1 {
 
 /// A machine in the alpha-beta-gamma model.

@@ -26,7 +26,7 @@ namespace detail {
 /// From this group size on (masks of several words) it pays to look for symmetry first.
 inline constexpr int symmetry_from = 65;
 
-constexpr report verify(const schedule_reader& s, int n) {
+[[gnu::cold]] [[gnu::noinline]] constexpr report verify(const schedule_reader& s, int n) {
     if (n >= symmetry_from)
         if (symmetric_engine e(s, n); e.applies()) return e.run();
     return engine(s, n).run();
@@ -43,6 +43,20 @@ constexpr report verify(const S& s, int n) {
 template <class S>
 constexpr report verify(int n) {
     return verify(S{}, n);
+}
+
+/// What an executor asks before it runs a schedule, found in one go.
+struct examination {
+    report proof;                   ///< as verify(s, n), by playing every rank
+    bool order_preserving = false;  ///< as properties_of(s, n)
+    int staged_rounds = 0;          ///< likewise
+};
+template <class S>
+constexpr examination examine(const S& s, int n) {
+    const detail::reader_of<S> reader(s);
+    detail::engine e(reader, n, reduces(reader.kind()));
+    const report proof = e.run();
+    return {proof, proof.ok() && e.in_rank_order(), e.staged_rounds()};
 }
 
 namespace detail {

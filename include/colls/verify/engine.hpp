@@ -49,6 +49,7 @@ public:
     constexpr bool slots_keep_their_blocks() const { return fixed_; }
     /// Every slot that counts at the end combines its contributions in ascending rank order.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool in_rank_order() const {
+        if (!ordered_) return !reduces(p_.kind);
         for (int r = 0; r < p_.n; ++r)
             for (int slot = 0; slot < p_.blocks; ++slot)
                 if (p_.expected(r, slot).label != none && value_.p[at(r, slot)].hi == none) return false;
@@ -56,7 +57,7 @@ public:
     }
     /// Whatever several ranks hold of one result, they computed by the same expression.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool same_on_every_rank() const {
-        if (p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan) return true;
+        if (!ordered_ || p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan) return true;
         for (int slot = 0; slot < p_.blocks; ++slot) {
             int first = none;
             for (int r = 0; r < p_.n; ++r) {
@@ -111,7 +112,7 @@ private:
     }
 
     // Law 1 for everything that the round names, before any of it is used.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool read_round() {
+    [[gnu::noinline]] constexpr bool read_round() {
         long sent = 0, received = 0, i = 0;
         for (int r = 0; r < p_.n; ++r)
             for (int port = 0; port < p_.ports; ++port, ++i) {
@@ -141,28 +142,24 @@ private:
         sent_ = sent;
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool read_set(const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
-        const bool one = b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1;
+    [[gnu::noinline]] constexpr bool read_set(const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
         if (!well_formed(b, p_.slots)) {
             if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none, peer);
-            return one ? fail(fault::block, rank, port, b[0], peer, p_.slots)
+            return single(b) ? fail(fault::block, rank, port, b[0], peer, p_.slots)
                        : fail(fault::block_set, rank, port, none, peer, p_.slots);
         }
         const long from = size;
-        size += one ? 1 : b.size();
+        size += single(b) ? 1 : b.size();
         list.need(size, from);
         int* const x = list.p;
-        if (one)
-            x[from] = b[0];
-        else
-            expand(b, x + from);
+        expand(b, x + from);
         for (long j = from; j < size; ++j)
             if (x[j] < 0 || x[j] >= p_.slots) return fail(fault::block, rank, port, x[j], peer, p_.slots);
         return true;
     }
 
     // Law 2: what goes out on a port is awaited on that port, and the other way round, in equal counts.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool match_round() {
+    [[gnu::noinline]] constexpr bool match_round() {
         const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r)
             for (int port = 0; port < p_.ports; ++port, ++m) {
@@ -178,7 +175,7 @@ private:
     }
 
     // All sends read the state at the start of the round: what they carry is set aside.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool send_round() {
+    [[gnu::noinline]] constexpr bool send_round() {
         staged_label_.need(sent_);
         staged_masks_.need(sent_ * words_);
         if (ordered_) staged_value_.need(sent_);
@@ -197,7 +194,7 @@ private:
     }
 
     // Copies land, then reductions join.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool receive_round() {
+    [[gnu::noinline]] constexpr bool receive_round() {
         bool staged = false;
         const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r) {
@@ -219,7 +216,7 @@ private:
         return true;
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
+    [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
@@ -237,7 +234,7 @@ private:
     }
 
     // Laws 3 and 3b: contributions to one block, none of them twice. The order does not matter here.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+    [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
             const int y = received_blocks_.p[k];
@@ -318,7 +315,7 @@ private:
     }
 
     // Law 4: the postcondition of the collective.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool finish() {
+    [[gnu::noinline]] constexpr bool finish() {
         buffer<int> exchanged(p_.slots), count(p_.n);
         for (int r = 0; r < p_.n; ++r) {
             const bool swap = p_.kind == collective::all_to_all;
@@ -335,7 +332,7 @@ private:
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
+    [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
         const long i = at(r, slot);
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
         if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)

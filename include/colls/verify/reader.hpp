@@ -80,8 +80,11 @@ private:
     long size_ = 0;
 };
 
+/// True where a set is one block, by far the most common one.
+constexpr bool single(const block_set& b) { return b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1; }
+
 /// True where a set can be walked and has at most `most` blocks (so that its size cannot overflow).
-[[gnu::cold]] [[gnu::noinline]] constexpr bool well_formed(const block_set& b, int most) {
+[[gnu::noinline]] constexpr bool well_formed(const block_set& b, int most) {
     if (b.count < 0 || b.reps < 0 || b.grain < 0 || b.modulus < 0) return false;
     if (b.count == 0 || b.reps == 0 || b.grain == 0) return true;
     if (b.count > most || b.reps > most || b.grain > most || b.run < 1) return false;
@@ -89,18 +92,26 @@ private:
 }
 
 /// Writes the blocks of a set to out[0 .. size()): operator[] without its divisions.
-[[gnu::cold]] [[gnu::noinline]] constexpr void expand(const block_set& b, int* out) {
+[[gnu::noinline]] constexpr void expand(const block_set& b, int* out) {
     if (b.empty()) return;
-    int at = 0;
+    const auto wrapped = [m = b.modulus](int x) { return m > 0 && (x < 0 || x >= m) ? mod(x, m) : x; };
+    if (single(b)) {
+        *out = b.base + wrapped(b.first);
+        return;
+    }
     for (int rep = 0; rep < b.reps; ++rep) {
         const int origin = b.base + rep * b.stride;
-        int row = b.first;
-        for (int done = 0; done < b.count; row += b.period)
-            for (int column = 0; column < b.run && done < b.count; ++column, ++done) {
-                const int x = row + column * b.grain;
-                const int start = origin + (b.modulus > 0 && (x < 0 || x >= b.modulus) ? mod(x, b.modulus) : x);
-                for (int g = 0; g < b.grain; ++g) out[at++] = start + g;
+        int row = b.first, x = row;
+        for (int i = 0, column = 0; i < b.count; ++i) {
+            x = wrapped(x);
+            for (int g = 0; g < b.grain; ++g) *out++ = origin + x + g;
+            if (++column == b.run) {
+                column = 0;
+                x = row += b.period;
+            } else {
+                x += b.grain;
             }
+        }
     }
 }
 

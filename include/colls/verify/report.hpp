@@ -83,7 +83,7 @@ inline std::string report::text() const {
         case fault::exchange:
             what = me + " names " + who(peer) + " for its " + mine + ": each rank must be named equally often";
             break;
-        case fault::peer: what = me + " names rank " + num(peer) + " of " + num(n) + on; break;
+        case fault::peer: what = me + " names rank " + num(peer) + " of " + num(n) + " ranks" + on; break;
         case fault::block: what = me + " names block " + num(block) + " of " + num(other) + on; break;
         case fault::block_set: what = me + " names more than " + num(other) + " blocks, or a set that is none," + on; break;
         case fault::barrier_blocks: what = me + " moves blocks in a barrier" + on; break;

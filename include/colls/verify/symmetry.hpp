@@ -46,7 +46,7 @@ private:
         long sent_size = 0, received_size = 0;
     };
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool record(int rank, trace& t) {
+    constexpr bool record(int rank, trace& t) {
         t.moves.need(static_cast<long>(p_.rounds) * p_.ports);
         t.sent_size = t.received_size = 0;
         move* m = t.moves.p;
@@ -60,12 +60,12 @@ private:
             }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool read(int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
+    constexpr bool read(int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
         if (peer == none) return true;
-        if (peer < 0 || peer >= p_.n || !well_formed(b, p_.slots)) return false;
+        if (peer < 0 || peer >= p_.n || !(single(b) || well_formed(b, p_.slots))) return false;
         offset = peer >= rank ? peer - rank : peer - rank + p_.n;
         if (b.empty()) return true;
-        count = b.size();
+        count = single(b) ? 1 : b.size();
         list.need(size + count, size);
         expand(b, list.p + size);
         for (int j = 0; j < count; ++j)
@@ -74,7 +74,7 @@ private:
         return true;
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool same_moves(const trace& a, const trace& b) const {
+    constexpr bool same_moves(const trace& a, const trace& b) const {
         if (a.sent_size != b.sent_size || a.received_size != b.received_size) return false;
         for (long i = 0; i < static_cast<long>(p_.rounds) * p_.ports; ++i) {
             const move &x = a.moves.p[i], &y = b.moves.p[i];
@@ -84,7 +84,7 @@ private:
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool follows(const trace& a, const trace& b) const {
+    constexpr bool follows(const trace& a, const trace& b) const {
         if (!same_moves(a, b)) return false;
         for (long j = 0; j < a.sent_size; ++j)
             if (sigma_.p[a.sent.p[j]] != b.sent.p[j]) return false;
@@ -229,7 +229,7 @@ private:
         return true;
     }
     // What arrives: what I send myself on that port, moved along to the rank that sends to me.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool stage(const move* m, const trace& t) {
+    constexpr bool stage(const move* m, const trace& t) {
         const long first = m->received_at;
         for (int port = 0; port < p_.ports; ++port, ++m) {
             staged_label_.need(m->received_at - first + m->received, m->received_at - first);
@@ -244,7 +244,7 @@ private:
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool receive(const move* m, const trace& t) {
+    constexpr bool receive(const move* m, const trace& t) {
         const long first = m->received_at;
         for (const bool reducing : {false, true})
             for (int port = 0; port < p_.ports; ++port) {
@@ -256,7 +256,7 @@ private:
             }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool land(const move& m, int port, int y, long j, int x) {
+    constexpr bool land(const move& m, int port, int y, long j, int x) {
         if (!m.reduces) {
             if (copied_in_.p[y] == round_ + 1) return fail(fault::copied_twice, port, y, m.from, x);
             copied_in_.p[y] = round_ + 1;
