@@ -87,7 +87,8 @@ TEST_CASE("a single change is rejected, or harmless", "[proof]") {
     CHECK(all.tried >= 500);
     CHECK(all.rejected + all.equivalent == all.tried);
     CHECK(all.rejected * 100 >= all.tried * 95);
-    // The laws forbid at every step what the interpreter judges by the end alone: a few may differ, never the other way.
+    // The laws forbid at every step what the interpreter judges by the end alone: a few may differ, never the other
+    // way.
     CHECK(all.harmless_but_rejected * 100 <= all.tried);
     std::cout << "mutation: " << all.rejected << " of " << all.tried << " single changes rejected ("
               << 100.0 * all.rejected / all.tried << " %), " << all.equivalent

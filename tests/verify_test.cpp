@@ -136,101 +136,122 @@ TEST_CASE("law in_range: extents", "[verify]") {
     CHECK(verify(s, 8).text() == "no block has its home at rank 3 (law: in_range)");
     s = loose{.implements = all_to_all, .round_count = 0, .block_count = 2};
     s.input_rule = [](int, int, int) { return 0; };
-    CHECK(verify(s, 2).text() == "rank 0 names rank 0 for its block 1: each rank must be named equally often (law: in_range)");
+    CHECK(verify(s, 2).text() ==
+          "rank 0 names rank 0 for its block 1: each rank must be named equally often (law: in_range)");
 }
 
 TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
     CHECK(verify(pairwise([](step& s, int rank, int round) {
-              if (rank == 4 && round == 3) s.send.peer = 8;
-          }), 8).text() == "round 3: rank 4 names rank 8 of 8 ranks on port 0 (law: in_range)");
+        if (rank == 4 && round == 3) s.send.peer = 8;
+    }),
+              8)
+              .text() == "round 3: rank 4 names rank 8 of 8 ranks on port 0 (law: in_range)");
     CHECK(where(verify(pairwise([](step& s, int rank, int round) {
-              if (rank == 4 && round == 3) s.recv.peer = -2;
-          }), 8)) == found{law::in_range, 4, 3, 0, none, -2});
+        if (rank == 4 && round == 3) s.recv.peer = -2;
+    }),
+              8)) == found{law::in_range, 4, 3, 0, none, -2});
     for (const int bad : {-1, 8})
         for (const bool receiving : {false, true}) {
             const report r = verify(pairwise([=](step& s, int rank, int round) {
                 if (rank == 4 && round == 3) (receiving ? s.recv.blocks : s.send.blocks) = block(bad);
-            }), 8);
+            }),
+                8);
             CHECK(where(r) == found{law::in_range, 4, 3, 0, bad, receiving ? 2 : 6});
             CHECK(r.text() == "round 3: rank 4 names block " + std::to_string(bad) + " of 8 on port 0 (law: in_range)");
         }
     for (const block_set bad : {block_set{.count = -1}, block_set{.count = 9}, block_set{.count = 3, .run = 0},
-                                block_set{.count = 1 << 20, .grain = 1 << 20, .reps = 1 << 20},
-                                block_set{.count = 1, .modulus = -1}}) {
+             block_set{.count = 1 << 20, .grain = 1 << 20, .reps = 1 << 20}, block_set{.count = 1, .modulus = -1}}) {
         const report r = verify(pairwise([&](step& s, int rank, int round) {
             if (rank == 4 && round == 3) s.send.blocks = bad;
-        }), 8);
+        }),
+            8);
         CHECK(r.law == law::in_range);
         CHECK(r.rank == 4);
         CHECK(r.round == 3);
     }
     // Rank 1 passes on what it does not have yet.
-    CHECK(verify(from_root(broadcast, 4, [](step& s, int rank, int round) {
-              if (round == 0) s = rank == 1 ? step{.send = {2, block(0)}} : rank == 2 ? step{.recv = {1, block(0)}} : step{};
-          }), 4).text() == "round 0: rank 1 sends block 0, which holds nothing yet, to rank 2 (law: in_range)");
+    CHECK(
+        verify(
+            from_root(broadcast, 4,
+                [](step& s, int rank, int round) {
+                    if (round == 0)
+                        s = rank == 1 ? step{.send = {2, block(0)}} : rank == 2 ? step{.recv = {1, block(0)}} : step{};
+                }),
+            4)
+            .text() == "round 0: rank 1 sends block 0, which holds nothing yet, to rank 2 (law: in_range)");
     loose s{.implements = all_reduce, .steps = [](int rank, int, int, int) {
-        return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(1), action::reduce}};
-    }};
+                return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(1), action::reduce}};
+            }};
     s.scratch_count = 1;
     CHECK(verify(s, 2).text() ==
           "round 0: rank 0 reduces block 0 from rank 1 into its block 1, which holds nothing yet (law: in_range)");
     s = loose{.implements = barrier, .steps = [](int rank, int, int, int) {
-        return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0)}};
-    }};
+                  return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0)}};
+              }};
     CHECK(verify(s, 2).text() == "round 0: rank 0 moves blocks in a barrier on port 0 (law: in_range)");
 }
 
 TEST_CASE("law matched", "[verify]") {
     CHECK(verify(pairwise([](step& s, int rank, int round) {
-              if (rank == 4 && round == 3) s.send.peer = 7;
-          }), 8).text() ==
-          "round 3: rank 4 sends to rank 7 on port 0, which receives there from rank 5 (law: matched)");
+        if (rank == 4 && round == 3) s.send.peer = 7;
+    }),
+              8)
+              .text() == "round 3: rank 4 sends to rank 7 on port 0, which receives there from rank 5 (law: matched)");
     const report unheard = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 6 && round == 3) s.recv = {};
-    }), 8);
+    }),
+        8);
     CHECK(where(unheard) == found{law::matched, 4, 3, 0, none, 6});
-    CHECK(unheard.text() == "round 3: rank 4 sends to rank 6 on port 0, which receives there from no one (law: matched)");
+    CHECK(
+        unheard.text() == "round 3: rank 4 sends to rank 6 on port 0, which receives there from no one (law: matched)");
     const report unsent = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 6 && round == 3) s.send = {};
-    }), 8);
+    }),
+        8);
     CHECK(where(unsent) == found{law::matched, 0, 3, 0, none, 6});
-    CHECK(unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no one (law: matched)");
+    CHECK(
+        unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no one (law: matched)");
     CHECK(verify(pairwise([](step& s, int rank, int round) {
-              if (rank == 4 && round == 3) s.recv.blocks = block_range(4, 2);
-          }), 8).text() == "round 3: rank 4 receives 2 blocks from rank 2 on port 0, which sends 1 (law: matched)");
+        if (rank == 4 && round == 3) s.recv.blocks = block_range(4, 2);
+    }),
+              8)
+              .text() == "round 3: rank 4 receives 2 blocks from rank 2 on port 0, which sends 1 (law: matched)");
     // The same messages, but on another port.
     loose s{.implements = all_reduce, .steps = [](int rank, int, int, int port) {
-        if (port == 0 && rank == 0) return step{.send = {1, block(0)}, .recv = {1, block(0), action::reduce}};
-        if (port == 1 && rank == 1) return step{.send = {0, block(0)}, .recv = {0, block(0), action::reduce}};
-        return step{};
-    }};
+                if (port == 0 && rank == 0) return step{.send = {1, block(0)}, .recv = {1, block(0), action::reduce}};
+                if (port == 1 && rank == 1) return step{.send = {0, block(0)}, .recv = {0, block(0), action::reduce}};
+                return step{};
+            }};
     s.port_count = 2;
     CHECK(where(verify(s, 2)) == found{law::matched, 0, 0, 0, none, 1});
     // An empty message is a message too.
-    CHECK(verify(loose{.implements = barrier, .steps = [](int rank, int, int, int) {
-              return rank == 0 ? step{.send = {1}} : step{};
-          }}, 2).law == law::matched);
+    CHECK(verify(loose{.implements = barrier,
+                     .steps = [](int rank, int, int, int) { return rank == 0 ? step{.send = {1}} : step{}; }},
+              2)
+              .law == law::matched);
 }
 
 TEST_CASE("law exactly_once", "[verify]") {
     // Round 6 repeats the distance of round 3: rank 4 has rank 2's block again.
     loose s = pairwise();
-    s.steps = [right = s.steps](int rank, int n, int round, int port) { return right(rank, n, round == 6 ? 3 : round, port); };
+    s.steps = [right = s.steps](
+                  int rank, int n, int round, int port) { return right(rank, n, round == 6 ? 3 : round, port); };
     const report r = verify(s, 8);
     CHECK(where(r) == found{law::exactly_once, 0, 6, 0, 0, 6});
     CHECK(r.source == 6);
-    CHECK(r.text() == "round 6: rank 0 reduces block 0 from rank 6 into its block 0, with the contribution of rank 6 a "
-                      "second time (law: exactly_once)");
+    CHECK(r.text() ==
+          "round 6: rank 0 reduces block 0 from rank 6 into its block 0, with the contribution of rank 6 a "
+          "second time (law: exactly_once)");
     // Twice on two ports of one round.
     loose twice{.implements = all_reduce, .steps = [](int rank, int, int, int) {
-        return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0), action::reduce}};
-    }};
+                    return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0), action::reduce}};
+                }};
     twice.port_count = 2;
     CHECK(where(verify(twice, 2)) == found{law::exactly_once, 0, 0, 1, 0, 1});
     // With itself: a local transfer.
     loose self{.implements = all_reduce, .steps = [](int rank, int, int, int) {
-        return step{.send = {rank, block(0)}, .recv = {rank, block(0), action::reduce}};
-    }};
+                   return step{.send = {rank, block(0)}, .recv = {rank, block(0), action::reduce}};
+               }};
     CHECK(where(verify(self, 2)) == found{law::exactly_once, 0, 0, 0, 0, 0});
 }
 
@@ -239,7 +260,8 @@ TEST_CASE("law unmixed", "[verify]") {
         if (round != 3) return;
         if (rank == 2) s.send.blocks = block(5);
         if (rank == 4) s.recv.blocks = block(6);
-    }), 8);
+    }),
+        8);
     CHECK(where(r) == found{law::unmixed, 4, 3, 0, 6, 2});
     CHECK(r.other == 5);
     CHECK(r.text() == "round 3: rank 4 reduces block 5 from rank 2 into its block 6 (law: unmixed)");
@@ -247,10 +269,12 @@ TEST_CASE("law unmixed", "[verify]") {
     const report moved = verify(pairwise([](step& s, int rank, int round) {
         if (round == 0 && rank == 1) s.send.blocks = block(3);
         if (round == 0 && rank == 2) s.recv = {1, block(4), action::copy};
-    }), 8);
+    }),
+        8);
     CHECK(where(moved) == found{law::unmixed, 4, 3, 0, 4, 2});
-    CHECK(moved.text() == "round 3: rank 4 reduces block 4 from rank 2 into its block 4, but it brings what belongs to "
-                          "block 3 (law: unmixed)");
+    CHECK(moved.text() ==
+          "round 3: rank 4 reduces block 4 from rank 2 into its block 4, but it brings what belongs to "
+          "block 3 (law: unmixed)");
 }
 
 TEST_CASE("law complete", "[verify]") {
@@ -258,16 +282,22 @@ TEST_CASE("law complete", "[verify]") {
     s.round_count = 6;
     CHECK(verify(s, 8).text() == "rank 0 ends without the contribution of rank 1 in its block 0 (law: complete)");
     CHECK(where(verify(s, 8)) == found{law::complete, 0, none, none, 0, none});
-    CHECK(verify(from_root(scatter, 4, [](step& st, int, int round) {
-              if (round == 1) st = {};
-          }), 4).text() == "rank 2 ends with nothing in its block 2 (law: complete)");
-    CHECK(verify(from_root(scatter, 4, [](step& st, int rank, int round) {
-              if (round == 1 && rank == 0) st.send.blocks = block(3);
-          }), 4).text() == "rank 2 ends with block 3 in its block 2 (law: complete)");
+    CHECK(verify(from_root(scatter, 4,
+                     [](step& st, int, int round) {
+                         if (round == 1) st = {};
+                     }),
+              4)
+              .text() == "rank 2 ends with nothing in its block 2 (law: complete)");
+    CHECK(verify(from_root(scatter, 4,
+                     [](step& st, int rank, int round) {
+                         if (round == 1 && rank == 0) st.send.blocks = block(3);
+                     }),
+              4)
+              .text() == "rank 2 ends with block 3 in its block 2 (law: complete)");
     // A scan that takes in the ranks above as well.
     const loose over{.implements = inclusive_scan, .steps = [](int rank, int, int, int) {
-        return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0), action::reduce}};
-    }};
+                         return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0), action::reduce}};
+                     }};
     CHECK(verify(over, 2).text() ==
           "rank 0 ends with the contribution of rank 1 in its block 0, where it does not belong (law: complete)");
     const loose nothing{.implements = exclusive_scan, .round_count = 0};
@@ -277,8 +307,8 @@ TEST_CASE("law complete", "[verify]") {
     loose still{.implements = all_to_all, .round_count = 0, .block_count = 3};
     CHECK(verify(still, 3).law == law::complete);
     const loose deaf{.implements = barrier, .steps = [](int rank, int n, int, int) {
-        return step{.send = {(rank + 1) % n}, .recv = {(rank + n - 1) % n}};
-    }};
+                         return step{.send = {(rank + 1) % n}, .recv = {(rank + n - 1) % n}};
+                     }};
     CHECK(verify(deaf, 2).ok());
     CHECK(verify(deaf, 3).text() == "rank 0 ends without having heard of rank 1 (law: complete)");
 }
@@ -287,9 +317,9 @@ TEST_CASE("law live: what the proof implies, played", "[verify]") {
     CHECK(testing::play(pairwise(), 8).ok());
     // Each waits in round 0 for what the other sends in round 1: messages in order, but a deadlock.
     loose s{.implements = all_reduce, .steps = [](int rank, int, int round, int) {
-        if (round == 0) return step{.recv = {1 - rank, block(0), action::reduce}};
-        return step{.send = {1 - rank, block(0)}};
-    }};
+                if (round == 0) return step{.recv = {1 - rank, block(0), action::reduce}};
+                return step{.send = {1 - rank, block(0)}};
+            }};
     s.round_count = 2;
     const report r = testing::play(s, 2);
     CHECK(r.law == law::live);
@@ -300,10 +330,10 @@ TEST_CASE("law live: what the proof implies, played", "[verify]") {
     CHECK(verify(s, 2).law == law::matched);
     // With room for two messages on port 0 this would end: rank 0 cannot post its second, nor what rank 1 waits for.
     loose full{.implements = broadcast, .steps = [](int rank, int, int round, int port) {
-        const int used = rank == 0 ? (round < 2 ? 0 : 1) : (round == 0 ? 1 : 0);
-        if (port != used) return step{};
-        return rank == 0 ? step{.send = {1, block(0)}} : step{.recv = {0, block(0)}};
-    }};
+                   const int used = rank == 0 ? (round < 2 ? 0 : 1) : (round == 0 ? 1 : 0);
+                   if (port != used) return step{};
+                   return rank == 0 ? step{.send = {1, block(0)}} : step{.recv = {0, block(0)}};
+               }};
     full.round_count = 3;
     full.port_count = 2;
     const report blocked = testing::play(full, 2);
@@ -313,20 +343,24 @@ TEST_CASE("law live: what the proof implies, played", "[verify]") {
 
 TEST_CASE("law hazards", "[verify]") {
     loose s{.implements = broadcast, .steps = [](int rank, int, int, int) {
-        return rank == 0 ? step{.send = {1, block(0)}} : step{.recv = {0, block(0)}};
-    }};
+                return rank == 0 ? step{.send = {1, block(0)}} : step{.recv = {0, block(0)}};
+            }};
     s.port_count = 2;
     const report r = verify(s, 2);
     CHECK(where(r) == found{law::hazards, 1, 0, 1, 0, 0});
-    CHECK(r.text() == "round 0: rank 1 copies block 0 from rank 0 into its block 0, into which another copy lands in this "
-                      "round (law: hazards)");
+    CHECK(r.text() ==
+          "round 0: rank 1 copies block 0 from rank 0 into its block 0, into which another copy lands in this "
+          "round (law: hazards)");
     // A set that names a slot twice.
-    CHECK(where(verify(from_root(broadcast, 3, [](step& st, int rank, int) {
-              if (rank == 0) st.send.blocks = {.count = 1};
-          }), 3)) == found{law::none, none, none, none, none, none});
+    CHECK(where(verify(from_root(broadcast, 3,
+                           [](step& st, int rank, int) {
+                               if (rank == 0) st.send.blocks = {.count = 1};
+                           }),
+              3)) == found{law::none, none, none, none, none, none});
     loose twice{.implements = broadcast, .steps = [](int rank, int, int, int) {
-        return rank == 0 ? step{.send = {1, block_range(0, 2)}} : step{.recv = {0, block_set{.count = 2, .modulus = 1}}};
-    }};
+                    return rank == 0 ? step{.send = {1, block_range(0, 2)}}
+                                     : step{.recv = {0, block_set{.count = 2, .modulus = 1}}};
+                }};
     twice.block_count = 2;
     CHECK(where(verify(twice, 2)) == found{law::hazards, 1, 0, 0, 0, 0});
 
@@ -346,9 +380,9 @@ TEST_CASE("law hazards", "[verify]") {
 TEST_CASE("slots without a home hold anything and keep nothing", "[verify]") {
     // Four slots for three ranks; what goes through the fourth is lost.
     loose s{.implements = all_gather, .steps = [](int rank, int n, int round, int) {
-        const int b = mod(rank - round, n);
-        return step{.send = {mod(rank + 1, n), block(b)}, .recv = {mod(rank - 1, n), block(mod(b - 1, n))}};
-    }};
+                const int b = mod(rank - round, n);
+                return step{.send = {mod(rank + 1, n), block(b)}, .recv = {mod(rank - 1, n), block(mod(b - 1, n))}};
+            }};
     s.round_count = 2;
     s.block_count = 4;
     s.home_rule = [](int, int slot) { return slot < 3 ? slot : none; };
@@ -373,15 +407,16 @@ TEST_CASE("slots without a home hold anything and keep nothing", "[verify]") {
 }
 
 TEST_CASE("semantics of a round", "[verify]") {
-    // Copies land before reductions join them, and a local operand goes on the left: rank 1 replaces its own by rank 0's
-    // through a copy, and adds its own, set aside in scratch, from the left.
+    // Copies land before reductions join them, and a local operand goes on the left: rank 1 replaces its own by rank
+    // 0's through a copy, and adds its own, set aside in scratch, from the left.
     loose s{.implements = inclusive_scan, .steps = [](int rank, int, int round, int port) {
-        if (round == 0 && port == 0) return step{.send = {rank, block(0)}, .recv = {rank, block(1)}};
-        if (round == 1 && port == 0 && rank == 0) return step{.send = {1, block(0)}};
-        if (round == 1 && port == 0) return step{.recv = {0, block(0)}};
-        if (round == 1 && port == 1 && rank == 1) return step{.send = {1, block(1)}, .recv = {1, block(0), action::reduce}};
-        return step{};
-    }};
+                if (round == 0 && port == 0) return step{.send = {rank, block(0)}, .recv = {rank, block(1)}};
+                if (round == 1 && port == 0 && rank == 0) return step{.send = {1, block(0)}};
+                if (round == 1 && port == 0) return step{.recv = {0, block(0)}};
+                if (round == 1 && port == 1 && rank == 1)
+                    return step{.send = {1, block(1)}, .recv = {1, block(0), action::reduce}};
+                return step{};
+            }};
     s.round_count = 2;
     s.port_count = 2;
     s.scratch_count = 1;
@@ -401,10 +436,10 @@ TEST_CASE("semantics of a round", "[verify]") {
 
     // Receives of one round fold once in rank order, whatever their ports: 3 ranks to rank 1 on ports 0 and 1.
     loose fold{.implements = reduce, .steps = [](int rank, int, int, int port) {
-        if (rank == 1) return step{.recv = {port == 0 ? 2 : 0, block(0), action::reduce}};
-        if (rank == (port == 0 ? 2 : 0)) return step{.send = {1, block(0)}};
-        return step{};
-    }};
+                   if (rank == 1) return step{.recv = {port == 0 ? 2 : 0, block(0), action::reduce}};
+                   if (rank == (port == 0 ? 2 : 0)) return step{.send = {1, block(0)}};
+                   return step{};
+               }};
     fold.port_count = 2;
     fold.root_rank = 1;
     CHECK(verify(fold, 3).ok());
@@ -437,10 +472,10 @@ TEST_CASE("derived properties", "[verify]") {
     }
     // Every rank adds the others as they come round: equal sums, but not equal bits, and no order.
     loose s{.implements = all_reduce, .steps = [](int rank, int n, int round, int port) {
-        const int out = round == 0 ? 0 : 1;
-        return step{.send = {mod(rank + 1, n), block(out)},
+                const int out = round == 0 ? 0 : 1;
+                return step{.send = {mod(rank + 1, n), block(out)},
                     .recv = {mod(rank - 1, n), block(port), port == 0 ? action::reduce : action::copy}};
-    }};
+            }};
     s.port_count = 2;
     s.scratch_count = 1;
     for (const int n : {3, 4, 7}) {
@@ -450,16 +485,16 @@ TEST_CASE("derived properties", "[verify]") {
         CHECK((p.symmetric && !p.rank_identical && !p.order_preserving && !p.volume_optimal));
     }
     s.round_count = 1;
-    CHECK(properties_of(s, 2).rank_identical);  // lower rank on the left, on both
+    CHECK(properties_of(s, 2).rank_identical);   // lower rank on the left, on both
     CHECK_FALSE(properties_of(s, 3).symmetric);  // not right: nothing is derived
 }
 
 TEST_CASE("sets are walked as operator[] says", "[verify]") {
     testing::detail::random random(7);
     for (int i = 0; i < 20000; ++i) {
-        block_set b{random.below(9) - 4, random.below(60) - 30, random.below(9), 1 + random.below(5), random.below(19) - 9,
-                    random.below(3) == 0 ? 0 : 1 + random.below(40), 1 + random.below(3), 1 + random.below(3),
-                    random.below(50)};
+        block_set b{random.below(9) - 4, random.below(60) - 30, random.below(9), 1 + random.below(5),
+            random.below(19) - 9, random.below(3) == 0 ? 0 : 1 + random.below(40), 1 + random.below(3),
+            1 + random.below(3), random.below(50)};
         if (!detail::well_formed(b, 100)) continue;
         int out[100] = {};
         detail::expand(b, out);

@@ -80,10 +80,13 @@ constexpr bool is_result(const schedule_reader& s, int n, int rank, int slot, in
     if (slot >= blocks) return false;
     switch (s.kind()) {
         case collective::scatter:
-        case collective::reduce_scatter: return home == rank;
+        case collective::reduce_scatter:
+            return home == rank;
         case collective::gather:
-        case collective::reduce: return rank == s.root(n);
-        default: return true;
+        case collective::reduce:
+            return rank == s.root(n);
+        default:
+            return true;
     }
 }
 
@@ -91,8 +94,15 @@ constexpr bool is_result(const schedule_reader& s, int n, int rank, int slot, in
 class liveness {
 public:
     constexpr liveness(const schedule_reader& s, int n)
-        : s_(s), n_(n), rounds_(s.rounds(n)), blocks_(s.blocks(n)), slots_(blocks_ + s.scratch(n)), home_(slots_),
-          begin_(slots_), last_(slots_), change_(rounds_ + 2) {
+        : s_(s),
+          n_(n),
+          rounds_(s.rounds(n)),
+          blocks_(s.blocks(n)),
+          slots_(blocks_ + s.scratch(n)),
+          home_(slots_),
+          begin_(slots_),
+          last_(slots_),
+          change_(rounds_ + 2) {
         if (owned(s.kind()))
             for (int x = 0; x < blocks_; ++x) home_.p[x] = s.home(n, x);
     }

@@ -6,9 +6,10 @@
 //   3  exactly_once  no contribution is reduced twice into one slot
 //   3b unmixed       a reduction joins contributions to the same block only
 //   4  complete      the collective's postcondition holds (barrier: every rank has heard of every rank)
-//   5  live          no deadlock with channels that hold one message: follows from law 2. A theorem, by induction on the
-//                    smallest unfinished round k: a rank at k finds every channel that it sends on empty, since by law 2
-//                    the message of any earlier round j < k was received in round j, which its receiver has finished;
+//   5  live          no deadlock with channels that hold one message: follows from law 2. A theorem, by induction on
+//   the
+//                    smallest unfinished round k: a rank at k finds every channel that it sends on empty, since by law
+//                    2 the message of any earlier round j < k was received in round j, which its receiver has finished;
 //                    so all sends of round k are posted, hence all its receives complete.
 //                    (testing/schedule.hpp also plays it in an executor's order.)
 //   6  hazards       no two copies land in one slot in one round. A receive into a slot that the same round sends is
@@ -108,25 +109,33 @@ template <class S, int N>
 inline constexpr bool proven = detail::proven_upto<S, std::make_integer_sequence<int, N>>;
 
 namespace detail {
-template <int> struct group_of;
-template <int> struct in_round;
-template <int> struct at_rank;
-template <int> struct on_port;
-template <int> struct block_of;
-template <int> struct from_rank;
-template <int> struct its_block;
+template <int>
+struct group_of;
+template <int>
+struct in_round;
+template <int>
+struct at_rank;
+template <int>
+struct on_port;
+template <int>
+struct block_of;
+template <int>
+struct from_rank;
+template <int>
+struct its_block;
 
 template <law broken, class...>
 struct law_broken {
-    static_assert(broken == law::none, "colls: the schedule breaks a law: law_broken<...>, above or below, names it, and "
-                                       "where; verify<S>(n).text() says it in words");
+    static_assert(broken == law::none,
+        "colls: the schedule breaks a law: law_broken<...>, above or below, names it, and "
+        "where; verify<S>(n).text() says it in words");
     static constexpr bool ok = broken == law::none;
 };
 template <class S, int n>
 constexpr bool prove_at() {
     constexpr const report& r = proof_of<S, n>;
     return law_broken<r.law, group_of<r.n>, in_round<r.round>, at_rank<r.rank>, on_port<r.port>, block_of<r.block>,
-                      from_rank<r.peer>, its_block<r.other>>::ok;
+        from_rank<r.peer>, its_block<r.other>>::ok;
 }
 template <class S, int... i>
 constexpr bool prove_upto(std::integer_sequence<int, i...>) {

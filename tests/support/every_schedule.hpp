@@ -28,7 +28,8 @@ struct named_schedule {
 };
 
 template <class F, int... C>
-void add_each(std::vector<named_schedule>& list, const std::string& name, const F& f, std::integer_sequence<int, C...>) {
+void add_each(
+    std::vector<named_schedule>& list, const std::string& name, const F& f, std::integer_sequence<int, C...>) {
     const auto add = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto what = static_cast<colls::collective>(c);
         if constexpr (colls::provides<F, what>)

@@ -1,6 +1,6 @@
 // A second opinion on a schedule, as plain as can be and sharing nothing with the proof but the vocabulary: it runs the
-// schedule on concrete values, messages and all. A value is the sorted list of the contributions in it, so that sums are
-// equal only if they are the same sum; what an operator that does not commute would make of it is kept beside.
+// schedule on concrete values, messages and all. A value is the sorted list of the contributions in it, so that sums
+// are equal only if they are the same sum; what an operator that does not commute would make of it is kept beside.
 #pragma once
 
 #include <colls/schedule.hpp>
@@ -27,9 +27,7 @@ struct concrete {
     std::string expression;           // with its brackets
     bool operator==(const concrete& o) const { return sum == o.sum; }
 };
-inline concrete leaf_of(contribution c) {
-    return {{c}, {c}, std::to_string(c.rank)};
-}
+inline concrete leaf_of(contribution c) { return {{c}, {c}, std::to_string(c.rank)}; }
 inline concrete combined(const concrete& a, const concrete& b) {
     concrete c{a.sum, a.order, "(" + a.expression + " " + b.expression + ")"};
     c.sum.insert(c.sum.end(), b.sum.begin(), b.sum.end());
@@ -73,7 +71,9 @@ private:
 
     /// all_to_all: what slot `slot` of `rank` stands for: the other rank, and which part of what goes between them.
     std::pair<int, int> exchanged(int rank, int slot, bool after) const {
-        const auto peer = [&](int x) { return after ? colls::output_of(s_, rank, n_, x) : colls::input_of(s_, rank, n_, x); };
+        const auto peer = [&](int x) {
+            return after ? colls::output_of(s_, rank, n_, x) : colls::input_of(s_, rank, n_, x);
+        };
         int part = 0;
         for (int x = 0; x < slot; ++x) part += peer(x) == peer(slot);
         return {peer(slot), part};
@@ -160,7 +160,8 @@ private:
                 for (auto& [where, list] : operands) {
                     if (!next.count(where)) return wrong("reduces into nothing");
                     list.push_back({{where.first, 1}, next[where]});
-                    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+                    std::stable_sort(
+                        list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
                     concrete total = list.front().second;
                     for (std::size_t i = 1; i < list.size(); ++i) total = combined(total, list[i].second);
                     next[where] = total;

@@ -14,10 +14,10 @@
 
 namespace colls::inline v1::testing {
 
-/// Law 5, played: every rank runs on its own, posts the sends of a round before it waits for what it receives, and every
-/// channel (source, destination, port) holds one message. Ranks take turns in an order drawn from `seed`, each going as
-/// far as it can. ok() where all ranks come to their end; otherwise some rank that waits for ever. The laws in_range and
-/// matched imply it (verify.hpp); this looks at it from the executor's side, and needs neither.
+/// Law 5, played: every rank runs on its own, posts the sends of a round before it waits for what it receives, and
+/// every channel (source, destination, port) holds one message. Ranks take turns in an order drawn from `seed`, each
+/// going as far as it can. ok() where all ranks come to their end; otherwise some rank that waits for ever. The laws
+/// in_range and matched imply it (verify.hpp); this looks at it from the executor's side, and needs neither.
 template <class S>
 report play(const S& s, int n, std::uint64_t seed = 0);
 
@@ -32,10 +32,10 @@ mutant<S> mutate(const S& s, int n, std::uint64_t seed);
 
 struct result {
     bool ok = true;
-    std::string text;   ///< the first failure, or a summary of what was found
-    int sizes = 0;      ///< group sizes checked
-    int mutants = 0;    ///< changed schedules tried
-    int killed = 0;     ///< and found wrong
+    std::string text;  ///< the first failure, or a summary of what was found
+    int sizes = 0;     ///< group sizes checked
+    int mutants = 0;   ///< changed schedules tried
+    int killed = 0;    ///< and found wrong
 };
 
 /// Everything the library can say about a schedule, at every group size from 1 to max_n that it supports:
@@ -84,7 +84,13 @@ inline bool same_blocks(const block_set& a, const block_set& b) {
 class player {
 public:
     player(const v1::detail::schedule_reader& s, int n, std::uint64_t seed)
-        : s_(s), n_(n), rounds_(s.rounds(n)), ports_(s.ports(n)), random_(seed), where_(size(n)), full_(size(n) * n * ports_) {}
+        : s_(s),
+          n_(n),
+          rounds_(s.rounds(n)),
+          ports_(s.ports(n)),
+          random_(seed),
+          where_(size(n)),
+          full_(size(n) * n * ports_) {}
 
     report run() {
         std::vector<int> waiting(where_.size());
@@ -157,7 +163,16 @@ report play(const S& s, int n, std::uint64_t seed) {
 }
 
 enum class mutation : unsigned char {
-    send_peer, receive_peer, send_block, receive_block, send_count, receive_count, rounds, action, port, drop
+    send_peer,
+    receive_peer,
+    send_block,
+    receive_block,
+    send_count,
+    receive_count,
+    rounds,
+    action,
+    port,
+    drop
 };
 inline constexpr int mutation_count = 10;
 
@@ -189,17 +204,32 @@ public:
         step s = original(rank, n, round, port);
         if (rank != rank_ || round != round_ || port != port_) return s;
         switch (kind_) {
-            case mutation::send_peer: s.send.peer = value_; break;
-            case mutation::receive_peer: s.recv.peer = value_; break;
-            case mutation::send_block: s.send.blocks = other_start(s.send.blocks, blocks(n) + scratch(n)); break;
-            case mutation::receive_block: s.recv.blocks = other_start(s.recv.blocks, blocks(n) + scratch(n)); break;
-            case mutation::send_count: s.send.blocks.count += value_; break;
-            case mutation::receive_count: s.recv.blocks.count += value_; break;
+            case mutation::send_peer:
+                s.send.peer = value_;
+                break;
+            case mutation::receive_peer:
+                s.recv.peer = value_;
+                break;
+            case mutation::send_block:
+                s.send.blocks = other_start(s.send.blocks, blocks(n) + scratch(n));
+                break;
+            case mutation::receive_block:
+                s.recv.blocks = other_start(s.recv.blocks, blocks(n) + scratch(n));
+                break;
+            case mutation::send_count:
+                s.send.blocks.count += value_;
+                break;
+            case mutation::receive_count:
+                s.recv.blocks.count += value_;
+                break;
             case mutation::action:
                 s.recv.action = s.recv.action == action::copy ? action::reduce : action::copy;
                 break;
-            case mutation::drop: s = {}; break;
-            default: break;
+            case mutation::drop:
+                s = {};
+                break;
+            default:
+                break;
         }
         return s;
     }
@@ -207,7 +237,8 @@ public:
     /// The change in words.
     std::string text() const {
         static constexpr const char* names[] = {"peer sent to", "peer received from", "first block sent",
-            "first block received", "count sent", "count received", "order of rounds", "action", "port", "step dropped"};
+            "first block received", "count sent", "count received", "order of rounds", "action", "port",
+            "step dropped"};
         return std::string(names[static_cast<int>(kind_)]) + " (" + std::to_string(value_) + ") of rank " +
                std::to_string(rank_) + " in round " + std::to_string(round_) + ", port " + std::to_string(port_);
     }
@@ -237,21 +268,32 @@ mutant<S> mutate(const S& s, int n, std::uint64_t seed) {
         int value = 0;
         switch (kind) {
             case mutation::send_peer:
-            case mutation::receive_peer: value = random.below(n + 1) - 1; break;
+            case mutation::receive_peer:
+                value = random.below(n + 1) - 1;
+                break;
             case mutation::send_block:
-            case mutation::receive_block: value = 1 + random.below(slots > 1 ? slots - 1 : 1); break;
+            case mutation::receive_block:
+                value = 1 + random.below(slots > 1 ? slots - 1 : 1);
+                break;
             case mutation::send_count:
-            case mutation::receive_count: value = random.below(2) == 0 ? -1 : 1; break;
-            case mutation::rounds: value = random.below(rounds); break;
-            case mutation::port: value = random.below(ports); break;
-            default: break;
+            case mutation::receive_count:
+                value = random.below(2) == 0 ? -1 : 1;
+                break;
+            case mutation::rounds:
+                value = random.below(rounds);
+                break;
+            case mutation::port:
+                value = random.below(ports);
+                break;
+            default:
+                break;
         }
         const mutant<S> m(s, kind, rank, round, port, value);
         const step is = m.at(rank, n, round, port);
-        if (!detail::same(was, is) && !(was.send.peer == is.send.peer && was.recv.peer == is.recv.peer &&
-                                        was.recv.action == is.recv.action &&
-                                        detail::same_blocks(was.send.blocks, is.send.blocks) &&
-                                        detail::same_blocks(was.recv.blocks, is.recv.blocks)))
+        if (!detail::same(was, is) &&
+            !(was.send.peer == is.send.peer && was.recv.peer == is.recv.peer && was.recv.action == is.recv.action &&
+                detail::same_blocks(was.send.blocks, is.send.blocks) &&
+                detail::same_blocks(was.recv.blocks, is.recv.blocks)))
             return m;
     }
     return {s, mutation::drop, 0, 0, 0, 0};
@@ -293,7 +335,10 @@ private:
         if (!r.ok()) fail(r.n, of + r.text());
     }
     void homes(int n) {
-        if constexpr (requires(int i) { s_.owner(i, i); s_.home(i, i); })
+        if constexpr (requires(int i) {
+                          s_.owner(i, i);
+                          s_.home(i, i);
+                      })
             for (int r = 0; r < n; ++r)
                 if (s_.home(n, s_.owner(r, n)) != r)
                     fail(n, "home(" + std::to_string(n) + ", owner(" + std::to_string(r) + ", ...)) is not that rank");

@@ -9,8 +9,8 @@ namespace colls::inline v1::detail {
 /// What one rank does on one port in the round at hand; its blocks lie expanded in the engine's lists.
 struct move {
     int to = none, from = none;
-    int sent = 0, received = 0;          // how many blocks
-    long sent_at = 0, received_at = 0;   // where they begin
+    int sent = 0, received = 0;         // how many blocks
+    long sent_at = 0, received_at = 0;  // where they begin
     bool reduces = false;
 };
 
@@ -73,7 +73,8 @@ private:
     constexpr long at(int rank, int slot) const { return static_cast<long>(rank) * p_.slots + slot; }
     constexpr long at_move(int rank, int port) const { return static_cast<long>(rank) * p_.ports + port; }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(fault f, int rank, int port, int block, int peer = none, int other = none, int source = none) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
+        fault f, int rank, int port, int block, int peer = none, int other = none, int source = none) {
         p_.found(f, rank, block, other);
         p_.report_.round = round_;
         p_.report_.port = port;
@@ -142,11 +143,12 @@ private:
         sent_ = sent;
         return true;
     }
-    [[gnu::noinline]] constexpr bool read_set(const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
+    [[gnu::noinline]] constexpr bool read_set(
+        const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
         if (!well_formed(b, p_.slots)) {
             if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none, peer);
             return single(b) ? fail(fault::block, rank, port, b[0], peer, p_.slots)
-                       : fail(fault::block_set, rank, port, none, peer, p_.slots);
+                             : fail(fault::block_set, rank, port, none, peer, p_.slots);
         }
         const long from = size;
         size += single(b) ? 1 : b.size();
@@ -252,7 +254,7 @@ private:
                 const std::uint64_t had = masks_.p[i * words_ + w], more = staged_masks_.p[j * words_ + w];
                 if (had & more)
                     return fail(fault::twice, r, port, y, m.from, sent_blocks_.p[j],
-                                static_cast<int>(w) * 64 + std::countr_zero(had & more));
+                        static_cast<int>(w) * 64 + std::countr_zero(had & more));
                 masks_.p[i * words_ + w] = had | more;
             }
         }
@@ -300,7 +302,8 @@ private:
             for (int i = 1; i < count; ++i) {
                 const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
                 int j = i;
-                for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j) by_peer_.p[j] = by_peer_.p[j - 1];
+                for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j)
+                    by_peer_.p[j] = by_peer_.p[j - 1];
                 by_peer_.p[j] = port;
             }
             return;
@@ -337,7 +340,7 @@ private:
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
         if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
             return fail(off >= w.lo && off < w.hi ? fault::lacks_source : fault::foreign_source, r, none, slot, none,
-                        none, off);
+                none, off);
         if (label_.p[i] != w.label) {
             fail(fault::holds_other, r, none, slot);
             p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
@@ -377,7 +380,7 @@ private:
     buffer<int> label_, sent_in_, copied_in_;  // per (rank, slot)
     buffer<std::uint64_t> masks_;
     buffer<expression> value_;
-    buffer<move> moves_;                       // per (rank, port)
+    buffer<move> moves_;                         // per (rank, port)
     buffer<int> sent_blocks_, received_blocks_;  // of the round, rank by rank and port by port
     buffer<int> staged_label_;                   // what the sent blocks carry
     buffer<std::uint64_t> staged_masks_;

@@ -19,9 +19,7 @@ struct wanted {
 /// The extents of a schedule, and the states before and after it: which slots hold what.
 class problem {
 public:
-    constexpr problem(const schedule_reader& s, int n) : s(s), n(n), kind(s.kind()) {
-        read_extents();
-    }
+    constexpr problem(const schedule_reader& s, int n) : s(s), n(n), kind(s.kind()) { read_extents(); }
 
     /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
     constexpr int initial(int rank, int slot) const {
@@ -29,26 +27,39 @@ public:
         if (owned(kind) && homes.p[slot] == none) return vacant;
         switch (kind) {
             case collective::broadcast:
-            case collective::scatter: return rank == root ? slot : none;
+            case collective::scatter:
+                return rank == root ? slot : none;
             case collective::gather:
-            case collective::all_gather: return homes.p[slot] == rank ? slot : none;
-            default: return slot;
+            case collective::all_gather:
+                return homes.p[slot] == rank ? slot : none;
+            default:
+                return slot;
         }
     }
     /// What slot `slot` of `rank` must hold at the end.
     [[gnu::cold]] [[gnu::noinline]] constexpr wanted expected(int rank, int slot) const {
         if (slot >= blocks || (owned(kind) && homes.p[slot] == none)) return {};
         switch (kind) {
-            case collective::broadcast: return {slot, root, root + 1};
-            case collective::scatter: return homes.p[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
-            case collective::gather: return rank == root ? wanted{slot, homes.p[slot], homes.p[slot] + 1} : wanted{};
-            case collective::all_gather: return {slot, homes.p[slot], homes.p[slot] + 1};
-            case collective::reduce: return rank == root ? wanted{slot, 0, n} : wanted{};
-            case collective::reduce_scatter: return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
-            case collective::all_reduce: return {slot, 0, n};
-            case collective::inclusive_scan: return {slot, 0, rank + 1};
-            case collective::exclusive_scan: return rank > 0 ? wanted{slot, 0, rank} : wanted{};
-            default: return {};
+            case collective::broadcast:
+                return {slot, root, root + 1};
+            case collective::scatter:
+                return homes.p[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
+            case collective::gather:
+                return rank == root ? wanted{slot, homes.p[slot], homes.p[slot] + 1} : wanted{};
+            case collective::all_gather:
+                return {slot, homes.p[slot], homes.p[slot] + 1};
+            case collective::reduce:
+                return rank == root ? wanted{slot, 0, n} : wanted{};
+            case collective::reduce_scatter:
+                return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
+            case collective::all_reduce:
+                return {slot, 0, n};
+            case collective::inclusive_scan:
+                return {slot, 0, rank + 1};
+            case collective::exclusive_scan:
+                return rank > 0 ? wanted{slot, 0, rank} : wanted{};
+            default:
+                return {};
         }
     }
     /// all_to_all: out[slot] = destination (source, with `after`) · blocks + its index among those of that rank.

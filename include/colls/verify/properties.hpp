@@ -32,14 +32,18 @@ namespace detail {
 constexpr long least_volume(collective c, long blocks, int n) {
     if (n == 1) return 0;
     switch (c) {
-        case collective::barrier: return 0;
+        case collective::barrier:
+            return 0;
         case collective::scatter:
         case collective::gather:
         case collective::all_gather:
         case collective::reduce_scatter:
-        case collective::all_to_all: return (blocks * (n - 1) + n - 1) / n;
-        case collective::all_reduce: return (2 * blocks * (n - 1) + n - 1) / n;
-        default: return blocks;
+        case collective::all_to_all:
+            return (blocks * (n - 1) + n - 1) / n;
+        case collective::all_reduce:
+            return (2 * blocks * (n - 1) + n - 1) / n;
+        default:
+            return blocks;
     }
 }
 
@@ -86,12 +90,12 @@ constexpr properties properties_of(const schedule_reader& s, int n) {
     const long busiest = c.blocks_sent > c.blocks_received ? c.blocks_sent : c.blocks_received;
     const bool least = busiest <= least_volume(s.kind(), c.blocks, n);
     return {.order_preserving = e.in_rank_order(),
-            .rank_identical = e.same_on_every_rank(),
-            .volume_optimal = least,
-            .round_optimal = c.rounds <= least_rounds(s.kind(), c.blocks, n, widest(s, n), least),
-            .symmetric = symmetric_engine(s, n).applies(),
-            .keeps_slots = e.slots_keep_their_blocks(),
-            .staged_rounds = e.staged_rounds()};
+        .rank_identical = e.same_on_every_rank(),
+        .volume_optimal = least,
+        .round_optimal = c.rounds <= least_rounds(s.kind(), c.blocks, n, widest(s, n), least),
+        .symmetric = symmetric_engine(s, n).applies(),
+        .keeps_slots = e.slots_keep_their_blocks(),
+        .staged_rounds = e.staged_rounds()};
 }
 
 constexpr bool keeps_order(const schedule_reader& s, int n) {

@@ -42,9 +42,7 @@ public:
     constexpr int home(int n, int slot) const override { return home_of(s_, n, slot); }
     constexpr int input(int rank, int n, int slot) const override { return input_of(s_, rank, n, slot); }
     constexpr int output(int rank, int n, int slot) const override { return output_of(s_, rank, n, slot); }
-    constexpr step at(int rank, int n, int round, int port) const override {
-        return step_of(s_, rank, n, round, port);
-    }
+    constexpr step at(int rank, int n, int round, int port) const override { return step_of(s_, rank, n, round, port); }
 
 private:
     const S& s_;

@@ -60,7 +60,8 @@ private:
             }
         return true;
     }
-    constexpr bool read(int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
+    constexpr bool read(
+        int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
         if (peer == none) return true;
         if (peer < 0 || peer >= p_.n || !(single(b) || well_formed(b, p_.slots))) return false;
         offset = peer >= rank ? peer - rank : peer - rank + p_.n;
@@ -163,9 +164,7 @@ private:
         }
     }
     /// sigma applied q times.
-    constexpr int moved_slot(int x, int q) const {
-        return cycle_.p[begin_.p[x] + (place_.p[x] + q) % length_.p[x]];
-    }
+    constexpr int moved_slot(int x, int q) const { return cycle_.p[begin_.p[x] + (place_.p[x] + q) % length_.p[x]]; }
     constexpr int moved_label(int label, int q) const {
         if (label < 0) return label;
         if (p_.kind != collective::all_to_all) return moved_slot(label, q);
@@ -178,7 +177,8 @@ private:
         if (q > 0) shift_into(in, out, q - p_.n);
         if (p_.n % 64 != 0) out[words_ - 1] &= (std::uint64_t{1} << p_.n % 64) - 1;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr void shift_into(const std::uint64_t* in, std::uint64_t* out, int by) const {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void shift_into(
+        const std::uint64_t* in, std::uint64_t* out, int by) const {
         const int words = by >= 0 ? by / 64 : -((-by + 63) / 64), bits = by - words * 64;
         for (long w = 0; w < words_; ++w) {
             if (in[w] == 0) continue;
@@ -188,7 +188,8 @@ private:
         }
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(fault f, int port, int block, int peer = none, int other = none, int source = none) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
+        fault f, int port, int block, int peer = none, int other = none, int source = none) {
         p_.found(f, 0, block, other);
         p_.report_.round = round_;
         p_.report_.port = port;
@@ -220,8 +221,8 @@ private:
     [[gnu::cold]] [[gnu::noinline]] constexpr bool match(const move* m) {
         for (int port = 0; port < p_.ports; ++port, ++m) {
             if (m->to != none && (m->from == none || (m->from + m->to) % p_.n != 0))
-                return fail(fault::send_unmatched, port, none, m->to, none,
-                            m->from == none ? none : (m->from + m->to) % p_.n);
+                return fail(
+                    fault::send_unmatched, port, none, m->to, none, m->from == none ? none : (m->from + m->to) % p_.n);
             if (m->from == none) continue;
             if (m->to == none) return fail(fault::receive_unmatched, port, none, m->from, none, none);
             if (m->sent != m->received) return fail(fault::sizes, port, m->received, m->from, m->sent);
@@ -251,7 +252,7 @@ private:
                 if (m[port].reduces != reducing) continue;
                 for (long j = 0; j < m[port].received; ++j)
                     if (!land(m[port], port, t.received.p[m[port].received_at + j], m[port].received_at - first + j,
-                              moved_slot(t.sent.p[m[port].sent_at + j], m[port].from)))
+                            moved_slot(t.sent.p[m[port].sent_at + j], m[port].from)))
                         return false;
             }
         return true;
@@ -310,7 +311,8 @@ private:
         const int off = first_difference(masks_.p + x * words_, words_, w);
         if (off >= 0) {
             const bool lacks = off >= w.lo && off < w.hi;
-            return fail(lacks ? lacking : fault::foreign_source, none, lacking == fault::unheard ? none : x, none, none, off);
+            return fail(
+                lacks ? lacking : fault::foreign_source, none, lacking == fault::unheard ? none : x, none, none, off);
         }
         if (label_.p[x] == w.label) return true;
         fail(fault::holds_other, none, x);
