@@ -171,7 +171,12 @@ struct backwards {
     static constexpr int role(int rank, int n) { return n - 1 - rank; }
     static constexpr int rank(int role, int n) { return n - 1 - role; }
 };
-/// Ranks dealt as cards: 0, 3, 6, ... (any n: a shift by a third for those that 3 divides)
+/// Ranks in reverse, but for rank 0.
+struct turned {
+    static constexpr int role(int rank, int n) { return (n - rank) % n; }
+    static constexpr int rank(int role, int n) { return (n - role) % n; }
+};
+/// Ranks moved on by three.
 struct shifted {
     static constexpr int role(int rank, int n) { return (rank + 3) % n; }
     static constexpr int rank(int role, int n) { return colls::mod(role - 3, n); }
@@ -185,6 +190,11 @@ inline const std::vector<row>& all_schedules() {
         add<circulant<>>(rows, "circulant");
         add<halving_doubling>(rows, "halving_doubling");
         add<recursive_doubling>(rows, "recursive_doubling");
+        add<circulant<linear>>(rows, "circulant<linear>");
+        add<circulant<doubling>>(rows, "circulant<doubling>");
+        add<distance_doubling>(rows, "distance_doubling");
+        add<recursive_multiplying<3>>(rows, "recursive_multiplying<3>");
+        add<one_shot>(rows, "one_shot");
         add<tree<2>>(rows, "tree<2>");
         add<tree<3>>(rows, "tree<3>");
         add<double_tree>(rows, "double_tree");
@@ -200,11 +210,18 @@ inline const std::vector<row>& all_schedules() {
         add(rows, "hierarchical<ring, circulant>{4}", hierarchical<ring, circulant<>>{.node = 4});
         add(rows, "hierarchical<bruck, bruck>{3}", hierarchical<bruck<2>, bruck<2>>{.node = 3});
         add(rows, "hierarchical<tree, tree>{4}", hierarchical<tree<2>, tree<2>>{.node = 4});
+        add(rows, "hierarchical<direct, direct>{2}", hierarchical<direct, direct>{.node = 2});
+        add<hierarchical<direct, hierarchical<direct, ring>>>(rows, "hierarchical<direct, hierarchical<direct, ring>>");
+        add<hierarchical<hierarchical<tree<2>, direct>, direct>>(rows, "hierarchical<hierarchical<tree, direct>, direct>");
         add<striped<ring, permuted<ring, backwards>>>(rows, "striped<ring, backwards ring>");
         add<striped<tree<2>, permuted<tree<2>, backwards>>>(rows, "striped<tree, backwards tree>");
+        add<striped<tree<3>, permuted<tree<3>, turned>>>(rows, "striped<tree, turned tree>");
+        add<striped<direct, permuted<direct, backwards>, direct>>(rows, "striped<direct, backwards direct, direct>");
         add<permuted<circulant<>, shifted>>(rows, "permuted<circulant, shifted>");
         add<folded<halving_doubling>>(rows, "folded<halving_doubling>");
         add<folded<recursive_doubling>>(rows, "folded<recursive_doubling>");
+        add<folded<distance_doubling>>(rows, "folded<distance_doubling>");
+        add<folded<recursive_multiplying<4>>>(rows, "folded<recursive_multiplying<4>>");
         add<folded<swing>>(rows, "folded<swing>");
         add<pairwise_reduce_scatter>(rows, "user's pairwise");
         add<reversed<pairwise_reduce_scatter>>(rows, "user's pairwise, reversed");
