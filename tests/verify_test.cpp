@@ -489,6 +489,24 @@ TEST_CASE("derived properties", "[verify]") {
     CHECK_FALSE(properties_of(s, 3).symmetric);  // not right: nothing is derived
 }
 
+TEST_CASE("one rank out of line is found in a large group too", "[verify]") {
+    const int n = 70;  // from 65 on a symmetric schedule is proven on rank 0 alone
+    for (int odd = 0; odd < n; ++odd) {
+        loose s{.implements = reduce_scatter};
+        s.round_count = n - 1;
+        s.block_count = n;
+        s.steps = [odd](int rank, int size, int round, int) {
+            step st = ring::reduce_scatter::at(rank, size, round);
+            if (rank == odd && round == 40) st.recv.action = action::copy;
+            return st;
+        };
+        CAPTURE(odd);
+        CHECK(verify(s, n).law == law::complete);
+        CHECK(verify(s, n).source >= 0);
+        CHECK_FALSE(detail::symmetric_engine(detail::reader_of<loose>(s), n).applies());
+    }
+}
+
 TEST_CASE("sets are walked as operator[] says", "[verify]") {
     testing::detail::random random(7);
     for (int i = 0; i < 20000; ++i) {

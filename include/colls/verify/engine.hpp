@@ -32,24 +32,24 @@ constexpr expression join(const expression& a, const expression& b) {
 /// Runs a schedule for every rank. With `ordered` it also follows the expressions.
 class engine {
 public:
-    constexpr engine(const schedule_reader& s, int n, bool ordered = false) : p_(s, n), ordered_(ordered) {}
+    constexpr engine(const schedule_reader& s, int n, bool ordered = false)
+        : p_(s, n), ordered_(ordered && reduces(p_.kind)), barrier_(p_.kind == collective::barrier) {}
 
     [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
         if (!p_.report_.ok()) return p_.report_;
         p_.report_.n = p_.n;
-        if (p_.kind == collective::barrier) p_.blocks = p_.slots = 0;
         words_ = (p_.n + 63) / 64;
         moves_.need(static_cast<long>(p_.n) * p_.ports);
-        if (p_.kind == collective::barrier ? run_barrier() : start() && play() && finish()) {}
+        static_cast<void>(start() && play() && finish());
         return p_.report_;
     }
 
-    // Valid after run() on a right schedule.
+    // Valid after run() on a right schedule; of what reduces, if `ordered`.
     constexpr int staged_rounds() const { return staged_rounds_; }
     constexpr bool slots_keep_their_blocks() const { return fixed_; }
     /// Every slot that counts at the end combines its contributions in ascending rank order.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool in_rank_order() const {
-        if (!ordered_) return !reduces(p_.kind);
+        if (!reduces(p_.kind)) return true;
         for (int r = 0; r < p_.n; ++r)
             for (int slot = 0; slot < p_.blocks; ++slot)
                 if (p_.expected(r, slot).label != none && value_.p[at(r, slot)].hi == none) return false;
@@ -57,7 +57,8 @@ public:
     }
     /// Whatever several ranks hold of one result, they computed by the same expression.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool same_on_every_rank() const {
-        if (!ordered_ || p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan) return true;
+        if (!reduces(p_.kind) || p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan)
+            return true;
         for (int slot = 0; slot < p_.blocks; ++slot) {
             int first = none;
             for (int r = 0; r < p_.n; ++r) {
@@ -124,32 +125,28 @@ private:
                 m.sent = m.received = 0;
                 m.sent_at = sent;
                 m.received_at = received;
-                m.reduces = st.recv.action == action::reduce;
+                m.reduces = barrier_ || st.recv.action == action::reduce;
                 if (m.to != none) {
-                    if (m.to < 0 || m.to >= p_.n) return fail(fault::peer, r, port, none, m.to);
-                    if (!st.send.blocks.empty() || st.send.blocks.count < 0) {
-                        if (!read_set(st.send.blocks, r, port, m.to, sent_blocks_, sent)) return false;
-                        m.sent = static_cast<int>(sent - m.sent_at);
-                    }
+                    if (!read_set(st.send.blocks, r, port, m.to, sent_blocks_, sent)) return false;
+                    m.sent = static_cast<int>(sent - m.sent_at);
                 }
                 if (m.from != none) {
-                    if (m.from < 0 || m.from >= p_.n) return fail(fault::peer, r, port, none, m.from);
-                    if (!st.recv.blocks.empty() || st.recv.blocks.count < 0) {
-                        if (!read_set(st.recv.blocks, r, port, m.from, received_blocks_, received)) return false;
-                        m.received = static_cast<int>(received - m.received_at);
-                    }
+                    if (!read_set(st.recv.blocks, r, port, m.from, received_blocks_, received)) return false;
+                    m.received = static_cast<int>(received - m.received_at);
                 }
             }
         sent_ = sent;
         return true;
     }
     [[gnu::noinline]] constexpr bool read_set(
-        const block_set& b, int rank, int port, int peer, buffer<int>& list, long& size) {
-        if (!well_formed(b, p_.slots)) {
-            if (p_.kind == collective::barrier) return fail(fault::barrier_blocks, rank, port, none, peer);
+        const block_set& named, int rank, int port, int peer, buffer<int>& list, long& size) {
+        if (peer < 0 || peer >= p_.n) return fail(fault::peer, rank, port, none, peer);
+        if (barrier_ && (!named.empty() || named.count < 0)) return fail(fault::barrier_blocks, rank, port, none, peer);
+        const block_set b = barrier_ ? block(0) : named;
+        if (!well_formed(b, p_.slots))
             return single(b) ? fail(fault::block, rank, port, b[0], peer, p_.slots)
                              : fail(fault::block_set, rank, port, none, peer, p_.slots);
-        }
+        if (b.empty()) return true;
         const long from = size;
         size += single(b) ? 1 : b.size();
         list.need(size, from);
@@ -242,7 +239,7 @@ private:
             const int y = received_blocks_.p[k];
             const long i = at(r, y);
             const int mine = label_.p[i];
-            if (sent_in_.p[i] == round_ + 1) staged = true;
+            if (sent_in_.p[i] == round_ + 1 && !barrier_) staged = true;
             if (mine == vacant && y < p_.blocks) continue;
             if (mine == none) return fail(fault::reduces_into_undefined, r, port, y, m.from, sent_blocks_.p[j]);
             if (mine != staged_label_.p[j]) {
@@ -252,7 +249,7 @@ private:
             }
             for (long w = 0; w < words_; ++w) {
                 const std::uint64_t had = masks_.p[i * words_ + w], more = staged_masks_.p[j * words_ + w];
-                if (had & more)
+                if ((had & more) && !barrier_)
                     return fail(fault::twice, r, port, y, m.from, sent_blocks_.p[j],
                         static_cast<int>(w) * 64 + std::countr_zero(had & more));
                 masks_.p[i * words_ + w] = had | more;
@@ -296,25 +293,14 @@ private:
             }
         }
     }
-    // Stable, by the rank received from: by insertion for few, by counting for many.
+    // Stable, by the rank received from.
     [[gnu::cold]] [[gnu::noinline]] constexpr void sort_by_peer(int r, int count) {
-        if (count <= 8) {
-            for (int i = 1; i < count; ++i) {
-                const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
-                int j = i;
-                for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j)
-                    by_peer_.p[j] = by_peer_.p[j - 1];
-                by_peer_.p[j] = port;
-            }
-            return;
+        for (int i = 1; i < count; ++i) {
+            const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
+            int j = i;
+            for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j) by_peer_.p[j] = by_peer_.p[j - 1];
+            by_peer_.p[j] = port;
         }
-        begin_.need(p_.n + 1);
-        sorted_.need(count);
-        begin_.fill(0);
-        for (int i = 0; i < count; ++i) ++begin_.p[moves_.p[at_move(r, by_peer_.p[i])].from + 1];
-        for (int q = 0; q < p_.n; ++q) begin_.p[q + 1] += begin_.p[q];
-        for (int i = 0; i < count; ++i) sorted_.p[begin_.p[moves_.p[at_move(r, by_peer_.p[i])].from]++] = by_peer_.p[i];
-        for (int i = 0; i < count; ++i) by_peer_.p[i] = sorted_.p[i];
     }
 
     // Law 4: the postcondition of the collective.
@@ -339,8 +325,7 @@ private:
         const long i = at(r, slot);
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
         if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
-            return fail(off >= w.lo && off < w.hi ? fault::lacks_source : fault::foreign_source, r, none, slot, none,
-                none, off);
+            return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);
         if (label_.p[i] != w.label) {
             fail(fault::holds_other, r, none, slot);
             p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
@@ -349,29 +334,8 @@ private:
         return true;
     }
 
-    // Barrier: its law is causal. Whoever receives has heard of all that the sender had heard of.
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool run_barrier() {
-        masks_.need(static_cast<long>(p_.n) * words_);
-        staged_masks_.need(static_cast<long>(p_.n) * words_);
-        for (int r = 0; r < p_.n; ++r) masks_.p[static_cast<long>(r) * words_ + r / 64] = std::uint64_t{1} << r % 64;
-        for (round_ = 0; round_ < p_.rounds; ++round_) {
-            if (!read_round() || !match_round()) return false;
-            for (long i = 0; i < static_cast<long>(p_.n) * words_; ++i) staged_masks_.p[i] = masks_.p[i];
-            for (int r = 0; r < p_.n; ++r)
-                for (int port = 0; port < p_.ports; ++port)
-                    if (const int q = moves_.p[at_move(r, port)].from; q != none)
-                        for (long w = 0; w < words_; ++w) masks_.p[r * words_ + w] |= staged_masks_.p[q * words_ + w];
-        }
-        round_ = none;
-        for (int r = 0; r < p_.n; ++r)
-            for (int q = 0; q < p_.n; ++q)
-                if ((masks_.p[static_cast<long>(r) * words_ + q / 64] >> q % 64 & 1) == 0)
-                    return fail(fault::unheard, r, none, none, none, none, q);
-        return true;
-    }
-
     problem p_;
-    const bool ordered_;
+    const bool ordered_, barrier_;
     long words_ = 1;
     int round_ = none;
     long sent_ = 0;  // blocks sent in the round
@@ -385,7 +349,7 @@ private:
     buffer<int> staged_label_;                   // what the sent blocks carry
     buffer<std::uint64_t> staged_masks_;
     buffer<expression> staged_value_, left_;
-    buffer<int> by_peer_, sorted_, begin_, left_in_;
+    buffer<int> by_peer_, left_in_;
     int fold_ = 0;
 };
 

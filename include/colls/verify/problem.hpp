@@ -53,6 +53,7 @@ public:
             case collective::reduce_scatter:
                 return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
             case collective::all_reduce:
+            case collective::barrier:
                 return {slot, 0, n};
             case collective::inclusive_scan:
                 return {slot, 0, rank + 1};
@@ -103,6 +104,8 @@ private:
         ports = s.ports(n);
         slots = blocks + s.scratch(n);
         root = s.root(n);
+        // A barrier moves no blocks; what its messages carry is of whom the sender has heard: one slot.
+        if (kind == collective::barrier) blocks = slots = 1;
         for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
             if (extent < 0) return found(fault::extent, none, none, extent);
         if (root < 0 || root >= n) return found(fault::root, none, none, root);
@@ -132,6 +135,12 @@ private:
         if (off != 0) return word * 64 + std::countr_zero(off);
     }
     return none;
+}
+
+/// What is wrong with a result that has `source` too much or too little.
+constexpr fault lacking(collective kind, int source, const wanted& w) {
+    if (source < w.lo || source >= w.hi) return fault::foreign_source;
+    return kind == collective::barrier ? fault::unheard : fault::lacks_source;
 }
 
 }  // namespace colls::inline v1::detail

@@ -10,14 +10,13 @@ namespace colls::inline v1::detail {
 /// peers one further (mod n). It is read off ranks 0 and 1 and checked on all. Then plays rank 0.
 class symmetric_engine {
 public:
-    constexpr symmetric_engine(const schedule_reader& s, int n) : p_(s, n) {}
+    constexpr symmetric_engine(const schedule_reader& s, int n) : p_(s, n), barrier_(p_.kind == collective::barrier) {}
 
     /// True where the schedule is symmetric. O(n · (rounds · ports + blocks moved by a rank)) calls and steps.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {
         if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || p_.kind == collective::inclusive_scan ||
             p_.kind == collective::exclusive_scan)
             return false;
-        if (p_.kind == collective::barrier) p_.blocks = p_.slots = 0;
         trace first, a, b;
         if (!record(0, first) || !record(0, a) || !record(1, b) || !find_sigma(a, b) || !states_follow()) return false;
         for (int r = 2; r <= p_.n; ++r) {
@@ -53,7 +52,7 @@ private:
         for (int round = 0; round < p_.rounds; ++round)
             for (int port = 0; port < p_.ports; ++port, ++m) {
                 const step st = p_.s.at(rank, p_.n, round, port);
-                *m = {none, none, 0, 0, t.sent_size, t.received_size, st.recv.action == action::reduce};
+                *m = {none, none, 0, 0, t.sent_size, t.received_size, barrier_ || st.recv.action == action::reduce};
                 if (!read(st.send.peer, st.send.blocks, rank, m->to, m->sent, t.sent, t.sent_size) ||
                     !read(st.recv.peer, st.recv.blocks, rank, m->from, m->received, t.received, t.received_size))
                     return false;
@@ -61,8 +60,10 @@ private:
         return true;
     }
     constexpr bool read(
-        int peer, const block_set& b, int rank, int& offset, int& count, buffer<int>& list, long& size) {
+        int peer, const block_set& named, int rank, int& offset, int& count, buffer<int>& list, long& size) {
         if (peer == none) return true;
+        if (barrier_ && (!named.empty() || named.count < 0)) return false;
+        const block_set& b = barrier_ ? heard_ : named;
         if (peer < 0 || peer >= p_.n || !(single(b) || well_formed(b, p_.slots))) return false;
         offset = peer >= rank ? peer - rank : peer - rank + p_.n;
         if (b.empty()) return true;
@@ -199,13 +200,11 @@ private:
     }
 
     [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
-        const bool barrier = p_.kind == collective::barrier;
-        const int slots = barrier ? 1 : p_.slots;  // a barrier: one slot, of whom the rank has heard
-        label_.need(slots);
-        masks_.need(slots * words_);
-        copied_in_.need(slots);
-        for (int x = 0; x < slots; ++x) {
-            const int l = barrier ? 0 : p_.initial(0, x);
+        label_.need(p_.slots);
+        masks_.need(p_.slots * words_);
+        copied_in_.need(p_.slots);
+        for (int x = 0; x < p_.slots; ++x) {
+            const int l = p_.initial(0, x);
             label_.p[x] = l >= 0 && p_.kind == collective::all_to_all ? initial_.p[x] : l;
             if (l >= 0) masks_.p[x * words_] = 1;
         }
@@ -213,7 +212,7 @@ private:
         record(0, t);
         const move* m = t.moves.p;
         for (round_ = 0; round_ < p_.rounds; ++round_, m += p_.ports)
-            if (!match(m) || !(barrier ? hear(m) : stage(m, t) && receive(m, t))) return false;
+            if (!match(m) || !stage(m, t) || !receive(m, t)) return false;
         round_ = none;
         return true;
     }
@@ -277,43 +276,27 @@ private:
         }
         for (long w = 0; w < words_; ++w) {
             const std::uint64_t had = masks_.p[y * words_ + w], more = staged_masks_.p[j * words_ + w];
-            if (had & more)
+            if ((had & more) && !barrier_)
                 return fail(fault::twice, port, y, m.from, x, static_cast<int>(w) * 64 + std::countr_zero(had & more));
             masks_.p[y * words_ + w] = had | more;
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool hear(const move* m) {
-        buffer<std::uint64_t> old(words_), from(words_);
-        for (long w = 0; w < words_; ++w) old.p[w] = masks_.p[w];
-        for (int port = 0; port < p_.ports; ++port) {
-            if (m[port].from == none) continue;
-            rotate(old.p, from.p, m[port].from);
-            for (long w = 0; w < words_; ++w) masks_.p[w] |= from.p[w];
-        }
-        return true;
-    }
-
     [[gnu::cold]] [[gnu::noinline]] constexpr bool finish() {
-        if (p_.kind == collective::barrier) return holds(0, {0, 0, p_.n}, fault::unheard);
         for (int x = 0; x < p_.blocks; ++x) {
             wanted w = p_.expected(0, x);
             if (p_.kind == collective::all_to_all) {
                 const int source = final_.p[x] / p_.blocks;
                 w = {final_.p[x] % p_.blocks, source, source + 1};
             }
-            if (w.label != none && !holds(x, w, fault::lacks_source)) return false;
+            if (w.label != none && !holds(x, w)) return false;
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int x, const wanted& w, fault lacking) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int x, const wanted& w) {
         if (label_.p[x] < 0) return fail(fault::holds_nothing, none, x);
-        const int off = first_difference(masks_.p + x * words_, words_, w);
-        if (off >= 0) {
-            const bool lacks = off >= w.lo && off < w.hi;
-            return fail(
-                lacks ? lacking : fault::foreign_source, none, lacking == fault::unheard ? none : x, none, none, off);
-        }
+        if (const int off = first_difference(masks_.p + x * words_, words_, w); off >= 0)
+            return fail(lacking(p_.kind, off, w), none, barrier_ ? none : x, none, none, off);
         if (label_.p[x] == w.label) return true;
         fail(fault::holds_other, none, x);
         p_.report_.held = p_.kind == collective::all_to_all ? label_.p[x] / p_.blocks : label_.p[x];
@@ -321,6 +304,8 @@ private:
     }
 
     problem p_;
+    const bool barrier_;
+    const block_set heard_ = block(0);  // what a message of a barrier carries
     long words_ = 1;
     int round_ = none;
     buffer<int> sigma_, cycle_, begin_, place_, length_;
