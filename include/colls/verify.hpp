@@ -6,12 +6,11 @@
 //   3  exactly_once  no contribution is reduced twice into one slot
 //   3b unmixed       a reduction joins contributions to the same block only
 //   4  complete      the collective's postcondition holds (barrier: every rank has heard of every rank)
-//   5  live          no deadlock with channels that hold one message: follows from law 2. A theorem, by induction on
-//   the
-//                    smallest unfinished round k: a rank at k finds every channel that it sends on empty, since by law
-//                    2 the message of any earlier round j < k was received in round j, which its receiver has finished;
-//                    so all sends of round k are posted, hence all its receives complete.
-//                    (testing/schedule.hpp also plays it in an executor's order.)
+//   5  live          no deadlock with channels that hold one message. Follows from law 2, by induction on the smallest
+//                    unfinished round k: a rank at k finds every channel that it sends on empty, since the message of
+//                    any earlier round j < k was received in round j (law 2), which its receiver has finished. So all
+//                    sends of round k are posted, hence all its receives complete. (testing/schedule.hpp also plays it,
+//                    in an executor's order.)
 //   6  hazards       no two copies land in one slot in one round. A receive into a slot that the same round sends is
 //                    legal, and derived: `overwrites_sent`, `properties::staged_rounds`.
 #pragma once
