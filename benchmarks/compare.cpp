@@ -1,0 +1,354 @@
+// Two sides take short turns on one machine: the library's threads, and the processes of an MPI. Both are started once
+// and sleep between their turns; before every turn the latency of a cache line between two cores is probed, because a
+// virtual machine may move its cores apart within minutes, and figures are compared within one such state only.
+#include "measure.hpp"
+
+#include <CLI/CLI.hpp>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace {
+
+using bench::job;
+
+struct settings {
+    std::vector<int> ranks{2, 4, 8};
+    std::vector<std::string> jobs{std::begin(bench::job_names), std::begin(bench::job_names) + 6};
+    std::vector<std::string> sizes{"8", "64", "256", "1K", "4K", "32K", "256K", "2M", "16M"};
+    std::vector<std::uint32_t> variants{0};
+    int turns = 5;
+    double seconds = 0.2;
+    std::string ours, peer, mpirun = "mpirun", json;
+    bool quick = false, check = false;
+};
+
+double median(std::vector<double> v) {
+    if (v.empty()) return 0;
+    const auto mid = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
+    std::nth_element(v.begin(), mid, v.end());
+    return *mid;
+}
+
+std::size_t parse_size(const std::string& text) {
+    std::size_t end = 0;
+    std::size_t value = std::stoull(text, &end);
+    for (const char c : text.substr(end)) {
+        if (c == 'K' || c == 'k') value <<= 10;
+        if (c == 'M' || c == 'm') value <<= 20;
+        if (c == 'G' || c == 'g') value <<= 30;
+    }
+    return value;
+}
+std::string show_size(std::size_t bytes) {
+    if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MB", bytes >> 20);
+    if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KB", bytes >> 10);
+    return fmt::format("{} B", bytes);
+}
+
+template <class Names>
+std::ptrdiff_t index_in(const Names& names, const std::string& name) {
+    return std::find(std::begin(names), std::end(names), name) - std::begin(names);
+}
+
+/// One side's program, running.
+class child {
+public:
+    explicit child(std::vector<std::string> words) : name_(words.front()) {
+        std::vector<char*> argv;
+        for (std::string& w : words) argv.push_back(w.data());
+        argv.push_back(nullptr);
+        id_ = fork();
+        if (id_ == 0) {
+            execvp(argv[0], argv.data());
+            fmt::print(stderr, "cannot run {}: {}\n", name_, std::strerror(errno));
+            _exit(127);
+        }
+    }
+    ~child() {
+        if (id_ <= 0) return;
+        for (int i = 0; i < 300; ++i) {  // a side that was told to quit needs a moment
+            if (waitpid(id_, nullptr, WNOHANG) != 0) return;
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        kill(id_, SIGTERM);
+        waitpid(id_, nullptr, 0);
+    }
+    child(const child&) = delete;
+    child& operator=(const child&) = delete;
+    void throw_if_dead() {
+        int status = 0;
+        if (id_ > 0 && waitpid(id_, &status, WNOHANG) == id_) {
+            id_ = -1;
+            throw std::runtime_error(fmt::format("{} ended too early (status {:#x})", name_, status));
+        }
+    }
+
+private:
+    std::string name_;
+    pid_t id_ = -1;
+};
+
+/// Both sides for one number of ranks.
+class arena {
+public:
+    arena(const settings& s, int ranks, std::size_t largest, double ticks_per_ns)
+        : path_(fmt::format("/dev/shm/colls-bench-{}", getpid())), shared_(path_, true) {
+        shared_->ranks = static_cast<std::uint32_t>(ranks);
+        shared_->cores = std::thread::hardware_concurrency();
+        shared_->ticks_per_ns = ticks_per_ns;
+        sides_[0].emplace(std::vector<std::string>{s.ours, path_, std::to_string(largest)});
+        if (!s.peer.empty())
+            sides_[1].emplace(std::vector<std::string>{s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to",
+                "none", "-n", std::to_string(ranks), s.peer, path_, std::to_string(largest)});
+        for (int side = 0; side < 2; ++side)
+            if (sides_[side])
+                wait(side, shared_->sides[side].ready, [&](std::uint32_t r) { return r == shared_->ranks; }, 60);
+    }
+    ~arena() {
+        for (int side = 0; side < 2; ++side) begin(side, job::quit, 0, 0, 0);
+    }
+    /// One turn: the median of its calls in ns.
+    double turn(int side, job what, std::size_t bytes, std::uint32_t variant, double seconds) {
+        auto& at = shared_->sides[side];
+        const std::uint32_t before = at.done.load();
+        begin(side, what, bytes, variant, seconds);
+        wait(side, at.done, [&](std::uint32_t d) { return d != before; }, 60);
+        if (const auto wrong = at.wrong.exchange(0))
+            throw std::runtime_error(fmt::format("{} of {}, {} ranks, side {}: {} elements are wrong",
+                bench::name_of(what), show_size(bytes), shared_->ranks, side, wrong));
+        return median({at.ns, at.ns + at.calls});
+    }
+    bool has_peer() const { return sides_[1].has_value(); }
+    std::string chosen() const { return shared_->sides[0].chosen; }
+
+private:
+    void begin(int side, job what, std::size_t bytes, std::uint32_t variant, double seconds) {
+        auto& at = shared_->sides[side];
+        at.what = what;
+        at.bytes = bytes;
+        at.variant = variant;
+        at.seconds = seconds;
+        at.turn.fetch_add(1);
+        bench::wake_all(at.turn);
+    }
+    template <class Reached>
+    void wait(int side, std::atomic<std::uint32_t>& word, Reached reached, double limit) {
+        const auto begin = std::chrono::steady_clock::now();
+        for (;;) {
+            const std::uint32_t now = word.load();
+            if (reached(now)) return;
+            bench::sleep_while(word, now, 0.5);
+            sides_[side]->throw_if_dead();
+            if (std::chrono::steady_clock::now() - begin > std::chrono::duration<double>(limit))
+                throw std::runtime_error(fmt::format("side {} did not answer within {} s", side, limit));
+        }
+    }
+    std::string path_;
+    bench::shared_control shared_;
+    std::optional<child> sides_[2];
+};
+
+bool all_reduces(job j) { return j == job::all_reduce || j == job::all_reduce_in_place; }
+/// As nccl-tests: the factor from algorithm bandwidth (size / time) to what each rank's link carries.
+double bus_factor(job j, int n) {
+    const double others = static_cast<double>(n - 1) / n;
+    return all_reduces(j) ? 2 * others : j == job::broadcast ? 1 : others;
+}
+/// Bytes that must be loaded and stored, over those of n ranks each copying as many bytes as the call's size.
+double bound_over_copy(job j, int n) {
+    switch (j) {
+        case job::broadcast: return static_cast<double>(n - 1) / n;
+        case job::reduce_scatter: return (n + 1.0) / (2.0 * n);
+        default: return 1;
+    }
+}
+/// What the project asks for: the peer's time over ours.
+std::optional<double> target_of(job j, int n, std::size_t bytes) {
+    if (!all_reduces(j)) return {};
+    if (n > 2) return 2.0;
+    static const std::map<std::size_t, double> two{{8, 1 / 1.1}, {1 << 10, 1.3}, {4 << 10, 1.3}, {32 << 10, 6},
+        {256 << 10, 4.5}, {2 << 20, 4}, {16 << 20, 4}};
+    const auto at = two.find(bytes);
+    if (at == two.end()) return {};
+    return at->second;
+}
+
+/// The state of the machine, by the latency of a line in ns: siblings of one core, one package, farther.
+constexpr int states = 3;
+constexpr int state_of(double line) { return line < 100 ? 0 : line < 320 ? 1 : 2; }
+
+struct samples {
+    std::vector<double> ours, peer, ratio, copy, line;
+};
+
+class comparison {
+public:
+    explicit comparison(const settings& s) : s_(s), ticks_per_ns_(bench::measure_ticks_per_ns()) {}
+
+    int run() {
+        std::vector<std::size_t> sizes;
+        for (const auto& text : s_.sizes) sizes.push_back(parse_size(text));
+        const std::size_t largest = std::max<std::size_t>(4096, *std::max_element(sizes.begin(), sizes.end()));
+        for (const int n : s_.ranks) {
+            arena sides(s_, n, largest, ticks_per_ns_);
+            for (const auto& name : s_.jobs) {
+                const auto j = static_cast<job>(index_in(bench::job_names, name));
+                header(j, n);
+                for (std::size_t bytes : sizes) {
+                    if (!all_reduces(j) && j != job::broadcast)
+                        bytes = std::max(bytes, sizeof(float) * static_cast<std::size_t>(n));
+                    measure(sides, j, n, bytes);
+                }
+            }
+        }
+        fmt::print("\n{} of {} targets reached\n", reached_, targets_);
+        if (!s_.json.empty()) {
+            std::FILE* file = std::fopen(s_.json.c_str(), "w");
+            if (!file) throw std::system_error(errno, std::generic_category(), s_.json);
+            const std::string text = rows_.dump(2) + "\n";
+            std::fwrite(text.data(), 1, text.size(), file);
+            std::fclose(file);
+        }
+        return s_.check && reached_ < targets_ ? 1 : 0;
+    }
+
+private:
+    double probe() {
+        if (std::thread::hardware_concurrency() < 2) return 0;
+        return bench::line_latency(0, 1, ticks_per_ns_);
+    }
+    static void header(job j, int n) {
+        fmt::print("\n{}, {} ranks, float{}\n", bench::name_of(j), n,
+            all_reduces(j) || j == job::reduce_scatter ? " sum" : "");
+        fmt::print("{:>9} {:>10} {:>10} {:>7} {:>9} {:>9} {:>7} {:>8} {:<20} {}\n", "size", "ours us", "peer us",
+            "ratio", "alg GB/s", "bus GB/s", "bound", "line ns", "schedule", "target");
+    }
+    void measure(arena& sides, job j, int n, std::size_t bytes) {
+        const std::vector<std::uint32_t> variants = all_reduces(j) ? s_.variants : std::vector<std::uint32_t>{0};
+        // by variant, then by state of the machine
+        std::vector<std::array<samples, states>> seen(variants.size());
+        std::vector<std::string> chosen(variants.size());
+        for (int t = 0; t < s_.turns; ++t) {
+            std::vector<double> lines{probe()};
+            std::vector<double> ours;
+            for (std::size_t v = 0; v < variants.size(); ++v) {
+                ours.push_back(sides.turn(0, j, bytes, variants[v], s_.seconds));
+                chosen[v] = sides.chosen();
+            }
+            lines.push_back(probe());
+            const double peer = sides.has_peer() ? sides.turn(1, j, bytes, 0, s_.seconds) : 0;
+            const double copy = std::min(sides.turn(0, job::copy, bytes, 0, s_.seconds / 4),
+                sides.turn(0, job::copy, bytes, 1, s_.seconds / 4));
+            lines.push_back(probe());
+            const int state = state_of(lines[0]);
+            const bool same = std::all_of(lines.begin(), lines.end(), [&](double l) { return state_of(l) == state; });
+            if (isatty(2))
+                fmt::print(stderr, "\r{}, {} ranks, {}: turn {} of {}, line {:.0f} ns    ", bench::name_of(j), n,
+                    show_size(bytes), t + 1, s_.turns, median(lines));
+            if (!same) continue;  // the cores moved meanwhile: not one state
+            for (std::size_t v = 0; v < ours.size(); ++v) {
+                samples& to = seen[v][static_cast<std::size_t>(state)];
+                to.ours.push_back(ours[v]);
+                to.peer.push_back(peer);
+                to.ratio.push_back(peer / ours[v]);
+                to.copy.push_back(copy);
+                to.line.push_back(median(lines));
+            }
+        }
+        if (isatty(2)) fmt::print(stderr, "\r{:70}\r", "");
+        for (std::size_t v = 0; v < seen.size(); ++v)
+            for (const samples& at : seen[v])
+                if (!at.ours.empty()) row(j, n, bytes, variants[v], chosen[v], at);
+        std::fflush(stdout);
+    }
+    void row(job j, int n, std::size_t bytes, std::uint32_t variant, const std::string& chosen, const samples& at) {
+        const double ours = median(at.ours), peer = median(at.peer), ratio = median(at.ratio);
+        const double algbw = static_cast<double>(bytes) / ours, bound = bound_over_copy(j, n) * median(at.copy) / ours;
+        const auto target = target_of(j, n, bytes);
+        std::string verdict;
+        if (target && peer > 0) {
+            ++targets_;
+            reached_ += ratio >= *target;
+            verdict = fmt::format("{:.2f} {}", *target, ratio >= *target ? "pass" : "MISS");
+        }
+        fmt::print("{:>9} {:>10.2f} {:>10.2f} {:>7.2f} {:>9.2f} {:>9.2f} {:>7.2f} {:>8.0f} {:<20} {}\n",
+            show_size(bytes), ours / 1e3, peer / 1e3, ratio, algbw, algbw * bus_factor(j, n), bound, median(at.line), chosen, verdict);
+        rows_.push_back({{"collective", bench::name_of(j)}, {"ranks", n}, {"bytes", bytes}, {"variant", variant},
+            {"ours_us", ours / 1e3}, {"peer_us", peer / 1e3}, {"ratio", ratio}, {"algbw_gb_s", algbw},
+            {"busbw_gb_s", algbw * bus_factor(j, n)}, {"bound_fraction", bound}, {"line_ns", median(at.line)},
+            {"turns", at.ours.size()}, {"schedule", chosen}});
+        if (target) rows_.back()["target"] = *target;
+    }
+
+    settings s_;
+    double ticks_per_ns_;
+    int targets_ = 0, reached_ = 0;
+    nlohmann::json rows_ = nlohmann::json::array();
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    settings s;
+    CLI::App app{"Times the threads transport against MPI in short alternating turns on this machine.\n\n"
+                 "size: the larger buffer of a rank (all_gather: the output; reduce_scatter: the input).\n"
+                 "ours, peer: median over turns of the median call, us; a call ends when its last rank ends.\n"
+                 "ratio: peer / ours, the median over pairs of turns. bus GB/s: as nccl-tests.\n"
+                 "bound: fraction reached of the traffic that cannot be avoided (all_reduce: 2nS bytes) at the bandwidth\n"
+                 "of n ranks copying, measured beside. line: one way between cores 0 and 1; one row for each state of\n"
+                 "the machine that was met (below 100 ns, below 320 ns, above).\n"
+                 "target: what the ratio should reach."};
+    const std::string here = std::string(argv[0]).substr(0, std::string(argv[0]).find_last_of('/') + 1);
+    s.ours = here + "side_threads";
+    s.peer = here + "side_mpi";
+    bool alone = false;
+    std::vector<std::string> schedules;
+    app.add_option("-n,--ranks", s.ranks, "group sizes")->delimiter(',')->capture_default_str();
+    app.add_option("-c,--collectives", s.jobs, "collectives")
+        ->delimiter(',')
+        ->check(CLI::IsMember(std::vector<std::string>(std::begin(bench::job_names), std::begin(bench::job_names) + 6)))
+        ->capture_default_str();
+    app.add_option("-s,--sizes", s.sizes, "sizes in bytes, with K, M or G")->delimiter(',')->capture_default_str();
+    app.add_option("-t,--turns", s.turns, "turns of each side per size")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
+    app.add_option("--seconds", s.seconds, "length of a turn")->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--schedules", schedules, "of our side's all_reduce, each a row")
+        ->delimiter(',')
+        ->check(CLI::IsMember(
+            std::vector<std::string>(std::begin(bench::variant_names), std::end(bench::variant_names))));
+    app.add_option("--variants", s.variants, "the same by number, for another program of our side")->delimiter(',');
+    app.add_option("--ours", s.ours, "program of our side")->capture_default_str();
+    app.add_option("--peer", s.peer, "program of the other side")->capture_default_str();
+    app.add_option("--mpirun", s.mpirun, "what starts it")->capture_default_str();
+    app.add_flag("--alone", alone, "without the other side");
+    app.add_flag("--quick", s.quick, "all_reduce alone on 2 and 4 ranks, fewer and shorter turns");
+    app.add_flag("--check", s.check, "exit with 1 if a target is missed");
+    app.add_option("--json", s.json, "write the figures to this file");
+    CLI11_PARSE(app, argc, argv);
+    if (alone) s.peer.clear();
+    if (!schedules.empty()) s.variants.clear();
+    for (const auto& name : schedules)
+        s.variants.push_back(static_cast<std::uint32_t>(index_in(bench::variant_names, name)));
+    if (s.quick) {
+        s.ranks = {2, 4};
+        s.jobs = {"all_reduce", "all_reduce_in_place"};
+        s.turns = 3;
+        s.seconds = 0.1;
+    }
+    try {
+        return comparison(s).run();
+    } catch (const std::exception& e) {
+        fmt::print(stderr, "\ncompare: {}\n", e.what());
+        return 2;
+    }
+}

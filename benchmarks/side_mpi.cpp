@@ -1,0 +1,64 @@
+// The other side: the collectives of the MPI library that it is linked against.
+#include "measure.hpp"
+
+#define OMPI_SKIP_MPICXX 1  // the C interface alone: the C++ one was removed from MPI and warns
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <exception>
+
+namespace {
+
+struct mpi_side {
+    int rank, ranks;
+
+    void run(bench::job what, std::span<float> in, std::span<float> out, std::uint32_t) const {
+        using bench::job;
+        const bool by_output = what == job::reduce_scatter || what == job::broadcast || what == job::all_reduce_in_place;
+        const int count = static_cast<int>(by_output ? out.size() : in.size());
+        switch (what) {
+            case job::all_reduce:
+                MPI_Allreduce(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+                break;
+            case job::all_reduce_in_place:
+                MPI_Allreduce(MPI_IN_PLACE, out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+                break;
+            case job::broadcast: MPI_Bcast(out.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+            case job::all_gather:
+                MPI_Allgather(in.data(), count, MPI_FLOAT, out.data(), count, MPI_FLOAT, MPI_COMM_WORLD);
+                break;
+            case job::reduce_scatter:
+                MPI_Reduce_scatter_block(in.data(), out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+                break;
+            case job::all_to_all:
+                MPI_Alltoall(in.data(), count / ranks, MPI_FLOAT, out.data(), count / ranks, MPI_FLOAT, MPI_COMM_WORLD);
+                break;
+            default: break;
+        }
+    }
+    std::string chosen(bench::job, std::size_t, std::uint32_t) const { return {}; }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) {
+        std::fputs("usage: side_mpi CONTROL LARGEST  (started by compare)\n", stderr);
+        return 2;
+    }
+    MPI_Init(&argc, &argv);
+    int status = 0;
+    try {
+        mpi_side side{};
+        MPI_Comm_rank(MPI_COMM_WORLD, &side.rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &side.ranks);
+        bench::shared_control shared(argv[1], false);
+        bench::serve(*shared, 1, side.rank, std::strtoull(argv[2], nullptr, 10), side);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "side_mpi: %s\n", e.what());
+        status = 1;
+        MPI_Abort(MPI_COMM_WORLD, status);
+    }
+    MPI_Finalize();
+    return status;
+}

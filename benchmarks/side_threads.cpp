@@ -1,0 +1,75 @@
+// Our side: the library's collectives on the threads transport. A variant above 0 forces a family by type.
+#include "measure.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/transports/threads.hpp>
+
+#include <exception>
+
+namespace {
+
+constexpr colls::collective collective_of(bench::job what) {
+    switch (what) {
+        case bench::job::broadcast: return colls::collective::broadcast;
+        case bench::job::all_gather: return colls::collective::all_gather;
+        case bench::job::reduce_scatter: return colls::collective::reduce_scatter;
+        case bench::job::all_to_all: return colls::collective::all_to_all;
+        default: return colls::collective::all_reduce;
+    }
+}
+
+template <class Comm>
+struct threads_side {
+    Comm& comm;
+
+    template <class Schedule>
+    void all_reduce(std::span<float> in, std::span<float> out, bool in_place) const {
+        if (in_place)
+            colls::all_reduce<Schedule>(comm, out, colls::sum);
+        else
+            colls::all_reduce<Schedule>(comm, in, out, colls::sum);
+    }
+    void run(bench::job what, std::span<float> in, std::span<float> out, std::uint32_t variant) const {
+        using bench::job;
+        switch (what) {
+            case job::all_reduce:
+            case job::all_reduce_in_place:
+                switch (variant) {  // as bench::variant_names
+                    case 1: return all_reduce<colls::direct>(in, out, what != job::all_reduce);
+                    case 2: return all_reduce<colls::ring>(in, out, what != job::all_reduce);
+                    case 3: return all_reduce<colls::circulant<>>(in, out, what != job::all_reduce);
+                    case 4: return all_reduce<colls::recursive_doubling>(in, out, what != job::all_reduce);
+                    default: return all_reduce<colls::automatic>(in, out, what != job::all_reduce);
+                }
+            case job::broadcast: return colls::broadcast(comm, out, 0);
+            case job::all_gather: return colls::all_gather(comm, in, out);
+            case job::reduce_scatter: return colls::reduce_scatter(comm, in, out, colls::sum);
+            case job::all_to_all: return colls::all_to_all(comm, in, out);
+            default: return;
+        }
+    }
+    std::string chosen(bench::job what, std::size_t bytes, std::uint32_t variant) const {
+        if (variant > 0) return bench::variant_names[variant];
+        return colls::chosen(comm, collective_of(what), bytes);
+    }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) {
+        std::fputs("usage: side_threads CONTROL LARGEST  (started by compare)\n", stderr);
+        return 2;
+    }
+    try {
+        bench::shared_control shared(argv[1], false);
+        const std::size_t largest = std::strtoull(argv[2], nullptr, 10);
+        colls::threads::run(static_cast<int>(shared->ranks), [&](auto& comm) {
+            using side = threads_side<std::remove_reference_t<decltype(comm)>>;
+            bench::serve(*shared, 0, comm.rank(), largest, side{comm});
+        });
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "side_threads: %s\n", e.what());
+        return 1;
+    }
+}

@@ -1,0 +1,193 @@
+// One rank's end of a group: how it waits, and how it fails.
+#pragma once
+
+#include <colls/environment.hpp>
+#include <colls/error.hpp>
+#include <colls/group_memory.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <sched.h>
+#include <string>
+#include <time.h>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+struct operation_state;
+struct plan;
+
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+inline double seconds_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What a wait is for, so that an error can say it.
+struct wait_site {
+    int peer = none;
+    int round = none;
+    const char* what = "";          ///< the collective
+    std::string_view schedule = {};
+    std::uint64_t call = 0;         ///< number of the call in this group
+    std::uint64_t fingerprint = 0;
+};
+
+struct endpoint {
+    int rank = 0, size = 1;
+    group_memory memory;
+    environment env = environment::read();
+    bool crowded = false;   ///< more ranks than cores: yield rather than spin
+
+    std::uint64_t calls = 0;        ///< collective calls so far
+    std::uint64_t sequence = 0;     ///< of them, operations that expose buffers
+    std::uint64_t mails = 0;        ///< and those through mailboxes
+    std::uint64_t last_full_mail = 0;   ///< 1 + the latest in which every rank heard of every rank
+    std::uint64_t completed_by_all = 0, mailed_by_all = 0;   ///< lower bounds, refreshed when they do not suffice
+    std::uint32_t finished = 0;     ///< operations from completed on that are over: a bit each
+
+    std::vector<std::uint64_t> sent, received;   ///< messages to and from each rank
+    std::vector<operation_state*> in_flight;
+    std::vector<std::unique_ptr<operation_state>> idle;
+    std::vector<std::pair<std::size_t, std::unique_ptr<std::byte[]>>> scratch;   ///< not in use: size, memory
+    std::vector<std::pair<std::uint64_t, std::shared_ptr<const plan>>> picks;    ///< what `automatic` chose
+
+    endpoint() = default;
+    endpoint(const endpoint&) = delete;
+    endpoint& operator=(const endpoint&) = delete;
+    ~endpoint();
+};
+
+void progress(endpoint& e);
+
+[[noreturn, gnu::cold]] inline void throw_poison(endpoint& e) {
+    poison_state& p = e.memory.poison();
+    while (p.state.load(std::memory_order_acquire) == 1) sched_yield();
+    std::string text = "colls: rank " + std::to_string(e.rank) + ": the group is broken: ";
+    // The reporter's message already names itself.
+    text += p.text;
+    throw error(static_cast<errc>(p.code), text, e.rank, p.rank == e.rank ? p.peer : p.rank, p.round);
+}
+
+/// Breaks the group, so that every rank's waits end. The first report stands.
+[[gnu::cold]] inline void poison(const group_memory& memory, errc code, int rank, int peer, int round,
+                                 const std::string& text) {
+    poison_state& p = memory.poison();
+    std::uint32_t whole = 0;
+    if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_acq_rel)) return;
+    p.code = static_cast<int>(code);
+    p.rank = rank;
+    p.peer = peer;
+    p.round = round;
+    std::snprintf(p.text, sizeof p.text, "%s", text.c_str());
+    p.state.store(2, std::memory_order_seq_cst);
+}
+
+/// Before an error leaves a call, nobody may still be touching this rank's buffers: each rank says when it is out.
+/// Bounded: a rank that never comes back within the deadline is named by the caller's error already.
+[[gnu::cold]] inline void leave(endpoint& e) {
+    e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
+    const double until = seconds_now() + (e.env.timeout < 10 ? e.env.timeout : 10);
+    for (int r = 0; r < e.size; ++r)
+        while (r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && seconds_now() < until)
+            sched_yield();
+}
+
+[[noreturn, gnu::cold]] inline void fail(endpoint& e, errc code, const wait_site& at, const std::string& text) {
+    std::string full = "colls: rank " + std::to_string(e.rank) + " in " + at.what;
+    if (!at.schedule.empty()) full += " (" + std::string(at.schedule) + ")";
+    if (at.round != none) full += ", round " + std::to_string(at.round);
+    full += ": " + text;
+    poison(e.memory, code, e.rank, at.peer, at.round, full);
+    leave(e);
+    throw error(code, full, e.rank, at.peer, at.round);
+}
+
+/// The collective is in the highest four bits of a fingerprint, so that both sides of a mismatch can be named.
+inline const char* collective_in(std::uint64_t fingerprint) {
+    const auto c = static_cast<int>(fingerprint >> 60);
+    return c < collective_count ? name_of(static_cast<collective>(c)) : "send/recv";
+}
+[[noreturn, gnu::cold]] inline void fail_mismatch(endpoint& e, wait_site at, int peer, std::uint64_t theirs) {
+    at.peer = peer;
+    std::string text = "rank " + std::to_string(peer) + " called " + collective_in(theirs);
+    if (theirs >> 60 == at.fingerprint >> 60)
+        text += " with another count, type, operator, root, schedule, or blocking against non-blocking";
+    fail(e, errc::mismatch, at, text + "; every rank must make the same calls in the same order");
+}
+
+/// One wait: a call operator that is invoked between looks at the flag. Spins, then yields (at once where ranks
+/// outnumber cores), then sleeps; looks for failures; throws at the deadline.
+class patience {
+public:
+    explicit patience(endpoint& e) : e_(e) {}
+
+    void operator()(const wait_site& at) {
+        if (!e_.crowded && spins_ < 2000) {
+            ++spins_;
+            pause();
+            return;
+        }
+        turn(at);
+    }
+
+private:
+    [[gnu::noinline]] void turn(const wait_site& at) {
+        if (turns_++ % 16 == 0) look(at);
+        if (waited_ > 3e-3) {
+            const timespec nap{0, 50'000};
+            nanosleep(&nap, nullptr);
+        } else {
+            sched_yield();
+        }
+        if (!e_.in_flight.empty()) progress(e_);
+    }
+    [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
+        if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) {
+            leave(e_);
+            throw_poison(e_);
+        }
+        const double now = seconds_now();
+        if (start_ == 0) start_ = now;
+        waited_ = now - start_;
+        if (waited_ > 10e-3) compare_boards(at);
+        if (at.peer != none && e_.memory.state(at.peer).gone.load(std::memory_order_acquire) != 0) {
+            // It may have done its part before it went: the caller looks once more before this is an error.
+            if (peer_gone_++ > 2)
+                fail(e_, errc::peer_failed, at, "rank " + std::to_string(at.peer) + " has left the group");
+        }
+        if (waited_ > e_.env.timeout)
+            fail(e_, errc::timeout, at,
+                 "waited " + std::to_string(waited_) + " s for rank " + std::to_string(at.peer) +
+                     "; is it in another collective, or slow? (COLLS_TIMEOUT sets the deadline)");
+    }
+    // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
+    [[gnu::cold]] void compare_boards(const wait_site& at) {
+        rank_state& own = e_.memory.state(e_.rank);
+        own.board_call.store(0, std::memory_order_relaxed);
+        own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
+        own.board_call.store(at.call + 1, std::memory_order_release);
+        for (int r = 0; r < e_.size; ++r) {
+            if (r == e_.rank) continue;
+            const rank_state& other = e_.memory.state(r);
+            const auto call = other.board_call.load(std::memory_order_acquire);
+            const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
+            if (call == at.call + 1 && theirs != at.fingerprint &&
+                other.board_call.load(std::memory_order_acquire) == call)
+                fail_mismatch(e_, at, r, theirs);
+        }
+    }
+
+    endpoint& e_;
+    unsigned spins_ = 0, turns_ = 0, peer_gone_ = 0;
+    double start_ = 0, waited_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

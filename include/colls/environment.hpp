@@ -1,0 +1,37 @@
+// The one place that reads the environment.
+//   COLLS_DEBUG     warn | info | trace   what the library says on stderr      warn
+//   COLLS_TIMEOUT   seconds               deadline of every wait               300
+//   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace colls::inline v1 {
+
+enum class debug_level : unsigned char { warn, info, trace };
+
+struct environment {
+    debug_level debug = debug_level::warn;
+    double timeout = 300;
+    const char* schedule = nullptr;
+
+    /// Read anew: a communicator does so once, when it is made.
+    static environment read() {
+        environment e;
+        if (const char* v = std::getenv("COLLS_DEBUG"))
+            e.debug = !std::strcmp(v, "trace") ? debug_level::trace
+                      : !std::strcmp(v, "info") ? debug_level::info
+                                                : debug_level::warn;
+        if (const char* v = std::getenv("COLLS_TIMEOUT")) {
+            const double seconds = std::strtod(v, nullptr);
+            if (seconds > 0) e.timeout = seconds;
+        }
+        if (const char* v = std::getenv("COLLS_SCHEDULE"); v && *v) e.schedule = v;
+        return e;
+    }
+};
+
+}  // namespace colls::inline v1

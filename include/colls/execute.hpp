@@ -1,0 +1,356 @@
+// The executor for transports that can load from and store to a peer's memory. It runs one rank's program of a plan,
+// chunk outside and round inside, so that a chunk stays in cache between its rounds. It is not a template: compiled
+// once, it serves every schedule, type and operator.
+#pragma once
+
+#include <colls/detail/copy.hpp>
+#include <colls/detail/fold.hpp>
+#include <colls/endpoint.hpp>
+#include <colls/plan.hpp>
+
+namespace colls::inline v1::detail {
+
+/// What a caller asks for, with the types taken out. Counts and offsets are in elements.
+struct call {
+    collective what{};
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::size_t count = 0;       ///< of the whole layout: all user blocks
+    std::size_t own_count = 0;   ///< of this rank's own block, where a collective has one
+    std::size_t element = 1;     ///< bytes
+    const op_table* op = nullptr;
+    const void* op_value = nullptr;
+    int root = 0;
+    const std::size_t* in_offsets = nullptr;    ///< blocks + 1 entries, where blocks are not balanced
+    const std::size_t* out_offsets = nullptr;
+    bool ragged = false;                        ///< each rank knows its own counts only
+    bool non_blocking = false;
+    std::uint64_t signature = 0;                ///< hash of the element type and the operator
+};
+
+struct tuning {
+    std::size_t chunk = 64 << 10;        ///< bytes of a unit per chunk
+    std::size_t stream_from = 32 << 10;  ///< copies of at least this many bytes into a peer bypass the cache
+};
+
+struct extent {
+    std::size_t first = 0, count = 0;
+};
+
+/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
+constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
+    const std::size_t q = count / parts, r = count % parts;
+    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
+}
+
+/// A rank's buffers, as another rank sees them.
+struct buffer_view {
+    std::uint64_t stamp = 0;   // sequence + 1 of the operation that it was read for
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::byte* scratch = nullptr;
+    const std::size_t* in_offsets = nullptr;
+    const std::size_t* out_offsets = nullptr;
+    std::size_t own_count = 0;
+};
+
+enum class operation_kind : unsigned char { collective, send, recv };
+
+struct operation_state {
+    operation_kind kind = operation_kind::collective;
+    call request;
+    std::shared_ptr<const void> keep;   // the operator, where the call outlives its caller's
+    std::shared_ptr<const plan> steps;
+    const program* mine = nullptr;
+    std::uint64_t sequence = 0, number = 0, fingerprint = 0;
+    std::size_t chunk_count = 0;     // elements of a unit per chunk
+    std::size_t chunks = 1, chunk = 0, at = 0, exit_at = 0;
+    std::size_t stride = 0;          // bytes of a scratch slot
+    tuning tuned;
+    std::pair<std::size_t, std::unique_ptr<std::byte[]>> scratch;
+    std::vector<buffer_view> views;
+    std::vector<operand> operands;
+    wait_site site;
+    bool done = true;
+};
+
+/// Executes one operation of an endpoint.
+class runner {
+public:
+    runner(endpoint& e, operation_state& o) : e_(e), o_(o), p_(*o.steps) {}
+
+    void begin();
+    /// As far as it gets without waiting; true when the operation is over.
+    bool advance();
+
+private:
+    int actual(int virtual_rank) const {
+        if (!rooted(o_.request.what)) return virtual_rank;
+        const int r = virtual_rank - p_.root + o_.request.root;
+        return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
+    }
+    operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
+    std::uint64_t word(std::size_t chunk, int value) const {
+        return o_.sequence << 24 |
+               (value == 0 ? 0 : chunk * static_cast<std::size_t>(p_.values()) + static_cast<std::size_t>(value));
+    }
+    bool own_layout(place where) const {
+        const collective c = o_.request.what;
+        return where == place::input ? c == collective::gather || c == collective::all_gather
+                                     : c == collective::scatter || c == collective::reduce_scatter;
+    }
+    // Where a unit lies in a rank's input or output, in elements.
+    extent unit_in(const buffer_view& v, place where, int unit) const {
+        const std::size_t* offsets = where == place::input ? v.in_offsets : v.out_offsets;
+        const auto parts = static_cast<std::size_t>(p_.parts);
+        auto block = static_cast<std::size_t>(unit) / parts;
+        const std::size_t part = static_cast<std::size_t>(unit) % parts;
+        if (owned(o_.request.what) && rooted(o_.request.what)) block = static_cast<std::size_t>(actual(static_cast<int>(block)));
+        extent whole;
+        if (offsets)
+            whole = {offsets[block], offsets[block + 1] - offsets[block]};
+        else if (o_.request.ragged)
+            whole = {0, v.own_count};
+        else
+            whole = balanced(o_.request.count, static_cast<std::size_t>(p_.blocks), block);
+        if (own_layout(where)) whole.first = 0;
+        if (parts > 1) {
+            const extent piece = balanced(whole.count, parts, part);
+            return {whole.first + piece.first, piece.count};
+        }
+        return whole;
+    }
+    const buffer_view* view_of(int rank);
+    const std::byte* address(const buffer_view& v, const location& l) const;
+    bool perform(const instruction& i);
+    bool wait_for(const instruction& i, std::size_t chunk);
+    bool copy(const instruction& i);
+    bool fold(const instruction& i);
+    void finish();
+
+    endpoint& e_;
+    operation_state& o_;
+    const plan& p_;
+};
+
+inline void runner::begin() {
+    const call& c = o_.request;
+    const auto n = static_cast<std::size_t>(e_.size);
+    const int v = rooted(c.what) ? mod(e_.rank - c.root + p_.root, e_.size) : e_.rank;
+    o_.mine = &p_.ranks[static_cast<std::size_t>(v)];
+    o_.fingerprint = static_cast<std::uint64_t>(c.what) << 60 |
+                     hash_mix(hash_mix(hash_mix(c.signature, c.ragged ? 0 : c.count), p_.fingerprint),
+                              static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking) >> 4;
+    o_.site = {none, none, name_of(c.what), p_.schedule.name(), o_.number, o_.fingerprint};
+    o_.views.resize(n);
+    o_.operands.resize(n + 1);
+    o_.chunk = o_.at = o_.exit_at = 0;
+    o_.done = false;
+
+    std::size_t longest = 0;
+    if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets; offsets && !c.ragged) {
+        for (std::size_t b = 0; b < n; ++b)
+            if (offsets[b + 1] - offsets[b] > longest) longest = offsets[b + 1] - offsets[b];
+        longest = balanced(longest, static_cast<std::size_t>(p_.parts), 0).count;
+    } else {
+        longest = balanced(balanced(c.count, static_cast<std::size_t>(p_.blocks), 0).count,
+                           static_cast<std::size_t>(p_.parts), 0).count;
+    }
+    o_.chunk_count = o_.tuned.chunk / c.element > 0 ? o_.tuned.chunk / c.element : 1;
+    if (c.ragged || longest == 0) o_.chunk_count = ~std::size_t{0} / 2;
+    // A progress word has 24 bits for the chunk and the value.
+    const std::size_t most = ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(p_.values() + 1);
+    if (longest / most >= o_.chunk_count) o_.chunk_count = longest / most + 1;
+    o_.chunks = longest == 0 ? 1 : (longest + o_.chunk_count - 1) / o_.chunk_count;
+    if (c.ragged) o_.chunks = 1;
+
+    // Scratch: the program's slots, and a copy of the input of an all_to_all in place.
+    o_.stride = (longest * c.element + 63) / 64 * 64;
+    const bool copied = c.what == collective::all_to_all && c.in == c.out && c.count > 0;
+    const std::size_t slots = static_cast<std::size_t>(o_.mine->scratch) * o_.stride;
+    const std::size_t need = slots + (copied ? c.count * c.element : 0);
+    if (need > 0) {
+        auto& pool = e_.scratch;
+        for (std::size_t i = 0; i < pool.size(); ++i)
+            if (pool[i].first >= need) {
+                std::swap(o_.scratch, pool[i]);
+                break;
+            }
+        if (o_.scratch.first < need) o_.scratch = {need + 64, std::make_unique<std::byte[]>(need + 128)};
+    }
+    std::byte* scratch = o_.scratch.second.get();
+    if (scratch) scratch += -reinterpret_cast<std::uintptr_t>(scratch) & 63;
+    const std::byte* in = c.in;
+    if (copied) {
+        std::memcpy(scratch + slots, c.in, c.count * c.element);
+        in = scratch + slots;
+    }
+
+    // The slot is free when every rank has finished the operation that used it before.
+    o_.sequence = e_.sequence++;
+    if (o_.sequence >= window && e_.completed_by_all + window <= o_.sequence) {
+        std::uint64_t least = ~std::uint64_t{0};
+        for (int r = 0; r < e_.size; ++r) {
+            patience wait(e_);
+            o_.site.peer = r;
+            std::uint64_t seen;
+            while ((seen = e_.memory.state(r).completed.load(std::memory_order_acquire)) + window <= o_.sequence)
+                wait(o_.site);
+            if (seen < least) least = seen;
+        }
+        e_.completed_by_all = least;
+    }
+    operation_line& own = line_of(e_.rank);
+    own.fingerprint = o_.fingerprint;
+    own.in = in;
+    own.out = c.out;
+    own.scratch = scratch;
+    own.in_offsets = c.in_offsets;
+    own.out_offsets = c.out_offsets;
+    own.own_count = c.own_count;
+    own.progress.store(word(0, 0), std::memory_order_release);
+}
+
+inline const buffer_view* runner::view_of(int rank) {
+    buffer_view& v = o_.views[static_cast<std::size_t>(rank)];
+    if (v.stamp == o_.sequence + 1) return &v;
+    const operation_line& l = line_of(rank);
+    if (l.progress.load(std::memory_order_acquire) < word(0, 0)) return nullptr;
+    if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
+    v = {o_.sequence + 1, l.in, l.out, l.scratch, l.in_offsets, l.out_offsets, l.own_count};
+    return &v;
+}
+
+inline const std::byte* runner::address(const buffer_view& v, const location& l) const {
+    const std::size_t skip = o_.chunk * o_.chunk_count;
+    if (l.where == place::scratch)
+        return v.scratch + static_cast<std::size_t>(l.index) * o_.stride + skip * o_.request.element;
+    const std::byte* base = l.where == place::input ? v.in : v.out;
+    return base + (unit_in(v, l.where, l.index).first + skip) * o_.request.element;
+}
+
+// Acquire: what the peer stored before it published is visible after.
+inline bool runner::wait_for(const instruction& i, std::size_t chunk) {
+    const int q = actual(i.peer);
+    o_.site.peer = q;
+    o_.site.round = i.round;
+    if (line_of(q).progress.load(std::memory_order_acquire) < word(chunk, i.value)) return false;
+    return view_of(q) != nullptr;
+}
+
+inline bool runner::copy(const instruction& i) {
+    const location& from = o_.mine->operands[static_cast<std::size_t>(i.first)];
+    const int to_rank = actual(i.to.rank), from_rank = actual(from.rank);
+    const buffer_view *to = view_of(to_rank), *source = view_of(from_rank);
+    if (!to || !source) {
+        o_.site.peer = to ? from_rank : to_rank;
+        return false;
+    }
+    const call& c = o_.request;
+    const std::size_t skip = o_.chunk * o_.chunk_count;
+    std::size_t count = unit_in(*source, from.where == place::scratch ? place::input : from.where,
+                                from.where == place::scratch ? i.unit : from.index).count;
+    if (c.ragged && unit_in(*to, i.to.where, i.to.index).count != count) {
+        o_.site.peer = to_rank == e_.rank ? from_rank : to_rank;
+        o_.site.round = i.round;
+        fail(e_, errc::mismatch, o_.site,
+             "sends " + std::to_string(count) + " elements to rank " + std::to_string(to_rank) + ", which expects " +
+                 std::to_string(unit_in(*to, i.to.where, i.to.index).count));
+    }
+    if (count <= skip) return true;
+    count -= skip;
+    if (count > o_.chunk_count) count = o_.chunk_count;
+    const std::byte* source_at = address(*source, from);
+    auto* to_at = const_cast<std::byte*>(address(*to, i.to));
+    if (source_at == to_at) return true;
+    const std::size_t bytes = count * c.element;
+    if (to_rank != e_.rank && bytes >= o_.tuned.stream_from)
+        stream_bytes(to_at, source_at, bytes);
+    else
+        copy_bytes(to_at, source_at, bytes);
+    return true;
+}
+
+inline bool runner::fold(const instruction& i) {
+    const call& c = o_.request;
+    const std::size_t skip = o_.chunk * o_.chunk_count;
+    const buffer_view& own = *view_of(e_.rank);
+    const location* sources = o_.mine->operands.data() + i.first;
+    std::size_t count = unit_in(own, place::input, i.unit).count;
+    if (count <= skip) return true;
+    count -= skip;
+    if (count > o_.chunk_count) count = o_.chunk_count;
+    if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
+    for (int k = 0; k < i.count; ++k) {
+        const int q = actual(sources[k].rank);
+        const buffer_view* v = view_of(q);
+        if (!v) {
+            o_.site.peer = q;
+            o_.site.round = i.round;
+            return false;
+        }
+        o_.operands[static_cast<std::size_t>(k)] = {address(*v, sources[k]), sources[k].leaf};
+    }
+    auto* to = const_cast<std::byte*>(address(own, i.to));
+    c.op->fold(to, o_.operands.data(), i.count, count, c.op_value);
+    if (i.finish && c.op->finish) c.op->finish(to, count, e_.size, c.op_value);
+    return true;
+}
+
+inline bool runner::perform(const instruction& i) {
+    switch (i.op) {
+        case opcode::wait: return (o_.chunk > 0 && i.value == 0) || wait_for(i, o_.chunk);
+        case opcode::publish:
+            line_of(e_.rank).progress.store(word(o_.chunk, i.value), std::memory_order_release);
+            return true;
+        case opcode::copy: return copy(i);
+        case opcode::fold: return fold(i);
+    }
+    return true;
+}
+
+inline bool runner::advance() {
+    if (o_.done) return true;
+    std::atomic<std::uint32_t>& active = e_.memory.state(e_.rank).active;
+    // Dekker with `leave`: either this rank sees the poison, or whoever poisoned sees that this rank is active.
+    if (active.load(std::memory_order_relaxed) == 0) {
+        active.store(1, std::memory_order_seq_cst);
+        if (e_.memory.poison().state.load(std::memory_order_seq_cst) != 0) {
+            leave(e_);
+            throw_poison(e_);
+        }
+    }
+    const auto& body = o_.mine->body;
+    for (; o_.chunk < o_.chunks; ++o_.chunk, o_.at = 0)
+        for (; o_.at < body.size(); ++o_.at)
+            if (!perform(body[o_.at])) return false;
+    for (; o_.exit_at < o_.mine->exit.size(); ++o_.exit_at)
+        if (!wait_for(o_.mine->exit[o_.exit_at], o_.chunks - 1)) return false;
+    finish();
+    return true;
+}
+
+inline void runner::finish() {
+    rank_state& state = e_.memory.state(e_.rank);
+    std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
+    e_.finished |= std::uint32_t{1} << (o_.sequence - completed);
+    for (; e_.finished & 1; e_.finished >>= 1) ++completed;
+    // Release: this rank's last look at the operation's slots is before.
+    state.completed.store(completed, std::memory_order_release);
+    if (o_.scratch.second) {
+        e_.scratch.push_back(std::move(o_.scratch));
+        o_.scratch = {};
+    }
+    o_.done = true;
+}
+
+inline endpoint::~endpoint() = default;
+
+inline operation_state* take_operation(endpoint& e) {
+    if (e.idle.empty()) return new operation_state;
+    operation_state* o = e.idle.back().release();
+    e.idle.pop_back();
+    return o;
+}
+
+}  // namespace colls::inline v1::detail

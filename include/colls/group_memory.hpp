@@ -1,0 +1,105 @@
+// What the ranks of a group share: flags, mailboxes and a word that says that the group is broken. It is a layout over
+// one block of zeroed memory, so that threads and processes use the same code.
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace colls::inline v1::detail {
+
+inline constexpr int window = 32;                  ///< operations of one group that may be in flight
+inline constexpr int mail_slots = 4;               ///< mailboxes per rank
+inline constexpr std::size_t mail_inline = 56;     ///< bytes that travel in the flag's own cache line
+inline constexpr std::size_t mail_capacity = 8192; ///< bytes behind one flag
+
+// Two lines each: the hardware prefetches lines in pairs, and a neighbour's flag must not come along.
+inline constexpr std::size_t line = 128;
+
+/// One rank's part in one operation: how far it is, and where its buffers are. The fields behind `progress` are
+/// written before the entry is published (release) and constant until the operation is over.
+struct alignas(line) operation_line {
+    std::atomic<std::uint64_t> progress;   // sequence << 24 | value
+    std::uint64_t fingerprint;
+    const std::byte* in;
+    std::byte* out;
+    std::byte* scratch;
+    const std::size_t* in_offsets;         // v-variants: units + 1 entries, in elements
+    const std::size_t* out_offsets;
+    std::size_t own_count;                 // elements of the rank's own block, where ranks may disagree
+};
+
+struct alignas(line) mail_line {
+    std::atomic<std::uint64_t> flag;       // low 32 bits of the sequence << 32 | fingerprint
+    std::byte data[mail_inline];
+};
+
+struct alignas(line) rank_state {
+    std::atomic<std::uint64_t> completed;   ///< every operation below this number is over for the rank
+    std::atomic<std::uint64_t> mailed;      ///< likewise for the mailboxes that it reads
+    std::atomic<std::uint32_t> active;      ///< it may be touching others' memory
+    std::atomic<std::uint32_t> gone;        ///< it has left the group for good
+    std::atomic<std::uint64_t> board_call;  ///< where it has waited for long: the call's number + 1 ...
+    std::atomic<std::uint64_t> board_fingerprint;
+};
+
+/// Point to point: one per ordered pair of ranks.
+struct alignas(line) pair_line {
+    std::atomic<std::uint64_t> posted;   ///< messages offered by the sender
+    std::atomic<std::uint64_t> taken;    ///< messages copied by the receiver
+    const std::byte* data;
+    std::size_t bytes;
+    std::uint64_t type;
+};
+
+/// Set once, by whoever fails first; every wait reads it.
+struct alignas(line) poison_state {
+    std::atomic<std::uint32_t> state;   // 0 whole, 1 being written, 2 broken
+    int code, rank, peer, round;
+    char text[400];
+};
+
+class group_memory {
+public:
+    group_memory() = default;
+    /// Over `bytes(n)` zeroed bytes, aligned to `line`.
+    group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
+
+    static std::size_t bytes(int n) { return offset(6, static_cast<std::size_t>(n)); }
+
+    poison_state& poison() const { return *at<poison_state>(0, 0); }
+    rank_state& state(int rank) const { return *at<rank_state>(1, static_cast<std::size_t>(rank)); }
+    operation_line& operation(std::uint64_t slot, int rank) const {
+        return *at<operation_line>(2, slot * n_ + static_cast<std::size_t>(rank));
+    }
+    mail_line& mail(std::uint64_t slot, int rank) const {
+        return *at<mail_line>(3, slot * n_ + static_cast<std::size_t>(rank));
+    }
+    std::byte* mail_data(std::uint64_t slot, int rank) const {
+        return base_ + offset(4, n_) + (slot * n_ + static_cast<std::size_t>(rank)) * mail_capacity;
+    }
+
+    pair_line& pair(int from, int to) const {
+        return *at<pair_line>(5, static_cast<std::size_t>(from) * n_ + static_cast<std::size_t>(to));
+    }
+
+private:
+    static std::size_t offset(int part, std::size_t n) {
+        const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
+                                     mail_slots * n * sizeof(mail_line), mail_slots * n * mail_capacity,
+                                     n * n * sizeof(pair_line)};
+        std::size_t sum = 0;
+        for (int i = 0; i < part; ++i) sum += sizes[i];
+        return sum;
+    }
+    template <class T>
+    T* at(int part, std::size_t index) const {
+        return reinterpret_cast<T*>(base_ + offset(part, n_)) + index;
+    }
+    std::byte* base_ = nullptr;
+    std::size_t n_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,157 @@
+// Point-to-point messages, and operations that are started now and waited for later.
+#pragma once
+
+#include <colls/mailbox.hpp>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// A send waits until its receiver has copied the data straight out of the sender's buffer: one copy in all.
+/// Messages of one ordered pair of ranks match in order; one is offered at a time.
+inline bool advance_message(endpoint& e, operation_state& o) {
+    const bool sends = o.kind == operation_kind::send;
+    const int peer = o.site.peer;
+    pair_line& l = sends ? e.memory.pair(e.rank, peer) : e.memory.pair(peer, e.rank);
+    const std::uint64_t index = o.sequence;
+    std::atomic<std::uint32_t>& active = e.memory.state(e.rank).active;
+    active.store(1, std::memory_order_seq_cst);   // see runner::advance
+    if (e.memory.poison().state.load(std::memory_order_seq_cst) != 0) {
+        leave(e);
+        throw_poison(e);
+    }
+    if (sends) {
+        if (o.at == 0) {
+            if (l.taken.load(std::memory_order_acquire) < index) return false;
+            l.data = o.request.in;
+            l.bytes = o.request.count * o.request.element;
+            l.type = o.request.signature;
+            l.posted.store(index + 1, std::memory_order_release);
+            o.at = 1;
+        }
+        if (l.taken.load(std::memory_order_acquire) <= index) return false;
+    } else {
+        if (l.posted.load(std::memory_order_acquire) <= index) return false;
+        const std::size_t bytes = o.request.count * o.request.element;
+        if (l.bytes != bytes || l.type != o.request.signature)
+            fail(e, errc::mismatch, o.site,
+                 "expects " + std::to_string(bytes) + " bytes, rank " + std::to_string(peer) + " sends " +
+                     std::to_string(l.bytes) + (l.bytes == bytes ? " of another type" : ""));
+        copy_bytes(o.request.out, l.data, bytes);
+        l.taken.store(index + 1, std::memory_order_release);
+    }
+    o.done = true;
+    return true;
+}
+
+inline bool advance(endpoint& e, operation_state& o) {
+    if (o.done) return true;
+    return o.kind == operation_kind::collective ? runner(e, o).advance() : advance_message(e, o);
+}
+
+/// Advances whatever is in flight, so that ranks may wait in different orders.
+inline void progress(endpoint& e) {
+    for (std::size_t i = 0; i < e.in_flight.size();) {
+        if (advance(e, *e.in_flight[i])) {
+            e.in_flight[i] = e.in_flight.back();
+            e.in_flight.pop_back();
+        } else {
+            ++i;
+        }
+    }
+}
+
+inline void rest(endpoint& e) { e.memory.state(e.rank).active.store(0, std::memory_order_release); }
+
+/// Runs f, which may throw from a user's operator: the others must not wait for this rank then.
+template <class F>
+void guarded(endpoint& e, operation_state& o, F f) {
+    try {
+        f();
+    } catch (const error&) {
+        throw;
+    } catch (...) {
+        poison(e.memory, errc::peer_failed, e.rank, none, none,
+               "colls: rank " + std::to_string(e.rank) + " in " + o.site.what + ": the operator threw");
+        leave(e);
+        throw;
+    }
+}
+inline void wait_until_done(endpoint& e, operation_state& o) {
+    guarded(e, o, [&] {
+        patience wait(e);
+        while (!advance(e, o)) wait(o.site);
+    });
+    rest(e);
+}
+
+}  // namespace detail
+
+/// A started collective or message. `wait` and `test` also advance all other operations of the communicator, so ranks
+/// may finish them in any order; all ranks start them in the same order. The destructor waits. The buffers, and the
+/// communicator, must outlive it.
+class [[nodiscard]] operation {
+public:
+    operation() = default;
+    operation(detail::endpoint& e, detail::operation_state* o) : e_(&e), o_(o) {}
+    operation(operation&& other) noexcept : e_(other.e_), o_(other.o_) { other.o_ = nullptr; }
+    operation& operator=(operation&& other) noexcept {
+        if (this != &other) {
+            settle();
+            e_ = other.e_;
+            o_ = other.o_;
+            other.o_ = nullptr;
+        }
+        return *this;
+    }
+    ~operation() { settle(); }
+
+    /// True when it is over; never waits. Throws colls::error.
+    bool test() {
+        if (!o_) return true;
+        detail::guarded(*e_, *o_, [&] { detail::progress(*e_); });
+        detail::rest(*e_);
+        if (o_->done) release();
+        return o_ == nullptr;
+    }
+    /// Until it is over. Throws colls::error.
+    void wait() {
+        if (!o_) return;
+        detail::wait_until_done(*e_, *o_);
+        release();
+    }
+    /// At most for `d`, a std::chrono::duration; true when it is over.
+    template <class Duration>
+    bool wait_for(Duration d) {
+        const double until = detail::seconds_now() + std::chrono::duration<double>(d).count();
+        while (!test()) {
+            if (detail::seconds_now() >= until) return false;
+            sched_yield();
+        }
+        return true;
+    }
+
+private:
+    void release() {
+        for (auto& p : e_->in_flight)
+            if (p == o_) {
+                p = e_->in_flight.back();
+                e_->in_flight.pop_back();
+                break;
+            }
+        o_->keep.reset();
+        e_->idle.emplace_back(o_);
+        o_ = nullptr;
+    }
+    void settle() noexcept {
+        if (!o_) return;
+        try {
+            wait();
+        } catch (...) {   // the group is broken, and every later call on it says so
+            if (o_) release();
+        }
+    }
+    detail::endpoint* e_ = nullptr;
+    detail::operation_state* o_ = nullptr;
+};
+
+}  // namespace colls::inline v1
