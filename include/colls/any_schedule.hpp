@@ -2,7 +2,7 @@
 // schedule types in the program. Per type this costs the two functions below.
 #pragma once
 
-#include <colls/schedule.hpp>
+#include <colls/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,9 @@
 #include <string_view>
 
 namespace colls::inline v1 {
+
+class any_schedule;
+
 namespace detail {
 
 /// The type's name as the compiler spells it, without the library's own namespace.
@@ -36,11 +39,19 @@ constexpr std::uint64_t hash_text(std::string_view s) {
 
 enum class question : unsigned char { rounds, ports, blocks, scratch, root, supports, home, input, output };
 
+/// What a proof at run time found (see examine.hpp).
+struct finding {
+    bool right = false, order_preserving = false;
+    int rank = none, round = none;
+    message text;
+};
+
 struct schedule_table {
     collective implements;
     std::string_view name;
     int (*answer)(const void* s, question q, int rank, int n, int slot);
     step (*at)(const void* s, int rank, int n, int round, int port);
+    finding (*prove)(const any_schedule& s, int n);   // null: proven in the library's own tests
 };
 
 // Called while a plan is made, never while data moves: hence cold, small rather than fast.
@@ -72,8 +83,13 @@ template <class S>
 [[gnu::cold]] step step_at(const void* p, int rank, int n, int round, int port) {
     return step_of(*static_cast<const S*>(p), rank, n, round, port);
 }
+finding prove(const any_schedule& s, int n);
+
 template <class S>
-inline constexpr schedule_table table_of{implemented_by<S>, type_name<S>(), &answer<S>, &step_at<S>};
+inline constexpr schedule_table table_of{implemented_by<S>, type_name<S>(), &answer<S>, &step_at<S>, &prove};
+/// Of a schedule whose proof is part of the library's tests: the verifier need not be compiled into the program.
+template <class S>
+inline constexpr schedule_table proven_table_of{implemented_by<S>, type_name<S>(), &answer<S>, &step_at<S>, nullptr};
 
 }  // namespace detail
 
@@ -84,7 +100,9 @@ public:
     collective implements;
 
     template <schedule S>
-    explicit any_schedule(const S& s) : implements(implemented_by<S>), table_(&detail::table_of<S>) {
+    explicit any_schedule(const S& s) : any_schedule(s, detail::table_of<S>) {}
+    template <schedule S>
+    any_schedule(const S& s, const detail::schedule_table& table) : implements(implemented_by<S>), table_(&table) {
         static_assert(sizeof(S) <= sizeof(state_) && alignof(S) <= alignof(std::max_align_t),
                       "colls: a schedule value holds at most 64 bytes");
         if constexpr (!std::is_empty_v<S>) {
@@ -104,6 +122,9 @@ public:
     int output(int rank, int n, int slot) const { return ask(detail::question::output, rank, n, slot); }
     step at(int rank, int n, int round, int port) const { return table_->at(state_, rank, n, round, port); }
 
+    bool needs_proof() const { return table_->prove != nullptr; }
+    detail::finding prove(int n) const { return table_->prove(*this, n); }
+
     /// The same type with the same state: the key of the plan cache.
     friend bool operator==(const any_schedule& a, const any_schedule& b) {
         return a.table_ == b.table_ && std::memcmp(a.state_, b.state_, a.size_) == 0;
@@ -118,3 +139,5 @@ private:
 };
 
 }  // namespace colls::inline v1
+
+#include <colls/examine.hpp>

@@ -1,22 +1,19 @@
 // One rank's end of a group: how it waits, and how it fails.
 #pragma once
 
+#include <colls/detail/list.hpp>
 #include <colls/environment.hpp>
 #include <colls/error.hpp>
 #include <colls/group_memory.hpp>
 
-#include <chrono>
-#include <cstdio>
 #include <memory>
 #include <sched.h>
-#include <string>
 #include <time.h>
-#include <vector>
 
 namespace colls::inline v1::detail {
 
 struct operation_state;
-struct plan;
+struct script;
 
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -27,7 +24,9 @@ inline void pause() {
 }
 
 inline double seconds_now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 /// What a wait is for, so that an error can say it.
@@ -40,11 +39,36 @@ struct wait_site {
     std::uint64_t fingerprint = 0;
 };
 
+struct memory_piece {
+    std::byte* at = nullptr;
+    std::size_t bytes = 0;
+};
+struct tuning {
+    std::size_t chunk = 64 << 10;        ///< bytes of a unit per chunk
+    std::size_t stream_from = 32 << 10;  ///< copies of at least this many bytes into a peer bypass the cache
+};
+/// The choice for one kind of call. Without steps: the mailbox.
+struct pick {
+    std::uint64_t key = 0;
+    const script* steps = nullptr;
+    tuning tuned{};
+};
+
+/// How fast the machine is, as far as predictions go; measured by a transport, once.
+struct machine {
+    double alpha = 1e-6;          ///< seconds from a store to a peer's having seen it
+    double beta = 1e-10;          ///< seconds a byte copied to a peer
+    double gamma = 1e-10;         ///< seconds a byte reduced
+    int cores = 1;
+};
+
 struct endpoint {
     int rank = 0, size = 1;
     group_memory memory;
     environment env = environment::read();
     bool crowded = false;   ///< more ranks than cores: yield rather than spin
+    const machine& (*measured)() = nullptr;
+    endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
 
     std::uint64_t calls = 0;        ///< collective calls so far
     std::uint64_t sequence = 0;     ///< of them, operations that expose buffers
@@ -53,16 +77,22 @@ struct endpoint {
     std::uint64_t completed_by_all = 0, mailed_by_all = 0;   ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;     ///< operations from completed on that are over: a bit each
 
-    std::vector<std::uint64_t> sent, received;   ///< messages to and from each rank
-    std::vector<operation_state*> in_flight;
-    std::vector<std::unique_ptr<operation_state>> idle;
-    std::vector<std::pair<std::size_t, std::unique_ptr<std::byte[]>>> scratch;   ///< not in use: size, memory
-    std::vector<std::pair<std::uint64_t, std::shared_ptr<const plan>>> picks;    ///< what `automatic` chose
+    list<std::uint64_t> sent, received;   ///< messages to and from each rank
+    list<operation_state*> in_flight, idle;
+    list<memory_piece> pieces;            ///< scratch memory that is not in use
+    list<pick> picks;                     ///< what `automatic` chose
 
-    endpoint() = default;
+    endpoint(int own_rank, int group_size, const group_memory& m) : rank(own_rank), size(group_size), memory(m) {}
     endpoint(const endpoint&) = delete;
     endpoint& operator=(const endpoint&) = delete;
     ~endpoint();
+
+    /// Into the ring of `other`.
+    void join(endpoint& other) {
+        previous = &other;
+        next = other.next;
+        next->previous = other.next = this;
+    }
 };
 
 void progress(endpoint& e);
@@ -70,15 +100,14 @@ void progress(endpoint& e);
 [[noreturn, gnu::cold]] inline void throw_poison(endpoint& e) {
     poison_state& p = e.memory.poison();
     while (p.state.load(std::memory_order_acquire) == 1) sched_yield();
-    std::string text = "colls: rank " + std::to_string(e.rank) + ": the group is broken: ";
-    // The reporter's message already names itself.
-    text += p.text;
-    throw error(static_cast<errc>(p.code), text, e.rank, p.rank == e.rank ? p.peer : p.rank, p.round);
+    message text;
+    text << "colls: rank " << e.rank << ": the group is broken: " << p.text;   // which names its reporter
+    throw error(static_cast<errc>(p.code), text.text(), e.rank, p.rank == e.rank ? p.peer : p.rank, p.round);
 }
 
 /// Breaks the group, so that every rank's waits end. The first report stands.
 [[gnu::cold]] inline void poison(const group_memory& memory, errc code, int rank, int peer, int round,
-                                 const std::string& text) {
+                                 const char* text) {
     poison_state& p = memory.poison();
     std::uint32_t whole = 0;
     if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_acq_rel)) return;
@@ -86,7 +115,7 @@ void progress(endpoint& e);
     p.rank = rank;
     p.peer = peer;
     p.round = round;
-    std::snprintf(p.text, sizeof p.text, "%s", text.c_str());
+    std::snprintf(p.text, sizeof p.text, "%s", text);
     p.state.store(2, std::memory_order_seq_cst);
 }
 
@@ -100,14 +129,15 @@ void progress(endpoint& e);
             sched_yield();
 }
 
-[[noreturn, gnu::cold]] inline void fail(endpoint& e, errc code, const wait_site& at, const std::string& text) {
-    std::string full = "colls: rank " + std::to_string(e.rank) + " in " + at.what;
-    if (!at.schedule.empty()) full += " (" + std::string(at.schedule) + ")";
-    if (at.round != none) full += ", round " + std::to_string(at.round);
-    full += ": " + text;
-    poison(e.memory, code, e.rank, at.peer, at.round, full);
+[[noreturn, gnu::cold]] inline void fail(endpoint& e, errc code, const wait_site& at, const message& why) {
+    message text;
+    text << "colls: rank " << e.rank << " in " << at.what;
+    if (!at.schedule.empty()) text << " (" << at.schedule << ")";
+    if (at.round != none) text << ", round " << at.round;
+    text << ": " << why.text();
+    poison(e.memory, code, e.rank, at.peer, at.round, text.text());
     leave(e);
-    throw error(code, full, e.rank, at.peer, at.round);
+    throw error(code, text.text(), e.rank, at.peer, at.round);
 }
 
 /// The collective is in the highest four bits of a fingerprint, so that both sides of a mismatch can be named.
@@ -117,10 +147,11 @@ inline const char* collective_in(std::uint64_t fingerprint) {
 }
 [[noreturn, gnu::cold]] inline void fail_mismatch(endpoint& e, wait_site at, int peer, std::uint64_t theirs) {
     at.peer = peer;
-    std::string text = "rank " + std::to_string(peer) + " called " + collective_in(theirs);
+    message text;
+    text << "rank " << peer << " called " << collective_in(theirs);
     if (theirs >> 60 == at.fingerprint >> 60)
-        text += " with another count, type, operator, root, schedule, or blocking against non-blocking";
-    fail(e, errc::mismatch, at, text + "; every rank must make the same calls in the same order");
+        text << " with another count, type, operator, root, schedule, or blocking against non-blocking";
+    fail(e, errc::mismatch, at, text << "; every rank must make the same calls in the same order");
 }
 
 /// One wait: a call operator that is invoked between looks at the flag. Spins, then yields (at once where ranks
@@ -147,7 +178,7 @@ private:
         } else {
             sched_yield();
         }
-        if (!e_.in_flight.empty()) progress(e_);
+        progress(e_);
     }
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
         if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) {
@@ -161,12 +192,12 @@ private:
         if (at.peer != none && e_.memory.state(at.peer).gone.load(std::memory_order_acquire) != 0) {
             // It may have done its part before it went: the caller looks once more before this is an error.
             if (peer_gone_++ > 2)
-                fail(e_, errc::peer_failed, at, "rank " + std::to_string(at.peer) + " has left the group");
+                fail(e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
         }
         if (waited_ > e_.env.timeout)
             fail(e_, errc::timeout, at,
-                 "waited " + std::to_string(waited_) + " s for rank " + std::to_string(at.peer) +
-                     "; is it in another collective, or slow? (COLLS_TIMEOUT sets the deadline)");
+                 message() << "waited " << waited_ << " s for rank " << at.peer
+                           << "; is it in another collective, or slow? (COLLS_TIMEOUT sets the deadline)");
     }
     // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
     [[gnu::cold]] void compare_boards(const wait_site& at) {

@@ -3,8 +3,10 @@
 
 #include <colls/schedule.hpp>
 
+#include <cstdio>
+#include <cstring>
 #include <stdexcept>
-#include <string>
+#include <string_view>
 
 namespace colls::inline v1 {
 
@@ -21,7 +23,7 @@ enum class errc : unsigned char {
 /// are known (else `none`).
 class error : public std::runtime_error {
 public:
-    error(errc code, const std::string& text, int rank = none, int peer = none, int round = none)
+    error(errc code, const char* text, int rank = none, int peer = none, int round = none)
         : std::runtime_error(text), code_(code), rank_(rank), peer_(peer), round_(round) {}
     errc code() const noexcept { return code_; }
     int rank() const noexcept { return rank_; }
@@ -33,4 +35,36 @@ private:
     int rank_, peer_, round_;
 };
 
+namespace detail {
+
+/// Puts an error's text together. Not std::string: its concatenations cost a unit more to compile than all waiting.
+class message {
+public:
+    [[gnu::cold]] [[gnu::noinline]] message& operator<<(std::string_view s) {
+        const std::size_t room = sizeof text_ - 1 - size_, n = s.size() < room ? s.size() : room;
+        std::memcpy(text_ + size_, s.data(), n);
+        text_[size_ += n] = '\0';
+        return *this;
+    }
+    message& operator<<(const char* s) { return *this << std::string_view(s); }
+    [[gnu::cold]] [[gnu::noinline]] message& operator<<(long long i) {
+        char digits[24];
+        std::snprintf(digits, sizeof digits, "%lld", i);
+        return *this << std::string_view(digits);
+    }
+    message& operator<<(int i) { return *this << static_cast<long long>(i); }
+    message& operator<<(std::size_t i) { return *this << static_cast<long long>(i); }
+    [[gnu::cold]] [[gnu::noinline]] message& operator<<(double x) {
+        char digits[32];
+        std::snprintf(digits, sizeof digits, "%.3g", x);
+        return *this << std::string_view(digits);
+    }
+    const char* text() const { return text_; }
+
+private:
+    char text_[480] = {};
+    std::size_t size_ = 0;
+};
+
+}  // namespace detail
 }  // namespace colls::inline v1

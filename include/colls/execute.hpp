@@ -8,6 +8,8 @@
 #include <colls/endpoint.hpp>
 #include <colls/plan.hpp>
 
+#include <new>
+
 namespace colls::inline v1::detail {
 
 /// What a caller asks for, with the types taken out. Counts and offsets are in elements.
@@ -24,13 +26,9 @@ struct call {
     const std::size_t* in_offsets = nullptr;    ///< blocks + 1 entries, where blocks are not balanced
     const std::size_t* out_offsets = nullptr;
     bool ragged = false;                        ///< each rank knows its own counts only
+    bool learns = false;                        ///< the root alone knows `count`: it is read from there
     bool non_blocking = false;
     std::uint64_t signature = 0;                ///< hash of the element type and the operator
-};
-
-struct tuning {
-    std::size_t chunk = 64 << 10;        ///< bytes of a unit per chunk
-    std::size_t stream_from = 32 << 10;  ///< copies of at least this many bytes into a peer bypass the cache
 };
 
 struct extent {
@@ -59,19 +57,21 @@ enum class operation_kind : unsigned char { collective, send, recv };
 struct operation_state {
     operation_kind kind = operation_kind::collective;
     call request;
-    std::shared_ptr<const void> keep;   // the operator, where the call outlives its caller's
-    std::shared_ptr<const plan> steps;
+    // What the call names and its caller may drop: the operator, the counts.
+    std::shared_ptr<const void> keep;
+    list<std::size_t> in_offsets, out_offsets;
+    const script* steps = nullptr;
     const program* mine = nullptr;
     std::uint64_t sequence = 0, number = 0, fingerprint = 0;
     std::size_t chunk_count = 0;     // elements of a unit per chunk
     std::size_t chunks = 1, chunk = 0, at = 0, exit_at = 0;
     std::size_t stride = 0;          // bytes of a scratch slot
     tuning tuned;
-    std::pair<std::size_t, std::unique_ptr<std::byte[]>> scratch;
-    std::vector<buffer_view> views;
-    std::vector<operand> operands;
+    memory_piece scratch{};
+    list<buffer_view> views;
+    list<operand> operands;
     wait_site site;
-    bool done = true;
+    bool entered = false, done = true;
 };
 
 /// Executes one operation of an endpoint.
@@ -84,6 +84,8 @@ public:
     bool advance();
 
 private:
+    void enter();
+    bool learn();
     int actual(int virtual_rank) const {
         if (!rooted(o_.request.what)) return virtual_rank;
         const int r = virtual_rank - p_.root + o_.request.root;
@@ -102,9 +104,10 @@ private:
     // Where a unit lies in a rank's input or output, in elements.
     extent unit_in(const buffer_view& v, place where, int unit) const {
         const std::size_t* offsets = where == place::input ? v.in_offsets : v.out_offsets;
-        const auto parts = static_cast<std::size_t>(p_.parts);
+        auto parts = static_cast<std::size_t>(p_.parts);
         auto block = static_cast<std::size_t>(unit) / parts;
         const std::size_t part = static_cast<std::size_t>(unit) % parts;
+        if (!p_.parts_of.empty()) parts = static_cast<std::size_t>(p_.parts_of[block]);
         if (owned(o_.request.what) && rooted(o_.request.what)) block = static_cast<std::size_t>(actual(static_cast<int>(block)));
         extent whole;
         if (offsets)
@@ -130,7 +133,7 @@ private:
 
     endpoint& e_;
     operation_state& o_;
-    const plan& p_;
+    const script& p_;
 };
 
 inline void runner::begin() {
@@ -138,53 +141,15 @@ inline void runner::begin() {
     const auto n = static_cast<std::size_t>(e_.size);
     const int v = rooted(c.what) ? mod(e_.rank - c.root + p_.root, e_.size) : e_.rank;
     o_.mine = &p_.ranks[static_cast<std::size_t>(v)];
+    const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
     o_.fingerprint = static_cast<std::uint64_t>(c.what) << 60 |
-                     hash_mix(hash_mix(hash_mix(c.signature, c.ragged ? 0 : c.count), p_.fingerprint),
+                     hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_.fingerprint),
                               static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking) >> 4;
     o_.site = {none, none, name_of(c.what), p_.schedule.name(), o_.number, o_.fingerprint};
     o_.views.resize(n);
     o_.operands.resize(n + 1);
     o_.chunk = o_.at = o_.exit_at = 0;
     o_.done = false;
-
-    std::size_t longest = 0;
-    if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets; offsets && !c.ragged) {
-        for (std::size_t b = 0; b < n; ++b)
-            if (offsets[b + 1] - offsets[b] > longest) longest = offsets[b + 1] - offsets[b];
-        longest = balanced(longest, static_cast<std::size_t>(p_.parts), 0).count;
-    } else {
-        longest = balanced(balanced(c.count, static_cast<std::size_t>(p_.blocks), 0).count,
-                           static_cast<std::size_t>(p_.parts), 0).count;
-    }
-    o_.chunk_count = o_.tuned.chunk / c.element > 0 ? o_.tuned.chunk / c.element : 1;
-    if (c.ragged || longest == 0) o_.chunk_count = ~std::size_t{0} / 2;
-    // A progress word has 24 bits for the chunk and the value.
-    const std::size_t most = ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(p_.values() + 1);
-    if (longest / most >= o_.chunk_count) o_.chunk_count = longest / most + 1;
-    o_.chunks = longest == 0 ? 1 : (longest + o_.chunk_count - 1) / o_.chunk_count;
-    if (c.ragged) o_.chunks = 1;
-
-    // Scratch: the program's slots, and a copy of the input of an all_to_all in place.
-    o_.stride = (longest * c.element + 63) / 64 * 64;
-    const bool copied = c.what == collective::all_to_all && c.in == c.out && c.count > 0;
-    const std::size_t slots = static_cast<std::size_t>(o_.mine->scratch) * o_.stride;
-    const std::size_t need = slots + (copied ? c.count * c.element : 0);
-    if (need > 0) {
-        auto& pool = e_.scratch;
-        for (std::size_t i = 0; i < pool.size(); ++i)
-            if (pool[i].first >= need) {
-                std::swap(o_.scratch, pool[i]);
-                break;
-            }
-        if (o_.scratch.first < need) o_.scratch = {need + 64, std::make_unique<std::byte[]>(need + 128)};
-    }
-    std::byte* scratch = o_.scratch.second.get();
-    if (scratch) scratch += -reinterpret_cast<std::uintptr_t>(scratch) & 63;
-    const std::byte* in = c.in;
-    if (copied) {
-        std::memcpy(scratch + slots, c.in, c.count * c.element);
-        in = scratch + slots;
-    }
 
     // The slot is free when every rank has finished the operation that used it before.
     o_.sequence = e_.sequence++;
@@ -200,6 +165,67 @@ inline void runner::begin() {
         }
         e_.completed_by_all = least;
     }
+    o_.entered = false;
+    if (!c.learns) enter();
+}
+
+// Off the root, a gather or scatter learns from the root how long it is.
+inline bool runner::learn() {
+    call& c = o_.request;
+    o_.site.peer = c.root;
+    const buffer_view* v = view_of(c.root);
+    if (!v) return false;
+    c.count = line_of(c.root).count;
+    const std::size_t own = balanced(c.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
+    if (own != c.own_count)
+        fail(e_, errc::mismatch, o_.site,
+             message() << "this rank's block has " << c.own_count << " elements, and of the root's " << c.count << " it should have " << own);
+    enter();
+    return true;
+}
+
+inline void runner::enter() {
+    const call& c = o_.request;
+    const auto n = static_cast<std::size_t>(e_.size);
+    std::size_t longest = 0;
+    if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets; offsets && !c.ragged) {
+        for (std::size_t b = 0; b < n; ++b)
+            if (offsets[b + 1] - offsets[b] > longest) longest = offsets[b + 1] - offsets[b];
+        longest = balanced(longest, static_cast<std::size_t>(p_.fewest_parts), 0).count;
+    } else {
+        longest = balanced(balanced(c.count, static_cast<std::size_t>(p_.blocks), 0).count,
+                           static_cast<std::size_t>(p_.fewest_parts), 0).count;
+    }
+    o_.chunk_count = o_.tuned.chunk / c.element > 0 ? o_.tuned.chunk / c.element : 1;
+    if (c.ragged || longest == 0) o_.chunk_count = ~std::size_t{0} / 2;
+    // A progress word has 24 bits for the chunk and the value.
+    const std::size_t most = ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(p_.values() + 1);
+    if (longest / most >= o_.chunk_count) o_.chunk_count = longest / most + 1;
+    o_.chunks = longest == 0 ? 1 : (longest + o_.chunk_count - 1) / o_.chunk_count;
+    if (c.ragged) o_.chunks = 1;
+
+    // Scratch: the program's slots, and a copy of the input of an all_to_all in place.
+    o_.stride = (longest * c.element + 63) / 64 * 64;
+    const bool copied = c.what == collective::all_to_all && c.in == c.out && c.count > 0;
+    const std::size_t slots = static_cast<std::size_t>(o_.mine->scratch) * o_.stride;
+    const std::size_t need = slots + (copied ? c.count * c.element : 0);
+    if (need > 0) {
+        auto& pool = e_.pieces;   // an operation that failed may have left its piece
+        if (o_.scratch.at) pool.push_back(o_.scratch);
+        o_.scratch = {};
+        for (std::size_t i = 0; i < pool.size() && o_.scratch.at == nullptr; ++i)
+            if (pool[i].bytes >= need) {
+                o_.scratch = pool[i];
+                pool.drop(i);
+            }
+        if (o_.scratch.at == nullptr) o_.scratch = {static_cast<std::byte*>(operator new(need, std::align_val_t{64})), need};
+    }
+    std::byte* const scratch = o_.scratch.at;
+    const std::byte* in = c.in;
+    if (copied) {
+        std::memcpy(scratch + slots, c.in, c.count * c.element);
+        in = scratch + slots;
+    }
     operation_line& own = line_of(e_.rank);
     own.fingerprint = o_.fingerprint;
     own.in = in;
@@ -208,6 +234,8 @@ inline void runner::begin() {
     own.in_offsets = c.in_offsets;
     own.out_offsets = c.out_offsets;
     own.own_count = c.own_count;
+    own.count = c.count;
+    o_.entered = true;
     own.progress.store(word(0, 0), std::memory_order_release);
 }
 
@@ -254,8 +282,8 @@ inline bool runner::copy(const instruction& i) {
         o_.site.peer = to_rank == e_.rank ? from_rank : to_rank;
         o_.site.round = i.round;
         fail(e_, errc::mismatch, o_.site,
-             "sends " + std::to_string(count) + " elements to rank " + std::to_string(to_rank) + ", which expects " +
-                 std::to_string(unit_in(*to, i.to.where, i.to.index).count));
+             message() << "sends " << count << " elements to rank " << to_rank << ", which expects "
+                       << unit_in(*to, i.to.where, i.to.index).count);
     }
     if (count <= skip) return true;
     count -= skip;
@@ -281,15 +309,18 @@ inline bool runner::fold(const instruction& i) {
     count -= skip;
     if (count > o_.chunk_count) count = o_.chunk_count;
     if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
+    // A fold of everyone's at a root that is not rank 0: the operands in the order of ranks, not of roles.
+    const int first = i.count == e_.size && rooted(c.what) ? mod(p_.root - c.root, e_.size) : 0;
     for (int k = 0; k < i.count; ++k) {
-        const int q = actual(sources[k].rank);
+        const location& from = sources[(k + first) % i.count];
+        const int q = actual(from.rank);
         const buffer_view* v = view_of(q);
         if (!v) {
             o_.site.peer = q;
             o_.site.round = i.round;
             return false;
         }
-        o_.operands[static_cast<std::size_t>(k)] = {address(*v, sources[k]), sources[k].leaf};
+        o_.operands[k] = {address(*v, from), from.leaf};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
     c.op->fold(to, o_.operands.data(), i.count, count, c.op_value);
@@ -320,6 +351,7 @@ inline bool runner::advance() {
             throw_poison(e_);
         }
     }
+    if (!o_.entered && !learn()) return false;
     const auto& body = o_.mine->body;
     for (; o_.chunk < o_.chunks; ++o_.chunk, o_.at = 0)
         for (; o_.at < body.size(); ++o_.at)
@@ -337,18 +369,24 @@ inline void runner::finish() {
     for (; e_.finished & 1; e_.finished >>= 1) ++completed;
     // Release: this rank's last look at the operation's slots is before.
     state.completed.store(completed, std::memory_order_release);
-    if (o_.scratch.second) {
-        e_.scratch.push_back(std::move(o_.scratch));
-        o_.scratch = {};
-    }
+    if (o_.scratch.at) e_.pieces.push_back(o_.scratch);
+    o_.scratch = {};
     o_.done = true;
 }
 
-inline endpoint::~endpoint() = default;
+inline endpoint::~endpoint() {
+    previous->next = next;
+    next->previous = previous;
+    for (const memory_piece& piece : pieces) operator delete(piece.at, std::align_val_t{64});
+    for (operation_state* o : idle) {
+        if (o->scratch.at) operator delete(o->scratch.at, std::align_val_t{64});
+        delete o;
+    }
+}
 
 inline operation_state* take_operation(endpoint& e) {
     if (e.idle.empty()) return new operation_state;
-    operation_state* o = e.idle.back().release();
+    operation_state* o = e.idle.back();
     e.idle.pop_back();
     return o;
 }

@@ -29,6 +29,7 @@ struct alignas(line) operation_line {
     const std::size_t* in_offsets;         // v-variants: units + 1 entries, in elements
     const std::size_t* out_offsets;
     std::size_t own_count;                 // elements of the rank's own block, where ranks may disagree
+    std::size_t count;                     // and of the whole
 };
 
 struct alignas(line) mail_line {

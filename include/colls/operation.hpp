@@ -34,8 +34,8 @@ inline bool advance_message(endpoint& e, operation_state& o) {
         const std::size_t bytes = o.request.count * o.request.element;
         if (l.bytes != bytes || l.type != o.request.signature)
             fail(e, errc::mismatch, o.site,
-                 "expects " + std::to_string(bytes) + " bytes, rank " + std::to_string(peer) + " sends " +
-                     std::to_string(l.bytes) + (l.bytes == bytes ? " of another type" : ""));
+                         message() << "expects " << bytes << " bytes, rank " << peer << " sends " << l.bytes
+                           << (l.bytes == bytes ? " of another type" : ""));
         copy_bytes(o.request.out, l.data, bytes);
         l.taken.store(index + 1, std::memory_order_release);
     }
@@ -48,31 +48,37 @@ inline bool advance(endpoint& e, operation_state& o) {
     return o.kind == operation_kind::collective ? runner(e, o).advance() : advance_message(e, o);
 }
 
-/// Advances whatever is in flight, so that ranks may wait in different orders.
-inline void progress(endpoint& e) {
-    for (std::size_t i = 0; i < e.in_flight.size();) {
-        if (advance(e, *e.in_flight[i])) {
-            e.in_flight[i] = e.in_flight.back();
-            e.in_flight.pop_back();
-        } else {
-            ++i;
-        }
-    }
-}
-
 inline void rest(endpoint& e) { e.memory.state(e.rank).active.store(0, std::memory_order_release); }
 
+/// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders.
+inline void progress(endpoint& e) {
+    endpoint* x = &e;
+    do {
+        for (std::size_t i = 0; i < x->in_flight.size();)
+            if (advance(*x, *x->in_flight[i]))
+                x->in_flight.drop(i);
+            else
+                ++i;
+        if (x != &e) rest(*x);
+        x = x->next;
+    } while (x != &e);
+}
+
+[[gnu::cold]] inline void operator_threw(endpoint& e, const char* what) {
+    poison(e.memory, errc::peer_failed, e.rank, none, none,
+           (message() << "colls: rank " << e.rank << " in " << what << ": the operator threw").text());
+    leave(e);
+}
 /// Runs f, which may throw from a user's operator: the others must not wait for this rank then.
 template <class F>
 void guarded(endpoint& e, operation_state& o, F f) {
     try {
         f();
     } catch (const error&) {
+        rest(e);   // of another group's operation, perhaps
         throw;
     } catch (...) {
-        poison(e.memory, errc::peer_failed, e.rank, none, none,
-               "colls: rank " + std::to_string(e.rank) + " in " + o.site.what + ": the operator threw");
-        leave(e);
+        operator_threw(e, o.site.what);
         throw;
     }
 }
@@ -122,7 +128,9 @@ public:
     /// At most for `d`, a std::chrono::duration; true when it is over.
     template <class Duration>
     bool wait_for(Duration d) {
-        const double until = detail::seconds_now() + std::chrono::duration<double>(d).count();
+        using period = typename Duration::period;
+        const double until = detail::seconds_now() +
+                             static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
         while (!test()) {
             if (detail::seconds_now() >= until) return false;
             sched_yield();
@@ -132,14 +140,13 @@ public:
 
 private:
     void release() {
-        for (auto& p : e_->in_flight)
-            if (p == o_) {
-                p = e_->in_flight.back();
-                e_->in_flight.pop_back();
+        for (std::size_t i = 0; i < e_->in_flight.size(); ++i)
+            if (e_->in_flight[i] == o_) {
+                e_->in_flight.drop(i);
                 break;
             }
         o_->keep.reset();
-        e_->idle.emplace_back(o_);
+        e_->idle.push_back(o_);
         o_ = nullptr;
     }
     void settle() noexcept {

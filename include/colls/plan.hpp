@@ -13,14 +13,11 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/error.hpp>
-#include <colls/verify.hpp>
+#include <colls/detail/list.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
-#include <vector>
 
 namespace colls::inline v1::detail {
 
@@ -51,23 +48,26 @@ struct instruction {
 };
 
 struct program {
-    std::vector<instruction> body;   ///< once per chunk
-    std::vector<instruction> exit;   ///< waits after the last chunk
-    std::vector<location> operands;
-    int scratch = 0;                 ///< scratch slots of this rank
+    list<instruction> body;   ///< once per chunk
+    list<instruction> exit;   ///< waits after the last chunk
+    list<location> operands;
+    int scratch = 0;          ///< scratch slots of this rank
 };
 
-struct plan {
-    explicit plan(const any_schedule& s, int n) : schedule(s), size(n) {}
+/// What all ranks do. Made once, never changed, kept until the process ends.
+struct script {
+    script(const any_schedule& s, int n) : schedule(s), size(n), ranks(new program[static_cast<std::size_t>(n)]) {}
     any_schedule schedule;
     int size;
     int rounds = 0;
-    int blocks = 1;        ///< user blocks: size, or the parts of the whole buffer
-    int parts = 1;         ///< units per user block
+    int blocks = 1;             ///< user blocks: size, or the parts of the whole buffer
+    int parts = 1;              ///< units per user block, at most
+    int fewest_parts = 1;
+    list<int> parts_of;         ///< ... of each block, where they differ
     int root = 0;
-    std::uint64_t fingerprint = 0;   ///< of every step: equal plans move data alike
-    bool order_preserving = false;
-    std::vector<program> ranks;
+    std::uint64_t fingerprint = 0;   ///< of every step: equal scripts move data alike
+    bool order_preserving = false;   ///< known where the schedule was proven at run time
+    std::unique_ptr<program[]> ranks;
 
     int values() const { return 2 * rounds; }   ///< progress values per chunk
 };
@@ -76,13 +76,15 @@ class planner {
 public:
     planner(const any_schedule& s, int n) : s_(s), n_(n) {}
 
-    std::shared_ptr<const plan> make();
+    const script* make();
 
 private:
-    // One location's history: who wrote it last, who has read it since.
+    // One location's history: who wrote it last, who has read it since (a chain through readers_).
     struct history {
-        int writer = none, written = 0;
-        std::vector<std::pair<int, int>> readers;
+        int writer = none, written = 0, readers = none;
+    };
+    struct reading {
+        int rank, done, next;
     };
     // A slot of a rank, as of the start of the round.
     struct slot_state {
@@ -90,7 +92,7 @@ private:
         int contributions = 0;   // 0: undefined
         int last_write = -1, last_use = -1;
         int written_in = -1, sent_in = -1;   // the latest round scanned
-        int scratch = -1;                    // its scratch index, while it has one
+        action written_by = action::copy;
     };
     struct arrival {   // a block to be folded (or unstaged) by the receiver in this round
         int slot;
@@ -106,19 +108,31 @@ private:
     };
 
     const step& step_at(int rank, int round, int port) const {
-        return steps_[(static_cast<std::size_t>(rank) * rounds_ + round) * ports_ + port];
+        return steps_[(long{rank} * rounds_ + round) * ports_ + port];
     }
-    slot_state& slot(int rank, int s) { return slots_[static_cast<std::size_t>(rank) * width_ + s]; }
+    [[noreturn]] void refuse(errc code, std::string_view why, int rank = none, int round = none) const {
+        message what;
+        what << "colls: " << s_.name() << " at " << n_ << " ranks: ";
+        if (code == errc::wrong_schedule) what << "the proof rejects it: ";
+        throw error(code, (what << why).text(), rank, none, round);
+    }
+    static void exchange(arrival& a, arrival& b) {
+        const arrival c = a;
+        a = b;
+        b = c;
+    }
+    program& mine(int rank) { return plan_->ranks[static_cast<std::size_t>(rank)]; }
+    slot_state& slot(int rank, int s) { return slots_[long{rank} * width_ + s]; }
     history& track(const location& l) {
-        auto& h = histories_[l.rank];
+        list<history>& h = histories_[static_cast<std::size_t>(l.rank)];
         // Input and output of one slot may be one memory (in place), but for all_to_all, whose in-place calls copy.
-        const std::size_t id = l.where == place::scratch ? 2 * units_ + l.index
-                               : l.where == place::output && c_ == collective::all_to_all ? units_ + l.index
-                                                                                          : l.index;
+        const bool apart = l.where == place::output && c_ == collective::all_to_all;
+        const std::size_t id = static_cast<std::size_t>(l.index) +
+                               (l.where == place::scratch ? 2 * units_ : apart ? units_ : 0);
         if (h.size() <= id) h.resize(id + 1);
         return h[id];
     }
-    std::uint16_t& clock(int a, int x) { return clocks_[static_cast<std::size_t>(a) * n_ + x]; }
+    std::uint16_t& clock(int a, int x) { return clocks_[long{a} * n_ + x]; }
 
     void read_schedule();
     void name_units();
@@ -144,25 +158,29 @@ private:
     }
     void read(int actor, const location& l, int done);
     void write(int actor, const location& l, int done);
-    void flush_waits(int actor, std::vector<instruction>& into, int round);
+    void flush_waits(int actor, list<instruction>& into, int round);
+    void need_readers(int actor, const history& h) {
+        for (int i = h.readers; i != none; i = readers_[i].next) need(actor, readers_[i].rank, readers_[i].done);
+    }
     void publish(int rank, int value, int round);
 
     const any_schedule& s_;
     const int n_;
     collective c_{};
-    int rounds_ = 0, ports_ = 1, slots_per_rank_ = 0, width_ = 0, blocks_ = 0, root_ = 0;
+    int rounds_ = 0, ports_ = 1, slots_per_rank_ = 0, width_ = 0, root_ = 0;
     std::size_t units_ = 0;
-    std::shared_ptr<plan> plan_;
-    std::vector<step> steps_;
-    std::vector<int> home_unit_;          // owned collectives: slot -> unit, or none
-    std::vector<slot_state> slots_;
-    std::vector<std::vector<history>> histories_;
-    std::vector<std::vector<arrival>> arrivals_;
-    std::vector<std::vector<int>> free_scratch_;
-    std::vector<change> changes_;
-    std::vector<std::uint16_t> clocks_, snapshots_;
+    std::unique_ptr<script> plan_;
+    list<step> steps_;
+    list<int> home_unit_;          // owned collectives: slot -> unit, or none
+    list<slot_state> slots_;
+    list<reading> readers_;
+    std::unique_ptr<list<history>[]> histories_;
+    std::unique_ptr<list<arrival>[]> arrivals_;
+    std::unique_ptr<list<int>[]> free_scratch_;
+    list<change> changes_;
+    list<std::uint16_t> clocks_, snapshots_;
     bool transitive_ = true;
-    std::vector<int> needed_, pending_;
+    list<int> needed_, pending_;
 };
 
 inline void planner::read_schedule() {
@@ -171,12 +189,11 @@ inline void planner::read_schedule() {
     ports_ = s_.ports(n_);
     slots_per_rank_ = s_.blocks(n_);
     width_ = slots_per_rank_ + s_.scratch(n_);
-    if (rounds_ >= 30000 || (width_ > slots_per_rank_ && slots_per_rank_ > 1))
-        throw error(errc::unsupported, "colls: " + std::string(s_.name()) +
-                                           (rounds_ >= 30000 ? ": more than 30,000 rounds"
-                                                             : ": scratch slots need a schedule of one block"));
+    if (rounds_ >= 30000) refuse(errc::unsupported, "more than 30,000 rounds");
+    if (width_ > slots_per_rank_ && slots_per_rank_ > 1)
+        refuse(errc::unsupported, "scratch slots need a schedule of one block");
     root_ = rooted(c_) ? s_.root(n_) : 0;
-    steps_.reserve(static_cast<std::size_t>(n_) * rounds_ * ports_);
+    steps_.reserve(static_cast<std::size_t>(n_) * static_cast<std::size_t>(rounds_) * static_cast<std::size_t>(ports_));
     std::uint64_t h = hash_mix(static_cast<std::uint64_t>(c_), static_cast<std::uint64_t>(slots_per_rank_));
     for (int r = 0; r < n_; ++r)
         for (int k = 0; k < rounds_; ++k)
@@ -200,26 +217,28 @@ inline void planner::read_schedule() {
 // User blocks and their parts. Several slots of one home cut that block in ascending slot order.
 inline void planner::name_units() {
     if (owned(c_)) {
-        std::vector<int> seen(static_cast<std::size_t>(n_), 0);
-        home_unit_.assign(static_cast<std::size_t>(slots_per_rank_), none);
+        list<int> seen;
+        seen.resize(static_cast<std::size_t>(n_));
+        home_unit_.resize(static_cast<std::size_t>(slots_per_rank_), none);
         for (int s = 0; s < slots_per_rank_; ++s)
             if (const int h = s_.home(n_, s); h != none) home_unit_[s] = seen[h]++;
-        for (int r = 0; r < n_; ++r)
-            if (seen[r] != seen[0])
-                throw error(errc::unsupported, "colls: " + std::string(s_.name()) +
-                                                   ": every rank must be home to equally many slots");
         plan_->blocks = n_;
-        plan_->parts = seen[0];
+        plan_->parts = plan_->fewest_parts = seen[0];
+        for (const int k : seen) {
+            if (k > plan_->parts) plan_->parts = k;
+            if (k < plan_->fewest_parts) plan_->fewest_parts = k;
+        }
         for (int s = 0; s < slots_per_rank_; ++s)
             if (home_unit_[s] != none) home_unit_[s] += s_.home(n_, s) * plan_->parts;
+        if (plan_->fewest_parts != plan_->parts) plan_->parts_of = std::move(seen);
     } else if (c_ == collective::all_to_all) {
         plan_->blocks = n_;
-        plan_->parts = slots_per_rank_ / n_;
+        plan_->parts = plan_->fewest_parts = slots_per_rank_ / n_;
     } else {
         plan_->blocks = slots_per_rank_;
         plan_->parts = 1;
     }
-    units_ = static_cast<std::size_t>(plan_->blocks) * plan_->parts;
+    units_ = static_cast<std::size_t>(plan_->blocks) * static_cast<std::size_t>(plan_->parts);
     if (units_ < static_cast<std::size_t>(slots_per_rank_)) units_ = static_cast<std::size_t>(slots_per_rank_);
 }
 
@@ -252,7 +271,8 @@ inline int planner::length_unit(int s, const location& data) const {
 }
 
 inline void planner::initial_state() {
-    slots_.assign(static_cast<std::size_t>(n_) * width_, {});
+    const auto n = static_cast<std::size_t>(n_);
+    slots_.resize(n * static_cast<std::size_t>(width_));
     for (int r = 0; r < n_; ++r)
         for (int s = 0; s < slots_per_rank_; ++s) {
             slot_state& st = slot(r, s);
@@ -282,11 +302,11 @@ inline void planner::initial_state() {
                     slot(r, st.recv.blocks[i]).last_use = k;
                 }
             }
-    histories_.assign(static_cast<std::size_t>(n_), {});
-    arrivals_.assign(static_cast<std::size_t>(n_), {});
-    free_scratch_.assign(static_cast<std::size_t>(n_), {});
-    clocks_.assign(static_cast<std::size_t>(n_) * n_, 0);
-    needed_.assign(static_cast<std::size_t>(n_), -1);
+    histories_.reset(new list<history>[n]);
+    arrivals_.reset(new list<arrival>[n]);
+    free_scratch_.reset(new list<int>[n]);
+    clocks_.resize(n * n);
+    needed_.resize(n, -1);
     // Knowing nobody's entry is different from knowing value 0: clocks hold value + 1.
     const std::size_t bytes = (2 * static_cast<std::size_t>(rounds_) + 1) * clocks_.size() * sizeof(std::uint16_t);
     transitive_ = bytes <= std::size_t{256} << 20;
@@ -307,8 +327,13 @@ inline void planner::scan(int round) {
             const step& st = step_at(r, round, p);
             for (int i = 0; st.send.peer != none && i < st.send.blocks.size(); ++i)
                 slot(r, st.send.blocks[i]).sent_in = round;
-            for (int i = 0; st.recv.peer != none && i < st.recv.blocks.size(); ++i)
-                slot(r, st.recv.blocks[i]).written_in = round;
+            for (int i = 0; st.recv.peer != none && i < st.recv.blocks.size(); ++i) {
+                slot_state& to = slot(r, st.recv.blocks[i]);
+                if (to.written_in == round && to.written_by != st.recv.action)
+                    refuse(errc::unsupported, "one round copies and reduces into one block");
+                to.written_in = round;
+                to.written_by = st.recv.action;
+            }
         }
 }
 
@@ -316,56 +341,57 @@ inline void planner::read(int actor, const location& l, int done) {
     history& h = track(l);
     if (h.writer != none) need(actor, h.writer, h.written);
     if (l.rank != actor) need(actor, l.rank, 0);
-    h.readers.emplace_back(actor, done);
+    readers_.push_back({actor, done, h.readers});
+    h.readers = static_cast<int>(readers_.size()) - 1;
 }
 inline void planner::write(int actor, const location& l, int done) {
     history& h = track(l);
     if (h.writer != none) need(actor, h.writer, h.written);
     if (l.rank != actor) need(actor, l.rank, 0);
-    for (const auto& [reader, value] : h.readers) need(actor, reader, value);
-    h.readers.clear();
+    need_readers(actor, h);
+    h.readers = none;
     h.writer = actor;
     h.written = done;
 }
 
 // The strongest first: what its clock implies need not be waited for.
-inline void planner::flush_waits(int actor, std::vector<instruction>& into, int round) {
+inline void planner::flush_waits(int actor, list<instruction>& into, int round) {
     while (!pending_.empty()) {
         std::size_t best = 0;
         for (std::size_t i = 1; i < pending_.size(); ++i)
             if (needed_[pending_[i]] > needed_[pending_[best]]) best = i;
         const int x = pending_[best], value = needed_[x];
-        pending_[best] = pending_.back();
-        pending_.pop_back();
+        pending_.drop(best);
         needed_[x] = -1;
         if (clock(actor, x) > value) continue;
         into.push_back({.op = opcode::wait, .peer = x, .value = value, .round = round});
         clock(actor, x) = static_cast<std::uint16_t>(value + 1);
         if (!transitive_) continue;
         const std::uint16_t* seen = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
-                                    static_cast<std::size_t>(x) * n_;
+                                    static_cast<std::size_t>(x) * static_cast<std::size_t>(n_);
         for (int y = 0; y < n_; ++y)
             if (seen[y] > clock(actor, y)) clock(actor, y) = seen[y];
     }
 }
 
 inline void planner::publish(int rank, int value, int round) {
-    plan_->ranks[rank].body.push_back({.op = opcode::publish, .value = value, .round = round});
+    mine(rank).body.push_back({.op = opcode::publish, .value = value, .round = round});
 }
 
 // A scratch slot of `rank` that `writer` may overwrite without a further wait, or a new one.
 inline int planner::take_scratch(int writer, int rank) {
-    auto& list = free_scratch_[rank];
-    for (std::size_t i = 0; i < list.size(); ++i) {
-        history& h = track({rank, list[i], place::scratch});
+    auto& free = free_scratch_[static_cast<std::size_t>(rank)];
+    for (std::size_t i = 0; i < free.size(); ++i) {
+        history& h = track({rank, free[i], place::scratch});
         bool known = h.writer == none || h.writer == writer || clock(writer, h.writer) > h.written;
-        for (const auto& [reader, value] : h.readers) known = known && (reader == writer || clock(writer, reader) > value);
+        for (int j = h.readers; j != none; j = readers_[j].next)
+            known = known && (readers_[j].rank == writer || clock(writer, readers_[j].rank) > readers_[j].done);
         if (!known) continue;
-        const int index = list[i];
-        list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+        const int index = free[i];
+        free.drop(i);
         return index;
     }
-    return plan_->ranks[rank].scratch++;
+    return mine(rank).scratch++;
 }
 
 // Where the receive of this round into slot s goes, were there no conflict.
@@ -377,11 +403,12 @@ inline location planner::target(int rank, int s, int round) {
 }
 
 inline void planner::send_phase(int round) {
-    for (auto& list : arrivals_) list.clear();
+    for (int r = 0; r < n_; ++r) arrivals_[static_cast<std::size_t>(r)].clear();
+    list<instruction> copies;
     for (int a = 0; a < n_; ++a) {
-        auto& body = plan_->ranks[a].body;
+        auto& body = mine(a).body;
         const int done = 2 * round + 1;
-        std::vector<instruction> copies;
+        copies.clear();
         for (int p = 0; p < ports_; ++p) {
             const step& st = step_at(a, round, p);
             const int q = st.send.peer;
@@ -395,7 +422,7 @@ inline void planner::send_phase(int round) {
                 at.leaf = source.contributions == 1;
                 const auto& landing = slot(q, to);
                 if (q == a) {   // local: in the fold phase
-                    arrivals_[q].push_back({to, a, at, source.contributions, into.action});
+                    arrivals_[static_cast<std::size_t>(q)].push_back({to, a, at, source.contributions, into.action});
                     continue;
                 }
                 location goal = target(q, to, round);
@@ -407,7 +434,7 @@ inline void planner::send_phase(int round) {
                     if (goal.where == place::scratch || !push) goal = {q, take_scratch(a, q), place::scratch};
                     read(a, at, done);
                     write(a, goal, done);
-                    auto& operands = plan_->ranks[a].operands;
+                    auto& operands = mine(a).operands;
                     copies.push_back({.op = opcode::copy, .peer = q, .unit = length_unit(from, at), .round = round,
                                       .first = static_cast<int>(operands.size()), .count = 1, .to = goal});
                     operands.push_back(at);
@@ -418,12 +445,12 @@ inline void planner::send_phase(int round) {
                 } else {
                     location where = pull ? at : goal;
                     where.leaf = at.leaf;
-                    arrivals_[q].push_back({to, a, where, source.contributions, into.action});
+                    arrivals_[static_cast<std::size_t>(q)].push_back({to, a, where, source.contributions, into.action});
                 }
             }
         }
         flush_waits(a, body, round);
-        body.insert(body.end(), copies.begin(), copies.end());
+        body.append(copies);
         publish(a, done, round);
     }
     snapshot(2 * round + 1);
@@ -431,38 +458,41 @@ inline void planner::send_phase(int round) {
 
 inline void planner::fold_phase(int round) {
     const int done = 2 * round + 2;
+    list<instruction> folds;
+    list<int> landed;
+    list<arrival> parts;
     for (int r = 0; r < n_; ++r) {
-        auto& list = arrivals_[r];
-        auto& operands = plan_->ranks[r].operands;
-        std::vector<instruction> folds;
-        std::vector<int> landed;
+        auto& list = arrivals_[static_cast<std::size_t>(r)];
+        auto& operands = mine(r).operands;
+        folds.clear();
+        landed.clear();
         for (std::size_t i = 0; i < list.size(); ++i) {
             const int s = list[i].slot;
             if (s < 0) continue;
             const slot_state& own = slot(r, s);
             // Everything that arrives for this slot, in ascending rank order; the own value at its own place, a local
             // operand on its left.
-            std::vector<arrival> parts;
+            parts.clear();
             for (std::size_t j = i; j < list.size(); ++j)
                 if (list[j].slot == s) {
                     parts.push_back(list[j]);
                     list[j].slot = -1;
                 }
-            if (parts.front().act == action::reduce && own.contributions > 0) {
+            if (parts[0].act == action::reduce && own.contributions > 0) {
                 location at = own.at;
                 at.leaf = own.contributions == 1;
                 parts.push_back({s, r, at, own.contributions, action::reduce});
             }
             for (std::size_t j = 1; j < parts.size(); ++j)
-                for (std::size_t t = j; t > 0 && parts[t].from < parts[t - 1].from; --t) std::swap(parts[t], parts[t - 1]);
+                for (std::size_t t = j; t > 0 && parts[t].from < parts[t - 1].from; --t) exchange(parts[t], parts[t - 1]);
             location goal = target(r, s, round);
             int total = 0;
             if (goal.where == place::scratch)
                 goal.index = own.at.where == place::scratch && own.contributions > 0 && own.at.rank == r
                                  ? own.at.index
                                  : take_scratch(r, r);
-            instruction fold{.op = parts.front().act == action::reduce ? opcode::fold : opcode::copy,
-                             .peer = r, .unit = length_unit(s, parts.front().source), .round = round,
+            instruction fold{.op = parts[0].act == action::reduce ? opcode::fold : opcode::copy,
+                             .peer = r, .unit = length_unit(s, parts[0].source), .round = round,
                              .first = static_cast<int>(operands.size()), .count = static_cast<int>(parts.size()),
                              .to = goal};
             for (const arrival& part : parts) {
@@ -480,18 +510,18 @@ inline void planner::fold_phase(int round) {
         if (c_ == collective::barrier)
             for (int p = 0; p < ports_; ++p)
                 if (const int q = step_at(r, round, p).recv.peer; q != none) need(r, q, 2 * round + 1);
-        flush_waits(r, plan_->ranks[r].body, round);
-        auto& body = plan_->ranks[r].body;
-        body.insert(body.end(), folds.begin(), folds.end());
+        flush_waits(r, mine(r).body, round);
+        auto& body = mine(r).body;
+        body.append(folds);
         publish(r, done, round);
-        for (const int index : landed) free_scratch_[r].push_back(index);
+        free_scratch_[static_cast<std::size_t>(r)].append(landed);
     }
     snapshot(done);
     for (const change& c : changes_) {
         slot_state& st = slot(c.rank, c.slot);
         if (st.contributions > 0 && st.at.where == place::scratch &&
             (c.at.where != place::scratch || c.at.index != st.at.index))
-            free_scratch_[c.rank].push_back(st.at.index);
+            free_scratch_[static_cast<std::size_t>(c.rank)].push_back(st.at.index);
         st.at = c.at;
         st.contributions = c.contributions;
     }
@@ -505,7 +535,7 @@ inline void planner::release_scratch(int round) {
         for (int s = 0; s < width_; ++s) {
             slot_state& st = slot(r, s);
             if (st.last_use == round && st.contributions > 0 && st.at.where == place::scratch) {
-                free_scratch_[r].push_back(st.at.index);
+                free_scratch_[static_cast<std::size_t>(r)].push_back(st.at.index);
                 st.contributions = 0;
             }
         }
@@ -514,9 +544,10 @@ inline void planner::release_scratch(int round) {
 // What a rank held from the start and nobody overwrote still has to get from its input to its output.
 inline void planner::keep_phase() {
     const int done = 2 * rounds_;
+    list<instruction> keeps;
     for (int r = 0; r < n_; ++r) {
-        std::vector<instruction> keeps;
-        auto& operands = plan_->ranks[r].operands;
+        keeps.clear();
+        auto& operands = mine(r).operands;
         for (int s = 0; s < slots_per_rank_; ++s) {
             slot_state& st = slot(r, s);
             const int unit = output_unit(r, s);
@@ -531,43 +562,53 @@ inline void planner::keep_phase() {
             operands.push_back(st.at);
             operands.back().leaf = st.contributions == 1;
         }
-        flush_waits(r, plan_->ranks[r].body, rounds_);
-        auto& body = plan_->ranks[r].body;
-        body.insert(body.end(), keeps.begin(), keeps.end());
+        flush_waits(r, mine(r).body, rounds_);
+        auto& body = mine(r).body;
+        body.append(keeps);
     }
 }
 
 // A rank leaves when its own results have arrived and nobody will touch its memory any more.
 inline void planner::exit_phase() {
     for (int r = 0; r < n_; ++r) {
-        for (const history& h : histories_[r]) {
+        for (const history& h : histories_[static_cast<std::size_t>(r)]) {
             if (h.writer != none) need(r, h.writer, h.written);
-            for (const auto& [reader, value] : h.readers) need(r, reader, value);
+            need_readers(r, h);
         }
-        flush_waits(r, plan_->ranks[r].exit, rounds_);
+        flush_waits(r, mine(r).exit, rounds_);
     }
 }
 
 inline void planner::drop_unneeded() {
     const std::size_t values = 2 * static_cast<std::size_t>(rounds_) + 1;
-    std::vector<bool> awaited(values * n_);
-    for (const program& p : plan_->ranks)
-        for (const auto* list : {&p.body, &p.exit})
-            for (const instruction& i : *list)
-                if (i.op == opcode::wait) awaited[static_cast<std::size_t>(i.peer) * values + i.value] = true;
-    for (int r = 0; r < n_; ++r)
-        std::erase_if(plan_->ranks[r].body, [&](const instruction& i) {
-            return i.op == opcode::publish && !awaited[static_cast<std::size_t>(r) * values + i.value];
-        });
+    list<bool> awaited;
+    awaited.resize(values * static_cast<std::size_t>(n_));
+    const auto awaits = [&](const list<instruction>& all) {
+        for (const instruction& i : all)
+            if (i.op == opcode::wait) awaited[static_cast<std::size_t>(i.peer) * values + static_cast<std::size_t>(i.value)] = true;
+    };
+    for (int r = 0; r < n_; ++r) {
+        awaits(mine(r).body);
+        awaits(mine(r).exit);
+    }
+    for (int r = 0; r < n_; ++r) {
+        auto& body = mine(r).body;
+        std::size_t kept = 0;
+        for (const instruction& i : body)
+            if (i.op != opcode::publish || awaited[static_cast<std::size_t>(r) * values + static_cast<std::size_t>(i.value)])
+                body[kept++] = i;
+        body.resize(kept);
+    }
 }
 
-inline std::shared_ptr<const plan> planner::make() {
-    const std::string what = "colls: " + std::string(s_.name()) + " at " + std::to_string(n_) + " ranks: ";
-    if (!s_.supports(n_)) throw error(errc::unsupported, what + "the schedule does not support this group size");
-    if (const auto report = verify(s_, n_); !report.ok())
-        throw error(errc::wrong_schedule, what + "the proof rejects it: " + report.text(), report.rank, none, report.round);
-    plan_ = std::make_shared<plan>(s_, n_);
-    plan_->ranks.resize(static_cast<std::size_t>(n_));
+inline const script* planner::make() {
+    if (!s_.supports(n_)) refuse(errc::unsupported, "the schedule does not support this group size");
+    plan_.reset(new script(s_, n_));
+    if (s_.needs_proof()) {
+        const finding f = s_.prove(n_);
+        if (!f.right) refuse(errc::wrong_schedule, f.text.text(), f.rank, f.round);
+        plan_->order_preserving = f.order_preserving;
+    }
     read_schedule();
     name_units();
     initial_state();
@@ -579,16 +620,15 @@ inline std::shared_ptr<const plan> planner::make() {
     keep_phase();
     exit_phase();
     drop_unneeded();
-    plan_->order_preserving = reduces(c_) && properties_of(s_, n_).order_preserving;
-    return plan_;
+    return plan_.release();
 }
 
-/// The plan of a schedule at n ranks; made once in the process, then shared by all ranks and groups.
-inline std::shared_ptr<const plan> plan_for(const any_schedule& s, int n) {
+/// The script of a schedule at n ranks: the one place where they are made and kept. Throws where there is none.
+inline const script* script_for(const any_schedule& s, int n) {
     static std::mutex mutex;
-    static std::vector<std::shared_ptr<const plan>> cache;
+    static list<const script*> cache;
     const std::lock_guard lock(mutex);
-    for (const auto& p : cache)
+    for (const script* p : cache)
         if (p->size == n && p->schedule == s) return p;
     cache.push_back(planner(s, n).make());
     return cache.back();

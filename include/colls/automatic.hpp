@@ -1,0 +1,211 @@
+// The pick of a schedule: the candidates of each collective, their predicted times, and the choice, which is the same
+// on every rank since it depends on nothing but the call and parameters measured once.
+#pragma once
+
+#include <colls/cost.hpp>
+#include <colls/execute.hpp>
+#include <colls/mailbox.hpp>
+#include <colls/schedules.hpp>
+
+namespace colls::inline v1 {
+
+/// As a call's schedule: the library chooses.
+struct automatic {};
+
+namespace detail {
+
+/// One that `automatic` may choose, by the name that COLLS_SCHEDULE knows it by.
+struct candidate {
+    std::string_view name;
+    any_schedule schedule;
+};
+struct candidates {
+    const candidate* first = nullptr;
+    int count = 0;
+};
+
+template <class... F>
+struct families {};
+// In order of preference where predictions are equal. All but `direct` fold in an order of their own.
+using known_families = families<direct, ring, circulant<>, halving_doubling, recursive_doubling, distance_doubling, one_shot,
+    tree<2>, tree<4>, double_tree, bruck<2>, swing, pat<1>, pipelined_broadcast>;
+inline constexpr std::string_view known_names[] = {"direct", "ring", "circulant", "halving_doubling", "recursive_doubling",
+    "distance_doubling", "one_shot", "tree", "tree<4>", "double_tree", "bruck", "swing", "pat", "pipelined_broadcast"};
+
+template <collective C, class... F>
+[[gnu::cold]] candidates candidates_in(families<F...>) {
+    static constexpr int count = (0 + ... + int{provides<F, C>});
+    static const candidate* const all = [] {
+        auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
+        candidate* to = list;
+        int i = 0;
+        const auto add = [&]<class X>(const X& f) {
+            if constexpr (provides<X, C>) {
+                const auto s = schedule_of<C>(f);
+                new (to++) candidate{known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>)};
+            }
+            ++i;
+        };
+        (add(F{}), ...);
+        return list;
+    }();
+    return {all, count};
+}
+template <collective C>
+candidates candidates_for() {
+    return candidates_in<C>(known_families{});
+}
+
+/// How a call comes by its schedule: the one given, or the candidates.
+struct chooser {
+    const any_schedule* given = nullptr;
+    candidates (*list)() = nullptr;
+};
+
+/// Traffic of a schedule at n ranks, counted once in the process: small n are cheap, but all ranks ask.
+[[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n) {
+    struct known {
+        const any_schedule* schedule;
+        int n;
+        cost counted;
+    };
+    static std::mutex mutex;
+    static list<known> cache;
+    const std::lock_guard lock(mutex);
+    for (const known& k : cache)
+        if (k.n == n && k.schedule == &s) return k.counted;
+    cache.push_back({&s, n, traffic(any_reader(s), n)});
+    return cache.back().counted;
+}
+
+/// The machine, as the ranks of one group feel it: where they outnumber the cores, each has a share of one, and a wait
+/// lasts until the others have had their turn.
+inline model model_of(const machine& m, int n) {
+    if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
+    const double share = static_cast<double>(n) / m.cores, change = 2e-6;   // of threads on a core
+    return {(m.alpha + change) * share, m.beta * share, m.gamma * share};
+}
+
+/// Seconds of c for `bytes` in pieces of `chunk`: the first goes through all rounds, the others follow as fast as the
+/// busiest rank can handle them.
+inline double predict(const cost& c, const model& m, double bytes, double chunk) {
+    const double block = c.blocks > 0 ? bytes / c.blocks : 0;
+    const double pieces = block > chunk ? block / chunk : 1;
+    // Every message is a flag to be looked at.
+    const double waits = m.alpha * (c.rounds + 0.2 * c.rounds * c.ports);
+    const double first = waits + (m.beta * static_cast<double>(c.critical_sent) + m.gamma * static_cast<double>(c.critical_reduced)) * block / pieces;
+    const double next = 0.5 * waits + (m.beta * static_cast<double>(c.blocks_sent) + m.gamma * static_cast<double>(c.blocks_reduced)) * block / pieces;
+    return first + (pieces - 1) * next;
+}
+/// The mailbox: one round; each rank posts `posted` bytes and reads those of the others.
+inline double predict_mail(const model& m, int n, double posted) {
+    return m.alpha * (1 + 0.2 * n) + (m.beta + m.gamma) * posted * n;
+}
+
+inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, std::size_t{1} << 40};
+
+struct prediction {
+    const candidate* of = nullptr;   ///< null: the mailbox
+    std::size_t chunk = 0;
+    double seconds = 0;
+};
+/// The best chunk for a candidate.
+inline prediction predicted(const candidate& c, int n, const model& m, double bytes) {
+    const cost counted = traffic_of_candidate(c.schedule, n);
+    prediction best;
+    for (const std::size_t chunk : chunk_sizes) {
+        const double t = predict(counted, m, bytes, static_cast<double>(chunk));
+        if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
+    }
+    return best;
+}
+
+/// What limits the choice.
+struct demand {
+    collective what{};
+    double bytes = 0;            ///< of the whole buffer
+    std::size_t posted = 0;      ///< by one rank, were it mail
+    bool in_order = false;       ///< the operator does not commute
+    bool only_direct = false;    ///< counts that other ranks do not know
+    bool mail = true;
+};
+
+[[gnu::cold]] inline bool is_known_name(std::string_view name) {
+    for (const std::string_view known : known_names)
+        if (known == name) return true;
+    return name == "mailbox";
+}
+
+/// The choice among `list`.
+[[gnu::cold]] inline prediction choose(const endpoint& e, const demand& d, const candidates& list) {
+    const auto fits = [&](const candidate& c) {
+        return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
+    };
+    const model m = model_of(e.measured(), e.size);
+    const bool mail = d.mail && !d.only_direct && d.posted <= mail_capacity;
+    if (e.env.schedule) {
+        const std::string_view name = e.env.schedule;
+        if (!is_known_name(name)) {
+            message text;
+            text << "colls: COLLS_SCHEDULE is " << name << ", which is none of: mailbox";
+            for (const std::string_view known : known_names) text << ", " << known;
+            throw error(errc::invalid_argument, text.text(), e.rank);
+        }
+        if (name == "mailbox" && mail) return {};
+        for (int i = 0; i < list.count; ++i)
+            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e.size, m, d.bytes);
+    }
+    prediction best;
+    best.seconds = mail ? predict_mail(m, e.size, static_cast<double>(d.posted)) : 0;
+    bool any = mail;
+    for (int i = 0; i < list.count; ++i)
+        if (fits(list.first[i]))
+            if (const prediction p = predicted(list.first[i], e.size, m, d.bytes); !any || p.seconds < best.seconds) {
+                best = p;
+                any = true;
+            }
+    return best;
+}
+
+/// Sizes are told apart to an eighth of a power of two: one pick for each class.
+constexpr std::uint64_t size_class(std::size_t bytes) {
+    if (bytes < 16) return bytes;
+    int log = 0;
+    while (bytes >> log >= 16) ++log;
+    return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
+}
+/// A size that stands for its class, so that all ranks and all calls of a class predict alike.
+constexpr double class_bytes(std::size_t bytes) {
+    int log = 0;
+    while (bytes >> log >= 16) ++log;
+    return static_cast<double>(bytes >> log << log);
+}
+
+/// The script of a call, or none for the mailbox. Cached by the endpoint: no search, no lock, once a kind of call has
+/// been seen.
+inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
+    if (how.given) {
+        for (const pick& p : e.picks)
+            if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given) return p;
+        pick p{~std::uint64_t{0}, script_for(*how.given, e.size), {}};
+        e.picks.push_back(p);
+        return p;
+    }
+    const std::size_t bytes = c.count * c.element, posted = mail_bytes(c, e.size);
+    const bool in_order = c.op && !c.op->commutative;
+    const bool same_lengths = !c.ragged && !c.in_offsets && !c.out_offsets;
+    mail = mail && same_lengths;
+    const std::uint64_t key = size_class(c.ragged ? 0 : bytes) | static_cast<std::uint64_t>(c.what) << 16 |
+                              std::uint64_t{in_order} << 20 | std::uint64_t{c.ragged} << 21 | std::uint64_t{mail} << 22 |
+                              std::uint64_t{posted <= mail_capacity} << 23;
+    for (const pick& p : e.picks)
+        if (p.key == key) return p;
+    const prediction best = choose(e, {c.what, class_bytes(c.ragged ? 0 : bytes), posted, in_order, c.ragged, mail}, how.list());
+    pick p{key, best.of ? script_for(best.of->schedule, e.size) : nullptr, {}};
+    if (best.of) p.tuned.chunk = best.chunk;
+    e.picks.push_back(p);
+    return p;
+}
+
+}  // namespace detail
+}  // namespace colls::inline v1

@@ -1,0 +1,449 @@
+// The calls. Blocking ones are functions of colls; start:: and prepare:: have the same ones with the same arguments.
+//
+// A buffer is a contiguous range of trivially copyable elements (std::span, std::vector, std::array, an array, ...).
+// Where a buffer has a block for each rank and its size does not divide, the first size % n blocks are longer by one.
+// In place means the same buffer as input and output; for collectives with blocks, that the one buffer is the rank's
+// own block within the other. All ranks make the same calls in the same order, and the library checks that they do.
+//
+// The schedule is the first template argument (a schedule, or a family of them), or a value as the last argument;
+// without one the library chooses (`automatic`). Every call throws colls::error.
+#pragma once
+
+#include <colls/detail/fold.hpp>
+#include <colls/perform.hpp>
+
+namespace colls::inline v1 {
+namespace detail {
+
+template <class R>
+concept buffer_like = std::is_array_v<std::remove_reference_t<R>> || requires(R& r) {
+    *r.data();
+    { r.size() } -> std::convertible_to<std::size_t>;
+};
+template <class R>
+constexpr auto* data_of(R& r) {
+    if constexpr (std::is_array_v<R>)
+        return &r[0];
+    else
+        return r.data();
+}
+template <class R>
+constexpr std::size_t size_of_buffer(R& r) {
+    if constexpr (std::is_array_v<R>)
+        return sizeof(R) / sizeof(r[0]);
+    else
+        return static_cast<std::size_t>(r.size());
+}
+template <class R>
+using element_of = std::remove_reference_t<decltype(*data_of(std::declval<std::remove_reference_t<R>&>()))>;
+
+template <class T>
+inline constexpr std::uint64_t type_hash = hash_text(type_name<T>());
+
+/// Is S in rank order at small sizes? (At the size of the call the proof at run time asks again.)
+template <class S>
+constexpr bool keeps_order_at_small_sizes() {
+    if constexpr (std::default_initializable<S>) {
+        for (int n = 2; n <= 5; ++n)
+            if (v1::supports(S{}, n) && !examine(S{}, n).order_preserving) return false;
+    }
+    return true;
+}
+
+template <class S, class... F>
+constexpr bool is_candidate(collective, families<F...>) {
+    return (std::is_same_v<S, F> || ...);
+}
+
+// What a mode does with a request that is complete.
+struct blocking_mode {
+    using result = void;
+    static constexpr bool keeps = false;
+    static void go(endpoint& e, request& q) { perform(e, q); }
+    static void message_go(endpoint& e, operation_kind kind, const call& c, int peer) { perform_message(e, kind, c, peer); }
+};
+struct start_mode {
+    using result = operation;
+    static constexpr bool keeps = true;
+    static operation go(endpoint& e, request& q) { return begin(e, q); }
+    static operation message_go(endpoint& e, operation_kind kind, const call& c, int peer) { return begin_message(e, kind, c, peer); }
+};
+struct prepare_mode {
+    using result = plan;
+    static constexpr bool keeps = true;
+    static plan go(endpoint& e, request& q) { return plan(e, q); }
+};
+
+template <class Schedule, class... V>
+struct schedule_argument {
+    using type = Schedule;
+};
+template <class Schedule, class V>
+struct schedule_argument<Schedule, V> {
+    using type = V;
+};
+
+template <class T>
+void set_input(request& q, const T* data, std::size_t count) {
+    q.c.in = reinterpret_cast<const std::byte*>(data);
+    q.in_count = count;
+}
+template <class T>
+void set_output(request& q, T* data, std::size_t count) {
+    static_assert(!std::is_const_v<T>, "colls: the output buffer is const");
+    q.c.out = reinterpret_cast<std::byte*>(data);
+    q.out_count = count;
+}
+template <class T>
+void set_type(request& q) {
+    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+    q.c.element = sizeof(T);
+    q.c.signature = hash_mix(q.c.signature, type_hash<std::remove_const_t<T>>);
+}
+template <bool keep, class T, class Op>
+void set_operator(request& q, const Op& op) {
+    static_assert(operator_on<Op, T>, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
+    q.c.op = &op_table_for<T, Op>;
+    q.c.signature = hash_mix(q.c.signature, type_hash<Op>);
+    if constexpr (keep && !std::is_empty_v<Op>) {
+        q.keep = std::make_shared<Op>(op);
+        q.c.op_value = q.keep.get();
+    } else {
+        q.c.op_value = &op;   // an empty operator is never looked at
+    }
+}
+template <class Counts>
+list<std::size_t> counts_of(request& q, const Counts& counts) {
+    using I = std::remove_const_t<element_of<const Counts>>;
+    static_assert(std::is_integral_v<I>, "colls: counts are a range of integers");
+    list<std::size_t> all;
+    const auto* const at = data_of(counts);
+    for (std::size_t i = 0; i < size_of_buffer(counts); ++i) {
+        if constexpr (std::is_signed_v<I>) q.negative = q.negative || at[i] < 0;
+        all.push_back(static_cast<std::size_t>(at[i]));
+    }
+    q.with_counts = true;
+    return all;
+}
+
+/// The schedule of a call, its type forgotten. What is wrong with it is said here, in words.
+template <collective C, bool ordered, class S>
+any_schedule schedule_for_call(const S& given) {
+    static_assert(schedule<S> || family<S>,
+        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, round, port)` "
+        "that returns a colls::step, const or static, in a trivially copyable type; or it is a family, which names such types");
+    if constexpr (schedule<S> || family<S>) {
+        static_assert(provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
+        if constexpr (provides<S, C>) {
+            const auto s = schedule_of<C>(given);
+            using made = std::remove_const_t<decltype(s)>;
+            if constexpr (ordered) {
+                constexpr bool in_order = keeps_order_at_small_sizes<made>();
+                static_assert(in_order,
+                    "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; take direct, "
+                    "or automatic, or mark the operator with colls::commutative(op)");
+                return any_schedule(s);
+            } else if constexpr (is_candidate<S>(C, known_families{})) {
+                return any_schedule(s, proven_table_of<made>);
+            } else {
+                return any_schedule(s);
+            }
+        }
+    }
+}
+
+template <class Mode, class Schedule, collective C, bool ordered, class Comm, class... V>
+typename Mode::result submit(Comm& comm, request& q, const V&... value) {
+    static_assert(sizeof...(V) <= 1, "colls: too many arguments: a call takes one schedule value at most, as its last argument");
+    endpoint& e = comm.endpoint();
+    q.c.what = C;
+    using S = typename schedule_argument<Schedule, V...>::type;
+    if constexpr (std::is_same_v<S, automatic>) {
+        q.how.list = &candidates_for<C>;
+        return Mode::go(e, q);
+    } else {
+        const any_schedule s = [&] {
+            // Rotation would break the order of ranks: only one fold at the root itself keeps it.
+            if constexpr (C == collective::reduce && ordered)
+                if (q.c.root != 0) return schedule_for_call<C, ordered>(direct{});
+            if constexpr (sizeof...(V) == 0)
+                return schedule_for_call<C, ordered>(S{});
+            else
+                return schedule_for_call<C, ordered>(value...);
+        }();
+        q.how.given = &s;
+        return Mode::go(e, q);
+    }
+}
+
+/// All calls, for one mode.
+template <class Mode>
+struct calls {
+    using result = typename Mode::result;
+
+    template <class S = automatic, class Comm, class X, class... V>
+    static result broadcast(Comm& comm, X&& inout, int root, const V&... v) {
+        request q;
+        set_type<element_of<X>>(q);
+        set_input(q, data_of(inout), size_of_buffer(inout));
+        set_output(q, data_of(inout), size_of_buffer(inout));
+        q.c.root = root;
+        return submit<Mode, S, collective::broadcast, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class... V>
+    static result scatter(Comm& comm, const In& in, Out&& out, int root, const V&... v) {
+        request q = moving(in, out);
+        q.c.root = root;
+        return submit<Mode, S, collective::scatter, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class... V>
+    static result gather(Comm& comm, const In& in, Out&& out, int root, const V&... v) {
+        request q = moving(in, out);
+        q.c.root = root;
+        return submit<Mode, S, collective::gather, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class... V>
+    static result all_gather(Comm& comm, const In& in, Out&& out, const V&... v) {
+        request q = moving(in, out);
+        return submit<Mode, S, collective::all_gather, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class... V>
+    static result all_to_all(Comm& comm, const In& in, Out&& out, const V&... v) {
+        request q = moving(in, out);
+        return submit<Mode, S, collective::all_to_all, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class... V>
+    static result barrier(Comm& comm, const V&... v) {
+        request q;
+        return submit<Mode, S, collective::barrier, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
+    static result reduce(Comm& comm, const In& in, Out&& out, const Op& op, int root, const V&... v) {
+        request q = folding(in, out, op);
+        q.c.root = root;
+        return submit<Mode, S, collective::reduce, ordered<In, Op>>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
+    static result reduce_scatter(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
+        request q = folding(in, out, op);
+        return submit<Mode, S, collective::reduce_scatter, ordered<In, Op>>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class X, class Op, class... V>
+        requires(!buffer_like<const Op>)
+    static result all_reduce(Comm& comm, X&& inout, const Op& op, const V&... v) {
+        request q = folding(inout, inout, op);
+        q.two = false;
+        return submit<Mode, S, collective::all_reduce, ordered<X, Op>>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
+        requires(buffer_like<Out>)
+    static result all_reduce(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
+        request q = folding(in, out, op);
+        return submit<Mode, S, collective::all_reduce, ordered<In, Op>>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
+    static result inclusive_scan(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
+        request q = scanning(in, out, op);
+        return submit<Mode, S, collective::inclusive_scan, ordered<In, Op>>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
+    static result exclusive_scan(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
+        request q = scanning(in, out, op);
+        return submit<Mode, S, collective::exclusive_scan, ordered<In, Op>>(comm, q, v...);
+    }
+
+    template <class S = automatic, class Comm, class In, class Out, class Counts, class... V>
+    static result scatter_v(Comm& comm, const In& in, Out&& out, const Counts& counts, int root, const V&... v) {
+        request q = moving(in, out);
+        q.sends = counts_of(q, counts);
+        q.c.root = root;
+        return submit_direct<S, collective::scatter>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Counts, class... V>
+    static result gather_v(Comm& comm, const In& in, Out&& out, const Counts& counts, int root, const V&... v) {
+        request q = moving(in, out);
+        q.sends = counts_of(q, counts);
+        q.c.root = root;
+        return submit_direct<S, collective::gather>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Counts, class... V>
+    static result all_gather_v(Comm& comm, const In& in, Out&& out, const Counts& counts, const V&... v) {
+        request q = moving(in, out);
+        q.sends = counts_of(q, counts);
+        return submit<Mode, S, collective::all_gather, false>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Counts, class Op, class... V>
+    static result reduce_scatter_v(Comm& comm, const In& in, Out&& out, const Counts& counts, const Op& op, const V&... v) {
+        request q = folding(in, out, op);
+        q.sends = counts_of(q, counts);
+        return submit<Mode, S, collective::reduce_scatter, ordered<In, Op>>(comm, q, v...);
+    }
+    template <class S = automatic, class Comm, class In, class Out, class Sent, class Received, class... V>
+    static result all_to_all_v(Comm& comm, const In& in, Out&& out, const Sent& sent, const Received& received, const V&... v) {
+        request q = moving(in, out);
+        q.sends = counts_of(q, sent);
+        q.receives = counts_of(q, received);
+        return submit_direct<S, collective::all_to_all>(comm, q, v...);
+    }
+
+    template <class Comm, class X>
+    static result send(Comm& comm, const X& data, int peer) {
+        request q;
+        set_type<element_of<const X>>(q);
+        set_input(q, data_of(data), size_of_buffer(data));
+        q.c.count = q.in_count;
+        return Mode::message_go(comm.endpoint(), operation_kind::send, q.c, peer);
+    }
+    template <class Comm, class X>
+    static result recv(Comm& comm, X&& data, int peer) {
+        request q;
+        set_type<element_of<X>>(q);
+        set_output(q, data_of(data), size_of_buffer(data));
+        q.c.count = q.out_count;
+        return Mode::message_go(comm.endpoint(), operation_kind::recv, q.c, peer);
+    }
+
+private:
+    template <class X, class Op>
+    static constexpr bool ordered = !is_commutative<Op, std::remove_const_t<element_of<X>>>;
+    // Where ranks know their own counts only, blocks cannot pass through others.
+    template <class S, class... V>
+    using direct_only = S;
+
+    template <class S, collective C, class Comm, class... V>
+    static result submit_direct(Comm& comm, request& q, const V&... v) {
+        using given = typename schedule_argument<S, V...>::type;
+        static_assert(std::is_same_v<given, automatic> || std::is_same_v<given, direct>,
+            "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not know how "
+            "much they pass on");
+        return submit<Mode, direct, C, false>(comm, q);
+    }
+    template <class In, class Out>
+    static request moving(In& in, Out& out) {
+        static_assert(std::is_same_v<std::remove_const_t<element_of<In>>, element_of<Out>>,
+            "colls: input and output must be of one element type, and the output not const");
+        request q;
+        set_type<element_of<Out>>(q);
+        set_input(q, data_of(in), size_of_buffer(in));
+        set_output(q, data_of(out), size_of_buffer(out));
+        q.two = true;
+        return q;
+    }
+    template <class In, class Out, class Op>
+    static request folding(In& in, Out& out, const Op& op) {
+        request q = moving(in, out);
+        set_operator<Mode::keeps, element_of<Out>>(q, op);
+        return q;
+    }
+    template <class In, class Out, class Op>
+    static request scanning(In& in, Out& out, const Op& op) {
+        static_assert(!has_finish<Op, element_of<Out>>,
+            "colls: a scan has no use for an operator with a last step, such as avg: the ranks' results are of different numbers "
+            "of contributions");
+        return folding(in, out, op);
+    }
+};
+
+}  // namespace detail
+
+/// Non-blocking calls: `auto done = colls::start::all_reduce(comm, x, colls::sum); ... done.wait();`
+struct start : detail::calls<detail::start_mode> {};
+/// Calls to be made many times: `auto plan = colls::prepare::all_reduce(comm, x, colls::sum); ... plan.run();`
+struct prepare : detail::calls<detail::prepare_mode> {};
+
+// Blocking calls. Costs: in the best schedules, S the bytes of the larger buffer, n ranks; see docs for each family's.
+
+/// (comm, inout, root): every rank gets the root's buffer. log2 n rounds or S bytes a rank.
+template <class Schedule = automatic, class... A>
+void broadcast(A&&... a) {
+    detail::calls<detail::blocking_mode>::broadcast<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, root): rank r gets block r of the root's `in`; elsewhere `in` may be empty.
+template <class Schedule = automatic, class... A>
+void scatter(A&&... a) {
+    detail::calls<detail::blocking_mode>::scatter<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, root): the root gets rank r's `in` as block r of `out`; elsewhere `out` may be empty.
+template <class Schedule = automatic, class... A>
+void gather(A&&... a) {
+    detail::calls<detail::blocking_mode>::gather<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out): every rank gets rank r's `in` as block r of `out`. S (n - 1) / n bytes a rank.
+template <class Schedule = automatic, class... A>
+void all_gather(A&&... a) {
+    detail::calls<detail::blocking_mode>::all_gather<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, op, root): the root gets the fold of all ranks' `in`; elsewhere `out` may be empty.
+template <class Schedule = automatic, class... A>
+void reduce(A&&... a) {
+    detail::calls<detail::blocking_mode>::reduce<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, op): rank r gets block r of the fold of all ranks' `in`. S (n - 1) / n bytes a rank.
+template <class Schedule = automatic, class... A>
+void reduce_scatter(A&&... a) {
+    detail::calls<detail::blocking_mode>::reduce_scatter<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, inout, op) or (comm, in, out, op): every rank gets the fold of all ranks' `in`. 2 S (n - 1) / n bytes a rank.
+template <class Schedule = automatic, class... A>
+void all_reduce(A&&... a) {
+    detail::calls<detail::blocking_mode>::all_reduce<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out): block b of rank r's `in` becomes block r of rank b's `out`. Sizes divide by n.
+template <class Schedule = automatic, class... A>
+void all_to_all(A&&... a) {
+    detail::calls<detail::blocking_mode>::all_to_all<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm): returns when every rank has called it.
+template <class Schedule = automatic, class... A>
+void barrier(A&&... a) {
+    detail::calls<detail::blocking_mode>::barrier<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, op): rank r gets the fold of ranks 0..r.
+template <class Schedule = automatic, class... A>
+void inclusive_scan(A&&... a) {
+    detail::calls<detail::blocking_mode>::inclusive_scan<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, op): rank r gets the fold of ranks 0..r-1; rank 0's `out` stays as it is.
+template <class Schedule = automatic, class... A>
+void exclusive_scan(A&&... a) {
+    detail::calls<detail::blocking_mode>::exclusive_scan<Schedule>(static_cast<A&&>(a)...);
+}
+
+/// (comm, in, out, counts, root): blocks of counts[r] elements, back to back. Only the root needs the counts.
+template <class Schedule = automatic, class... A>
+void scatter_v(A&&... a) {
+    detail::calls<detail::blocking_mode>::scatter_v<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, counts, root): likewise.
+template <class Schedule = automatic, class... A>
+void gather_v(A&&... a) {
+    detail::calls<detail::blocking_mode>::gather_v<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, counts): blocks of counts[r] elements, back to back; the same counts on every rank.
+template <class Schedule = automatic, class... A>
+void all_gather_v(A&&... a) {
+    detail::calls<detail::blocking_mode>::all_gather_v<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, counts, op): likewise.
+template <class Schedule = automatic, class... A>
+void reduce_scatter_v(A&&... a) {
+    detail::calls<detail::blocking_mode>::reduce_scatter_v<Schedule>(static_cast<A&&>(a)...);
+}
+/// (comm, in, out, send_counts, receive_counts): each rank knows its own; what does not fit is an error (mismatch).
+template <class Schedule = automatic, class... A>
+void all_to_all_v(A&&... a) {
+    detail::calls<detail::blocking_mode>::all_to_all_v<Schedule>(static_cast<A&&>(a)...);
+}
+
+/// (comm, data, peer): returns when the receiver has copied the data, straight out of this buffer.
+template <class... A>
+void send(A&&... a) {
+    detail::calls<detail::blocking_mode>::send(static_cast<A&&>(a)...);
+}
+/// (comm, data, peer): the next message from that rank, which must be as long as `data`.
+template <class... A>
+void recv(A&&... a) {
+    detail::calls<detail::blocking_mode>::recv(static_cast<A&&>(a)...);
+}
+
+}  // namespace colls::inline v1

@@ -1,0 +1,11 @@
+// The host core: schedules, their algebra, their proof and cost, operators, and the calls. A transport is one further
+// header (colls/transports/...).
+#pragma once
+
+#include <colls/algebra.hpp>
+#include <colls/collectives.hpp>
+#include <colls/explain.hpp>
+#include <colls/operators.hpp>
+#include <colls/schedules.hpp>
+#include <colls/types.hpp>
+#include <colls/verify.hpp>

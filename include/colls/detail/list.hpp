@@ -1,0 +1,89 @@
+// Arrays that are cheap to compile: std::vector costs a unit 20 to 40 ms for each element type, these next to nothing.
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <type_traits>
+
+namespace colls::inline v1::detail {
+
+/// Room for `size` elements or more; returns memory that replaces p. Not a template, so that it is compiled once.
+[[gnu::noinline]] inline void* grown(void* p, std::size_t& capacity, std::size_t size, std::size_t element) {
+    if (capacity < 8) capacity = 8;
+    while (capacity < size) capacity *= 2;
+    void* const more = std::realloc(p, capacity * element);
+    if (more == nullptr) throw std::bad_alloc();
+    return more;
+}
+
+/// A growing array of trivially copyable elements.
+template <class T>
+class list {
+    static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+    list() = default;
+    list(list&& other) noexcept : p_(other.p_), size_(other.size_), capacity_(other.capacity_) { other.forget(); }
+    list& operator=(list&& other) noexcept {
+        if (this != &other) {
+            std::free(p_);
+            p_ = other.p_, size_ = other.size_, capacity_ = other.capacity_;
+            other.forget();
+        }
+        return *this;
+    }
+    ~list() { std::free(p_); }
+
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    T* data() { return p_; }
+    const T* data() const { return p_; }
+    T* begin() { return p_; }
+    T* end() { return p_ + size_; }
+    const T* begin() const { return p_; }
+    const T* end() const { return p_ + size_; }
+    // Any integer as an index: ranks and slots are int.
+    template <class I>
+    T& operator[](I i) {
+        return p_[static_cast<std::size_t>(i)];
+    }
+    template <class I>
+    const T& operator[](I i) const {
+        return p_[static_cast<std::size_t>(i)];
+    }
+    T& back() { return p_[size_ - 1]; }
+
+    void push_back(T x) {
+        reserve(size_ + 1);
+        p_[size_++] = x;
+    }
+    void append(const list& other) {
+        for (const T& x : other) push_back(x);
+    }
+    void reserve(std::size_t size) {
+        if (size > capacity_) p_ = static_cast<T*>(grown(p_, capacity_, size, sizeof(T)));
+    }
+    /// New elements are `fill`.
+    void resize(std::size_t size, T fill = T{}) {
+        reserve(size);
+        while (size_ < size) p_[size_++] = fill;
+        size_ = size;
+    }
+    void clear() { size_ = 0; }
+    void pop_back() { --size_; }
+    /// Element i goes, the last one takes its place.
+    void drop(std::size_t i) { p_[i] = p_[--size_]; }
+
+private:
+    void forget() {
+        p_ = nullptr;
+        size_ = capacity_ = 0;
+    }
+    T* p_ = nullptr;
+    std::size_t size_ = 0, capacity_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,62 @@
+// What `automatic` would do, and why.
+#pragma once
+
+#include <colls/automatic.hpp>
+
+#include <string>
+
+namespace colls::inline v1 {
+namespace detail {
+
+template <int... C>
+candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
+    using get = candidates (*)();
+    static constexpr get all[] = {&candidates_for<static_cast<collective>(C)>...};
+    return all[static_cast<int>(what)]();
+}
+
+inline std::string table_of_candidates(const endpoint& e, collective what, std::size_t bytes) {
+    const candidates list = candidates_of(what, std::make_integer_sequence<int, collective_count>{});
+    const bool own = what == collective::all_gather || what == collective::gather;
+    const auto n = static_cast<std::size_t>(e.size);
+    const std::size_t posted = own ? (bytes + n - 1) / n : bytes;
+    const demand d{what, class_bytes(bytes), posted, false, false, true};
+    const model m = model_of(e.measured(), e.size);
+    const prediction chosen = choose(e, d, list);
+    char row[160];
+    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s\n", name_of(what), bytes,
+                  e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9, e.env.schedule ? ", COLLS_SCHEDULE=" : "",
+                  e.env.schedule ? e.env.schedule : "");
+    std::string text = row;
+    std::snprintf(row, sizeof row, "  %-20s %7s %14s %10s %14s\n", "schedule", "rounds", "bytes sent", "chunk", "predicted us");
+    text += row;
+    const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds, bool taken) {
+        char piece[24] = "-";
+        if (chunk > 0 && chunk < (std::size_t{1} << 39)) std::snprintf(piece, sizeof piece, "%zu", chunk);
+        std::snprintf(row, sizeof row, "  %-20.*s %7d %14.0f %10s %14.2f%s\n", static_cast<int>(name.size()), name.data(), rounds, sent,
+                      piece, seconds * 1e6, taken ? "  <- chosen" : "");
+        text += row;
+    };
+    if (posted <= mail_capacity)
+        add("mailbox", 1, static_cast<double>(posted), 0, predict_mail(m, e.size, static_cast<double>(posted)), chosen.of == nullptr);
+    for (int i = 0; i < list.count; ++i) {
+        const candidate& c = list.first[i];
+        if (!c.schedule.supports(e.size)) continue;
+        const cost counted = traffic_of_candidate(c.schedule, e.size);
+        const prediction p = predicted(c, e.size, m, d.bytes);
+        const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
+        add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
+    }
+    return text;
+}
+
+}  // namespace detail
+
+/// A table of the schedules that `automatic` weighs for a collective of `bytes` bytes (of the larger buffer) in comm's
+/// group, with rounds, bytes sent by the busiest rank, chunk and predicted time. Not collective.
+template <class Comm>
+std::string explain(Comm& comm, collective what, std::size_t bytes) {
+    return detail::table_of_candidates(comm.endpoint(), what, bytes);
+}
+
+}  // namespace colls::inline v1

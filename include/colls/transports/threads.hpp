@@ -1,0 +1,321 @@
+// Ranks as threads of one process.
+#pragma once
+
+#include <colls/operation.hpp>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <sys/mman.h>
+#include <thread>
+#include <type_traits>
+
+namespace colls::inline v1::threads {
+
+class communicator;
+
+namespace detail {
+
+using colls::detail::endpoint;
+using colls::detail::group_memory;
+using colls::detail::list;
+using colls::detail::machine;
+using colls::detail::message;
+
+/// The memory of one group, shared by its communicators; the last one takes it down.
+class group {
+public:
+    explicit group(int n) : users_(n), bytes_(group_memory::bytes(n)) {
+        // Fresh pages are zero, and cost nothing until they are used.
+        void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) throw std::bad_alloc();
+        base_ = static_cast<std::byte*>(at);
+        memory_ = group_memory(base_, n);
+    }
+    const group_memory& memory() const { return memory_; }
+    // Acquire and release: whoever takes it down does so after all others' last access.
+    void leave() {
+        if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    }
+
+private:
+    ~group() { munmap(base_, bytes_); }
+    std::atomic<int> users_;
+    std::size_t bytes_;
+    std::byte* base_ = nullptr;
+    group_memory memory_;
+};
+
+/// Cores that this process may use.
+inline int cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? n : 1;
+}
+
+/// Measured when first asked for, in about a millisecond.
+const machine& measured();
+
+}  // namespace detail
+
+/// Memory for `size()` elements, uninitialised, aligned to 64 bytes.
+template <class T>
+class memory {
+    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+
+public:
+    explicit memory(std::size_t count) : data_(static_cast<T*>(operator new(count * sizeof(T), align))), size_(count) {}
+    memory(memory&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr, other.size_ = 0; }
+    memory& operator=(memory&& other) noexcept {
+        T* const data = data_;
+        const std::size_t size = size_;
+        data_ = other.data_, size_ = other.size_;
+        other.data_ = data, other.size_ = size;
+        return *this;
+    }
+    ~memory() { operator delete(data_, align); }
+
+    T* data() { return data_; }
+    const T* data() const { return data_; }
+    std::size_t size() const { return size_; }
+    T& operator[](std::size_t i) { return data_[i]; }
+    const T& operator[](std::size_t i) const { return data_[i]; }
+    T* begin() { return data_; }
+    T* end() { return data_ + size_; }
+    const T* begin() const { return data_; }
+    const T* end() const { return data_ + size_; }
+
+private:
+    static constexpr std::align_val_t align{64};
+    T* data_;
+    std::size_t size_;
+};
+
+/// One rank's end of a group of threads. Used by its own thread only. All members make the same calls on it in the
+/// same order.
+class communicator {
+public:
+    /// Of no group: size() is 0.
+    communicator() = default;
+    communicator(communicator&& other) noexcept : end_(std::move(other.end_)), group_(other.group_) { other.group_ = nullptr; }
+    communicator& operator=(communicator&& other) noexcept {
+        if (this != &other) {
+            leave();
+            end_ = std::move(other.end_);
+            group_ = other.group_;
+            other.group_ = nullptr;
+        }
+        return *this;
+    }
+    ~communicator() { leave(); }
+
+    int rank() const { return end_ ? end_->rank : none; }
+    int size() const { return end_ ? end_->size : 0; }
+
+    /// Collective: the ranks of equal `color` form a group, ordered by `key`, then by rank. A negative color joins
+    /// none, and gets a communicator of size 0. Two rounds of small messages. Throws colls::error.
+    communicator split(int color, int key);
+
+    /// Memory that every transport can move fastest; here any memory is. Not collective.
+    template <class T>
+    threads::memory<T> allocate(std::size_t count) const {
+        return threads::memory<T>(count);
+    }
+
+    /// For the library: the end itself. Throws invalid_argument where there is no group.
+    colls::detail::endpoint& endpoint() {
+        if (!end_)
+            throw error(errc::invalid_argument,
+                        "colls: this communicator belongs to no group: default-made, moved from, or split off with a negative color");
+        return *end_;
+    }
+
+private:
+    template <class F>
+    friend void run(int n, F&& f);
+
+    communicator(detail::group* g, int rank, int n, bool crowded) : end_(new colls::detail::endpoint(rank, n, g->memory())), group_(g) {
+        end_->crowded = crowded;
+        end_->measured = &detail::measured;
+    }
+    void leave() {
+        if (!group_) return;
+        // Release: all that this rank did for the others is done.
+        end_->memory.state(end_->rank).gone.store(1, std::memory_order_release);
+        end_.reset();
+        group_->leave();
+        group_ = nullptr;
+    }
+    std::unique_ptr<colls::detail::endpoint> end_;
+    detail::group* group_ = nullptr;
+};
+
+inline communicator communicator::split(int color, int key) {
+    colls::detail::endpoint& e = endpoint();
+    const auto n = static_cast<std::size_t>(e.size);
+    struct wish {
+        int color, key;
+    };
+    const wish own{color, key};
+    detail::list<wish> wishes;
+    wishes.resize(n);
+    colls::detail::exchange(e, &own, sizeof own, wishes.data());
+    // My place among those of my color, and their first.
+    int mine = 0, members = 0, first = none;
+    const auto before = [&](int a, int b) {
+        return wishes[a].key != wishes[b].key ? wishes[a].key < wishes[b].key : a < b;
+    };
+    for (int r = 0; r < e.size; ++r)
+        if (wishes[r].color == color) {
+            ++members;
+            mine += before(r, e.rank);
+            if (first == none || before(r, first)) first = r;
+        }
+    detail::group* made = color >= 0 && first == e.rank ? new detail::group(members) : nullptr;
+    detail::list<detail::group*> groups;
+    groups.resize(n);
+    colls::detail::exchange(e, &made, sizeof made, groups.data());
+    if (color < 0) return {};
+    communicator part(groups[first], mine, members, e.crowded);
+    part.end_->join(e);
+    return part;
+}
+
+namespace detail {
+
+/// How the ranks of one `run` end.
+class outcome {
+public:
+    /// The first exception stands, but one of a rank's own is worth more than the news of it.
+    void failed(std::exception_ptr what, bool news) {
+        const std::lock_guard lock(mutex_);
+        if (what_ && (news || !news_)) return;
+        what_ = std::move(what);
+        news_ = news;
+    }
+    void rethrow() const {
+        if (what_) std::rethrow_exception(what_);
+    }
+
+private:
+    std::mutex mutex_;
+    std::exception_ptr what_;
+    bool news_ = false;
+};
+
+/// Within a handler: breaks the group, so that nobody waits for this rank.
+[[gnu::cold]] inline void tell(endpoint& e, outcome& o) {
+    message text;
+    text << "colls: rank " << e.rank << ": its function threw";
+    bool news = false;
+    try {
+        throw;
+    } catch (const error& x) {
+        news = x.code() == errc::peer_failed;
+        text << ": " << x.what();
+    } catch (const std::exception& x) {
+        text << ": " << x.what();
+    } catch (...) {
+    }
+    colls::detail::poison(e.memory, errc::peer_failed, e.rank, none, none, text.text());
+    o.failed(std::current_exception(), news);
+}
+
+}  // namespace detail
+
+/// Calls f(communicator&) on n threads, one a rank, rank 0 on the caller's own. An exception that leaves f on one rank
+/// makes the others' calls throw colls::error (peer_failed), and comes out here when all have ended.
+template <class F>
+void run(int n, F&& f) {
+    if (n < 1) throw error(errc::invalid_argument, (detail::message() << "colls: a group of " << n << " ranks").text());
+    detail::outcome how;
+    auto* const shared = new detail::group(n);
+    const bool crowded = n > detail::cores();
+    const auto rank = [&](int r) {
+        communicator comm(shared, r, n, crowded);
+        try {
+            f(comm);
+        } catch (...) {
+            detail::tell(comm.endpoint(), how);
+        }
+    };
+    const std::unique_ptr<std::thread[]> others(new std::thread[static_cast<std::size_t>(n)]);
+    int started = 1;
+    try {
+        for (; started < n; ++started) others[static_cast<std::size_t>(started)] = std::thread(rank, started);
+    } catch (...) {   // no more threads: those that run must not wait for the rest
+        for (int r = started; r < n; ++r) detail::tell(communicator(shared, r, n, crowded).endpoint(), how);
+    }
+    if (started == n)
+        rank(0);
+    else
+        communicator(shared, 0, n, crowded);
+    for (int r = 1; r < started; ++r) others[static_cast<std::size_t>(r)].join();
+    how.rethrow();
+}
+
+namespace detail {
+
+inline const machine& measured() {
+    static const machine m = [] {
+        using colls::detail::seconds_now;
+        machine x;
+        x.cores = cores();
+        constexpr std::size_t bytes = std::size_t{256} << 10;
+        const memory<float> a(bytes / sizeof(float) * 3);
+        auto* const at = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(a.data()));
+        std::memset(at, 0, 3 * bytes);
+        double best_copy = 1, best_sum = 1;
+        for (int turn = 0; turn < 5; ++turn) {
+            const double begin = seconds_now();
+            std::memcpy(at, at + bytes, bytes);
+            asm volatile("" : : "r"(at) : "memory");
+            const double middle = seconds_now();
+            auto* const to = reinterpret_cast<float*>(at);
+            for (std::size_t i = 0; i < bytes / sizeof(float); ++i) to[i] += to[i + bytes / sizeof(float)];
+            asm volatile("" : : "r"(at) : "memory");
+            const double end = seconds_now();
+            if (middle - begin < best_copy) best_copy = middle - begin;
+            if (end - middle < best_sum) best_sum = end - middle;
+        }
+        // What a peer has written comes from its cache at about half the speed.
+        x.beta = 2 * best_copy / static_cast<double>(bytes);
+        x.gamma = 2 * best_sum / static_cast<double>(bytes);
+        x.alpha = 1e-6;
+        if (x.cores > 1) {
+            struct alignas(128) flag {
+                std::atomic<int> value{0};
+            };
+            flag there, back;
+            constexpr int trips = 200;
+            std::thread other([&] {
+                for (int i = 1; i <= trips; ++i) {
+                    for (int spins = 0; there.value.load(std::memory_order_acquire) < i; ++spins)
+                        if (spins > 10'000) sched_yield();
+                    back.value.store(i, std::memory_order_release);
+                }
+            });
+            double best = 1, begin = seconds_now();
+            for (int i = 1; i <= trips; ++i) {
+                there.value.store(i, std::memory_order_release);
+                for (int spins = 0; back.value.load(std::memory_order_acquire) < i; ++spins)
+                    if (spins > 10'000) sched_yield();
+                if (i % 20 == 0) {
+                    const double now = seconds_now();
+                    if ((now - begin) / 40 < best) best = (now - begin) / 40;
+                    begin = now;
+                }
+            }
+            other.join();
+            x.alpha = best;
+        }
+        return x;
+    }();
+    return m;
+}
+
+}  // namespace detail
+}  // namespace colls::inline v1::threads
