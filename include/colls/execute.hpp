@@ -93,7 +93,7 @@ private:
     }
     operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
     std::uint64_t word(std::size_t chunk, int value) const {
-        return o_.sequence << 24 |
+        return (o_.sequence + 1) << 24 |   // zeroed memory is no entry
                (value == 0 ? 0 : chunk * static_cast<std::size_t>(p_.values()) + static_cast<std::size_t>(value));
     }
     bool own_layout(place where) const {

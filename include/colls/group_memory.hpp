@@ -21,7 +21,7 @@ inline constexpr std::size_t line = 128;
 /// One rank's part in one operation: how far it is, and where its buffers are. The fields behind `progress` are
 /// written before the entry is published (release) and constant until the operation is over.
 struct alignas(line) operation_line {
-    std::atomic<std::uint64_t> progress;   // sequence << 24 | value
+    std::atomic<std::uint64_t> progress;   // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
     const std::byte* in;
     std::byte* out;
