@@ -60,6 +60,7 @@ candidates candidates_for() {
 struct chooser {
     const any_schedule* given = nullptr;
     candidates (*list)() = nullptr;
+    const any_schedule* instead = nullptr;   ///< taken in place of `given`, once that has been checked
 };
 
 /// Traffic of a schedule at n ranks, counted once in the process: small n are cheap, but all ranks ask.
@@ -191,16 +192,17 @@ inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
         e.picks.push_back(p);
         return p;
     }
-    const std::size_t bytes = c.count * c.element, posted = mail_bytes(c, e.size);
+    // Where not all ranks know the size, none may choose by it.
+    const bool unsized = c.ragged || (owned(c.what) && rooted(c.what));
+    const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : mail_bytes(c, e.size);
     const bool in_order = c.op && !c.op->commutative;
-    const bool same_lengths = !c.ragged && !c.in_offsets && !c.out_offsets;
-    mail = mail && same_lengths;
-    const std::uint64_t key = size_class(c.ragged ? 0 : bytes) | static_cast<std::uint64_t>(c.what) << 16 |
-                              std::uint64_t{in_order} << 20 | std::uint64_t{c.ragged} << 21 | std::uint64_t{mail} << 22 |
+    mail = mail && !unsized && !c.in_offsets;
+    const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
+                              std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 | std::uint64_t{mail} << 22 |
                               std::uint64_t{posted <= mail_capacity} << 23;
     for (const pick& p : e.picks)
         if (p.key == key) return p;
-    const prediction best = choose(e, {c.what, class_bytes(c.ragged ? 0 : bytes), posted, in_order, c.ragged, mail}, how.list());
+    const prediction best = choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list());
     pick p{key, best.of ? script_for(best.of->schedule, e.size) : nullptr, {}};
     if (best.of) p.tuned.chunk = best.chunk;
     e.picks.push_back(p);

@@ -40,10 +40,14 @@ using element_of = std::remove_reference_t<decltype(*data_of(std::declval<std::r
 template <class T>
 inline constexpr std::uint64_t type_hash = hash_text(type_name<T>());
 
+/// S can be asked in a constant expression, without a value of it at hand.
+template <class S>
+concept constant_schedule = requires { typename std::bool_constant<(static_cast<void>(S{}.rounds(2)), true)>; };
+
 /// Is S in rank order at small sizes? (At the size of the call the proof at run time asks again.)
 template <class S>
 constexpr bool keeps_order_at_small_sizes() {
-    if constexpr (std::default_initializable<S>) {
+    if constexpr (constant_schedule<S>) {
         for (int n = 2; n <= 5; ++n)
             if (v1::supports(S{}, n) && !examine(S{}, n).order_preserving) return false;
     }
@@ -163,15 +167,18 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
         return Mode::go(e, q);
     } else {
         const any_schedule s = [&] {
-            // Rotation would break the order of ranks: only one fold at the root itself keeps it.
-            if constexpr (C == collective::reduce && ordered)
-                if (q.c.root != 0) return schedule_for_call<C, ordered>(direct{});
             if constexpr (sizeof...(V) == 0)
                 return schedule_for_call<C, ordered>(S{});
             else
                 return schedule_for_call<C, ordered>(value...);
         }();
         q.how.given = &s;
+        if constexpr (C == collective::reduce && ordered) {
+            // Rotation would break the order of ranks: only one fold at the root itself keeps it.
+            const any_schedule at_root = schedule_for_call<C, ordered>(direct{});
+            if (q.c.root != 0) q.how.instead = &at_root;
+            return Mode::go(e, q);
+        }
         return Mode::go(e, q);
     }
 }

@@ -102,7 +102,8 @@ void progress(endpoint& e);
     while (p.state.load(std::memory_order_acquire) == 1) sched_yield();
     message text;
     text << "colls: rank " << e.rank << ": the group is broken: " << p.text;   // which names its reporter
-    throw error(static_cast<errc>(p.code), text.text(), e.rank, p.rank == e.rank ? p.peer : p.rank, p.round);
+    // The peer to blame: the one that the reporter blames, unless that is this rank.
+    throw error(static_cast<errc>(p.code), text.text(), e.rank, p.peer == none || p.peer == e.rank ? p.rank : p.peer, p.round);
 }
 
 /// Breaks the group, so that every rank's waits end. The first report stands.

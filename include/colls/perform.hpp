@@ -15,7 +15,7 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
                     (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
                                << p.steps->schedule.name() << " does not keep the order of ranks, which this operator needs")
                         .text(), e.rank);
-    return p;
+    return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, mail) : p;
 }
 
 /// Fills an operation with a call; it is not begun.

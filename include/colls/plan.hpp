@@ -65,7 +65,7 @@ struct script {
     int fewest_parts = 1;
     list<int> parts_of;         ///< ... of each block, where they differ
     int root = 0;
-    std::uint64_t fingerprint = 0;   ///< of every step: equal scripts move data alike
+    std::uint64_t fingerprint = 0;   ///< of the schedule's name and every step
     bool order_preserving = false;   ///< known where the schedule was proven at run time
     std::unique_ptr<program[]> ranks;
 
@@ -194,7 +194,7 @@ inline void planner::read_schedule() {
         refuse(errc::unsupported, "scratch slots need a schedule of one block");
     root_ = rooted(c_) ? s_.root(n_) : 0;
     steps_.reserve(static_cast<std::size_t>(n_) * static_cast<std::size_t>(rounds_) * static_cast<std::size_t>(ports_));
-    std::uint64_t h = hash_mix(static_cast<std::uint64_t>(c_), static_cast<std::uint64_t>(slots_per_rank_));
+    std::uint64_t h = hash_mix(hash_text(s_.name()), static_cast<std::uint64_t>(slots_per_rank_));
     for (int r = 0; r < n_; ++r)
         for (int k = 0; k < rounds_; ++k)
             for (int p = 0; p < ports_; ++p) {

@@ -7,6 +7,7 @@
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 
+#include <cstdlib>
 #include <span>
 #include <vector>
 
@@ -48,60 +49,60 @@ struct arguments {
 // The three ways to call, each with every function of the library.
 struct blocking_way {
     using result = void;
-    static result broadcast(auto&... a) { return colls::broadcast(a...); }
-    static result scatter(auto&... a) { return colls::scatter(a...); }
-    static result gather(auto&... a) { return colls::gather(a...); }
-    static result all_gather(auto&... a) { return colls::all_gather(a...); }
-    static result reduce(auto&... a) { return colls::reduce(a...); }
-    static result reduce_scatter(auto&... a) { return colls::reduce_scatter(a...); }
-    static result all_reduce(auto&... a) { return colls::all_reduce(a...); }
-    static result all_to_all(auto&... a) { return colls::all_to_all(a...); }
-    static result barrier(auto&... a) { return colls::barrier(a...); }
-    static result inclusive_scan(auto&... a) { return colls::inclusive_scan(a...); }
-    static result exclusive_scan(auto&... a) { return colls::exclusive_scan(a...); }
-    static result scatter_v(auto&... a) { return colls::scatter_v(a...); }
-    static result gather_v(auto&... a) { return colls::gather_v(a...); }
-    static result all_gather_v(auto&... a) { return colls::all_gather_v(a...); }
-    static result reduce_scatter_v(auto&... a) { return colls::reduce_scatter_v(a...); }
-    static result all_to_all_v(auto&... a) { return colls::all_to_all_v(a...); }
+    static result broadcast(auto&&... a) { return colls::broadcast(a...); }
+    static result scatter(auto&&... a) { return colls::scatter(a...); }
+    static result gather(auto&&... a) { return colls::gather(a...); }
+    static result all_gather(auto&&... a) { return colls::all_gather(a...); }
+    static result reduce(auto&&... a) { return colls::reduce(a...); }
+    static result reduce_scatter(auto&&... a) { return colls::reduce_scatter(a...); }
+    static result all_reduce(auto&&... a) { return colls::all_reduce(a...); }
+    static result all_to_all(auto&&... a) { return colls::all_to_all(a...); }
+    static result barrier(auto&&... a) { return colls::barrier(a...); }
+    static result inclusive_scan(auto&&... a) { return colls::inclusive_scan(a...); }
+    static result exclusive_scan(auto&&... a) { return colls::exclusive_scan(a...); }
+    static result scatter_v(auto&&... a) { return colls::scatter_v(a...); }
+    static result gather_v(auto&&... a) { return colls::gather_v(a...); }
+    static result all_gather_v(auto&&... a) { return colls::all_gather_v(a...); }
+    static result reduce_scatter_v(auto&&... a) { return colls::reduce_scatter_v(a...); }
+    static result all_to_all_v(auto&&... a) { return colls::all_to_all_v(a...); }
 };
 struct start_way {
     using result = colls::operation;
-    static result broadcast(auto&... a) { return colls::start::broadcast(a...); }
-    static result scatter(auto&... a) { return colls::start::scatter(a...); }
-    static result gather(auto&... a) { return colls::start::gather(a...); }
-    static result all_gather(auto&... a) { return colls::start::all_gather(a...); }
-    static result reduce(auto&... a) { return colls::start::reduce(a...); }
-    static result reduce_scatter(auto&... a) { return colls::start::reduce_scatter(a...); }
-    static result all_reduce(auto&... a) { return colls::start::all_reduce(a...); }
-    static result all_to_all(auto&... a) { return colls::start::all_to_all(a...); }
-    static result barrier(auto&... a) { return colls::start::barrier(a...); }
-    static result inclusive_scan(auto&... a) { return colls::start::inclusive_scan(a...); }
-    static result exclusive_scan(auto&... a) { return colls::start::exclusive_scan(a...); }
-    static result scatter_v(auto&... a) { return colls::start::scatter_v(a...); }
-    static result gather_v(auto&... a) { return colls::start::gather_v(a...); }
-    static result all_gather_v(auto&... a) { return colls::start::all_gather_v(a...); }
-    static result reduce_scatter_v(auto&... a) { return colls::start::reduce_scatter_v(a...); }
-    static result all_to_all_v(auto&... a) { return colls::start::all_to_all_v(a...); }
+    static result broadcast(auto&&... a) { return colls::start::broadcast(a...); }
+    static result scatter(auto&&... a) { return colls::start::scatter(a...); }
+    static result gather(auto&&... a) { return colls::start::gather(a...); }
+    static result all_gather(auto&&... a) { return colls::start::all_gather(a...); }
+    static result reduce(auto&&... a) { return colls::start::reduce(a...); }
+    static result reduce_scatter(auto&&... a) { return colls::start::reduce_scatter(a...); }
+    static result all_reduce(auto&&... a) { return colls::start::all_reduce(a...); }
+    static result all_to_all(auto&&... a) { return colls::start::all_to_all(a...); }
+    static result barrier(auto&&... a) { return colls::start::barrier(a...); }
+    static result inclusive_scan(auto&&... a) { return colls::start::inclusive_scan(a...); }
+    static result exclusive_scan(auto&&... a) { return colls::start::exclusive_scan(a...); }
+    static result scatter_v(auto&&... a) { return colls::start::scatter_v(a...); }
+    static result gather_v(auto&&... a) { return colls::start::gather_v(a...); }
+    static result all_gather_v(auto&&... a) { return colls::start::all_gather_v(a...); }
+    static result reduce_scatter_v(auto&&... a) { return colls::start::reduce_scatter_v(a...); }
+    static result all_to_all_v(auto&&... a) { return colls::start::all_to_all_v(a...); }
 };
 struct prepare_way {
     using result = colls::plan;
-    static result broadcast(auto&... a) { return colls::prepare::broadcast(a...); }
-    static result scatter(auto&... a) { return colls::prepare::scatter(a...); }
-    static result gather(auto&... a) { return colls::prepare::gather(a...); }
-    static result all_gather(auto&... a) { return colls::prepare::all_gather(a...); }
-    static result reduce(auto&... a) { return colls::prepare::reduce(a...); }
-    static result reduce_scatter(auto&... a) { return colls::prepare::reduce_scatter(a...); }
-    static result all_reduce(auto&... a) { return colls::prepare::all_reduce(a...); }
-    static result all_to_all(auto&... a) { return colls::prepare::all_to_all(a...); }
-    static result barrier(auto&... a) { return colls::prepare::barrier(a...); }
-    static result inclusive_scan(auto&... a) { return colls::prepare::inclusive_scan(a...); }
-    static result exclusive_scan(auto&... a) { return colls::prepare::exclusive_scan(a...); }
-    static result scatter_v(auto&... a) { return colls::prepare::scatter_v(a...); }
-    static result gather_v(auto&... a) { return colls::prepare::gather_v(a...); }
-    static result all_gather_v(auto&... a) { return colls::prepare::all_gather_v(a...); }
-    static result reduce_scatter_v(auto&... a) { return colls::prepare::reduce_scatter_v(a...); }
-    static result all_to_all_v(auto&... a) { return colls::prepare::all_to_all_v(a...); }
+    static result broadcast(auto&&... a) { return colls::prepare::broadcast(a...); }
+    static result scatter(auto&&... a) { return colls::prepare::scatter(a...); }
+    static result gather(auto&&... a) { return colls::prepare::gather(a...); }
+    static result all_gather(auto&&... a) { return colls::prepare::all_gather(a...); }
+    static result reduce(auto&&... a) { return colls::prepare::reduce(a...); }
+    static result reduce_scatter(auto&&... a) { return colls::prepare::reduce_scatter(a...); }
+    static result all_reduce(auto&&... a) { return colls::prepare::all_reduce(a...); }
+    static result all_to_all(auto&&... a) { return colls::prepare::all_to_all(a...); }
+    static result barrier(auto&&... a) { return colls::prepare::barrier(a...); }
+    static result inclusive_scan(auto&&... a) { return colls::prepare::inclusive_scan(a...); }
+    static result exclusive_scan(auto&&... a) { return colls::prepare::exclusive_scan(a...); }
+    static result scatter_v(auto&&... a) { return colls::prepare::scatter_v(a...); }
+    static result gather_v(auto&&... a) { return colls::prepare::gather_v(a...); }
+    static result all_gather_v(auto&&... a) { return colls::prepare::all_gather_v(a...); }
+    static result reduce_scatter_v(auto&&... a) { return colls::prepare::reduce_scatter_v(a...); }
+    static result all_to_all_v(auto&&... a) { return colls::prepare::all_to_all_v(a...); }
 };
 
 /// The collectives that move T and compute nothing.
@@ -166,12 +167,16 @@ typename Way::result fold_call(Comm& comm, const arguments& a, const Op& op) {
             return with(std::integral_constant<collective, collective::all_reduce>{}, [&](auto... s) {
                 return a.same ? Way::all_reduce(comm, out, op, s...) : Way::all_reduce(comm, in, out, op, s...);
             });
-        case what::inclusive_scan:
+        default: break;
+    }
+    if constexpr (colls::detail::has_finish<Op, T>) {
+        std::abort();   // the library does not compile such a scan
+    } else {
+        if (a.collective == what::inclusive_scan)
             return with(std::integral_constant<collective, collective::inclusive_scan>{},
                 [&](auto... s) { return Way::inclusive_scan(comm, in, out, op, s...); });
-        default:
-            return with(std::integral_constant<collective, collective::exclusive_scan>{},
-                [&](auto... s) { return Way::exclusive_scan(comm, in, out, op, s...); });
+        return with(std::integral_constant<collective, collective::exclusive_scan>{},
+            [&](auto... s) { return Way::exclusive_scan(comm, in, out, op, s...); });
     }
 }
 
