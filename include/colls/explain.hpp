@@ -15,12 +15,18 @@ candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
     return all[static_cast<int>(what)]();
 }
 
-inline std::string table_of_candidates(const endpoint& e, collective what, std::size_t bytes) {
-    const candidates list = candidates_of(what, std::make_integer_sequence<int, collective_count>{});
-    const bool own = what == collective::all_gather || what == collective::gather;
+inline candidates all_candidates_of(collective what) {
+    return candidates_of(what, std::make_integer_sequence<int, collective_count>{});
+}
+inline demand demand_of(const endpoint& e, collective what, std::size_t bytes) {
+    const bool own = what == collective::all_gather || what == collective::gather, unsized = owned(what) && rooted(what);
     const auto n = static_cast<std::size_t>(e.size);
-    const std::size_t posted = own ? (bytes + n - 1) / n : bytes;
-    const demand d{what, class_bytes(bytes), posted, false, false, true};
+    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized};
+}
+
+inline std::string table_of_candidates(const endpoint& e, collective what, std::size_t bytes) {
+    const candidates list = all_candidates_of(what);
+    const demand d = demand_of(e, what, bytes);
     const model m = model_of(e.measured(), e.size);
     const prediction chosen = choose(e, d, list);
     char row[160];
@@ -37,8 +43,10 @@ inline std::string table_of_candidates(const endpoint& e, collective what, std::
                       piece, seconds * 1e6, taken ? "  <- chosen" : "");
         text += row;
     };
-    if (posted <= mail_capacity)
-        add("mailbox", 1, static_cast<double>(posted), 0, predict_mail(m, e.size, static_cast<double>(posted)), chosen.of == nullptr);
+    if (d.mail && d.posted <= mail_capacity) {
+        const auto posted = static_cast<double>(d.posted);
+        add("mailbox", 1, posted, 0, predict_mail(m, e.size, posted), chosen.of == nullptr);
+    }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!c.schedule.supports(e.size)) continue;
@@ -51,6 +59,14 @@ inline std::string table_of_candidates(const endpoint& e, collective what, std::
 }
 
 }  // namespace detail
+
+/// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group; or "mailbox".
+template <class Comm>
+std::string chosen(Comm& comm, collective what, std::size_t bytes) {
+    detail::endpoint& e = comm.endpoint();
+    const detail::prediction p = detail::choose(e, detail::demand_of(e, what, bytes), detail::all_candidates_of(what));
+    return std::string(p.of ? p.of->name : std::string_view("mailbox"));
+}
 
 /// A table of the schedules that `automatic` weighs for a collective of `bytes` bytes (of the larger buffer) in comm's
 /// group, with rounds, bytes sent by the busiest rank, chunk and predicted time. Not collective.

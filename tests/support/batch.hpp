@@ -146,7 +146,7 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     p.shift = random.one_in(2) ? 0 : random.below(64 / e.kind.align);
     p.seed = random.next();
     if (!p.variable)
-        if (const row* r = pick_row(random, c, n, e.kind.how == judged::in_order)) {
+        if (const row* r = pick_row(random, c, n, e.ordered)) {
             p.chosen = &r->schedule;
             p.schedule = r->name;
         }

@@ -15,6 +15,7 @@ struct entry {
     void (*run)(Comm& comm, const arguments& a, way w, flight& in_flight);
     bool all_ways;   ///< or blocking only
     bool averages;   ///< avg: a scan has no obvious meaning of it
+    bool ordered;    ///< the operator is not known to commute
 };
 
 namespace kinds {
@@ -106,7 +107,9 @@ void run(Comm& comm, const arguments& a, way w, flight& in_flight) {
 
 template <class Comm, class K, bool AllWays = false>
 constexpr entry<Comm> entry_for(const char* name) {
-    return {erased<K>(name), &run<Comm, K, AllWays>, AllWays, requires(typename K::type& x) { K::after(x, 1); }};
+    using library = of_library<K>;
+    return {erased<K>(name), &run<Comm, K, AllWays>, AllWays, requires(typename K::type& x) { K::after(x, 1); },
+        !colls::is_commutative<decltype(library::op()), typename library::type>};
 }
 
 }  // namespace kinds
