@@ -88,19 +88,18 @@ inline model model_of(const machine& m, int n) {
 }
 
 /// Seconds of c for `bytes` in pieces of `chunk`: the first goes through all rounds, the others follow as fast as the
-/// busiest rank can handle them.
+/// busiest rank can handle them. To enter and to leave takes as long as a round, and half; a message is a flag to look at.
 inline double predict(const cost& c, const model& m, double bytes, double chunk) {
     const double block = c.blocks > 0 ? bytes / c.blocks : 0;
     const double pieces = block > chunk ? block / chunk : 1;
-    // Every message is a flag to be looked at.
-    const double waits = m.alpha * (c.rounds + 0.2 * c.rounds * c.ports);
+    const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports);
     const double first = waits + (m.beta * static_cast<double>(c.critical_sent) + m.gamma * static_cast<double>(c.critical_reduced)) * block / pieces;
     const double next = 0.5 * waits + (m.beta * static_cast<double>(c.blocks_sent) + m.gamma * static_cast<double>(c.blocks_reduced)) * block / pieces;
     return first + (pieces - 1) * next;
 }
-/// The mailbox: one round; each rank posts `posted` bytes and reads those of the others.
+/// The mailbox: each rank stores `posted` bytes, and reads those of all others.
 inline double predict_mail(const model& m, int n, double posted) {
-    return m.alpha * (1 + 0.2 * n) + (m.beta + m.gamma) * posted * n;
+    return m.alpha * (1.5 + 0.1 * n) + (m.beta + m.gamma * (n - 1)) * posted;
 }
 
 inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, std::size_t{1} << 40};
@@ -115,6 +114,8 @@ inline prediction predicted(const candidate& c, int n, const model& m, double by
     const cost counted = traffic_of_candidate(c.schedule, n);
     prediction best;
     for (const std::size_t chunk : chunk_sizes) {
+        // What goes through many rounds should stay in the cache between them.
+        if (chunk > chunk_sizes[1] && counted.rounds > 2) continue;
         const double t = predict(counted, m, bytes, static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }

@@ -45,7 +45,6 @@ struct memory_piece {
 };
 struct tuning {
     std::size_t chunk = 64 << 10;        ///< bytes of a unit per chunk
-    std::size_t stream_from = 32 << 10;  ///< copies of at least this many bytes into a peer bypass the cache
 };
 /// The choice for one kind of call. Without steps: the mailbox.
 struct pick {
@@ -172,7 +171,7 @@ public:
 
 private:
     [[gnu::noinline]] void turn(const wait_site& at) {
-        if (turns_++ % 16 == 0) look(at);
+        if (++turns_ % 16 == 0) look(at);
         if (waited_ > 3e-3) {
             const timespec nap{0, 50'000};
             nanosleep(&nap, nullptr);

@@ -31,6 +31,13 @@ struct call {
     std::uint64_t signature = 0;                ///< hash of the element type and the operator
 };
 
+/// Where stores past the caches begin to pay, in bytes of the whole buffer. Measured: docs/performance.md.
+struct store_policy {
+    static constexpr std::size_t stream_from = std::size_t{2} << 20;      ///< pushes into memory that this rank has not just read
+    static constexpr std::size_t stream_own_from = std::size_t{4} << 20;  ///< the own result too
+    static constexpr std::size_t piece = 8 << 10;        ///< folded, and pushed, at a time
+};
+
 struct extent {
     std::size_t first = 0, count = 0;
 };
@@ -67,6 +74,7 @@ struct operation_state {
     std::size_t chunks = 1, chunk = 0, at = 0, exit_at = 0;
     std::size_t stride = 0;          // bytes of a scratch slot
     tuning tuned;
+    bool streams = false, streams_own = false;
     memory_piece scratch{};
     list<buffer_view> views;
     list<operand> operands;
@@ -129,6 +137,11 @@ private:
     bool wait_for(const instruction& i, std::size_t chunk);
     bool copy(const instruction& i);
     bool fold(const instruction& i);
+    bool fold_and_push(const instruction& i, std::byte* to, std::size_t count);
+    // Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best.
+    bool streams_to(const buffer_view& v) const {
+        return o_.streams && !(reduces(o_.request.what) && v.in == v.out);
+    }
     void finish();
 
     endpoint& e_;
@@ -196,6 +209,8 @@ inline void runner::enter() {
         longest = balanced(balanced(c.count, static_cast<std::size_t>(p_.blocks), 0).count,
                            static_cast<std::size_t>(p_.fewest_parts), 0).count;
     }
+    o_.streams = c.count * c.element >= store_policy::stream_from;
+    o_.streams_own = c.count * c.element >= store_policy::stream_own_from;
     o_.chunk_count = o_.tuned.chunk / c.element > 0 ? o_.tuned.chunk / c.element : 1;
     if (c.ragged || longest == 0) o_.chunk_count = ~std::size_t{0} / 2;
     // A progress word has 24 bits for the chunk and the value.
@@ -292,7 +307,7 @@ inline bool runner::copy(const instruction& i) {
     auto* to_at = const_cast<std::byte*>(address(*to, i.to));
     if (source_at == to_at) return true;
     const std::size_t bytes = count * c.element;
-    if (to_rank != e_.rank && bytes >= o_.tuned.stream_from)
+    if (to_rank != e_.rank ? streams_to(*to) : o_.streams_own)
         stream_bytes(to_at, source_at, bytes);
     else
         copy_bytes(to_at, source_at, bytes);
@@ -323,8 +338,48 @@ inline bool runner::fold(const instruction& i) {
         o_.operands[k] = {address(*v, from), from.leaf};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
+    if (i.pushes > 0 && fold_and_push(i, to, count)) return true;
     c.op->fold(to, o_.operands.data(), i.count, count, c.op_value);
     if (i.finish && c.op->finish) c.op->finish(to, count, e_.size, c.op_value);
+    return true;
+}
+
+// False where a target has not entered yet: then one after the other.
+inline bool runner::fold_and_push(const instruction& i, std::byte* to, std::size_t count) {
+    const call& c = o_.request;
+    constexpr int most = 8;
+    if (i.count > most || i.pushes > most) return false;
+    std::byte* targets[most];
+    bool past[most];
+    const instruction* pushed = &i + 1;
+    for (int j = 0; j < i.pushes; ++j) {
+        const buffer_view* v = view_of(actual(pushed[j].to.rank));
+        if (!v) return false;
+        targets[j] = const_cast<std::byte*>(address(*v, pushed[j].to));
+        past[j] = streams_to(*v);
+    }
+    // The own result by way of a buffer in the nearest cache, where it is not to stay in the farther ones.
+    alignas(64) std::byte near[store_policy::piece];
+    bool own_past = o_.streams_own;
+    for (int k = 0; k < i.count; ++k) own_past = own_past && o_.operands[k].data != to;
+    std::size_t piece = store_policy::piece / c.element;
+    if (piece == 0) piece = 1, own_past = false;
+    operand x[most];
+    for (std::size_t at = 0; at < count; at += piece) {
+        const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
+        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(o_.operands[k].data) + skip, o_.operands[k].leaf};
+        std::byte* const made = own_past ? near : to + skip;
+        c.op->fold(made, x, i.count, n, c.op_value);
+        if (i.finish && c.op->finish) c.op->finish(made, n, e_.size, c.op_value);
+        for (int j = 0; j < i.pushes; ++j)
+            if (past[j])
+                stream_bytes_unfenced(targets[j] + skip, made, bytes);
+            else
+                copy_bytes(targets[j] + skip, made, bytes);
+        if (own_past) stream_bytes_unfenced(to + skip, made, bytes);
+    }
+    fence_stream();
+    o_.at += static_cast<std::size_t>(i.pushes);
     return true;
 }
 

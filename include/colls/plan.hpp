@@ -44,6 +44,7 @@ struct instruction {
     int round = 0;         ///< for messages
     int first = 0;         ///< copy, fold: operands [first, first + count)
     int count = 0;
+    int pushes = 0;        ///< fold: so many of the following are copies of its result
     location to{};
 };
 
@@ -143,6 +144,7 @@ private:
     void keep_phase();
     void exit_phase();
     void drop_unneeded();
+    void mark_pushes();
     void snapshot(int value);
 
     int output_unit(int rank, int s) const;
@@ -601,6 +603,22 @@ inline void planner::drop_unneeded() {
     }
 }
 
+// What is pushed as soon as it is folded can go out while it is in the nearest cache.
+inline void planner::mark_pushes() {
+    for (int r = 0; r < n_; ++r) {
+        auto& body = mine(r).body;
+        for (std::size_t i = 0; i < body.size(); ++i) {
+            if (body[i].op != opcode::fold) continue;
+            const location& made = body[i].to;
+            for (std::size_t j = i + 1; j < body.size() && body[j].op == opcode::copy; ++j) {
+                const location& sent = mine(r).operands[body[j].first];
+                if (sent.rank != made.rank || sent.where != made.where || sent.index != made.index) break;
+                ++body[i].pushes;
+            }
+        }
+    }
+}
+
 inline const script* planner::make() {
     if (!s_.supports(n_)) refuse(errc::unsupported, "the schedule does not support this group size");
     plan_.reset(new script(s_, n_));
@@ -620,6 +638,7 @@ inline const script* planner::make() {
     keep_phase();
     exit_phase();
     drop_unneeded();
+    mark_pushes();
     return plan_.release();
 }
 

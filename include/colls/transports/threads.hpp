@@ -259,61 +259,83 @@ void run(int n, F&& f) {
 
 namespace detail {
 
-inline const machine& measured() {
-    static const machine m = [] {
-        using colls::detail::seconds_now;
-        machine x;
-        x.cores = cores();
-        constexpr std::size_t bytes = std::size_t{256} << 10;
-        const memory<float> a(bytes / sizeof(float) * 3);
-        auto* const at = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(a.data()));
-        std::memset(at, 0, 3 * bytes);
-        double best_copy = 1, best_sum = 1;
-        for (int turn = 0; turn < 5; ++turn) {
-            const double begin = seconds_now();
-            std::memcpy(at, at + bytes, bytes);
-            asm volatile("" : : "r"(at) : "memory");
-            const double middle = seconds_now();
-            auto* const to = reinterpret_cast<float*>(at);
-            for (std::size_t i = 0; i < bytes / sizeof(float); ++i) to[i] += to[i + bytes / sizeof(float)];
-            asm volatile("" : : "r"(at) : "memory");
-            const double end = seconds_now();
-            if (middle - begin < best_copy) best_copy = middle - begin;
-            if (end - middle < best_sum) best_sum = end - middle;
+/// What the two threads of the measurement share.
+struct probe {
+    static constexpr int trips = 1000, turns = 4;
+    static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
+    struct alignas(128) flag {
+        std::atomic<int> value{0};
+    };
+    flag there, back;
+    memory<float> far{count}, near{count};
+
+    static void wait(const flag& f, int value) {
+        for (int spins = 0; f.value.load(std::memory_order_acquire) < value; ++spins)
+            if (spins > 10'000) sched_yield();
+    }
+    void write(float x) {
+        for (float& y : far) y = x;
+    }
+    // The other thread: answers, then rewrites its buffer whenever asked, so that its lines are dirty in its cache.
+    void answer(int not_on) {
+        stay_off(not_on);
+        for (int i = 1; i <= trips; ++i) {
+            wait(there, i);
+            back.value.store(i, std::memory_order_release);
         }
-        // What a peer has written comes from its cache at about half the speed.
-        x.beta = 2 * best_copy / static_cast<double>(bytes);
-        x.gamma = 2 * best_sum / static_cast<double>(bytes);
-        x.alpha = 1e-6;
-        if (x.cores > 1) {
-            struct alignas(128) flag {
-                std::atomic<int> value{0};
-            };
-            flag there, back;
-            constexpr int trips = 200;
-            std::thread other([&] {
-                for (int i = 1; i <= trips; ++i) {
-                    for (int spins = 0; there.value.load(std::memory_order_acquire) < i; ++spins)
-                        if (spins > 10'000) sched_yield();
-                    back.value.store(i, std::memory_order_release);
-                }
-            });
-            double best = 1, begin = seconds_now();
-            for (int i = 1; i <= trips; ++i) {
-                there.value.store(i, std::memory_order_release);
-                for (int spins = 0; back.value.load(std::memory_order_acquire) < i; ++spins)
-                    if (spins > 10'000) sched_yield();
-                if (i % 20 == 0) {
-                    const double now = seconds_now();
-                    if ((now - begin) / 40 < best) best = (now - begin) / 40;
-                    begin = now;
-                }
-            }
-            other.join();
-            x.alpha = best;
+        for (int i = trips + 1; i <= trips + 2 * turns; ++i) {
+            wait(there, i);
+            write(static_cast<float>(i));
+            back.value.store(i, std::memory_order_release);
         }
+    }
+    // The scheduler may well start a thread beside its maker, and leave it there for as long as all of this takes.
+    static void stay_off(int core) {
+        cpu_set_t set;
+        if (sched_getaffinity(0, sizeof set, &set) != 0 || core < 0) return;
+        CPU_CLR(static_cast<std::size_t>(core), &set);
+        sched_setaffinity(0, sizeof set, &set);
+    }
+    void ask(int i) {
+        there.value.store(i, std::memory_order_release);
+        wait(back, i);
+    }
+    template <class F>
+    static double seconds(F f) {
+        const double begin = colls::detail::seconds_now();
+        f();
+        asm volatile("" : : : "memory");
+        return colls::detail::seconds_now() - begin;
+    }
+    machine run() {
+        machine x{1, 1, 1, cores()};   // seconds: more than any
+        std::thread other;
+        if (x.cores > 1)
+            other = std::thread([this, here = sched_getcpu()] { answer(here); });
+        else
+            write(0);
+        for (float& y : near) y = 0;
+        const auto least = [](double& a, double b) { a = b < a ? b : a; };
+        x.alpha = x.cores > 1 ? 1 : 1e-6;
+        for (int i = 1; i <= trips && x.cores > 1; i += 20)
+            least(x.alpha, seconds([&] {
+                for (int j = i; j < i + 20; ++j) ask(j);
+            }) / 40);
+        for (int turn = 0; turn < turns; ++turn) {
+            if (x.cores > 1) ask(trips + 2 * turn + 1);
+            least(x.gamma, seconds([&] {
+                for (std::size_t i = 0; i < count; ++i) near[i] += far[i];
+            }) / bytes);
+            if (x.cores > 1) ask(trips + 2 * turn + 2);
+            least(x.beta, seconds([&] { std::memcpy(far.data(), near.data(), bytes); }) / bytes);
+        }
+        if (other.joinable()) other.join();
         return x;
-    }();
+    }
+};
+
+inline const machine& measured() {
+    static const machine m = probe().run();
     return m;
 }
 
