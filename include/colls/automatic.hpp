@@ -89,12 +89,16 @@ inline model model_of(const machine& m, int n) {
 
 /// Seconds of c for `bytes` in pieces of `chunk`: the first goes through all rounds, the others follow as fast as the
 /// busiest rank can handle them. To enter and to leave takes as long as a round, and half; a message is a flag to look at.
-inline double predict(const cost& c, const model& m, double bytes, double chunk) {
+inline double predict(const cost& c, bool pulled, const model& m, double bytes, double chunk) {
     const double block = c.blocks > 0 ? bytes / c.blocks : 0;
     const double pieces = block > chunk ? block / chunk : 1;
     const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports);
-    const double first = waits + (m.beta * static_cast<double>(c.critical_sent) + m.gamma * static_cast<double>(c.critical_reduced)) * block / pieces;
-    const double next = 0.5 * waits + (m.beta * static_cast<double>(c.blocks_sent) + m.gamma * static_cast<double>(c.blocks_reduced)) * block / pieces;
+    // What is pulled, reduced or not, costs its receiver and not its sender.
+    const auto bytes_take = [&](long sent, long reduced) {
+        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) + m.gamma * static_cast<double>(reduced)) * block / pieces;
+    };
+    const double first = waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
+    const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);
     return first + (pieces - 1) * next;
 }
 /// The mailbox: each rank stores `posted` bytes, and reads those of all others.
@@ -116,7 +120,7 @@ inline prediction predicted(const candidate& c, int n, const model& m, double by
     for (const std::size_t chunk : chunk_sizes) {
         // What goes through many rounds should stay in the cache between them.
         if (chunk > chunk_sizes[1] && counted.rounds > 2) continue;
-        const double t = predict(counted, m, bytes, static_cast<double>(chunk));
+        const double t = predict(counted, pulls_copies(c.schedule.implements), m, bytes, static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }
     return best;

@@ -24,6 +24,7 @@ struct cost {
     long blocks_received = 0;   ///< likewise
     long blocks_reduced = 0;    ///< likewise
     long critical_sent = 0;     ///< sum over the rounds of the most that any rank sends in that round
+    long critical_received = 0; ///< likewise
     long critical_reduced = 0;  ///< likewise
     /// The most partial results that a rank holds at a time beyond its output, out of place: slots that are no result
     /// of this rank, from the round in which something first arrives in them to the round that last sends it on.
@@ -48,23 +49,26 @@ constexpr cost traffic(const schedule_reader& s, int n) {
     cost c{.rounds = s.rounds(n), .blocks = s.blocks(n), .ports = s.ports(n)};
     buffer<long> sent(n), received(n), reduced(n);
     for (int round = 0; round < c.rounds; ++round) {
-        long most_sent = 0, most_reduced = 0;
+        long most_sent = 0, most_received = 0, most_reduced = 0;
         for (int r = 0; r < n; ++r) {
-            long out = 0, fold = 0;
+            long out = 0, into = 0, fold = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
                 if (st.send.peer != none && st.send.peer != r) out += size_of(st.send.blocks);
                 if (st.recv.peer == none) continue;
                 const long in = size_of(st.recv.blocks);
-                if (st.recv.peer != r) received.p[r] += in;
+                if (st.recv.peer != r) into += in;
                 if (st.recv.action == action::reduce) fold += in;
             }
             sent.p[r] += out;
+            received.p[r] += into;
             reduced.p[r] += fold;
             if (out > most_sent) most_sent = out;
+            if (into > most_received) most_received = into;
             if (fold > most_reduced) most_reduced = fold;
         }
         c.critical_sent += most_sent;
+        c.critical_received += most_received;
         c.critical_reduced += most_reduced;
     }
     for (int r = 0; r < n; ++r) {

@@ -1,7 +1,7 @@
 // From a proven schedule to one program per rank for executors that load from and store to a peer's memory.
 //
 // A reduction is pulled (the receiver reads the sender's slot while it folds), a copy is pushed (the sender stores
-// into the receiver's slot). Where a round both sends and overwrites a slot, the data goes through a landing slot in
+// into the receiver's slot), but for those of broadcast and scatter, which are pulled too. Where a round both sends and overwrites a slot, the data goes through a landing slot in
 // the receiver's scratch instead. Waits are derived, not declared: every location keeps its last writer and its
 // readers since; an access needs those before it to be done, and a wait is emitted only where the rank's vector clock
 // does not imply it. What is waited for is one number per rank:
@@ -20,6 +20,9 @@
 #include <mutex>
 
 namespace colls::inline v1::detail {
+
+/// From one to many: the many have more hands than the one.
+constexpr bool pulls_copies(collective c) { return c == collective::broadcast || c == collective::scatter; }
 
 /// Where a slot's data lies. `input` and `output` are the user's buffers, indexed by unit (part of a user block);
 /// `scratch` is indexed by a number of its own.
@@ -428,8 +431,8 @@ inline void planner::send_phase(int round) {
                     continue;
                 }
                 location goal = target(q, to, round);
-                const bool pull = into.action == action::reduce && source.written_in != round;
-                const bool push = into.action == action::copy &&
+                const bool pull = (into.action == action::reduce || pulls_copies(c_)) && source.written_in != round;
+                const bool push = !pull && into.action == action::copy &&
                                   (landing.sent_in != round || goal.where == place::scratch ||
                                    (c_ == collective::all_to_all && landing.at.where != place::output));
                 if (!pull) {
