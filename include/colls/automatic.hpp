@@ -160,6 +160,9 @@ struct demand {
         if (name == "mailbox" && mail) return {};
         for (int i = 0; i < list.count; ++i)
             if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e.size, m, d.bytes);
+        if (e.rank == 0 && e.env.debug != debug_level::warn)
+            say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on " << e.size
+                          << " ranks" << (d.in_order ? " with an operator that does not commute" : "") << ": the library chooses");
     }
     prediction best;
     best.seconds = mail ? predict_mail(m, e.size, static_cast<double>(d.posted)) : 0;
@@ -211,6 +214,10 @@ inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
     pick p{key, best.of ? script_for(best.of->schedule, e.size) : nullptr, {}};
     if (best.of) p.tuned.chunk = best.chunk;
     e.picks.push_back(p);
+    if (e.env.debug != debug_level::warn && e.rank == 0)
+        say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes)) << " bytes, "
+                      << e.size << " ranks: " << (best.of ? best.of->name : std::string_view("mailbox")) << ", predicted "
+                      << best.seconds * 1e6 << " us");
     return p;
 }
 

@@ -96,6 +96,9 @@ struct endpoint {
 
 void progress(endpoint& e);
 
+/// To stderr, where COLLS_DEBUG asks for it.
+[[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }
+
 [[noreturn, gnu::cold]] inline void throw_poison(endpoint& e) {
     poison_state& p = e.memory.poison();
     while (p.state.load(std::memory_order_acquire) == 1) sched_yield();

@@ -1,5 +1,6 @@
 // The one place that reads the environment.
-//   COLLS_DEBUG     warn | info | trace   what the library says on stderr      warn
+//   COLLS_DEBUG     warn | info | trace   what the library says on stderr: info: each new choice of `automatic`; trace: each
+//                                         call of each rank too                warn
 //   COLLS_TIMEOUT   seconds               deadline of every wait               300
 //   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
 #pragma once

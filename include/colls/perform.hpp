@@ -36,7 +36,13 @@ struct loan {
     }
 };
 
+[[gnu::cold]] [[gnu::noinline]] inline void trace(const endpoint& e, const call& c, const pick& p) {
+    say(message() << "colls: rank " << e.rank << ": call " << static_cast<std::size_t>(e.calls) << ": " << name_of(c.what) << " of "
+                  << c.count << " elements by " << (p.steps ? p.steps->schedule.name() : std::string_view("mailbox")));
+}
+
 inline void run_to_end(endpoint& e, const call& c, const pick& p) {
+    if (e.env.debug == debug_level::trace) trace(e, c, p);
     if (p.steps == nullptr) {
         ++e.calls;
         mailman m(e, c);
@@ -64,6 +70,7 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
 /// Starts a call whose operator and counts `keep` and the tables hold.
 inline operation begin_call(endpoint& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
                             list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
+    if (e.env.debug == debug_level::trace) trace(e, c, p);
     loan own{e, take_operation(e)};
     operation_state& o = *own.o;
     fill(e, o, c, p);

@@ -1,0 +1,184 @@
+// The choice: which schedules there are to choose from, what forces one, and that all ranks choose alike.
+#include "catch.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/transports/threads.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+/// Sets an environment variable while it lives.
+class setting_of {
+public:
+    setting_of(const char* name, const std::string& value) : name_(name) {
+        if (const char* old = std::getenv(name)) before_ = old;
+        setenv(name, value.c_str(), 1);
+    }
+    ~setting_of() {
+        if (before_.empty())
+            unsetenv(name_);
+        else
+            setenv(name_, before_.c_str(), 1);
+    }
+    setting_of(const setting_of&) = delete;
+    setting_of& operator=(const setting_of&) = delete;
+
+private:
+    const char* name_;
+    std::string before_;
+};
+
+constexpr std::array collectives = {colls::collective::broadcast, colls::collective::scatter, colls::collective::gather,
+    colls::collective::all_gather, colls::collective::reduce, colls::collective::reduce_scatter, colls::collective::all_reduce,
+    colls::collective::all_to_all, colls::collective::barrier, colls::collective::inclusive_scan, colls::collective::exclusive_scan};
+constexpr std::array<std::size_t, 7> sizes = {0, 8, 1000, 8192, 100'000, std::size_t{3} << 20, std::size_t{1} << 30};
+
+}  // namespace
+
+TEST_CASE("every collective has at least two candidates where two families name it, direct among them", "[automatic]") {
+    colls::threads::run(4, [](auto& comm) {
+        if (comm.rank() != 0) return;
+        for (const auto c : collectives) {
+            INFO(colls::name_of(c));
+            const auto list = colls::detail::all_candidates_of(c);
+            CHECK(list.count >= 2);
+            std::set<std::string> names;
+            for (int i = 0; i < list.count; ++i) {
+                names.insert(std::string(list.first[i].name));
+                CHECK(list.first[i].schedule.implements == c);
+                CHECK_FALSE(list.first[i].schedule.needs_proof());
+            }
+            CHECK(names.size() == static_cast<std::size_t>(list.count));
+            CHECK(names.count("direct") == 1);
+        }
+    });
+}
+
+TEST_CASE("all ranks choose alike, and explain says what is chosen", "[automatic]") {
+    for (const int n : {1, 2, 3, 8, 17}) {
+        std::vector<std::vector<std::string>> seen(static_cast<std::size_t>(n));
+        colls::threads::run(n, [&](auto& comm) {
+            for (const auto c : collectives)
+                for (const std::size_t bytes : sizes) seen[static_cast<std::size_t>(comm.rank())].push_back(colls::chosen(comm, c, bytes));
+            if (comm.rank() != 0) return;
+            std::size_t i = 0;
+            for (const auto c : collectives)
+                for (const std::size_t bytes : sizes) {
+                    const std::string text = colls::explain(comm, c, bytes), &name = seen[0][i++];
+                    INFO(text);
+                    const auto mark = text.find("<- chosen");
+                    REQUIRE(mark != std::string::npos);
+                    CHECK(text.find("<- chosen", mark + 1) == std::string::npos);
+                    const auto line = text.rfind('\n', mark) + 1;
+                    CHECK(text.compare(line + 2, name.size() + 1, name + " ") == 0);
+                    CHECK(text.find(colls::name_of(c)) == 0);
+                }
+        });
+        for (const auto& names : seen) CHECK(names == seen[0]);
+    }
+}
+
+TEST_CASE("COLLS_SCHEDULE forces each family that fits, and the results stay right", "[automatic]") {
+    for (const std::string_view name : colls::detail::known_names) {
+        const setting_of forced("COLLS_SCHEDULE", std::string(name));
+        for (const int n : {2, 4, 6}) {
+            INFO(name << ", n " << n);
+            std::atomic<int> wrong{0}, taken{0};
+            colls::threads::run(n, [&](auto& comm) {
+                const auto list = colls::detail::all_candidates_of(colls::collective::all_reduce);
+                bool fits = false;
+                for (int i = 0; i < list.count; ++i) fits = fits || (list.first[i].name == name && list.first[i].schedule.supports(n));
+                for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{70'001}}) {
+                    std::vector<long> x(count, comm.rank() + 1), part(count / static_cast<std::size_t>(n) + 1);
+                    colls::all_reduce(comm, x, colls::sum);
+                    if (std::any_of(x.begin(), x.end(), [&](long v) { return v != n * (n + 1) / 2; })) ++wrong;
+                    colls::broadcast(comm, x, n - 1);
+                    const bool here = colls::chosen(comm, colls::collective::all_reduce, count * sizeof(long)) == name;
+                    if (here != fits) ++wrong;
+                    taken += here;
+                }
+            });
+            CHECK(wrong == 0);
+            if (n == 4) CHECK(taken > 0);   // every family but those of other collectives reaches an all_reduce
+        }
+    }
+    const setting_of forced("COLLS_SCHEDULE", "mailbox");
+    colls::threads::run(2, [&](auto& comm) {
+        if (colls::chosen(comm, colls::collective::all_reduce, 8192) != "mailbox") std::abort();
+        if (colls::chosen(comm, colls::collective::all_reduce, 1 << 20) == "mailbox") std::abort();
+    });
+}
+
+TEST_CASE("COLLS_SCHEDULE that names nothing: an error that lists the names, on every rank", "[automatic]") {
+    const setting_of forced("COLLS_SCHEDULE", "rings");
+    std::atomic<int> caught{0};
+    colls::threads::run(3, [&](auto& comm) {
+        std::vector<int> x(10, 1);
+        try {
+            colls::all_reduce(comm, x, colls::sum);
+        } catch (const colls::error& failure) {
+            const std::string text = failure.what();
+            if (failure.code() == colls::errc::invalid_argument && text.find("rings") != std::string::npos &&
+                text.find("halving_doubling") != std::string::npos && x[0] == 1)
+                ++caught;
+        }
+    });
+    CHECK(caught == 3);
+}
+
+TEST_CASE("a non-commutative operator is given nothing but the mailbox and direct", "[automatic]") {
+    const setting_of forced("COLLS_SCHEDULE", "ring");
+    const auto left = [](long a, long) { return a; };
+    std::atomic<int> wrong{0};
+    colls::threads::run(5, [&](auto& comm) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}}) {
+            std::vector<long> x(count, comm.rank() + 7);
+            colls::all_reduce(comm, x, left);
+            if (x[0] != 7 || x[count - 1] != 7) ++wrong;
+        }
+    });
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("predictions: more bytes never take less, and the choice is the least", "[automatic]") {
+    using namespace colls;
+    const detail::machine fast{2e-7, 1e-10, 2e-10, 2};
+    for (const int n : {2, 5, 8, 32}) {
+        const model m = detail::model_of(fast, n);
+        CHECK(m.alpha >= fast.alpha);
+        for (const auto c : collectives) {
+            const auto list = detail::all_candidates_of(c);
+            for (int i = 0; i < list.count; ++i) {
+                if (!list.first[i].schedule.supports(n)) continue;
+                double last = 0;
+                for (const std::size_t bytes : sizes) {
+                    const auto p = detail::predicted(list.first[i], n, m, static_cast<double>(bytes));
+                    INFO(list.first[i].name << ", n " << n << ", bytes " << bytes);
+                    CHECK(p.of == &list.first[i]);
+                    CHECK(p.seconds >= last);
+                    last = p.seconds;
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("size classes: what is equal, and what is representative", "[automatic]") {
+    using namespace colls::detail;
+    std::uint64_t last = 0;
+    for (std::size_t bytes = 0; bytes < 200'000; ++bytes) {
+        const auto now = size_class(bytes);
+        REQUIRE(now >= last);
+        REQUIRE(now - last <= 1);
+        REQUIRE(class_bytes(bytes) <= static_cast<double>(bytes));
+        REQUIRE(class_bytes(bytes) * 1.125 + 1 >= static_cast<double>(bytes));
+        last = now;
+    }
+}
