@@ -132,6 +132,15 @@ void progress(endpoint& e);
             sched_yield();
 }
 
+/// From here on this rank may touch others' memory. Dekker with `leave`: either it sees the poison here, or whoever
+/// poisoned the group sees that it is active, and waits.
+inline void activate(endpoint& e) {
+    e.memory.state(e.rank).active.store(1, std::memory_order_seq_cst);
+    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
+    leave(e);
+    throw_poison(e);
+}
+
 [[noreturn, gnu::cold]] inline void fail(endpoint& e, errc code, const wait_site& at, const message& why) {
     message text;
     text << "colls: rank " << e.rank << " in " << at.what;

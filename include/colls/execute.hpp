@@ -35,7 +35,7 @@ struct call {
 struct store_policy {
     static constexpr std::size_t stream_from = std::size_t{2} << 20;      ///< pushes into memory that this rank has not just read
     static constexpr std::size_t stream_own_from = std::size_t{4} << 20;  ///< the own result too
-    static constexpr std::size_t piece = 8 << 10;        ///< folded, and pushed, at a time
+    static constexpr std::size_t piece = 16 << 10;       ///< folded, and pushed, at a time: a third of a first-level cache
 };
 
 struct extent {
@@ -56,7 +56,7 @@ struct buffer_view {
     std::byte* scratch = nullptr;
     const std::size_t* in_offsets = nullptr;
     const std::size_t* out_offsets = nullptr;
-    std::size_t own_count = 0;
+    std::size_t count = 0;
 };
 
 enum class operation_kind : unsigned char { collective, send, recv };
@@ -121,7 +121,7 @@ private:
         if (offsets)
             whole = {offsets[block], offsets[block + 1] - offsets[block]};
         else if (o_.request.ragged)
-            whole = {0, v.own_count};
+            whole = {0, v.count};
         else
             whole = balanced(o_.request.count, static_cast<std::size_t>(p_.blocks), block);
         if (own_layout(where)) whole.first = 0;
@@ -150,6 +150,7 @@ private:
 };
 
 inline void runner::begin() {
+    activate(e_);   // now, while no stores are pending that it would have to wait for
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
     const int v = rooted(c.what) ? mod(e_.rank - c.root + p_.root, e_.size) : e_.rank;
@@ -188,7 +189,7 @@ inline bool runner::learn() {
     o_.site.peer = c.root;
     const buffer_view* v = view_of(c.root);
     if (!v) return false;
-    c.count = line_of(c.root).count;
+    c.count = v->count;
     const std::size_t own = balanced(c.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
     if (own != c.own_count)
         fail(e_, errc::mismatch, o_.site,
@@ -248,8 +249,7 @@ inline void runner::enter() {
     own.scratch = scratch;
     own.in_offsets = c.in_offsets;
     own.out_offsets = c.out_offsets;
-    own.own_count = c.own_count;
-    own.count = c.count;
+    own.count = c.ragged ? c.own_count : c.count;
     o_.entered = true;
     own.progress.store(word(0, 0), std::memory_order_release);
 }
@@ -260,7 +260,7 @@ inline const buffer_view* runner::view_of(int rank) {
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < word(0, 0)) return nullptr;
     if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
-    v = {o_.sequence + 1, l.in, l.out, l.scratch, l.in_offsets, l.out_offsets, l.own_count};
+    v = {o_.sequence + 1, l.in, l.out, l.scratch, l.in_offsets, l.out_offsets, l.count};
     return &v;
 }
 
@@ -397,15 +397,7 @@ inline bool runner::perform(const instruction& i) {
 
 inline bool runner::advance() {
     if (o_.done) return true;
-    std::atomic<std::uint32_t>& active = e_.memory.state(e_.rank).active;
-    // Dekker with `leave`: either this rank sees the poison, or whoever poisoned sees that this rank is active.
-    if (active.load(std::memory_order_relaxed) == 0) {
-        active.store(1, std::memory_order_seq_cst);
-        if (e_.memory.poison().state.load(std::memory_order_seq_cst) != 0) {
-            leave(e_);
-            throw_poison(e_);
-        }
-    }
+    if (e_.memory.state(e_.rank).active.load(std::memory_order_relaxed) == 0) activate(e_);
     if (!o_.entered && !learn()) return false;
     const auto& body = o_.mine->body;
     for (; o_.chunk < o_.chunks; ++o_.chunk, o_.at = 0)

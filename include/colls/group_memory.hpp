@@ -18,8 +18,9 @@ inline constexpr std::size_t mail_capacity = 8192; ///< bytes behind one flag
 // Two lines each: the hardware prefetches lines in pairs, and a neighbour's flag must not come along.
 inline constexpr std::size_t line = 128;
 
-/// One rank's part in one operation: how far it is, and where its buffers are. The fields behind `progress` are
-/// written before the entry is published (release) and constant until the operation is over.
+/// One rank's part in one operation: how far it is, and where its buffers are: one cache line, for it travels at every
+/// entry. The fields behind `progress` are written before the entry is published (release) and constant until the
+/// operation is over.
 struct alignas(line) operation_line {
     std::atomic<std::uint64_t> progress;   // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
@@ -28,9 +29,9 @@ struct alignas(line) operation_line {
     std::byte* scratch;
     const std::size_t* in_offsets;         // v-variants: units + 1 entries, in elements
     const std::size_t* out_offsets;
-    std::size_t own_count;                 // elements of the rank's own block, where ranks may disagree
-    std::size_t count;                     // and of the whole
+    std::size_t count;                     // elements of the whole, or of the rank's own block where each knows its own
 };
+static_assert(offsetof(operation_line, count) + sizeof(std::size_t) == 64);
 
 struct alignas(line) mail_line {
     std::atomic<std::uint64_t> flag;       // low 32 bits of the sequence << 32 | fingerprint

@@ -13,12 +13,7 @@ inline bool advance_message(endpoint& e, operation_state& o) {
     const int peer = o.site.peer;
     pair_line& l = sends ? e.memory.pair(e.rank, peer) : e.memory.pair(peer, e.rank);
     const std::uint64_t index = o.sequence;
-    std::atomic<std::uint32_t>& active = e.memory.state(e.rank).active;
-    active.store(1, std::memory_order_seq_cst);   // see runner::advance
-    if (e.memory.poison().state.load(std::memory_order_seq_cst) != 0) {
-        leave(e);
-        throw_poison(e);
-    }
+    activate(e);
     if (sends) {
         if (o.at == 0) {
             if (l.taken.load(std::memory_order_acquire) < index) return false;

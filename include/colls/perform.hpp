@@ -79,6 +79,7 @@ inline operation begin_call(endpoint& e, const call& c, const pick& p, const std
     o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
     o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
     runner(e, o).begin();
+    rest(e);
     own.o = nullptr;
     e.in_flight.push_back(&o);
     return operation(e, &o);
