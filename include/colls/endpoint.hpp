@@ -1,6 +1,7 @@
 // One rank's end of a group: how it waits, and how it fails.
 #pragma once
 
+#include <colls/any_schedule.hpp>
 #include <colls/detail/list.hpp>
 #include <colls/environment.hpp>
 #include <colls/error.hpp>
@@ -70,6 +71,8 @@ struct endpoint {
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
 
     std::uint64_t calls = 0;        ///< collective calls so far
+    std::uint64_t history = 0;      ///< of all of them, hashed: what one call lets slip the next one finds
+    std::uint64_t recent[64] = {};  ///< the latest calls' fingerprints, by number: more than any rank can be ahead
     std::uint64_t sequence = 0;     ///< of them, operations that expose buffers
     std::uint64_t mails = 0;        ///< and those through mailboxes
     std::uint64_t last_full_mail = 0;   ///< 1 + the latest in which every rank heard of every rank
@@ -86,6 +89,11 @@ struct endpoint {
     endpoint& operator=(const endpoint&) = delete;
     ~endpoint();
 
+    /// A new call's fingerprint. The collective is in its highest four bits, so that both sides of a mismatch can be named.
+    std::uint64_t sign(collective what, std::uint64_t hash) {
+        history = static_cast<std::uint64_t>(what) << 60 | hash_mix(hash, history) >> 4;
+        return recent[calls++ % 64] = history;
+    }
     /// Into the ring of `other`.
     void join(endpoint& other) {
         previous = &other;
@@ -152,7 +160,6 @@ inline void activate(endpoint& e) {
     throw error(code, text.text(), e.rank, at.peer, at.round);
 }
 
-/// The collective is in the highest four bits of a fingerprint, so that both sides of a mismatch can be named.
 inline const char* collective_in(std::uint64_t fingerprint) {
     const auto c = static_cast<int>(fingerprint >> 60);
     return c < collective_count ? name_of(static_cast<collective>(c)) : "send/recv";
@@ -162,7 +169,7 @@ inline const char* collective_in(std::uint64_t fingerprint) {
     message text;
     text << "rank " << peer << " called " << collective_in(theirs);
     if (theirs >> 60 == at.fingerprint >> 60)
-        text << " with another count, type, operator, root, schedule, or blocking against non-blocking";
+        text << " with another count, type, operator, root or schedule, or started and not blocking, now or in a call before";
     fail(e, errc::mismatch, at, text << "; every rank must make the same calls in the same order");
 }
 
@@ -222,9 +229,9 @@ private:
             const rank_state& other = e_.memory.state(r);
             const auto call = other.board_call.load(std::memory_order_acquire);
             const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
-            if (call == at.call + 1 && theirs != at.fingerprint &&
-                other.board_call.load(std::memory_order_acquire) == call)
-                fail_mismatch(e_, at, r, theirs);
+            // The call in which the other waits may be one that is over here.
+            if (call == 0 || call > e_.calls || call + 64 <= e_.calls || e_.recent[(call - 1) % 64] == theirs) continue;
+            if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(e_, at, r, theirs);
         }
     }
 

@@ -156,9 +156,9 @@ inline void runner::begin() {
     const int v = rooted(c.what) ? mod(e_.rank - c.root + p_.root, e_.size) : e_.rank;
     o_.mine = &p_.ranks[static_cast<std::size_t>(v)];
     const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
-    o_.fingerprint = static_cast<std::uint64_t>(c.what) << 60 |
-                     hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_.fingerprint),
-                              static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking) >> 4;
+    o_.number = e_.calls;
+    o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_.fingerprint),
+                                              static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
     o_.site = {none, none, name_of(c.what), p_.schedule.name(), o_.number, o_.fingerprint};
     o_.views.resize(n);
     o_.operands.resize(n + 1);

@@ -20,10 +20,11 @@ constexpr bool everyone_hears(collective c) {
 class mailman {
 public:
     mailman(endpoint& e, const call& c) : e_(e), c_(c), number_(e.mails++), slot_(number_ % mail_slots) {
-        const std::uint64_t hash = hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root));
-        const std::uint32_t mark = static_cast<std::uint32_t>(c.what) << 28 | static_cast<std::uint32_t>(hash >> 36);
-        expected_ = (number_ + 1) << 32 | mark;   // zeroed memory is no flag
-        site_ = {none, none, name_of(c.what), "mailbox", e.calls - 1, static_cast<std::uint64_t>(mark) << 32};
+        const std::uint64_t call_number = e.calls;
+        const std::uint64_t fingerprint =
+            e.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
+        expected_ = (number_ + 1) << 32 | fingerprint >> 32;   // zeroed memory is no flag
+        site_ = {none, none, name_of(c.what), "mailbox", call_number, fingerprint};
     }
 
     void run() {
@@ -33,6 +34,7 @@ public:
         const auto block = [&](std::size_t r) { return balanced(c_.count, n, r); };
         const extent own = block(me);
         const std::size_t own_bytes = own.count * c_.element;
+        if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(e_);
         claim();
         switch (c_.what) {
             case collective::barrier:
@@ -170,7 +172,6 @@ inline void exchange(endpoint& e, const void* own, std::size_t bytes, void* all)
     call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
     c.count = bytes * static_cast<std::size_t>(e.size);
     c.signature = hash_text("split");
-    ++e.calls;
     mailman(e, c).run();
 }
 

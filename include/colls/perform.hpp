@@ -19,12 +19,11 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
 }
 
 /// Fills an operation with a call; it is not begun.
-inline void fill(endpoint& e, operation_state& o, const call& c, const pick& p) {
+inline void fill(operation_state& o, const call& c, const pick& p) {
     o.kind = operation_kind::collective;
     o.request = c;
     o.steps = p.steps;
     o.tuned = p.tuned;
-    o.number = e.calls++;
 }
 
 /// Back to the idle ones when it leaves the scope.
@@ -44,7 +43,6 @@ struct loan {
 inline void run_to_end(endpoint& e, const call& c, const pick& p) {
     if (e.env.debug == debug_level::trace) trace(e, c, p);
     if (p.steps == nullptr) {
-        ++e.calls;
         mailman m(e, c);
         try {
             m.run();
@@ -57,7 +55,7 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
         return;
     }
     const loan own{e, take_operation(e)};
-    fill(e, *own.o, c, p);
+    fill(*own.o, c, p);
     runner(e, *own.o).begin();
     wait_until_done(e, *own.o);
 }
@@ -73,7 +71,7 @@ inline operation begin_call(endpoint& e, const call& c, const pick& p, const std
     if (e.env.debug == debug_level::trace) trace(e, c, p);
     loan own{e, take_operation(e)};
     operation_state& o = *own.o;
-    fill(e, o, c, p);
+    fill(o, c, p);
     o.request.non_blocking = true;
     o.keep = keep;
     o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
