@@ -14,10 +14,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
-#include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -51,17 +54,17 @@ private:
     stopwatch::time_point begin_ = stopwatch::now(), shown_{};
 };
 
-/// What a schedule promises for one gradient, and what it does.
+/// What a schedule promises for the exchange of one step's gradient, and what it takes with nothing else running.
 struct table_row {
     std::string name, proof;
     int rounds = 0;
-    double bytes_sent = 0, predicted = 0, measured = 0;  // per step: bytes, seconds
-    bool chosen = false;
+    double bytes_sent = 0, predicted = 0, measured = 0;  // of one step: by the busiest rank; seconds
 };
 
+/// What the training came to.
 struct outcome {
-    double seconds_a_step = 0, waited_a_step = 0, accuracy = 0;
-    std::size_t buckets = 0, bytes = 0;
+    double step = 0, exchange = 0, accuracy = 0;  // seconds a step, of which in the exchange
+    std::size_t bytes = 0, buckets = 0;
     bool identical = false;
     std::vector<table_row> rows;
 };
@@ -81,18 +84,13 @@ bool same_on_every_rank(Comm& comm, std::span<const float> weights) {
     return std::ranges::all_of(all, [&](std::uint64_t hash) { return hash == own; });
 }
 
-/// Predicts one step's exchange, and times it with nothing else running (the median of several).
+/// Seconds of one exchange of `gradient`: the median of several.
 template <class Comm>
-table_row measure(Comm& comm, const method<Comm>& m, const settings& how, std::span<float> gradient) {
-    table_row row{.name = std::string(m.name), .proof = m.prove(comm.size()).text()};
-    const colls::cost cost = m.cost(comm.size());
-    gradient_exchange<Comm, float> exchange(comm, gradient, how.bucket_bytes, m.start);
-    row.rounds = cost.rounds;
-    const double blocks = colls::blocks_of(colls::schedule_for<colls::ring, colls::collective::all_reduce>{}, comm.size());
-    (void)blocks;
-    std::ranges::fill(gradient, 0.0f);
+double timed(Comm& comm, const settings& how, std::span<float> gradient, starter<Comm, float> start) {
+    gradient_exchange<Comm, float> exchange(comm, gradient, how.bucket_bytes, start);
     std::vector<double> times;
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 41; ++i) {
+        std::ranges::fill(gradient, 1.0f);  // its lines in this rank's cache, as after back-propagation
         colls::barrier(comm);
         const auto begin = stopwatch::now();
         exchange.ready(0);
@@ -100,8 +98,134 @@ table_row measure(Comm& comm, const method<Comm>& m, const settings& how, std::s
         times.push_back(seconds(stopwatch::now() - begin).count());
     }
     std::ranges::nth_element(times, times.begin() + 20);
-    row.measured = times[20];
-    return row;
+    return times[20];
+}
+
+/// One row for each schedule that works for this many ranks.
+template <class Comm>
+std::vector<table_row> compare(Comm& comm, const settings& how, std::span<float> gradient) {
+    const std::size_t bytes = gradient.size_bytes();
+    const colls::model model = colls::model_of(comm);
+    const auto promised = [&](const method<Comm>& m, std::string name) {
+        const colls::cost cost = m.cost(comm.size());
+        table_row row{.name = std::move(name), .proof = m.prove(comm.size()).ok() ? "proven" : "REJECTED", .rounds = cost.rounds};
+        row.bytes_sent = static_cast<double>(cost.blocks_sent) * static_cast<double>(bytes) / cost.blocks;
+        for (std::size_t at = 0; at < bytes; at += how.bucket_bytes)
+            row.predicted += cost.seconds(model, static_cast<double>(std::min(how.bucket_bytes, bytes - at)));
+        return row;
+    };
+    std::vector<table_row> rows;
+    const std::string chosen = colls::chosen(comm, colls::collective::all_reduce, std::min(bytes, how.bucket_bytes));
+    for (const auto& m : methods<Comm>) {
+        if (!m.supports(comm.size())) continue;
+        if (m.name == chosen) {
+            rows.insert(rows.begin(), promised(m, "automatic: " + chosen));
+            rows.front().measured = timed(comm, how, gradient, automatic<Comm>.start);
+        }
+        rows.push_back(promised(m, std::string(m.name)));
+        rows.back().measured = timed(comm, how, gradient, m.start);
+    }
+    return rows;
+}
+
+template <class Comm>
+const method<Comm>& method_named(std::string_view name) {
+    for (const auto& m : methods<Comm>)
+        if (m.name == name) return m;
+    return automatic<Comm>;
+}
+
+/// Trains on `how.ranks` threads, then tests, and compares the schedules.
+outcome run(const settings& how, const std::string& schedule, const dataset& training, const dataset& test) {
+    outcome result;
+    const int steps = how.epochs * ((training.size() + how.batch - 1) / how.batch);
+    colls::threads::run(how.ranks, [&](auto& comm) {
+        using comm_type = std::remove_reference_t<decltype(comm)>;
+        network<float> net(how.widths, how.seed);
+        gradient_exchange<comm_type, float> exchange(comm, net.gradient(), how.bucket_bytes, method_named<comm_type>(schedule).start);
+        progress_line line(how, steps);
+        const auto begin = stopwatch::now();
+        train(comm, how, training, steps, net, exchange, [&](const state& now) {
+            if (comm.rank() == 0) line(now);
+        });
+        const double took = seconds(stopwatch::now() - begin).count();
+        const bool identical = same_on_every_rank(comm, net.parameters());
+        const double share = accuracy(comm, net, test);
+        auto rows = compare(comm, how, net.gradient());
+        if (comm.rank() == 0)
+            result = {took / steps, exchange.spent().count() / steps, share, net.gradient().size_bytes(), exchange.buckets(),
+                      identical, std::move(rows)};
+    });
+    return result;
+}
+
+/// The weights after a few steps, in double.
+std::vector<double> weights_after(const settings& how, const std::string& schedule, int steps, const dataset& training) {
+    std::vector<double> weights;
+    colls::threads::run(how.ranks, [&](auto& comm) {
+        using comm_type = std::remove_reference_t<decltype(comm)>;
+        network<double> net(how.widths, how.seed);
+        gradient_exchange<comm_type, double> exchange(comm, net.gradient(), how.bucket_bytes,
+                                                      method_named<comm_type>(schedule).start_double);
+        train(comm, how, training, steps, net, exchange, [](const state&) {});
+        if (comm.rank() == 0) weights.assign(net.parameters().begin(), net.parameters().end());
+    });
+    return weights;
+}
+
+void print(const settings& how, const outcome& o) {
+    fmt::print("\n{} ranks, {} parameters, gradient {:.0f} KB in {} buckets; one step {:.2f} ms, of which {:.2f} ms in the exchange (waiting for the other ranks included)\n\n",
+               how.ranks, o.bytes / sizeof(float), static_cast<double>(o.bytes) / 1024, o.buckets, o.step * 1e3, o.exchange * 1e3);
+    fmt::print("  {:<24} {:>8} {:>7} {:>14} {:>14} {:>14}\n", "schedule", "proof", "rounds", "KB sent", "predicted ms", "measured ms");
+    for (const auto& row : o.rows)
+        fmt::print("  {:<24} {:>8} {:>7} {:>14.0f} {:>14.3f} {:>14.3f}\n", row.name, row.proof, row.rounds, row.bytes_sent / 1024,
+                   row.predicted * 1e3, row.measured * 1e3);
+    fmt::print("\n  a step's exchange with nothing else running; sent: by the busiest rank; rounds: of each bucket\n\n");
 }
 
 }  // namespace
+
+int main(int argc, char** argv) {
+    settings how;
+    std::string folder = "/usr/share/datasets/fashion-mnist", schedule = "automatic";
+    int check_steps = 40;
+    std::vector<std::string> names{"automatic"};
+    for (const auto& m : methods<colls::threads::communicator>) names.emplace_back(m.name);
+
+    CLI::App app("Trains a small network on Fashion-MNIST by several ranks (threads), whose gradients are all-reduced.");
+    app.option_defaults()->always_capture_default();
+    app.add_option("-r,--ranks", how.ranks, "ranks that share each batch")->check(CLI::Range(1, 64));
+    app.add_option("-e,--epochs", how.epochs, "times through the training set")->check(CLI::PositiveNumber);
+    app.add_option("-b,--batch", how.batch, "images in a batch, of all ranks together")->check(CLI::PositiveNumber);
+    app.add_option("--bucket", how.bucket_bytes, "bytes of gradient to reduce at a time")->check(CLI::PositiveNumber);
+    app.add_option("-s,--schedule", schedule, "what reduces the gradients")->check(CLI::IsMember(names));
+    app.add_option("--check", check_steps, "steps of the comparison with one rank")->check(CLI::NonNegativeNumber);
+    app.add_option("--seed", how.seed, "of the weights and of the order of the images");
+    app.add_option("--data", folder, "folder of the dataset");
+    CLI11_PARSE(app, argc, argv);
+
+    try {
+        const dataset training = load_fashion_mnist(folder, "train"), test = load_fashion_mnist(folder, "t10k");
+        fmt::print("{} images to learn from, {} to test with; schedule {}\n", training.size(), test.size(), schedule);
+
+        double difference = 0;
+        if (check_steps > 0) {
+            settings alone = how;
+            alone.ranks = 1;
+            const auto one = weights_after(alone, "automatic", check_steps, training), many = weights_after(how, schedule, check_steps, training);
+            for (std::size_t i = 0; i < one.size(); ++i) difference = std::max(difference, std::abs(one[i] - many[i]));
+            fmt::print("{} steps by {} ranks and by one, on the same batches: weights differ by {:.1e} at most\n", check_steps,
+                       how.ranks, difference);
+        }
+        const bool equal = difference < 1e-9;  // in double, whose rounding is 1e-16 of weights below 1
+
+        const outcome o = run(how, schedule, training, test);
+        print(how, o);
+        fmt::print("the same as one rank: {}\nthe same bits on every rank: {}\ntest accuracy: {:.2f} %\n", equal ? "yes" : "NO",
+                   o.identical ? "yes" : "NO", o.accuracy * 100);
+        return equal && o.identical ? 0 : 1;
+    } catch (const std::exception& e) {
+        fmt::print(stderr, "data_parallel_sgd: {}\n", e.what());
+        return 2;
+    }
+}

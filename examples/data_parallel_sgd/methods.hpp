@@ -32,6 +32,26 @@ constexpr method<Comm> make_method(std::string_view name) {
             [](int n) { return colls::cost_of<schedule>(n); }};
 }
 
+/// A schedule of this program's own: each rank collects its block from one peer after the other, then all spread theirs.
+struct pairwise_reduce_scatter {
+    static constexpr colls::collective implements = colls::collective::reduce_scatter;
+    static constexpr int rounds(int n) { return n - 1; }
+    static constexpr colls::step at(int rank, int n, int round) {
+        const int to = (rank + round + 1) % n, from = (rank - round - 1 + n) % n;
+        return {.send = {to, colls::block(to)}, .recv = {from, colls::block(rank), colls::action::reduce}};
+    }
+};
+static_assert(colls::proven<pairwise_reduce_scatter, 16>);
+using own_pairwise = colls::compose<pairwise_reduce_scatter, colls::reversed<pairwise_reduce_scatter>>;
+
+/// The library's choice.
+template <class Comm>
+inline constexpr method<Comm> automatic{
+    "automatic",
+    [](Comm& comm, std::span<float> x) { return colls::start::all_reduce(comm, x, colls::sum); },
+    [](Comm& comm, std::span<double> x) { return colls::start::all_reduce(comm, x, colls::sum); },
+    nullptr, nullptr, nullptr};
+
 template <class Comm>
 inline constexpr std::array methods{
     make_method<Comm, colls::ring>("ring"),
@@ -42,6 +62,7 @@ inline constexpr std::array methods{
     make_method<Comm, colls::tree<2>>("tree<2>"),
     make_method<Comm, colls::double_tree>("double_tree"),
     make_method<Comm, colls::direct>("direct"),
+    make_method<Comm, own_pairwise>("own pairwise"),
 };
 
 }  // namespace example

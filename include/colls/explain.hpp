@@ -60,6 +60,13 @@ inline std::string table_of_candidates(const endpoint& e, collective what, std::
 
 }  // namespace detail
 
+/// The machine as this group's ranks feel it, measured once in the process: for cost_of<S>(n).seconds(model, bytes).
+template <class Comm>
+model model_of(Comm& comm) {
+    const detail::endpoint& e = comm.endpoint();
+    return detail::model_of(e.measured(), e.size);
+}
+
 /// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group; or "mailbox".
 template <class Comm>
 std::string chosen(Comm& comm, collective what, std::size_t bytes) {

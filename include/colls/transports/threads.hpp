@@ -100,20 +100,18 @@ class communicator {
 public:
     /// Of no group: size() is 0.
     communicator() = default;
-    communicator(communicator&& other) noexcept : end_(std::move(other.end_)), group_(other.group_) { other.group_ = nullptr; }
+    communicator(communicator&& other) noexcept { take(other); }
     communicator& operator=(communicator&& other) noexcept {
         if (this != &other) {
             leave();
-            end_ = std::move(other.end_);
-            group_ = other.group_;
-            other.group_ = nullptr;
+            take(other);
         }
         return *this;
     }
     ~communicator() { leave(); }
 
-    int rank() const { return end_ ? end_->rank : none; }
-    int size() const { return end_ ? end_->size : 0; }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
 
     /// Collective: the ranks of equal `color` form a group, ordered by `key`, then by rank. A negative color joins
     /// none, and gets a communicator of size 0. Two rounds of small messages. Throws colls::error.
@@ -137,9 +135,19 @@ private:
     template <class F>
     friend void run(int n, F&& f);
 
-    communicator(detail::group* g, int rank, int n, bool crowded) : end_(new colls::detail::endpoint(rank, n, g->memory())), group_(g) {
+    communicator(detail::group* g, int rank, int n, bool crowded)
+        : end_(new colls::detail::endpoint(rank, n, g->memory())), group_(g), rank_(rank), size_(n) {
         end_->crowded = crowded;
         end_->measured = &detail::measured;
+    }
+    void take(communicator& other) {
+        end_ = std::move(other.end_);
+        group_ = other.group_;
+        rank_ = other.rank_;
+        size_ = other.size_;
+        other.group_ = nullptr;
+        other.rank_ = none;
+        other.size_ = 0;
     }
     void leave() {
         if (!group_) return;
@@ -151,6 +159,7 @@ private:
     }
     std::unique_ptr<colls::detail::endpoint> end_;
     detail::group* group_ = nullptr;
+    int rank_ = none, size_ = 0;
 };
 
 inline communicator communicator::split(int color, int key) {
