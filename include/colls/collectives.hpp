@@ -318,7 +318,7 @@ private:
     using direct_only = S;
 
     template <class S, collective C, class Comm, class... V>
-    static result submit_direct(Comm& comm, request& q, const V&... v) {
+    static result submit_direct(Comm& comm, request& q, const V&...) {
         using given = typename schedule_argument<S, V...>::type;
         static_assert(std::is_same_v<given, automatic> || std::is_same_v<given, direct>,
             "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not know how "

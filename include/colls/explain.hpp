@@ -15,8 +15,10 @@ candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
     return all[static_cast<int>(what)]();
 }
 
-inline candidates all_candidates_of(collective what) {
-    return candidates_of(what, std::make_integer_sequence<int, collective_count>{});
+/// Of any collective: names every family. A template, so that whoever does not ask does not compile them.
+template <int count = collective_count>
+candidates all_candidates_of(collective what) {
+    return candidates_of(what, std::make_integer_sequence<int, count>{});
 }
 inline demand demand_of(const endpoint& e, collective what, std::size_t bytes) {
     const bool own = what == collective::all_gather || what == collective::gather, unsized = owned(what) && rooted(what);
@@ -24,8 +26,7 @@ inline demand demand_of(const endpoint& e, collective what, std::size_t bytes) {
     return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized};
 }
 
-inline std::string table_of_candidates(const endpoint& e, collective what, std::size_t bytes) {
-    const candidates list = all_candidates_of(what);
+inline std::string table_of_candidates(const endpoint& e, collective what, std::size_t bytes, const candidates& list) {
     const demand d = demand_of(e, what, bytes);
     const model m = model_of(e.measured(), e.size);
     const prediction chosen = choose(e, d, list);
@@ -79,7 +80,7 @@ std::string chosen(Comm& comm, collective what, std::size_t bytes) {
 /// group, with rounds, bytes sent by the busiest rank, chunk and predicted time. Not collective.
 template <class Comm>
 std::string explain(Comm& comm, collective what, std::size_t bytes) {
-    return detail::table_of_candidates(comm.endpoint(), what, bytes);
+    return detail::table_of_candidates(comm.endpoint(), what, bytes, detail::all_candidates_of(what));
 }
 
 }  // namespace colls::inline v1
