@@ -110,7 +110,7 @@ TEST_CASE("everyone sends to everyone, in an order of its own, between collectiv
             random_source random = stream(4, static_cast<std::uint64_t>(rank));
             for (int turn = 0; turn < 5; ++turn) {
                 const auto ranks = static_cast<std::size_t>(n);
-                const std::size_t count = turn * 1500;
+                const std::size_t count = static_cast<std::size_t>(turn) * 1500;
                 std::vector<std::vector<int>> out(ranks), in(ranks, std::vector<int>(count, -1));
                 std::vector<int> order(ranks);
                 std::iota(order.begin(), order.end(), 0);

@@ -16,13 +16,14 @@ inline constexpr int awkward_sizes[] = {1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 17, 31,
 
 /// Sanitizers slow everything down, and instrument for what a few cases show.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
+#define TESTS_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
+#define TESTS_SANITIZED 1
 #endif
+#endif
+#ifdef TESTS_SANITIZED
+inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
