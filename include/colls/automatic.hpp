@@ -5,32 +5,10 @@
 #include <colls/cost.hpp>
 #include <colls/execute.hpp>
 #include <colls/mailbox.hpp>
-#include <colls/schedules.hpp>
 
 namespace colls::inline v1 {
 
-/// As a call's schedule: the library chooses.
-struct automatic {};
-
 namespace detail {
-
-/// One that `automatic` may choose, by the name that COLLS_SCHEDULE knows it by.
-struct candidate {
-    std::string_view name;
-    any_schedule schedule;
-};
-struct candidates {
-    const candidate* first = nullptr;
-    int count = 0;
-};
-
-template <class... F>
-struct families {};
-// In order of preference where predictions are equal. All but `direct` fold in an order of their own.
-using known_families = families<direct, ring, circulant<>, halving_doubling, recursive_doubling, distance_doubling, one_shot,
-    tree<2>, tree<4>, double_tree, bruck<2>, swing, pat<1>, pipelined_broadcast>;
-inline constexpr std::string_view known_names[] = {"direct", "ring", "circulant", "halving_doubling", "recursive_doubling",
-    "distance_doubling", "one_shot", "tree", "tree<4>", "double_tree", "bruck", "swing", "pat", "pipelined_broadcast"};
 
 template <collective C, class... F>
 [[gnu::cold]] candidates candidates_in(families<F...>) {
@@ -55,13 +33,6 @@ template <collective C>
 candidates candidates_for() {
     return candidates_in<C>(known_families{});
 }
-
-/// How a call comes by its schedule: the one given, or the candidates.
-struct chooser {
-    const any_schedule* given = nullptr;
-    candidates (*list)() = nullptr;
-    const any_schedule* instead = nullptr;   ///< taken in place of `given`, once that has been checked
-};
 
 /// Traffic of a schedule at n ranks, counted once in the process: small n are cheap, but all ranks ask.
 [[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n) {

@@ -11,6 +11,10 @@
 
 #include <colls/detail/fold.hpp>
 #include <colls/perform.hpp>
+#include <colls/verify.hpp>
+#ifndef COLLS_SEPARATE
+#include <colls/engine.hpp>
+#endif
 
 namespace colls::inline v1 {
 namespace detail {
@@ -64,13 +68,15 @@ struct blocking_mode {
     using result = void;
     static constexpr bool keeps = false;
     static void go(endpoint& e, request& q) { perform(e, q); }
-    static void message_go(endpoint& e, operation_kind kind, const call& c, int peer) { perform_message(e, kind, c, peer); }
+    static void message_go(endpoint& e, operation_kind kind, const call& c, int peer) {
+        operation(e, begin_message(e, kind, c, peer)).wait();
+    }
 };
 struct start_mode {
     using result = operation;
     static constexpr bool keeps = true;
-    static operation go(endpoint& e, request& q) { return begin(e, q); }
-    static operation message_go(endpoint& e, operation_kind kind, const call& c, int peer) { return begin_message(e, kind, c, peer); }
+    static operation go(endpoint& e, request& q) { return {e, begin(e, q)}; }
+    static operation message_go(endpoint& e, operation_kind kind, const call& c, int peer) { return {e, begin_message(e, kind, c, peer)}; }
 };
 struct prepare_mode {
     using result = plan;

@@ -4,6 +4,7 @@
 
 #include <colls/algebra.hpp>
 #include <colls/collectives.hpp>
+#include <colls/cost.hpp>
 #include <colls/explain.hpp>
 #include <colls/operators.hpp>
 #include <colls/schedules.hpp>

@@ -14,6 +14,16 @@
 #define COLLS_VERSION_MINOR 1
 #define COLLS_VERSION_PATCH 0
 
+// The engine is included with the calls, and compiled in each unit that makes one. Where units define COLLS_SEPARATE,
+// they include its declarations only, and colls/separate.cpp is part of the program (CMake: link colls::separate).
+#ifdef COLLS_SEPARATE
+#define COLLS_ENGINE
+#elif defined(COLLS_SEPARATE_SOURCE)
+#define COLLS_ENGINE [[gnu::used]] inline
+#else
+#define COLLS_ENGINE inline
+#endif
+
 namespace colls::inline v1::detail {
 /// Not constexpr on purpose: reaching it in a constant expression is a compile error that shows `what`.
 inline void precondition_failed([[maybe_unused]] const char* what) { __builtin_trap(); }

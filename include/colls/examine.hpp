@@ -25,7 +25,7 @@ private:
     const any_schedule& s_;
 };
 
-[[gnu::cold]] inline finding prove(const any_schedule& s, int n) {
+COLLS_ENGINE finding prove(const any_schedule& s, int n) {
     const any_reader reader(s);
     engine e(reader, n, reduces(s.implements));
     const report r = e.run();

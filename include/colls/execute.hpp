@@ -3,33 +3,14 @@
 // once, it serves every schedule, type and operator.
 #pragma once
 
+#include <colls/call.hpp>
 #include <colls/detail/copy.hpp>
 #include <colls/detail/fold.hpp>
-#include <colls/endpoint.hpp>
 #include <colls/plan.hpp>
 
 #include <new>
 
 namespace colls::inline v1::detail {
-
-/// What a caller asks for, with the types taken out. Counts and offsets are in elements.
-struct call {
-    collective what{};
-    const std::byte* in = nullptr;
-    std::byte* out = nullptr;
-    std::size_t count = 0;       ///< of the whole layout: all user blocks
-    std::size_t own_count = 0;   ///< of this rank's own block, where a collective has one
-    std::size_t element = 1;     ///< bytes
-    const op_table* op = nullptr;
-    const void* op_value = nullptr;
-    int root = 0;
-    const std::size_t* in_offsets = nullptr;    ///< blocks + 1 entries, where blocks are not balanced
-    const std::size_t* out_offsets = nullptr;
-    bool ragged = false;                        ///< each rank knows its own counts only
-    bool learns = false;                        ///< the root alone knows `count`: it is read from there
-    bool non_blocking = false;
-    std::uint64_t signature = 0;                ///< hash of the element type and the operator
-};
 
 /// Where stores past the caches begin to pay, in bytes of the whole buffer. Measured: docs/performance.md.
 struct store_policy {
@@ -37,16 +18,6 @@ struct store_policy {
     static constexpr std::size_t stream_own_from = std::size_t{4} << 20;  ///< the own result too
     static constexpr std::size_t piece = 16 << 10;       ///< folded, and pushed, at a time: a third of a first-level cache
 };
-
-struct extent {
-    std::size_t first = 0, count = 0;
-};
-
-/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
-constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
-    const std::size_t q = count / parts, r = count % parts;
-    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
-}
 
 /// A rank's buffers, as another rank sees them.
 struct buffer_view {
@@ -58,8 +29,6 @@ struct buffer_view {
     const std::size_t* out_offsets = nullptr;
     std::size_t count = 0;
 };
-
-enum class operation_kind : unsigned char { collective, send, recv };
 
 struct operation_state {
     operation_kind kind = operation_kind::collective;
@@ -421,7 +390,7 @@ inline void runner::finish() {
     o_.done = true;
 }
 
-inline endpoint::~endpoint() {
+COLLS_ENGINE endpoint::~endpoint() {
     previous->next = next;
     next->previous = previous;
     for (const memory_piece& piece : pieces) operator delete(piece.at, std::align_val_t{64});

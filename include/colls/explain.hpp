@@ -1,13 +1,25 @@
 // What `automatic` would do, and why.
 #pragma once
 
+#include <colls/cost.hpp>
+#include <colls/perform.hpp>
+#ifndef COLLS_SEPARATE
 #include <colls/automatic.hpp>
+#endif
 
 #include <string>
 
 namespace colls::inline v1 {
 namespace detail {
 
+// Templates, so that they, and with them every family, are compiled only where they are called.
+template <int>
+std::string explanation(const endpoint& e, collective what, std::size_t bytes);
+template <int>
+std::string_view choice(const endpoint& e, collective what, std::size_t bytes);
+COLLS_ENGINE model felt_model(const endpoint& e);
+
+#ifndef COLLS_SEPARATE
 template <int... C>
 candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
     using get = candidates (*)();
@@ -26,7 +38,9 @@ inline demand demand_of(const endpoint& e, collective what, std::size_t bytes) {
     return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized};
 }
 
-inline std::string table_of_candidates(const endpoint& e, collective what, std::size_t bytes, const candidates& list) {
+template <int>
+std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
+    const candidates list = all_candidates_of(what);
     const demand d = demand_of(e, what, bytes);
     const model m = model_of(e.measured(), e.size);
     const prediction chosen = choose(e, d, list);
@@ -59,28 +73,33 @@ inline std::string table_of_candidates(const endpoint& e, collective what, std::
     return text;
 }
 
+template <int>
+std::string_view choice(const endpoint& e, collective what, std::size_t bytes) {
+    const prediction p = choose(e, demand_of(e, what, bytes), all_candidates_of(what));
+    return p.of ? p.of->name : std::string_view("mailbox");
+}
+COLLS_ENGINE model felt_model(const endpoint& e) { return model_of(e.measured(), e.size); }
+#endif
+
 }  // namespace detail
 
 /// The machine as this group's ranks feel it, measured once in the process: for cost_of<S>(n).seconds(model, bytes).
 template <class Comm>
 model model_of(Comm& comm) {
-    const detail::endpoint& e = comm.endpoint();
-    return detail::model_of(e.measured(), e.size);
+    return detail::felt_model(comm.endpoint());
 }
 
 /// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group; or "mailbox".
 template <class Comm>
 std::string chosen(Comm& comm, collective what, std::size_t bytes) {
-    detail::endpoint& e = comm.endpoint();
-    const detail::prediction p = detail::choose(e, detail::demand_of(e, what, bytes), detail::all_candidates_of(what));
-    return std::string(p.of ? p.of->name : std::string_view("mailbox"));
+    return std::string(detail::choice<0>(comm.endpoint(), what, bytes));
 }
 
 /// A table of the schedules that `automatic` weighs for a collective of `bytes` bytes (of the larger buffer) in comm's
 /// group, with rounds, bytes sent by the busiest rank, chunk and predicted time. Not collective.
 template <class Comm>
 std::string explain(Comm& comm, collective what, std::size_t bytes) {
-    return detail::table_of_candidates(comm.endpoint(), what, bytes, detail::all_candidates_of(what));
+    return detail::explanation<0>(comm.endpoint(), what, bytes);
 }
 
 }  // namespace colls::inline v1

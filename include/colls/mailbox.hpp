@@ -167,14 +167,6 @@ private:
     wait_site site_;
 };
 
-/// Every rank's `bytes` bytes, at most 56, in rank order: how communicators come to be.
-inline void exchange(endpoint& e, const void* own, std::size_t bytes, void* all) {
-    call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
-    c.count = bytes * static_cast<std::size_t>(e.size);
-    c.signature = hash_text("split");
-    mailman(e, c).run();
-}
-
 /// Bytes that the busiest rank posts.
 constexpr std::size_t mail_bytes(const call& c, int n) {
     const bool own = c.what == collective::all_gather || c.what == collective::gather;

@@ -1,4 +1,4 @@
-// Point-to-point messages, and operations that are started now and waited for later.
+// Point-to-point messages, and how operations in flight move on.
 #pragma once
 
 #include <colls/mailbox.hpp>
@@ -46,7 +46,7 @@ inline bool advance(endpoint& e, operation_state& o) {
 inline void rest(endpoint& e) { e.memory.state(e.rank).active.store(0, std::memory_order_release); }
 
 /// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders.
-inline void progress(endpoint& e) {
+COLLS_ENGINE void progress(endpoint& e) {
     endpoint* x = &e;
     do {
         for (std::size_t i = 0; i < x->in_flight.size();)
@@ -86,74 +86,4 @@ inline void wait_until_done(endpoint& e, operation_state& o) {
 }
 
 }  // namespace detail
-
-/// A started collective or message. `wait` and `test` also advance all other operations of the communicator, so ranks
-/// may finish them in any order; all ranks start them in the same order. The destructor waits. The buffers, and the
-/// communicator, must outlive it.
-class [[nodiscard]] operation {
-public:
-    operation() = default;
-    operation(detail::endpoint& e, detail::operation_state* o) : e_(&e), o_(o) {}
-    operation(operation&& other) noexcept : e_(other.e_), o_(other.o_) { other.o_ = nullptr; }
-    operation& operator=(operation&& other) noexcept {
-        if (this != &other) {
-            settle();
-            e_ = other.e_;
-            o_ = other.o_;
-            other.o_ = nullptr;
-        }
-        return *this;
-    }
-    ~operation() { settle(); }
-
-    /// True when it is over; never waits. Throws colls::error.
-    bool test() {
-        if (!o_) return true;
-        detail::guarded(*e_, *o_, [&] { detail::progress(*e_); });
-        detail::rest(*e_);
-        if (o_->done) release();
-        return o_ == nullptr;
-    }
-    /// Until it is over. Throws colls::error.
-    void wait() {
-        if (!o_) return;
-        detail::wait_until_done(*e_, *o_);
-        release();
-    }
-    /// At most for `d`, a std::chrono::duration; true when it is over.
-    template <class Duration>
-    bool wait_for(Duration d) {
-        using period = typename Duration::period;
-        const double until = detail::seconds_now() +
-                             static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
-        while (!test()) {
-            if (detail::seconds_now() >= until) return false;
-            sched_yield();
-        }
-        return true;
-    }
-
-private:
-    void release() {
-        for (std::size_t i = 0; i < e_->in_flight.size(); ++i)
-            if (e_->in_flight[i] == o_) {
-                e_->in_flight.drop(i);
-                break;
-            }
-        o_->keep.reset();
-        e_->idle.push_back(o_);
-        o_ = nullptr;
-    }
-    void settle() noexcept {
-        if (!o_) return;
-        try {
-            wait();
-        } catch (...) {   // the group is broken, and every later call on it says so
-            if (o_) release();
-        }
-    }
-    detail::endpoint* e_ = nullptr;
-    detail::operation_state* o_ = nullptr;
-};
-
 }  // namespace colls::inline v1

@@ -1,151 +1,118 @@
-// What happens to a request: done at once, started, or kept to be done many times. Not templates: compiled once.
+// The face of the engine: what a request becomes. Done at once, started, or kept to be done many times.
 #pragma once
 
-#include <colls/request.hpp>
+#include <colls/call.hpp>
 
 namespace colls::inline v1 {
 namespace detail {
 
-/// The schedule, checked against what the call needs.
-inline pick settle(endpoint& e, const request& q, bool mail) {
-    const call& c = q.c;
-    const pick p = resolve(e, c, q.how, mail);
-    if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
-        throw error(errc::unsupported,
-                    (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
-                               << p.steps->schedule.name() << " does not keep the order of ranks, which this operator needs")
-                        .text(), e.rank);
-    return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, mail) : p;
-}
+struct operation_state;
+struct prepared;
 
-/// Fills an operation with a call; it is not begun.
-inline void fill(operation_state& o, const call& c, const pick& p) {
-    o.kind = operation_kind::collective;
-    o.request = c;
-    o.steps = p.steps;
-    o.tuned = p.tuned;
-}
-
-/// Back to the idle ones when it leaves the scope.
-struct loan {
-    endpoint& e;
-    operation_state* o;
-    ~loan() {
-        if (o) e.idle.push_back(o);
-    }
-};
-
-[[gnu::cold]] [[gnu::noinline]] inline void trace(const endpoint& e, const call& c, const pick& p) {
-    say(message() << "colls: rank " << e.rank << ": call " << static_cast<std::size_t>(e.calls) << ": " << name_of(c.what) << " of "
-                  << c.count << " elements by " << (p.steps ? p.steps->schedule.name() : std::string_view("mailbox")));
-}
-
-inline void run_to_end(endpoint& e, const call& c, const pick& p) {
-    if (e.env.debug == debug_level::trace) trace(e, c, p);
-    if (p.steps == nullptr) {
-        mailman m(e, c);
-        try {
-            m.run();
-        } catch (const error&) {
-            throw;
-        } catch (...) {
-            operator_threw(e, name_of(c.what));
-            throw;
-        }
-        return;
-    }
-    const loan own{e, take_operation(e)};
-    fill(*own.o, c, p);
-    runner(e, *own.o).begin();
-    wait_until_done(e, *own.o);
-}
-
-[[gnu::noinline]] inline void perform(endpoint& e, request& q) {
-    checker(e, q).run();
-    run_to_end(e, q.c, settle(e, q, true));
-}
-
-/// Starts a call whose operator and counts `keep` and the tables hold.
-inline operation begin_call(endpoint& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
-                            list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
-    if (e.env.debug == debug_level::trace) trace(e, c, p);
-    loan own{e, take_operation(e)};
-    operation_state& o = *own.o;
-    fill(o, c, p);
-    o.request.non_blocking = true;
-    o.keep = keep;
-    o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
-    o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
-    runner(e, o).begin();
-    rest(e);
-    own.o = nullptr;
-    e.in_flight.push_back(&o);
-    return operation(e, &o);
-}
-[[gnu::noinline]] inline operation begin(endpoint& e, request& q) {
-    checker(e, q).run();
-    const pick p = settle(e, q, false);
-    return begin_call(e, q.c, p, q.keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
-}
-
-inline operation_state& new_message(endpoint& e, operation_state& o, operation_kind kind, const call& c, int peer) {
-    o.kind = kind;
-    o.request = c;
-    o.site = {peer, none, kind == operation_kind::send ? "send" : "recv", {}, 0, ~std::uint64_t{0}};
-    auto& counters = kind == operation_kind::send ? e.sent : e.received;
-    if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
-    o.sequence = counters[peer]++;
-    o.at = 0;
-    o.done = false;
-    return o;
-}
-inline void check_message(const endpoint& e, operation_kind kind, const call& c, int peer) {
-    const std::byte* const data = kind == operation_kind::send ? c.in : c.out;
-    if (peer >= 0 && peer < e.size && (data != nullptr || c.count == 0)) return;
-    message text;
-    text << "colls: rank " << e.rank << " in " << (kind == operation_kind::send ? "send" : "recv") << ": ";
-    if (data != nullptr || c.count == 0)
-        text << "peer " << peer << " of a group of " << e.size << " ranks";
-    else
-        text << "the buffer is null, of " << c.count << " elements";
-    throw error(errc::invalid_argument, text.text(), e.rank, peer);
-}
-inline operation begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
-    check_message(e, kind, c, peer);
-    operation_state& o = new_message(e, *take_operation(e), kind, c, peer);
-    e.in_flight.push_back(&o);
-    return operation(e, &o);
-}
-inline void perform_message(endpoint& e, operation_kind kind, const call& c, int peer) {
-    begin_message(e, kind, c, peer).wait();
-}
+/// Checks a request and carries it out. Throws colls::error, as all of these.
+COLLS_ENGINE void perform(endpoint& e, request& q);
+/// Checks it, and starts it.
+COLLS_ENGINE operation_state* begin(endpoint& e, request& q);
+COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer);
+/// Moves everything on; true when o is over.
+COLLS_ENGINE bool test_operation(endpoint& e, operation_state& o);
+COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o);
+COLLS_ENGINE void release_operation(endpoint& e, operation_state& o);
+/// Checks it, and keeps it.
+COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q);
+COLLS_ENGINE void run_prepared(prepared& p);
+COLLS_ENGINE operation_state* start_prepared(prepared& p);
+COLLS_ENGINE void drop_prepared(prepared* p);
+/// Every rank's `bytes` bytes, at most 56, in rank order: how communicators come to be.
+COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
 
 }  // namespace detail
+
+/// A started collective or message. `wait` and `test` also advance all other operations of the thread, so ranks may
+/// finish them in any order; all ranks start them in the same order. The destructor waits. The buffers, and the
+/// communicator, must outlive it.
+class [[nodiscard]] operation {
+public:
+    operation() = default;
+    operation(detail::endpoint& e, detail::operation_state* o) : e_(&e), o_(o) {}
+    operation(operation&& other) noexcept : e_(other.e_), o_(other.o_) { other.o_ = nullptr; }
+    operation& operator=(operation&& other) noexcept {
+        if (this != &other) {
+            settle();
+            e_ = other.e_;
+            o_ = other.o_;
+            other.o_ = nullptr;
+        }
+        return *this;
+    }
+    ~operation() { settle(); }
+
+    /// True when it is over; never waits. Throws colls::error.
+    bool test() {
+        if (o_ && detail::test_operation(*e_, *o_)) release();
+        return o_ == nullptr;
+    }
+    /// Until it is over. Throws colls::error.
+    void wait() {
+        if (!o_) return;
+        detail::wait_operation(*e_, *o_);
+        release();
+    }
+    /// At most for `d`, a std::chrono::duration; true when it is over.
+    template <class Duration>
+    bool wait_for(Duration d) {
+        using period = typename Duration::period;
+        const double until = detail::seconds_now() +
+                             static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
+        while (!test()) {
+            if (detail::seconds_now() >= until) return false;
+            sched_yield();
+        }
+        return true;
+    }
+
+private:
+    void release() {
+        detail::release_operation(*e_, *o_);
+        o_ = nullptr;
+    }
+    void settle() noexcept {
+        if (!o_) return;
+        try {
+            wait();
+        } catch (...) {   // the group is broken, and every later call on it says so
+            if (o_) release();
+        }
+    }
+    detail::endpoint* e_ = nullptr;
+    detail::operation_state* o_ = nullptr;
+};
 
 /// A call made ready by prepare::...: its schedule chosen, its arguments checked. The buffers, and the communicator,
 /// must outlive it. All ranks start and run their plans in the same order.
 class [[nodiscard]] plan {
 public:
-    plan(detail::endpoint& e, detail::request& q) : e_(&e) {
-        detail::checker(e, q).run();
-        blocking_ = detail::settle(e, q, true);
-        started_ = detail::settle(e, q, false);
-        c_ = q.c;
-        keep_ = static_cast<std::shared_ptr<const void>&&>(q.keep);
-        in_offsets_ = static_cast<detail::list<std::size_t>&&>(q.in_offsets);
-        out_offsets_ = static_cast<detail::list<std::size_t>&&>(q.out_offsets);
+    plan(detail::endpoint& e, detail::request& q) : e_(&e), p_(detail::prepare_call(e, q)) {}
+    plan(plan&& other) noexcept : e_(other.e_), p_(other.p_) { other.p_ = nullptr; }
+    plan& operator=(plan&& other) noexcept {
+        if (this != &other) {
+            detail::drop_prepared(p_);
+            e_ = other.e_;
+            p_ = other.p_;
+            other.p_ = nullptr;
+        }
+        return *this;
     }
+    ~plan() { detail::drop_prepared(p_); }
+
     /// The call, once more, to its end. Does not allocate after its first time. Throws colls::error.
-    void run() { detail::run_to_end(*e_, c_, blocking_); }
+    void run() { detail::run_prepared(*p_); }
     /// The call, once more, without waiting: the plan must outlive the operation.
-    operation start() { return detail::begin_call(*e_, c_, started_, keep_, {}, {}); }
+    operation start() { return {*e_, detail::start_prepared(*p_)}; }
 
 private:
     detail::endpoint* e_;
-    detail::call c_;
-    detail::pick blocking_, started_;
-    std::shared_ptr<const void> keep_;
-    detail::list<std::size_t> in_offsets_, out_offsets_;
+    detail::prepared* p_;
 };
 
 }  // namespace colls::inline v1

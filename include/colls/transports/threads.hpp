@@ -1,7 +1,10 @@
 // Ranks as threads of one process.
 #pragma once
 
-#include <colls/operation.hpp>
+#include <colls/perform.hpp>
+#ifndef COLLS_SEPARATE
+#include <colls/engine.hpp>
+#endif
 
 #include <atomic>
 #include <exception>
@@ -57,7 +60,7 @@ inline int cores() {
 }
 
 /// Measured when first asked for, in about a millisecond.
-const machine& measured();
+COLLS_ENGINE const machine& measured();
 
 }  // namespace detail
 
@@ -266,6 +269,7 @@ void run(int n, F&& f) {
     how.rethrow();
 }
 
+#ifndef COLLS_SEPARATE
 namespace detail {
 
 /// What the two threads of the measurement share.
@@ -343,10 +347,11 @@ struct probe {
     }
 };
 
-inline const machine& measured() {
+COLLS_ENGINE const machine& measured() {
     static const machine m = probe().run();
     return m;
 }
 
 }  // namespace detail
+#endif
 }  // namespace colls::inline v1::threads

@@ -1,23 +1,9 @@
-// What a call asks for, before and after its arguments have been checked: the types are gone, nothing has moved.
+// The checks of a call's arguments: what is wrong is said before anything moves.
 #pragma once
 
-#include <colls/automatic.hpp>
-#include <colls/operation.hpp>
+#include <colls/call.hpp>
 
 namespace colls::inline v1::detail {
-
-/// A call's arguments without their types.
-struct request {
-    call c;                          ///< what, in, out, element, op, op_value, root, signature
-    std::size_t in_count = 0, out_count = 0;
-    bool two = false;                ///< in and out are different arguments
-    bool with_counts = false;
-    list<std::size_t> sends, receives;   ///< counts of the v-variants
-    bool negative = false;           ///< ... one of them is
-    list<std::size_t> in_offsets, out_offsets;   ///< their prefix sums
-    std::shared_ptr<const void> keep;    ///< the operator's copy
-    chooser how;
-};
 
 class checker {
 public:

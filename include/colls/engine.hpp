@@ -1,0 +1,164 @@
+// The engine behind the face that perform.hpp declares: nothing here is a template of a schedule, type or operator.
+// Included with the calls, or compiled once, by separate.cpp, for units that define COLLS_SEPARATE.
+#pragma once
+
+#include <colls/automatic.hpp>
+#include <colls/check.hpp>
+#include <colls/examine.hpp>
+#include <colls/operation.hpp>
+#include <colls/perform.hpp>
+
+namespace colls::inline v1::detail {
+
+/// The schedule, checked against what the call needs.
+inline pick settle(endpoint& e, const request& q, bool mail) {
+    const call& c = q.c;
+    const pick p = resolve(e, c, q.how, mail);
+    if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
+        throw error(errc::unsupported,
+                    (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
+                               << p.steps->schedule.name() << " does not keep the order of ranks, which this operator needs")
+                        .text(), e.rank);
+    return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, mail) : p;
+}
+
+/// Fills an operation with a call; it is not begun.
+inline void fill(operation_state& o, const call& c, const pick& p) {
+    o.kind = operation_kind::collective;
+    o.request = c;
+    o.steps = p.steps;
+    o.tuned = p.tuned;
+}
+
+/// Back to the idle ones when it leaves the scope.
+struct loan {
+    endpoint& e;
+    operation_state* o;
+    ~loan() {
+        if (o) e.idle.push_back(o);
+    }
+};
+
+[[gnu::cold]] [[gnu::noinline]] inline void trace(const endpoint& e, const call& c, const pick& p) {
+    say(message() << "colls: rank " << e.rank << ": call " << static_cast<std::size_t>(e.calls) << ": " << name_of(c.what) << " of "
+                  << c.count << " elements by " << (p.steps ? p.steps->schedule.name() : std::string_view("mailbox")));
+}
+
+inline void run_to_end(endpoint& e, const call& c, const pick& p) {
+    if (e.env.debug == debug_level::trace) trace(e, c, p);
+    if (p.steps == nullptr) {
+        mailman m(e, c);
+        try {
+            m.run();
+        } catch (const error&) {
+            throw;
+        } catch (...) {
+            operator_threw(e, name_of(c.what));
+            throw;
+        }
+        return;
+    }
+    const loan own{e, take_operation(e)};
+    fill(*own.o, c, p);
+    runner(e, *own.o).begin();
+    wait_until_done(e, *own.o);
+}
+
+COLLS_ENGINE void perform(endpoint& e, request& q) {
+    checker(e, q).run();
+    run_to_end(e, q.c, settle(e, q, true));
+}
+
+/// Starts a call whose operator and counts `keep` and the tables hold.
+inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
+                                   list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
+    if (e.env.debug == debug_level::trace) trace(e, c, p);
+    loan own{e, take_operation(e)};
+    operation_state& o = *own.o;
+    fill(o, c, p);
+    o.request.non_blocking = true;
+    o.keep = keep;
+    o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
+    o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
+    runner(e, o).begin();
+    rest(e);
+    own.o = nullptr;
+    e.in_flight.push_back(&o);
+    return &o;
+}
+COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
+    checker(e, q).run();
+    const pick p = settle(e, q, false);
+    return begin_call(e, q.c, p, q.keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
+}
+
+inline operation_state& new_message(endpoint& e, operation_state& o, operation_kind kind, const call& c, int peer) {
+    o.kind = kind;
+    o.request = c;
+    o.site = {peer, none, kind == operation_kind::send ? "send" : "recv", {}, 0, ~std::uint64_t{0}};
+    auto& counters = kind == operation_kind::send ? e.sent : e.received;
+    if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
+    o.sequence = counters[peer]++;
+    o.at = 0;
+    o.done = false;
+    return o;
+}
+inline void check_message(const endpoint& e, operation_kind kind, const call& c, int peer) {
+    const std::byte* const data = kind == operation_kind::send ? c.in : c.out;
+    if (peer >= 0 && peer < e.size && (data != nullptr || c.count == 0)) return;
+    message text;
+    text << "colls: rank " << e.rank << " in " << (kind == operation_kind::send ? "send" : "recv") << ": ";
+    if (data != nullptr || c.count == 0)
+        text << "peer " << peer << " of a group of " << e.size << " ranks";
+    else
+        text << "the buffer is null, of " << c.count << " elements";
+    throw error(errc::invalid_argument, text.text(), e.rank, peer);
+}
+COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
+    check_message(e, kind, c, peer);
+    operation_state& o = new_message(e, *take_operation(e), kind, c, peer);
+    e.in_flight.push_back(&o);
+    return &o;
+}
+
+COLLS_ENGINE bool test_operation(endpoint& e, operation_state& o) {
+    guarded(e, o, [&] { progress(e); });
+    rest(e);
+    return o.done;
+}
+COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o) { wait_until_done(e, o); }
+COLLS_ENGINE void release_operation(endpoint& e, operation_state& o) {
+    for (std::size_t i = 0; i < e.in_flight.size(); ++i)
+        if (e.in_flight[i] == &o) {
+            e.in_flight.drop(i);
+            break;
+        }
+    o.keep.reset();
+    e.idle.push_back(&o);
+}
+
+struct prepared {
+    endpoint& e;
+    call c;
+    pick blocking, started;
+    std::shared_ptr<const void> keep;
+    list<std::size_t> in_offsets, out_offsets;
+};
+COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
+    checker(e, q).run();
+    const pick blocking = settle(e, q, true), started = settle(e, q, false);
+    return new prepared{e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(q.keep),
+                        static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
+}
+COLLS_ENGINE void run_prepared(prepared& p) { run_to_end(p.e, p.c, p.blocking); }
+COLLS_ENGINE operation_state* start_prepared(prepared& p) { return begin_call(p.e, p.c, p.started, p.keep, {}, {}); }
+COLLS_ENGINE void drop_prepared(prepared* p) { delete p; }
+
+COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void* all) {
+    call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
+    c.count = bytes * static_cast<std::size_t>(e.size);
+    c.signature = hash_text("split");
+    mailman(e, c).run();
+}
+
+}  // namespace colls::inline v1::detail
