@@ -5,8 +5,9 @@ include(CMakePackageConfigHelpers)
 # No file in here depends on the architecture.
 set(package_folder ${CMAKE_INSTALL_DATADIR}/cmake/colls)
 
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/colls DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp")
-install(TARGETS colls EXPORT colls-targets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/colls DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
+        PATTERN "separate.cpp")
+install(TARGETS colls colls_separate EXPORT colls-targets)
 install(EXPORT colls-targets NAMESPACE colls:: DESTINATION ${package_folder})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/colls-config.cmake.in ${PROJECT_BINARY_DIR}/colls-config.cmake
                               INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)

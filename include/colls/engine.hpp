@@ -161,4 +161,9 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     mailman(e, c).run();
 }
 
+[[noreturn]] COLLS_ENGINE void throw_no_group() {
+    throw error(errc::invalid_argument,
+                "colls: this communicator belongs to no group: default-made, moved from, or split off with a negative color");
+}
+
 }  // namespace colls::inline v1::detail

@@ -25,6 +25,7 @@ COLLS_ENGINE operation_state* start_prepared(prepared& p);
 COLLS_ENGINE void drop_prepared(prepared* p);
 /// Every rank's `bytes` bytes, at most 56, in rank order: how communicators come to be.
 COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
+[[noreturn]] COLLS_ENGINE void throw_no_group();
 
 }  // namespace detail
 

@@ -1,6 +1,6 @@
 // The engine, compiled once for a program whose other units define COLLS_SEPARATE (CMake: link colls::separate).
-#define COLLS_SEPARATE_SOURCE
 #undef COLLS_SEPARATE
+#define COLLS_SEPARATE_SOURCE
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -49,7 +49,13 @@ using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 
 template <class T, class Op>
 void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
+    // For processors from before 2013: two operands at a time, which is most of what is folded, and the rest as it comes.
+    if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
+        return direct_fold<T, Op>::template run<2>(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+    else
+#endif
+        fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class T, class Op>

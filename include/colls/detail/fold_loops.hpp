@@ -117,14 +117,18 @@ struct direct_fold {
             out[i] = v;
         });
     }
+    /// Loops of their own for up to `most` operands: each costs a unit about 10 ms.
+    template <int most = 4>
     [[gnu::always_inline]] static void run(T* out, const operand* x, int m, std::size_t count, const Op op) {
-        const std::size_t whole = m > 1 || has_leaf<Op, T> ? count & ~(lanes - 1) : 0;
+        std::size_t whole = (m > 1 && m <= most) || has_leaf<Op, T> ? count & ~(lanes - 1) : 0;
         if (m == 2)
             loop<2>(out, x, whole, op);
-        else if (m == 3)
-            loop<3>(out, x, whole, op);
-        else if (m == 4)
-            loop<4>(out, x, whole, op);
+        else if (most > 2 && m == 3)
+            loop<most == 4 ? 3 : 2>(out, x, whole, op);
+        else if (most > 2 && m == 4)
+            loop<most == 4 ? 4 : 2>(out, x, whole, op);
+        else if (m > most)
+            whole = 0;
         else if constexpr (has_leaf<Op, T>)  // else a mere copy, which does not come here
             loop<1>(out, x, whole, op);
         scalar_fold<T>(out, x, m, whole, count, op);
@@ -134,7 +138,10 @@ struct direct_fold {
 using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
 /// Any number of operands by a function that takes four: partial folds stay in a tile on the stack.
-[[gnu::noinline]] inline void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k,
+COLLS_ENGINE void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count,
+    const void* op);
+#ifndef COLLS_SEPARATE
+COLLS_ENGINE void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k,
     std::size_t count, const void* op) {
     if (k <= 4) return four(dst, x, k, count, op);
     alignas(64) unsigned char tile[tile_bytes];
@@ -152,6 +159,7 @@ using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t c
         }
     }
 }
+#endif
 
 /// A word holds two; the tile keeps the lower ones of a block of words, then the upper ones, so that
 /// nothing is ever shuffled.

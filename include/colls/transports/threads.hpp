@@ -128,9 +128,7 @@ public:
 
     /// For the library: the end itself. Throws invalid_argument where there is no group.
     colls::detail::endpoint& endpoint() {
-        if (!end_)
-            throw error(errc::invalid_argument,
-                        "colls: this communicator belongs to no group: default-made, moved from, or split off with a negative color");
+        if (!end_) colls::detail::throw_no_group();
         return *end_;
     }
 
