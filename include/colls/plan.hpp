@@ -282,7 +282,7 @@ inline void planner::initial_state() {
         for (int s = 0; s < slots_per_rank_; ++s) {
             slot_state& st = slot(r, s);
             int unit = owned(c_) ? home_unit_[s] : s;
-            bool has = unit != none;
+            bool has = unit != none && c_ != collective::barrier;
             if (c_ == collective::scatter || c_ == collective::broadcast) has = has && r == root_;
             if (c_ == collective::gather || c_ == collective::all_gather)
                 has = has && unit / plan_->parts == r;
