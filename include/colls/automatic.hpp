@@ -65,8 +65,10 @@ inline double predict(const cost& c, bool pulled, const model& m, double bytes, 
     const double pieces = block > chunk ? block / chunk : 1;
     const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports);
     // What is pulled, reduced or not, costs its receiver and not its sender.
+    // Where every rank pulls everything, each line is fetched from under its owner, who reads it too.
+    const double pull = m.gamma * (c.blocks > 0 && c.blocks_reduced >= c.blocks ? 2 : 1);
     const auto bytes_take = [&](long sent, long reduced) {
-        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) + m.gamma * static_cast<double>(reduced)) * block / pieces;
+        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) + pull * static_cast<double>(reduced)) * block / pieces;
     };
     const double first = waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
     const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);

@@ -30,6 +30,9 @@ inline double seconds_now() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
+/// Of messages, which are no calls of everyone.
+inline constexpr std::uint64_t no_call = ~std::uint64_t{0};
+
 /// What a wait is for, so that an error can say it.
 struct wait_site {
     int peer = none;
@@ -220,6 +223,7 @@ private:
     }
     // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
     [[gnu::cold]] void compare_boards(const wait_site& at) {
+        if (at.fingerprint == no_call) return;
         rank_state& own = e_.memory.state(e_.rank);
         own.board_call.store(0, std::memory_order_relaxed);
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);

@@ -95,7 +95,7 @@ COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
 inline operation_state& new_message(endpoint& e, operation_state& o, operation_kind kind, const call& c, int peer) {
     o.kind = kind;
     o.request = c;
-    o.site = {peer, none, kind == operation_kind::send ? "send" : "recv", {}, 0, ~std::uint64_t{0}};
+    o.site = {peer, none, kind == operation_kind::send ? "send" : "recv", {}, 0, no_call};
     auto& counters = kind == operation_kind::send ? e.sent : e.received;
     if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
     o.sequence = counters[peer]++;

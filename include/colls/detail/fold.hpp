@@ -47,6 +47,11 @@ constexpr auto choose_fold() {
 template <class T, class Op>
 using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 
+// At -O3 g++ 12 unrolls the loops before it has seen that they vectorise, and folds in place take 1.4 times as long.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
 template <class T, class Op>
 void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
@@ -72,6 +77,10 @@ void fold_avx512(void* dst,
     const operand* x, int k, std::size_t count, const void* op) {
     fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC pop_options
 #endif
 
 /// The variant for this processor.
