@@ -1,7 +1,8 @@
 // What the reduce loop and the copies cost: bytes read and written a second, by element type, operator, number of
 // operands and size. The pushes go to a second core, which rewrites what is folded before each (otherwise no line would
 // cross), and are timed until it has read them.
-#include <colls/detail/fold_stream.hpp>
+#include <colls/detail/copy.hpp>
+#include <colls/detail/fold.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -82,7 +83,7 @@ void pin([[maybe_unused]] unsigned core) {
 #endif
 }
 
-enum class push { fold_then_copy, fold_then_stream, fold_stream, copy, stream };
+enum class push { fold_then_copy, fold_then_stream, copy, stream };
 
 /// Argument: bytes.
 template <push how>
@@ -117,18 +118,13 @@ void pushing(benchmark::State& state) {
         };
         let_peer();
         const auto begin = std::chrono::steady_clock::now();
-        if constexpr (how == push::fold_stream) {
-            void* const to = there.get();
-            fold_stream(table, result.get(), x, 2, bytes / 4, &colls::sum, &to, 1);
-        } else {
-            constexpr bool folds = how == push::fold_then_copy || how == push::fold_then_stream;
-            if constexpr (folds) table.fold(result.get(), x, 2, bytes / 4, &colls::sum);
-            const char* const from = folds ? result.get() : own.get();
-            if constexpr (how == push::fold_then_copy || how == push::copy)
-                copy_bytes(there.get(), from, bytes);
-            else
-                stream_bytes(there.get(), from, bytes);
-        }
+        constexpr bool folds = how == push::fold_then_copy || how == push::fold_then_stream;
+        if constexpr (folds) table.fold(result.get(), x, 2, bytes / 4, &colls::sum);
+        const char* const from = folds ? result.get() : own.get();
+        if constexpr (how == push::fold_then_copy || how == push::copy)
+            copy_bytes(there.get(), from, bytes);
+        else
+            stream_bytes(there.get(), from, bytes);
         let_peer();
         state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     }
@@ -142,7 +138,6 @@ BENCHMARK(pushing<push::copy>)->Apply(push_sizes);
 BENCHMARK(pushing<push::stream>)->Apply(push_sizes);
 BENCHMARK(pushing<push::fold_then_copy>)->Apply(push_sizes);
 BENCHMARK(pushing<push::fold_then_stream>)->Apply(push_sizes);
-BENCHMARK(pushing<push::fold_stream>)->Apply(push_sizes);
 
 }  // namespace
 

@@ -5,7 +5,8 @@
 
 #include <colls/detail/copy.hpp>
 #include <colls/detail/fold.hpp>
-#include <colls/detail/fold_stream.hpp>
+#include <colls/detail/copy.hpp>
+#include <colls/detail/fold.hpp>
 
 #include <algorithm>
 #include <complex>
@@ -407,42 +408,4 @@ TEST_CASE("copies: every alignment and length, no byte more", "[copy]") {
     stream_lines_sse2(line, reinterpret_cast<const char*>(source.data()) + 3, 4);
     REQUIRE(std::memcmp(line, source.data() + 3, 256) == 0);
 #endif
-}
-
-TEST_CASE("fold_stream: folds, finishes and pushes", "[fold]") {
-    for (const std::size_t count : {0u, 1u, 100u, 2048u, 2049u, 10000u})
-        for (const int k : {1, 2, 5, 65}) {
-            std::vector<std::vector<float>> in(static_cast<std::size_t>(k), std::vector<float>(count));
-            std::vector<operand> x;
-            std::vector<float> expected(count, 0.0f);
-            for (int j = 0; j < k; ++j) {
-                auto& row = in[static_cast<std::size_t>(j)];
-                for (std::size_t i = 0; i < count; ++i) {
-                    row[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(j) * 13) % 64);
-                    expected[i] += row[i];
-                }
-                x.push_back({row.data(), true});
-            }
-            support::guarded own(count * 4, 4), first(count * 4, 8), second(count * 4, 60);
-            void* const to[] = {first.data(), second.data()};
-            fold_stream(op_table_for<float, avg_t>, own.data(), x.data(), k, count, &avg, to, 2, 4);
-            for (float& e : expected) e /= 4;
-            for (support::guarded* g : {&own, &first, &second}) {
-                REQUIRE(g->broken().empty());
-                REQUIRE(same_bytes(g->as<float>().data(), expected.data(), count));
-            }
-            fold_stream(op_table_for<float, avg_t>, in[0].data(), x.data(), k, count, &avg, to, 1);
-            for (float& e : expected) e *= 4;
-            REQUIRE(same_bytes(first.as<float>().data(), expected.data(), count));
-            REQUIRE(in[0] == expected);
-        }
-
-    const std::vector<int> a(5000, 3), b(5000, 5);
-    std::vector<int> own(5000), pushed(5000);
-    const operand x[] = {{a.data(), true}, {b.data(), false}};
-    const auto op = premul_sum(10);
-    void* const to = pushed.data();
-    fold_stream(op_table_for<int, premul_sum_t<int>>, own.data(), x, 2, 5000, &op, &to, 1);
-    REQUIRE(own == std::vector<int>(5000, 35));
-    REQUIRE(pushed == own);
 }

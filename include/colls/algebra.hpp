@@ -1,8 +1,9 @@
-// The algebra of schedules: reversed, compose, striped, permuted, folded, synchronising. Each takes schedules, or whole
+// The algebra of schedules: reversed, compose, striped, permuted, folded, synchronising, exclusive. Each takes schedules, or whole
 // families. (hierarchical, which is built on it, is in schedules/hierarchical.hpp.)
 #pragma once
 
 #include <colls/algebra/compose.hpp>
+#include <colls/algebra/exclusive.hpp>
 #include <colls/algebra/folded.hpp>
 #include <colls/algebra/permuted.hpp>
 #include <colls/algebra/reversed.hpp>

@@ -83,7 +83,7 @@ template <class S>
 [[gnu::cold]] step step_at(const void* p, int rank, int n, int round, int port) {
     return step_of(*static_cast<const S*>(p), rank, n, round, port);
 }
-COLLS_ENGINE finding prove(const any_schedule& s, int n);
+finding prove(const any_schedule& s, int n);
 
 template <class S>
 inline constexpr schedule_table table_of{implemented_by<S>, type_name<S>(), &answer<S>, &step_at<S>, &prove};

@@ -16,10 +16,8 @@
 
 // The engine is included with the calls, and compiled in each unit that makes one. Where units define COLLS_SEPARATE,
 // they include its declarations only, and colls/separate.cpp is part of the program (CMake: link colls::separate).
-#ifdef COLLS_SEPARATE
+#if defined(COLLS_SEPARATE_SOURCE)
 #define COLLS_ENGINE
-#elif defined(COLLS_SEPARATE_SOURCE)
-#define COLLS_ENGINE [[gnu::used]] inline
 #else
 #define COLLS_ENGINE inline
 #endif

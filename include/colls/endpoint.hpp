@@ -105,7 +105,7 @@ struct endpoint {
     }
 };
 
-COLLS_ENGINE void progress(endpoint& e);
+void progress(endpoint& e);
 
 /// To stderr, where COLLS_DEBUG asks for it.
 [[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }

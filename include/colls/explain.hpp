@@ -17,7 +17,7 @@ template <int>
 std::string explanation(const endpoint& e, collective what, std::size_t bytes);
 template <int>
 std::string_view choice(const endpoint& e, collective what, std::size_t bytes);
-COLLS_ENGINE model felt_model(const endpoint& e);
+model felt_model(const endpoint& e);
 
 #ifndef COLLS_SEPARATE
 template <int... C>

@@ -118,7 +118,7 @@ concept operator_on = requires(const Op& op, const T& a, const T& b) { { op(a, b
 template <class F>
 struct commutative_operator {
     static constexpr bool commutative = true;
-    [[no_unique_address]] F function;
+    F function;   // not [[no_unique_address]]: nvcc 13 passes such a type to a kernel wrongly
     template <class T>
     constexpr auto operator()(const T& a, const T& b) const -> decltype(function(a, b)) {
         return function(a, b);

@@ -10,22 +10,22 @@ struct operation_state;
 struct prepared;
 
 /// Checks a request and carries it out. Throws colls::error, as all of these.
-COLLS_ENGINE void perform(endpoint& e, request& q);
+void perform(endpoint& e, request& q);
 /// Checks it, and starts it.
-COLLS_ENGINE operation_state* begin(endpoint& e, request& q);
-COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer);
+operation_state* begin(endpoint& e, request& q);
+operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer);
 /// Moves everything on; true when o is over.
-COLLS_ENGINE bool test_operation(endpoint& e, operation_state& o);
-COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o);
-COLLS_ENGINE void release_operation(endpoint& e, operation_state& o);
+bool test_operation(endpoint& e, operation_state& o);
+void wait_operation(endpoint& e, operation_state& o);
+void release_operation(endpoint& e, operation_state& o);
 /// Checks it, and keeps it.
-COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q);
-COLLS_ENGINE void run_prepared(prepared& p);
-COLLS_ENGINE operation_state* start_prepared(prepared& p);
-COLLS_ENGINE void drop_prepared(prepared* p);
+prepared* prepare_call(endpoint& e, request& q);
+void run_prepared(prepared& p);
+operation_state* start_prepared(prepared& p);
+void drop_prepared(prepared* p);
 /// Every rank's `bytes` bytes, at most 56, in rank order: how communicators come to be.
-COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
-[[noreturn]] COLLS_ENGINE void throw_no_group();
+void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
+[[noreturn]] void throw_no_group();
 
 }  // namespace detail
 

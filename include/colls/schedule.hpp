@@ -223,25 +223,6 @@ constexpr int home_of(const S& s, int n, int slot) {
         return b % n == 0 ? slot / (b / n) : none;
     }
 }
-/// The slots whose home is `rank`, in ascending order. They must be evenly spaced (they are, under every combinator).
-template <class S>
-constexpr block_set owned_blocks(const S& s, int rank, int n) {
-    const int b = blocks_of(s, n);
-    block_set set{};
-    int last = 0;
-    for (int slot = 0; slot < b; ++slot) {
-        if (home_of(s, n, slot) != rank) continue;
-        if (set.count == 0)
-            set.first = slot;
-        else if (set.count == 1)
-            set.period = slot - last;
-        else if (slot - last != set.period)
-            detail::precondition_failed("owned_blocks: the slots of one rank are not evenly spaced");
-        ++set.count;
-        last = slot;
-    }
-    return set;
-}
 template <class S>
 constexpr int input_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.input(rank, n, slot); })

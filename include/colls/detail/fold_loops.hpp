@@ -138,7 +138,7 @@ struct direct_fold {
 using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
 /// Any number of operands by a function that takes four: partial folds stay in a tile on the stack.
-COLLS_ENGINE void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count,
+void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count,
     const void* op);
 #ifndef COLLS_SEPARATE
 COLLS_ENGINE void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k,

@@ -63,7 +63,7 @@ inline int cores() {
 }
 
 /// Measured when first asked for, in about a millisecond.
-COLLS_ENGINE const machine& measured();
+const machine& measured();
 
 }  // namespace detail
 
