@@ -86,6 +86,11 @@ struct request {
     list<std::size_t> in_offsets, out_offsets;   ///< their prefix sums
     std::shared_ptr<const void> keep;    ///< the operator's copy
     chooser how;
+
+    // Defined with the engine, not in every unit that makes a call.
+    request();
+    request(request&&) noexcept;
+    ~request();
 };
 
 }  // namespace detail

@@ -10,6 +10,10 @@
 
 namespace colls::inline v1::detail {
 
+COLLS_ENGINE request::request() = default;
+COLLS_ENGINE request::request(request&&) noexcept = default;
+COLLS_ENGINE request::~request() = default;
+
 /// The schedule, checked against what the call needs.
 inline pick settle(endpoint& e, const request& q, bool mail) {
     const call& c = q.c;
