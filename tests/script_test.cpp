@@ -45,7 +45,6 @@ struct value {
     std::vector<int> ranks;
     int block = none;
     bool finished = false;
-    friend bool operator==(const value&, const value&) = default;
 };
 
 class player {

@@ -42,7 +42,7 @@ candidates candidates_for() {
         cost counted;
     };
     static std::mutex mutex;
-    static list<known> cache;
+    static list<known>& cache = *new list<known>;   // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const known& k : cache)
         if (k.n == n && k.schedule == &s) return k.counted;

@@ -648,7 +648,7 @@ inline const script* planner::make() {
 /// The script of a schedule at n ranks: the one place where they are made and kept. Throws where there is none.
 inline const script* script_for(const any_schedule& s, int n) {
     static std::mutex mutex;
-    static list<const script*> cache;
+    static list<const script*>& cache = *new list<const script*>;   // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const script* p : cache)
         if (p->size == n && p->schedule == s) return p;
