@@ -2,8 +2,10 @@
 #include <colls/algebra.hpp>
 #include <colls/cost.hpp>
 #include <colls/family.hpp>
+#include <colls/operators.hpp>
 #include <colls/schedule.hpp>
 #include <colls/schedules.hpp>
+#include <colls/types.hpp>
 #include <colls/verify.hpp>
 
 #include <cstdio>
