@@ -1,0 +1,346 @@
+// One direction of a connection, without the socket: what to read where, what came, what to write. So that it can be fed
+// any bytes.
+#pragma once
+
+#include <colls/detail/list.hpp>
+#include <colls/net/frame.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <sys/uio.h>
+
+namespace colls::inline v1::detail {
+
+/// First in, first out, in memory that is used again.
+template <class T>
+class fifo {
+public:
+    bool empty() const { return head_ == items_.size(); }
+    std::size_t size() const { return items_.size() - head_; }
+    T& front() { return items_[head_]; }
+    T& operator[](std::size_t i) { return items_[head_ + i]; }
+    void push(const T& x) { items_.push_back(x); }
+    void pop() {
+        if (++head_ == items_.size()) {
+            clear();
+        } else if (head_ >= 64 && head_ * 2 >= items_.size()) {   // moves each element once at most, on average
+            const std::size_t rest = size();
+            std::memmove(items_.data(), items_.data() + head_, rest * sizeof(T));
+            items_.resize(rest);
+            head_ = 0;
+        }
+    }
+    void clear() {
+        items_.clear();
+        head_ = 0;
+    }
+
+private:
+    list<T> items_;
+    std::size_t head_ = 0;
+};
+
+inline std::uint64_t sum_of(const piece* pieces, int count) {
+    std::uint64_t bytes = 0;
+    for (int i = 0; i < count; ++i) bytes += pieces[i].bytes;
+    return bytes;
+}
+
+/// Pieces of several messages, one after another; the front one shrinks as it is used. Empty ones are left out.
+class piece_queue {
+public:
+    void push(const piece* pieces, int count) {
+        for (int i = 0; i < count; ++i)
+            if (pieces[i].bytes > 0) pieces_.push(pieces[i]);
+    }
+    /// The memory of the next `bytes`, beginning at piece `*at`, which moves on. Returns the entries of v that it takes; where
+    /// `most` do not suffice, `bytes` tells how many are left out.
+    int gather(std::size_t& at, std::uint64_t& bytes, iovec* v, int most) {
+        int n = 0;
+        while (bytes > 0 && n < most) {
+            const piece& p = pieces_[at++];
+            v[n++] = {p.data, p.bytes};
+            bytes -= p.bytes;
+        }
+        return n;
+    }
+    void skip(std::uint64_t bytes) {
+        while (bytes > 0) {
+            piece& p = pieces_.front();
+            const std::size_t part = bytes < p.bytes ? static_cast<std::size_t>(bytes) : p.bytes;
+            advance(part);
+            bytes -= part;
+        }
+    }
+    void copy_in(const std::byte* from, std::size_t bytes) {
+        while (bytes > 0) {
+            piece& p = pieces_.front();
+            const std::size_t part = std::min(bytes, p.bytes);
+            std::memcpy(p.data, from, part);
+            advance(part);
+            from += part;
+            bytes -= part;
+        }
+    }
+    void clear() { pieces_.clear(); }
+
+private:
+    void advance(std::size_t bytes) {   // within the front piece
+        piece& p = pieces_.front();
+        p.data += bytes;
+        p.bytes -= bytes;
+        if (p.bytes == 0) pieces_.pop();
+    }
+    fifo<piece> pieces_;
+};
+
+/// What the bytes that came amount to.
+enum class arrival : std::uint8_t {
+    nothing,      ///< more must come
+    held,         ///< a message stands there that no receive has been posted for
+    message,      ///< one has arrived in its place
+    news,         ///< see `heard`
+    welcome,
+    unexpected,   ///< see `wanted`, `got`; from here on nothing lands
+    garbage       ///< no frame: nothing more can be made of this stream
+};
+
+/// Reads a stream of frames: small messages through a buffer, large ones in place. Memory: the buffer, and what is posted.
+///     while (n = r.room(v, most)) { r.came(readv(fd, v, n)); while (r.next() says something) ...; }
+class frame_reader {
+public:
+    struct extent {
+        message_label label;
+        std::uint64_t bytes;
+    };
+
+    frame_reader() = default;
+    frame_reader(const frame_reader&) = delete;   // `heard` points into it
+    frame_reader& operator=(const frame_reader&) = delete;
+
+    /// At least frame_bytes + most_text.
+    void open(std::size_t buffer_bytes) {
+        buffer_.reset(new std::byte[buffer_bytes]);
+        capacity_ = buffer_bytes;
+    }
+    /// The next message from here belongs there.
+    std::uint64_t post(const message_label& label, const piece* pieces, int count) {
+        const std::uint64_t number = posted_++;
+        if (dropping_) return number;
+        waiting_.push({label, sum_of(pieces, count)});
+        pieces_.push(pieces, count);
+        return number;
+    }
+    std::uint64_t arrived() const { return arrived_; }
+    bool expecting() const { return !waiting_.empty(); }
+    /// In the middle of a frame.
+    bool within() const { return left_ > 0 || end_ > begin_; }
+    bool holding() const { return holding_ && waiting_.empty() && !dropping_; }
+
+    /// Nothing lands from here on; messages are read and thrown away, news are still heard.
+    void drop() {
+        dropping_ = true;
+        waiting_.clear();
+        pieces_.clear();
+    }
+
+    /// Where the next bytes of the stream go, in order. 0: none are to be read now. To be asked once `next` had nothing more.
+    int room(iovec* v, int most) {
+        if (!buffer_ || garbage_ || holding()) return 0;
+        int n = 0;
+        if (left_ > 0 && !dropping_) {   // the buffer is empty
+            std::size_t at = 0;
+            std::uint64_t bytes = left_;
+            n = pieces_.gather(at, bytes, v, most - 1);
+            if (bytes > 0) return n;
+        }
+        if (begin_ > 0 && capacity_ - begin_ < frame_bytes + most_text) {
+            std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+            end_ -= begin_;
+            begin_ = 0;
+        }
+        if (end_ == capacity_) return n;
+        v[n] = {buffer_.get() + end_, capacity_ - end_};
+        return n + 1;
+    }
+    void came(std::size_t bytes) {
+        if (left_ > 0 && !dropping_) {
+            const std::uint64_t part = bytes < left_ ? bytes : left_;
+            pieces_.skip(part);
+            left_ -= part;
+            bytes -= static_cast<std::size_t>(part);
+            if (left_ == 0) landed();
+        }
+        end_ += bytes;
+    }
+    /// To be called again until nothing, held or garbage.
+    arrival next() {
+        if (landed_) {
+            landed_ = false;
+            return arrival::message;
+        }
+        if (garbage_) return arrival::garbage;
+        for (;;) {
+            if (left_ > 0) {
+                const std::size_t part = left_ < end_ - begin_ ? static_cast<std::size_t>(left_) : end_ - begin_;
+                if (!dropping_) pieces_.copy_in(buffer_.get() + begin_, part);
+                take(part);
+                left_ -= part;
+                if (left_ > 0) return arrival::nothing;
+                if (dropping_) continue;
+                landed();
+                landed_ = false;
+                return arrival::message;
+            }
+            if (end_ - begin_ < frame_bytes) return arrival::nothing;
+            const std::optional<frame> f = parse_frame({buffer_.get() + begin_, frame_bytes});
+            if (!f || f->number != frames_) {
+                garbage_ = true;
+                return arrival::garbage;
+            }
+            if (f->kind != frame_kind::message) {
+                if (end_ - begin_ < frame_bytes + f->text_bytes) return arrival::nothing;
+                ++frames_;
+                if (f->kind == frame_kind::news) read_news(*f);
+                take(frame_bytes + f->text_bytes);
+                return f->kind == frame_kind::news ? arrival::news : arrival::welcome;
+            }
+            holding_ = waiting_.empty() && !dropping_;
+            if (holding_) return arrival::held;
+            ++frames_;
+            take(frame_bytes);
+            left_ = f->bytes;
+            if (dropping_) continue;
+            wanted_ = waiting_.front();
+            got_ = {f->label, f->bytes};
+            if (!(wanted_.label == got_.label) || wanted_.bytes != got_.bytes) {
+                drop();
+                return arrival::unexpected;
+            }
+            if (left_ == 0) {
+                landed();
+                landed_ = false;
+                return arrival::message;
+            }
+        }
+    }
+    const news& heard() const { return heard_; }
+    const extent& wanted() const { return wanted_; }
+    const extent& got() const { return got_; }
+
+private:
+    void take(std::size_t bytes) {
+        begin_ += bytes;
+        if (begin_ == end_) begin_ = end_ = 0;
+    }
+    void landed() {
+        waiting_.pop();
+        ++arrived_;
+        landed_ = true;
+    }
+    void read_news(const frame& f) {
+        for (std::size_t i = 0; i < f.text_bytes; ++i) {
+            const auto c = std::to_integer<unsigned char>(buffer_[begin_ + frame_bytes + i]);
+            text_[i] = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);   // it will be printed
+        }
+        text_[f.text_bytes] = '\0';
+        heard_ = {f.what, f.a, f.b, f.c, text_};
+    }
+
+    std::unique_ptr<std::byte[]> buffer_;
+    std::size_t capacity_ = 0, begin_ = 0, end_ = 0;   // what was read and not yet used
+    std::uint64_t left_ = 0;                           // of the message that has begun
+    std::uint64_t frames_ = 0, posted_ = 0, arrived_ = 0;
+    bool dropping_ = false, holding_ = false, garbage_ = false, landed_ = false;
+    fifo<extent> waiting_;
+    piece_queue pieces_;
+    extent wanted_{}, got_{};
+    news heard_;
+    char text_[most_text + 1];
+};
+
+/// Writes messages as a stream of frames; several small ones together.
+///     n = w.gather(v, most); w.left(writev(fd, v, n));
+class frame_writer {
+public:
+    static constexpr int together = 8;
+
+    std::uint64_t post(const message_label& label, const piece* pieces, int count) {
+        if (!dropped_) {
+            messages_.push({label, sum_of(pieces, count)});
+            pieces_.push(pieces, count);
+        }
+        return posted_++;
+    }
+    bool empty() const { return messages_.empty(); }
+    std::uint64_t sent() const { return sent_; }
+    std::uint64_t begun() const { return sent_ + within(); }
+    /// In the middle of a message.
+    bool within() const { return header_left_ < frame_bytes; }
+    bool cut() const { return cut_; }
+
+    /// Number for a frame that goes between two messages.
+    std::uint64_t next_frame() { return frames_++; }
+
+    /// The messages that have not left are forgotten. One of which a part has left is cut off: nothing can follow it.
+    void drop() {
+        cut_ = within();
+        dropped_ = true;
+        messages_.clear();
+        pieces_.clear();
+        header_left_ = frame_bytes;
+    }
+
+    /// What comes next, in order; valid until the next call of anything.
+    int gather(iovec* v, int most) {
+        int n = 0;
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < messages_.size() && i < together && n < most; ++i) {
+            const auto& m = messages_[i];
+            const std::size_t header = i == 0 ? header_left_ : frame_bytes;
+            if (header > 0) {
+                frame f;
+                f.kind = frame_kind::message;
+                f.number = frames_ + i;
+                f.bytes = m.bytes;
+                f.label = m.label;
+                encode(f, headers_[i]);
+                v[n++] = {headers_[i] + frame_bytes - header, header};
+            }
+            std::uint64_t bytes = i == 0 && within() ? left_ : m.bytes;
+            n += pieces_.gather(at, bytes, v + n, most - n);
+            if (bytes > 0) break;
+        }
+        return n;
+    }
+    void left(std::size_t bytes) {
+        while (!messages_.empty()) {
+            if (!within()) left_ = messages_.front().bytes;
+            const std::size_t header = std::min(bytes, header_left_);
+            header_left_ -= header;
+            bytes -= header;
+            if (header_left_ > 0) return;
+            const std::uint64_t part = bytes < left_ ? bytes : left_;
+            pieces_.skip(part);
+            left_ -= part;
+            bytes -= static_cast<std::size_t>(part);
+            if (left_ > 0) return;
+            messages_.pop();
+            ++sent_;
+            ++frames_;
+            header_left_ = frame_bytes;
+            if (bytes == 0) return;
+        }
+    }
+
+private:
+    fifo<frame_reader::extent> messages_;
+    piece_queue pieces_;
+    std::size_t header_left_ = frame_bytes;   // of the front message
+    std::uint64_t left_ = 0;                  // of its bytes, once it has begun
+    std::uint64_t posted_ = 0, sent_ = 0, frames_ = 0;
+    bool dropped_ = false, cut_ = false;
+    std::byte headers_[together][frame_bytes];
+};
+
+}  // namespace colls::inline v1::detail
