@@ -89,12 +89,11 @@ private:
 ///     std::string chosen(job, std::size_t bytes, std::uint32_t variant)      what it runs, for the table
 /// broadcast and all_reduce_in_place take `out` as their one buffer, filled by the measuring code.
 template <class Side>
-void serve(control& shared, int which, int rank, std::size_t largest, Side&& side) {
+void serve(control& shared, int which, int rank, std::span<float> input, std::span<float> output, Side&& side) {
     side_block& at = shared.sides[which];
     const int n = static_cast<int>(shared.ranks);
     const bool own_core = shared.ranks <= shared.cores;
     if (own_core) pin_to(rank);
-    buffer input(largest / sizeof(float)), output(largest / sizeof(float));
     rank_line& mine = at.ranks[rank];
     const auto wait_for = [&](const std::atomic<std::uint32_t>& word, std::uint32_t value) {
         while (word.load(std::memory_order_acquire) != value)

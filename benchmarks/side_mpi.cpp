@@ -53,7 +53,9 @@ int main(int argc, char** argv) {
         MPI_Comm_rank(MPI_COMM_WORLD, &side.rank);
         MPI_Comm_size(MPI_COMM_WORLD, &side.ranks);
         bench::shared_control shared(argv[1], false);
-        bench::serve(*shared, 1, side.rank, std::strtoull(argv[2], nullptr, 10), side);
+        const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);
+        const bench::buffer in(count), out(count);
+        bench::serve(*shared, 1, side.rank, in.first(count), out.first(count), side);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "side_mpi: %s\n", e.what());
         status = 1;

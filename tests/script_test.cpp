@@ -23,18 +23,19 @@ using colls::detail::list;
 using colls::detail::location;
 using colls::detail::opcode;
 using colls::detail::place;
+using colls::detail::reach;
 using colls::detail::script;
 
 /// A copy of one rank's program that a test may change.
 struct program {
-    std::vector<instruction> body, exit;
+    std::vector<instruction> ring, body, exit;
     std::vector<location> operands;
 };
 std::vector<program> programs_of(const script& s) {
     std::vector<program> all(static_cast<std::size_t>(s.size));
     for (std::size_t r = 0; r < all.size(); ++r) {
         const auto& from = s.ranks[r];
-        all[r] = {{from.body.begin(), from.body.end()}, {from.exit.begin(), from.exit.end()}, {from.operands.begin(), from.operands.end()}};
+        all[r] = {{from.ring.begin(), from.ring.end()}, {from.body.begin(), from.body.end()}, {from.exit.begin(), from.exit.end()}, {from.operands.begin(), from.operands.end()}};
     }
     return all;
 }
@@ -51,17 +52,17 @@ class player {
 public:
     player(const script& s, const std::vector<program>& programs)
         : s_(s), what_(s.schedule.implements), programs_(programs), n_(static_cast<std::size_t>(s.size)), at_(n_),
-          clocks_(n_, std::vector<int>(n_, 0)) {
+          chunk_(n_), chunks_(s.within == reach::scratch ? 2 * ring_slots + 1 : 1), clocks_(n_, std::vector<int>(n_, 0)) {
         values_ = 2 * s.rounds;
         for (int r = 0; r < s.size; ++r) {
             clocks_[index(r)][index(r)] = 1;
             publish(r, 0);
-            for (const int unit : inputs(r)) {
-                auto& c = cell({r, unit, place::input});
-                c.held = {{r}, what_ == collective::all_to_all ? unit : unit / s.parts, false};
-                if (!reduces()) c.held.block = what_ == collective::all_to_all ? unit : unit;
-                c.defined = true;
-            }
+            for (int chunk = 0; chunk < chunks_; ++chunk)
+                for (const int unit : inputs(r)) {
+                    auto& c = cell({r, unit, place::input}, chunk);
+                    c.held = {{r}, (reduces() ? unit / s.parts : unit) + chunk * apart, false};
+                    c.defined = true;
+                }
         }
     }
     /// Plays all ranks, always the lowest that can go on; returns the first finding, or nothing.
@@ -106,13 +107,17 @@ private:
         }
         return all;
     }
-    // In place: input and output of a unit are one cell, but for all_to_all.
-    memory_cell& cell(const location& l) {
+    // In place: input and output of a unit are one cell, but for all_to_all. Staged, scratch slots serve several chunks in turn.
+    memory_cell& cell(const location& l, int chunk) {
         const int kind = l.where == place::scratch ? 2 : l.where == place::output && what_ == collective::all_to_all ? 1 : 0;
-        return cells_[{l.rank, kind, l.index}];
+        return cells_[{l.rank, kind, l.index + (kind == 2 ? chunk % ring_slots : chunk) * apart}];
+    }
+    memory_cell& cell_of(int r, const location& l) {
+        if (l.rank != r && l.where != place::scratch && s_.within == reach::scratch) fail("touches what is out of its reach", r, l);
+        return cell(l, chunk_[index(r)]);
     }
     void publish(int r, int v) { published_[{r, v}] = clocks_[index(r)]; }
-    bool over(int r) const { return at_[index(r)] >= programs_[index(r)].body.size() + programs_[index(r)].exit.size(); }
+    bool over(int r) const { return chunk_[index(r)] == chunks_; }
 
     void fail(const std::string& why, int r, const location& l) {
         if (found_.empty())
@@ -125,7 +130,7 @@ private:
         if (l.rank != r && clocks_[index(r)][index(l.rank)] < 1) fail("touches memory whose owner's entry it has not seen", r, l);
     }
     value read(int r, const location& l) {
-        memory_cell& c = cell(l);
+        memory_cell& c = cell_of(r, l);
         entered(r, l);
         if (!knows(r, c.writer)) fail("reads what another rank may be writing", r, l);
         if (!c.defined) fail("reads what nobody has written", r, l);
@@ -134,7 +139,7 @@ private:
         return c.held;
     }
     void write(int r, const location& l, const value& v) {
-        memory_cell& c = cell(l);
+        memory_cell& c = cell_of(r, l);
         entered(r, l);
         if (!knows(r, c.writer)) fail("writes what another rank may be writing", r, l);
         for (const access& a : c.readers)
@@ -149,18 +154,32 @@ private:
     bool step(int r) {
         const program& p = programs_[index(r)];
         std::size_t& at = at_[index(r)];
+        int& chunk = chunk_[index(r)];
         if (over(r)) return false;
-        const bool leaving = at >= p.body.size();
-        const instruction& i = leaving ? p.exit[at - p.body.size()] : p.body[at];
+        const std::size_t chunk_end = p.ring.size() + p.body.size(), end = chunk_end + (chunk + 1 == chunks_ ? p.exit.size() : 0);
+        if (at == end) {
+            ++chunk;
+            at = 0;
+            return true;
+        }
+        const bool waits_for_slots = at < p.ring.size();
+        const instruction& i = waits_for_slots ? p.ring[at] : at < chunk_end ? p.body[at - p.ring.size()] : p.exit[at - chunk_end];
+        const int of = waits_for_slots ? chunk - ring_slots : chunk;
+        if (of < 0) {
+            ++at;
+            return true;
+        }
+        // Entries are of all chunks.
+        const auto numbered = [&](int v) { return v == 0 ? 0 : of * values_ + v; };
         switch (i.op) {
             case opcode::wait: {
                 // A value is reached when it, or a later one, has been published; what is seen is that of the first.
-                auto seen = published_.lower_bound({i.peer, i.value});
+                auto seen = published_.lower_bound({i.peer, numbered(i.value)});
                 if (seen == published_.end() || seen->first.first != i.peer) return false;
                 for (std::size_t q = 0; q < n_; ++q) clocks_[index(r)][q] = std::max(clocks_[index(r)][q], seen->second[q]);
                 break;
             }
-            case opcode::publish: publish(r, i.value); break;
+            case opcode::publish: publish(r, numbered(i.value)); break;
             case opcode::copy: {
                 const value v = read(r, p.operands[index(i.first)]);
                 write(r, i.to, v);
@@ -197,7 +216,7 @@ private:
                 for (const access& a : c.all)
                     if (a.rank != r && !knows(r, a))
                         fail("leaves while rank " + std::to_string(a.rank) + " may be at its memory", r,
-                            {r, std::get<2>(key), static_cast<place>(std::get<1>(key))});
+                            {r, std::get<2>(key) % apart, static_cast<place>(std::get<1>(key))});
     }
 
     void result_of(int r) {
@@ -206,7 +225,8 @@ private:
                 if (clocks_[index(r)][q] < 1) found_ = "rank " + std::to_string(r) + " leaves without having heard of all";
             return;
         }
-        for (int u = 0; u < units(); ++u) {
+        for (int x = 0; x < chunks_ * units(); ++x) {
+            const int chunk = x / units(), u = x % units();
             const int block = u / s_.parts;
             bool owed = exists(u);
             if (what_ == collective::gather || what_ == collective::reduce) owed = owed && r == s_.root;
@@ -214,7 +234,7 @@ private:
             if (what_ == collective::exclusive_scan) owed = owed && r > 0;
             if (!owed) continue;
             const location l{r, u, place::output};
-            const memory_cell& c = cell(l);
+            const memory_cell& c = cell(l, chunk);
             if (!c.defined) return fail("ends with nothing", r, l);
             value want;
             if (reduces()) {
@@ -222,11 +242,11 @@ private:
                 for (int q = 0; q <= last; ++q) want.ranks.push_back(q);
                 value got = c.held;
                 if (!s_.order_preserving) std::sort(got.ranks.begin(), got.ranks.end());
-                if (got.ranks != want.ranks || got.block != block) return fail("ends with the wrong fold", r, l);
+                if (got.ranks != want.ranks || got.block != block + chunk * apart) return fail("ends with the wrong fold", r, l);
             } else {
                 const int source = what_ == collective::broadcast || what_ == collective::scatter ? s_.root : block;
                 const int from = what_ == collective::all_to_all ? r * s_.parts + u % s_.parts : u;
-                if (c.held.ranks != std::vector<int>{source} || c.held.block != from) return fail("ends with the wrong block", r, l);
+                if (c.held.ranks != std::vector<int>{source} || c.held.block != from + chunk * apart) return fail("ends with the wrong block", r, l);
             }
         }
     }
@@ -236,7 +256,11 @@ private:
     const std::vector<program>& programs_;
     const std::size_t n_;
     int values_ = 0;
+    static constexpr int ring_slots = 2;        // chunks whose scratch slots are apart
+    static constexpr int apart = 1'000'000;     // numbers of one chunk from those of the next
     std::vector<std::size_t> at_;
+    std::vector<int> chunk_;
+    const int chunks_;
     std::vector<std::vector<int>> clocks_;
     std::map<std::pair<int, int>, std::vector<int>> published_;   // (rank, value) -> its clock then
     std::map<std::tuple<int, int, int>, memory_cell> cells_;
@@ -252,13 +276,17 @@ TEST_CASE("scripts of every schedule: no race, nothing undefined, the right resu
     for (const row& r : all_schedules())
         for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 32, 33}) {
             if (!r.supports(n) || (n > 17 && sanitized)) continue;
-            const script& s = *colls::detail::script_for(r.schedule, n);
-            const auto programs = programs_of(s);
-            for (const auto& p : programs)
-                for (const auto& i : p.body) waits += i.op == opcode::wait;
-            const std::string found = play(s, programs);
-            if (!found.empty()) FAIL(r.name << ", " << name_of(static_cast<collective>(r.collective)) << ", n " << n << ": " << found);
-            ++played;
+            for (const reach within : {reach::buffers, reach::scratch}) {
+                const script& s = *colls::detail::script_for(r.schedule, n, within);
+                const auto programs = programs_of(s);
+                for (const auto& p : programs)
+                    for (const auto& i : p.body) waits += i.op == opcode::wait;
+                const std::string found = play(s, programs);
+                if (!found.empty())
+                    FAIL(r.name << ", " << name_of(static_cast<collective>(r.collective)) << ", n " << n
+                                << (within == reach::scratch ? ", staged: " : ": ") << found);
+                ++played;
+            }
         }
     std::printf("scripts: %d played, %d waits in their bodies\n", played, waits);
     CHECK(played > 1000);
@@ -271,7 +299,9 @@ TEST_CASE("a script with one wait less, or with another change, is found out", "
         for (const int n : {2, 3, 5, 8}) {
             // A barrier's rounds make everyone hear of everyone several times over.
             if (!r.supports(n) || r.collective == what::barrier) continue;
-            const script& s = *colls::detail::script_for(r.schedule, n);
+            for (const reach within : {reach::buffers, reach::scratch}) {
+            if (within == reach::scratch && n > 5) continue;
+            const script& s = *colls::detail::script_for(r.schedule, n, within);
             const auto right = programs_of(s);
             const auto judge = [&](const std::vector<program>& changed, const char* what) {
                 ++tried;
@@ -281,11 +311,11 @@ TEST_CASE("a script with one wait less, or with another change, is found out", "
                     ++survivors[what];
             };
             for (std::size_t rank = 0; rank < right.size(); ++rank)
-                for (const bool leaving : {false, true}) {
-                    const auto& all = leaving ? right[rank].exit : right[rank].body;
+                for (const auto part : {&program::body, &program::exit, &program::ring}) {
+                    const auto& all = right[rank].*part;
                     for (std::size_t i = 0; i < all.size(); ++i) {
                         auto changed = right;
-                        auto& list = leaving ? changed[rank].exit : changed[rank].body;
+                        auto& list = changed[rank].*part;
                         if (list[i].op == opcode::wait) {
                             ++waits;
                             list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
@@ -302,7 +332,7 @@ TEST_CASE("a script with one wait less, or with another change, is found out", "
                             list[i].finish = !list[i].finish;
                             judge(changed, "finish");
                             auto other = right;
-                            auto& fold = (leaving ? other[rank].exit : other[rank].body)[i];
+                            auto& fold = (other[rank].*part)[i];
                             if (fold.count > 1) {
                                 --fold.count;
                                 judge(other, "an operand less");
@@ -313,6 +343,7 @@ TEST_CASE("a script with one wait less, or with another change, is found out", "
                         }
                     }
                 }
+            }
         }
     std::printf("changed scripts: %d of %d found out; %d of %d waits could be left out\n", found, tried, needless, waits);
     for (const auto& [what, times] : survivors) std::printf("    survives: %s, %d times\n", what.c_str(), times);

@@ -120,7 +120,7 @@ struct demand {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
     };
-    const model m = model_of(e.measured(), e.size);
+    const model m = model_of(e.via->figures(), e.size);
     const bool mail = d.mail && !d.only_direct && d.posted <= mail_capacity;
     if (e.env.schedule) {
         const std::string_view name = e.env.schedule;

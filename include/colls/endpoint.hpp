@@ -13,6 +13,7 @@
 
 namespace colls::inline v1::detail {
 
+struct endpoint;
 struct operation_state;
 struct script;
 
@@ -50,14 +51,7 @@ struct memory_piece {
 struct tuning {
     std::size_t chunk = 64 << 10;        ///< bytes of a unit per chunk
 };
-/// The choice for one kind of call. Without steps: the mailbox.
-struct pick {
-    std::uint64_t key = 0;
-    const script* steps = nullptr;
-    tuning tuned{};
-};
-
-/// How fast the machine is, as far as predictions go; measured by a transport, once.
+/// How fast the machine is, as far as predictions go.
 struct machine {
     double alpha = 1e-6;          ///< seconds from a store to a peer's having seen it
     double beta = 1e-10;          ///< seconds a byte copied to a peer
@@ -65,12 +59,49 @@ struct machine {
     int cores = 1;
 };
 
+/// Of messages to or from one rank.
+struct message_count {
+    std::uint64_t begun = 0, over = 0;
+};
+/// The choice for one kind of call. Without steps: the mailbox.
+struct pick {
+    std::uint64_t key = 0;
+    const script* steps = nullptr;
+    tuning tuned{};
+};
+
+/// What differs between the transports behind an endpoint.
+class link {
+public:
+    virtual ~link() = default;
+    /// Now and then, while a rank waits: finds out who has died.
+    virtual void look(endpoint&) {}
+    /// Is the rank known to be dead, and not just slow?
+    virtual bool dead(int /*rank*/) const { return false; }
+    /// Memory that the group's ranks can reach, aligned to 128 bytes. Throws std::bad_alloc.
+    virtual std::byte* take(std::size_t bytes) = 0;
+    virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
+    /// A place for a group of n, whatever that is, made by one rank; and the way there for each.
+    virtual std::uint64_t create(int n) = 0;
+    virtual std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) = 0;
+    virtual void discard(std::uint64_t place) = 0;
+    /// Those who still call, as a group of its own.
+    virtual std::unique_ptr<endpoint> shrink(endpoint& from) = 0;
+    /// What predictions are made from: the same for all ranks of the group.
+    virtual const machine& figures() = 0;
+};
+
+/// Memory of a group, which outlives it where it is still in use.
+using shared_link = std::shared_ptr<link>;
+
 struct endpoint {
     int rank = 0, size = 1;
     group_memory memory;
+    shared_link via;
+    std::byte* base = nullptr;            ///< the memory that ranks share begins here ...
+    std::size_t reach = ~std::size_t{0};  ///< ... and is so long; of threads, everything
     environment env = environment::read();
     bool crowded = false;   ///< more ranks than cores: yield rather than spin
-    const machine& (*measured)() = nullptr;
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
 
     std::uint64_t calls = 0;        ///< collective calls so far
@@ -82,15 +113,25 @@ struct endpoint {
     std::uint64_t completed_by_all = 0, mailed_by_all = 0;   ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;     ///< operations from completed on that are over: a bit each
 
-    list<std::uint64_t> sent, received;   ///< messages to and from each rank
+    list<message_count> sent, received;   ///< messages to and from each rank
     list<operation_state*> in_flight, idle;
     list<memory_piece> pieces;            ///< scratch memory that is not in use
     list<pick> picks;                     ///< what `automatic` chose
 
-    endpoint(int own_rank, int group_size, const group_memory& m) : rank(own_rank), size(group_size), memory(m) {}
+    endpoint(int own_rank, int group_size, const group_memory& m, shared_link l)
+        : rank(own_rank), size(group_size), memory(m), via(static_cast<shared_link&&>(l)) {}
     endpoint(const endpoint&) = delete;
     endpoint& operator=(const endpoint&) = delete;
     ~endpoint();
+
+    /// Addresses, as one rank tells another: processes have the shared memory at different places.
+    std::uintptr_t told(const void* p) const { return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(base); }
+    template <class T>
+    T* here(std::uintptr_t p) const {
+        return reinterpret_cast<T*>(p + reinterpret_cast<std::uintptr_t>(base));
+    }
+    bool shares_everything() const { return reach == ~std::size_t{0}; }
+    bool shares(const void* p, std::size_t bytes) const { return told(p) <= reach && bytes <= reach - told(p); }
 
     /// A new call's fingerprint. The collective is in its highest four bits, so that both sides of a mismatch can be named.
     std::uint64_t sign(collective what, std::uint64_t hash) {
@@ -112,7 +153,8 @@ void progress(endpoint& e);
 
 [[noreturn, gnu::cold]] inline void throw_poison(endpoint& e) {
     poison_state& p = e.memory.poison();
-    while (p.state.load(std::memory_order_acquire) == 1) sched_yield();
+    // Whoever writes it may be killed meanwhile.
+    for (const double until = seconds_now() + 1; p.state.load(std::memory_order_acquire) == 1 && seconds_now() < until;) sched_yield();
     message text;
     text << "colls: rank " << e.rank << ": the group is broken: " << p.text;   // which names its reporter
     // The peer to blame: the one that the reporter blames, unless that is this rank.
@@ -133,14 +175,16 @@ void progress(endpoint& e);
     p.state.store(2, std::memory_order_seq_cst);
 }
 
-/// Before an error leaves a call, nobody may still be touching this rank's buffers: each rank says when it is out.
+/// Before an error leaves a call, nobody may still be touching this rank's buffers: each rank says when it is out, or is dead.
 /// Bounded: a rank that never comes back within the deadline is named by the caller's error already.
 [[gnu::cold]] inline void leave(endpoint& e) {
     e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
     const double until = seconds_now() + (e.env.timeout < 10 ? e.env.timeout : 10);
     for (int r = 0; r < e.size; ++r)
-        while (r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && seconds_now() < until)
+        while (r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.via->dead(r) && seconds_now() < until) {
+            e.via->look(e);
             sched_yield();
+        }
 }
 
 /// From here on this rank may touch others' memory. Dekker with `leave`: either it sees the poison here, or whoever
@@ -203,6 +247,7 @@ private:
         progress(e_);
     }
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
+        e_.via->look(e_);
         if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) {
             leave(e_);
             throw_poison(e_);

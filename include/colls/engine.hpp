@@ -7,6 +7,7 @@
 #include <colls/examine.hpp>
 #include <colls/operation.hpp>
 #include <colls/perform.hpp>
+#include <colls/regroup.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -102,8 +103,8 @@ inline operation_state& new_message(endpoint& e, operation_state& o, operation_k
     o.site = {peer, none, kind == operation_kind::send ? "send" : "recv", {}, 0, no_call};
     auto& counters = kind == operation_kind::send ? e.sent : e.received;
     if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
-    o.sequence = counters[peer]++;
-    o.at = 0;
+    o.sequence = counters[peer].begun++;
+    o.chunk = 0;
     o.done = false;
     return o;
 }
@@ -164,6 +165,8 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     c.signature = hash_text("split");
     mailman(e, c).run();
 }
+
+COLLS_ENGINE std::unique_ptr<endpoint> shrink(endpoint& e) { return e.via->shrink(e); }
 
 [[noreturn]] COLLS_ENGINE void throw_no_group() {
     throw error(errc::invalid_argument,

@@ -17,11 +17,15 @@ struct store_policy {
     static constexpr std::size_t stream_from = std::size_t{2} << 20;      ///< pushes into memory that this rank has not just read
     static constexpr std::size_t stream_own_from = std::size_t{4} << 20;  ///< the own result too
     static constexpr std::size_t piece = 16 << 10;       ///< folded, and pushed, at a time: a third of a first-level cache
+    static constexpr std::size_t stream_staged_from = std::size_t{16} << 10;   ///< copies for others to read
+    static constexpr std::size_t staged_chunk = std::size_t{128} << 10;        ///< bytes of the whole buffer at a time, staged
+    static constexpr std::size_t staged_chunks = 3;                            ///< of them, in flight
 };
 
 /// A rank's buffers, as another rank sees them.
 struct buffer_view {
     std::uint64_t stamp = 0;   // sequence + 1 of the operation that it was read for
+    bool reached = false;      // `in` and `out` are where others can reach them
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     std::byte* scratch = nullptr;
@@ -41,9 +45,12 @@ struct operation_state {
     std::uint64_t sequence = 0, number = 0, fingerprint = 0;
     std::size_t chunk_count = 0;     // elements of a unit per chunk
     std::size_t chunks = 1, chunk = 0, at = 0, exit_at = 0;
-    std::size_t stride = 0;          // bytes of a scratch slot
+    std::size_t stride = 0;          // bytes of a scratch slot, of one chunk where they are a ring
+    std::size_t ring = 0;            // chunks whose scratch slots are apart; 0: all of them
+    bool agreed = false;             // on whether all can reach all buffers
+    std::byte* bounced = nullptr;    // the output, in memory that others can reach: copied back at the end
     tuning tuned;
-    bool streams = false, streams_own = false;
+    bool streams = false, streams_own = false, streams_staged = false;
     memory_piece scratch{};
     list<buffer_view> views;
     list<operand> operands;
@@ -54,7 +61,7 @@ struct operation_state {
 /// Executes one operation of an endpoint.
 class runner {
 public:
-    runner(endpoint& e, operation_state& o) : e_(e), o_(o), p_(*o.steps) {}
+    runner(endpoint& e, operation_state& o) : e_(e), o_(o), p_(o.steps) {}
 
     void begin();
     /// As far as it gets without waiting; true when the operation is over.
@@ -63,15 +70,26 @@ public:
 private:
     void enter();
     bool learn();
+    bool agree();
+    void follow(const script& s);
+    bool within_reach() const;
+    std::size_t scratch_bytes() const { return static_cast<std::size_t>(o_.mine->scratch) * (o_.ring > 0 ? o_.ring : 1) * o_.stride; }
+    // Of this rank's buffers, where each rank knows its own counts only.
+    std::size_t ragged_bytes(place where) const {
+        const call& c = o_.request;
+        const std::size_t* offsets = where == place::input ? c.in_offsets : c.out_offsets;
+        const bool own = c.what == (where == place::input ? collective::gather : collective::scatter);
+        return (offsets ? offsets[e_.size] : own ? c.own_count : 0) * c.element;
+    }
     int actual(int virtual_rank) const {
         if (!rooted(o_.request.what)) return virtual_rank;
-        const int r = virtual_rank - p_.root + o_.request.root;
+        const int r = virtual_rank - p_->root + o_.request.root;
         return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
     }
     operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
     std::uint64_t word(std::size_t chunk, int value) const {
         return (o_.sequence + 1) << 24 |   // zeroed memory is no entry
-               (value == 0 ? 0 : chunk * static_cast<std::size_t>(p_.values()) + static_cast<std::size_t>(value));
+               (value == 0 ? 0 : chunk * static_cast<std::size_t>(p_->values()) + static_cast<std::size_t>(value));
     }
     bool own_layout(place where) const {
         const collective c = o_.request.what;
@@ -80,11 +98,13 @@ private:
     }
     // Where a unit lies in a rank's input or output, in elements.
     extent unit_in(const buffer_view& v, place where, int unit) const {
-        const std::size_t* offsets = where == place::input ? v.in_offsets : v.out_offsets;
-        auto parts = static_cast<std::size_t>(p_.parts);
+        const call& c = o_.request;   // whose tables are those of all ranks, where they are not ragged
+        const std::size_t* offsets = where == place::input ? (c.ragged ? v.in_offsets : c.in_offsets)
+                                                           : (c.ragged ? v.out_offsets : c.out_offsets);
+        auto parts = static_cast<std::size_t>(p_->parts);
         auto block = static_cast<std::size_t>(unit) / parts;
         const std::size_t part = static_cast<std::size_t>(unit) % parts;
-        if (!p_.parts_of.empty()) parts = static_cast<std::size_t>(p_.parts_of[block]);
+        if (!p_->parts_of.empty()) parts = static_cast<std::size_t>(p_->parts_of[block]);
         if (owned(o_.request.what) && rooted(o_.request.what)) block = static_cast<std::size_t>(actual(static_cast<int>(block)));
         extent whole;
         if (offsets)
@@ -92,7 +112,7 @@ private:
         else if (o_.request.ragged)
             whole = {0, v.count};
         else
-            whole = balanced(o_.request.count, static_cast<std::size_t>(p_.blocks), block);
+            whole = balanced(o_.request.count, static_cast<std::size_t>(p_->blocks), block);
         if (own_layout(where)) whole.first = 0;
         if (parts > 1) {
             const extent piece = balanced(whole.count, parts, part);
@@ -115,24 +135,24 @@ private:
 
     endpoint& e_;
     operation_state& o_;
-    const script& p_;
+    const script* p_;   // the one that is followed: o_.steps
 };
 
 inline void runner::begin() {
     activate(e_);   // now, while no stores are pending that it would have to wait for
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
-    const int v = rooted(c.what) ? mod(e_.rank - c.root + p_.root, e_.size) : e_.rank;
-    o_.mine = &p_.ranks[static_cast<std::size_t>(v)];
     const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
     o_.number = e_.calls;
-    o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_.fingerprint),
+    o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
                                               static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-    o_.site = {none, none, name_of(c.what), p_.schedule.name(), o_.number, o_.fingerprint};
+    o_.site = {none, none, name_of(c.what), p_->schedule.name(), o_.number, o_.fingerprint};
     o_.views.resize(n);
     o_.operands.resize(n + 1);
     o_.chunk = o_.at = o_.exit_at = 0;
     o_.done = false;
+    o_.agreed = e_.shares_everything() || e_.size == 1 || c.ragged;
+    o_.bounced = nullptr;
 
     // The slot is free when every rank has finished the operation that used it before.
     o_.sequence = e_.sequence++;
@@ -167,60 +187,123 @@ inline bool runner::learn() {
     return true;
 }
 
-inline void runner::enter() {
+/// From now on, by this script: this rank's part of it, and the chunks.
+inline void runner::follow(const script& s) {
+    p_ = o_.steps = &s;
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
+    const int v = rooted(c.what) ? mod(e_.rank - c.root + p_->root, e_.size) : e_.rank;
+    o_.mine = &p_->ranks[static_cast<std::size_t>(v)];
     std::size_t longest = 0;
     if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets; offsets && !c.ragged) {
         for (std::size_t b = 0; b < n; ++b)
             if (offsets[b + 1] - offsets[b] > longest) longest = offsets[b + 1] - offsets[b];
-        longest = balanced(longest, static_cast<std::size_t>(p_.fewest_parts), 0).count;
+        longest = balanced(longest, static_cast<std::size_t>(p_->fewest_parts), 0).count;
     } else {
-        longest = balanced(balanced(c.count, static_cast<std::size_t>(p_.blocks), 0).count,
-                           static_cast<std::size_t>(p_.fewest_parts), 0).count;
+        longest = balanced(balanced(c.count, static_cast<std::size_t>(p_->blocks), 0).count,
+                           static_cast<std::size_t>(p_->fewest_parts), 0).count;
     }
+    const bool is_staged = p_->within == reach::scratch;
     o_.streams = c.count * c.element >= store_policy::stream_from;
     o_.streams_own = c.count * c.element >= store_policy::stream_own_from;
-    o_.chunk_count = o_.tuned.chunk / c.element > 0 ? o_.tuned.chunk / c.element : 1;
+    o_.streams_staged = is_staged && c.count * c.element >= store_policy::stream_staged_from;
+    const std::size_t bytes =
+        is_staged ? store_policy::staged_chunk / static_cast<std::size_t>(p_->blocks * p_->fewest_parts) : o_.tuned.chunk;
+    o_.chunk_count = bytes / c.element > 0 ? bytes / c.element : 1;
     if (c.ragged || longest == 0) o_.chunk_count = ~std::size_t{0} / 2;
     // A progress word has 24 bits for the chunk and the value.
-    const std::size_t most = ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(p_.values() + 1);
+    const std::size_t most = ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(p_->values() + 1);
     if (longest / most >= o_.chunk_count) o_.chunk_count = longest / most + 1;
     o_.chunks = longest == 0 ? 1 : (longest + o_.chunk_count - 1) / o_.chunk_count;
     if (c.ragged) o_.chunks = 1;
+    // Staged, a scratch slot holds a chunk, and a few chunks' slots are used in turn; else it holds all of a unit.
+    o_.ring = !is_staged ? 0 : o_.chunks < store_policy::staged_chunks ? o_.chunks : store_policy::staged_chunks;
+    o_.stride = ((is_staged && o_.chunk_count < longest ? o_.chunk_count : longest) * c.element + 63) / 64 * 64;
+}
 
-    // Scratch: the program's slots, and a copy of the input of an all_to_all in place.
-    o_.stride = (longest * c.element + 63) / 64 * 64;
-    const bool copied = c.what == collective::all_to_all && c.in == c.out && c.count > 0;
-    const std::size_t slots = static_cast<std::size_t>(o_.mine->scratch) * o_.stride;
-    const std::size_t need = slots + (copied ? c.count * c.element : 0);
-    if (need > 0) {
-        auto& pool = e_.pieces;   // an operation that failed may have left its piece
-        if (o_.scratch.at) pool.push_back(o_.scratch);
-        o_.scratch = {};
-        for (std::size_t i = 0; i < pool.size() && o_.scratch.at == nullptr; ++i)
-            if (pool[i].bytes >= need) {
-                o_.scratch = pool[i];
-                pool.drop(i);
-            }
-        if (o_.scratch.at == nullptr) o_.scratch = {static_cast<std::byte*>(operator new(need, std::align_val_t{64})), need};
+/// Memory that others can reach, for an operation.
+inline void take_scratch(endpoint& e, operation_state& o, std::size_t bytes) {
+    auto& pool = e.pieces;   // an operation that failed may have left its piece
+    if (o.scratch.at) pool.push_back(o.scratch);
+    o.scratch = {};
+    for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
+        if (pool[i].bytes >= bytes) {
+            o.scratch = pool[i];
+            pool.drop(i);
+            return;
+        }
+    if (bytes > 0) o.scratch = {e.via->take(bytes), bytes};
+}
+
+// Can the others reach this rank's buffers? Those that are empty they need not.
+inline bool runner::within_reach() const {
+    const call& c = o_.request;
+    const auto reaches = [&](const std::byte* p) { return p == nullptr || e_.shares(p, 1); };
+    return e_.shares_everything() || e_.size == 1 || c.count * c.element == 0 || (reaches(c.in) && reaches(c.out));
+}
+
+inline void runner::enter() {
+    const call& c = o_.request;
+    const bool reached = within_reach();
+    // Scratch for the program's slots: for either program, as long as it is not known whether all buffers are within reach.
+    std::size_t slots = 0;
+    if (!o_.agreed) {
+        const script& direct = *p_;
+        follow(staged(direct));
+        slots = scratch_bytes();
+        follow(direct);
+    } else {
+        follow(*p_);
     }
-    std::byte* const scratch = o_.scratch.at;
+    if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();
+    // Behind it a copy of the input of an all_to_all in place. Where each rank knows its own counts only, whatever is out of
+    // reach is copied as a whole, and so are the counts.
     const std::byte* in = c.in;
-    if (copied) {
-        std::memcpy(scratch + slots, c.in, c.count * c.element);
-        in = scratch + slots;
+    std::byte* out = c.out;
+    const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
+    const std::size_t tables = c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(e_.size) + 1) * sizeof(std::size_t) : 0;
+    const bool bounces = c.ragged && !reached;
+    const std::size_t copied = bounces ? ragged_bytes(place::input)
+                               : c.what == collective::all_to_all && c.in == c.out ? c.count * c.element
+                                                                                   : 0;
+    const auto padded = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+    take_scratch(e_, o_, slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables);
+    std::byte* const scratch = o_.scratch.at;
+    std::byte* next = scratch + slots;
+    if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
+    next += padded(copied);
+    if (bounces) {
+        out = o_.bounced = next;
+        next += padded(ragged_bytes(place::output));
     }
+    if (tables > 0 && in_offsets) in_offsets = static_cast<const std::size_t*>(std::memcpy(next, in_offsets, tables));
+    if (tables > 0 && out_offsets) out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
     operation_line& own = line_of(e_.rank);
     own.fingerprint = o_.fingerprint;
-    own.in = in;
-    own.out = c.out;
-    own.scratch = scratch;
-    own.in_offsets = c.in_offsets;
-    own.out_offsets = c.out_offsets;
+    own.in = reached || c.ragged ? e_.told(in) : out_of_reach;
+    own.out = e_.told(out);
+    own.scratch = e_.told(scratch);
+    own.in_offsets = e_.told(in_offsets);
+    own.out_offsets = e_.told(out_offsets);
     own.count = c.ragged ? c.own_count : c.count;
+    // This rank itself reaches its buffers wherever they are.
+    o_.views[e_.rank] = {o_.sequence + 1, own.in != out_of_reach, in, out, scratch, in_offsets, out_offsets, own.count};
     o_.entered = true;
     own.progress.store(word(0, 0), std::memory_order_release);
+}
+
+// One rank whose buffers the others cannot reach: then all go by the staged script.
+inline bool runner::agree() {
+    bool reached = true;
+    for (int r = 0; r < e_.size; ++r) {
+        const buffer_view* v = view_of(r);
+        o_.site.peer = r;
+        if (!v) return false;
+        reached = reached && v->reached;
+    }
+    if (!reached) follow(staged(*p_));
+    o_.agreed = true;
+    return true;
 }
 
 inline const buffer_view* runner::view_of(int rank) {
@@ -229,14 +312,22 @@ inline const buffer_view* runner::view_of(int rank) {
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < word(0, 0)) return nullptr;
     if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
-    v = {o_.sequence + 1, l.in, l.out, l.scratch, l.in_offsets, l.out_offsets, l.count};
+    v = {o_.sequence + 1,
+         l.in != out_of_reach,
+         e_.here<const std::byte>(l.in),
+         e_.here<std::byte>(l.out),
+         e_.here<std::byte>(l.scratch),
+         e_.here<const std::size_t>(l.in_offsets),
+         e_.here<const std::size_t>(l.out_offsets),
+         l.count};
     return &v;
 }
 
 inline const std::byte* runner::address(const buffer_view& v, const location& l) const {
     const std::size_t skip = o_.chunk * o_.chunk_count;
     if (l.where == place::scratch)
-        return v.scratch + static_cast<std::size_t>(l.index) * o_.stride + skip * o_.request.element;
+        return v.scratch + (o_.ring > 0 ? (static_cast<std::size_t>(l.index) * o_.ring + o_.chunk % o_.ring) * o_.stride
+                                        : static_cast<std::size_t>(l.index) * o_.stride + skip * o_.request.element);
     const std::byte* base = l.where == place::input ? v.in : v.out;
     return base + (unit_in(v, l.where, l.index).first + skip) * o_.request.element;
 }
@@ -276,7 +367,7 @@ inline bool runner::copy(const instruction& i) {
     auto* to_at = const_cast<std::byte*>(address(*to, i.to));
     if (source_at == to_at) return true;
     const std::size_t bytes = count * c.element;
-    if (to_rank != e_.rank ? streams_to(*to) : o_.streams_own)
+    if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? o_.streams_staged : o_.streams_own)
         stream_bytes(to_at, source_at, bytes);
     else
         copy_bytes(to_at, source_at, bytes);
@@ -294,7 +385,7 @@ inline bool runner::fold(const instruction& i) {
     if (count > o_.chunk_count) count = o_.chunk_count;
     if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
     // A fold of everyone's at a root that is not rank 0: the operands in the order of ranks, not of roles.
-    const int first = i.count == e_.size && rooted(c.what) ? mod(p_.root - c.root, e_.size) : 0;
+    const int first = i.count == e_.size && rooted(c.what) ? mod(p_->root - c.root, e_.size) : 0;
     for (int k = 0; k < i.count; ++k) {
         const location& from = sources[(k + first) % i.count];
         const int q = actual(from.rank);
@@ -325,7 +416,7 @@ inline bool runner::fold_and_push(const instruction& i, std::byte* to, std::size
         const buffer_view* v = view_of(actual(pushed[j].to.rank));
         if (!v) return false;
         targets[j] = const_cast<std::byte*>(address(*v, pushed[j].to));
-        past[j] = streams_to(*v);
+        past[j] = p_->within == reach::scratch ? o_.streams_staged : streams_to(*v);
     }
     // The own result by way of a buffer in the nearest cache, where it is not to stay in the farther ones.
     alignas(64) std::byte near[store_policy::piece];
@@ -368,10 +459,14 @@ inline bool runner::advance() {
     if (o_.done) return true;
     if (e_.memory.state(e_.rank).active.load(std::memory_order_relaxed) == 0) activate(e_);
     if (!o_.entered && !learn()) return false;
-    const auto& body = o_.mine->body;
-    for (; o_.chunk < o_.chunks; ++o_.chunk, o_.at = 0)
-        for (; o_.at < body.size(); ++o_.at)
-            if (!perform(body[o_.at])) return false;
+    if (!o_.agreed && !agree()) return false;
+    const auto &ring = o_.mine->ring, &body = o_.mine->body;
+    for (; o_.chunk < o_.chunks; ++o_.chunk, o_.at = 0) {
+        for (; o_.at < ring.size(); ++o_.at)
+            if (o_.chunk >= o_.ring && !wait_for(ring[o_.at], o_.chunk - o_.ring)) return false;
+        for (; o_.at < ring.size() + body.size(); ++o_.at)
+            if (!perform(body[o_.at - ring.size()])) return false;
+    }
     for (; o_.exit_at < o_.mine->exit.size(); ++o_.exit_at)
         if (!wait_for(o_.mine->exit[o_.exit_at], o_.chunks - 1)) return false;
     finish();
@@ -385,6 +480,7 @@ inline void runner::finish() {
     for (; e_.finished & 1; e_.finished >>= 1) ++completed;
     // Release: this rank's last look at the operation's slots is before.
     state.completed.store(completed, std::memory_order_release);
+    if (o_.bounced) copy_bytes(o_.request.out, o_.bounced, ragged_bytes(place::output));
     if (o_.scratch.at) e_.pieces.push_back(o_.scratch);
     o_.scratch = {};
     o_.done = true;
@@ -393,9 +489,9 @@ inline void runner::finish() {
 COLLS_ENGINE endpoint::~endpoint() {
     previous->next = next;
     next->previous = previous;
-    for (const memory_piece& piece : pieces) operator delete(piece.at, std::align_val_t{64});
+    for (const memory_piece& piece : pieces) via->give(piece.at, piece.bytes);
     for (operation_state* o : idle) {
-        if (o->scratch.at) operator delete(o->scratch.at, std::align_val_t{64});
+        if (o->scratch.at) via->give(o->scratch.at, o->scratch.bytes);
         delete o;
     }
 }

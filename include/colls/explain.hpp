@@ -42,7 +42,7 @@ template <int>
 std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
     const candidates list = all_candidates_of(what);
     const demand d = demand_of(e, what, bytes);
-    const model m = model_of(e.measured(), e.size);
+    const model m = model_of(e.via->figures(), e.size);
     const prediction chosen = choose(e, d, list);
     char row[160];
     std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s\n", name_of(what), bytes,
@@ -78,7 +78,7 @@ std::string_view choice(const endpoint& e, collective what, std::size_t bytes) {
     const prediction p = choose(e, demand_of(e, what, bytes), all_candidates_of(what));
     return p.of ? p.of->name : std::string_view("mailbox");
 }
-COLLS_ENGINE model felt_model(const endpoint& e) { return model_of(e.measured(), e.size); }
+COLLS_ENGINE model felt_model(const endpoint& e) { return model_of(e.via->figures(), e.size); }
 #endif
 
 }  // namespace detail

@@ -20,17 +20,19 @@ inline constexpr std::size_t line = 128;
 
 /// One rank's part in one operation: how far it is, and where its buffers are: one cache line, for it travels at every
 /// entry. The fields behind `progress` are written before the entry is published (release) and constant until the
-/// operation is over.
+/// operation is over. Addresses are told relative to the memory that the ranks share: see endpoint::told.
 struct alignas(line) operation_line {
     std::atomic<std::uint64_t> progress;   // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
-    const std::byte* in;
-    std::byte* out;
-    std::byte* scratch;
-    const std::size_t* in_offsets;         // v-variants: units + 1 entries, in elements
-    const std::size_t* out_offsets;
+    std::uintptr_t in;
+    std::uintptr_t out;
+    std::uintptr_t scratch;
+    std::uintptr_t in_offsets;             // v-variants: units + 1 entries, in elements
+    std::uintptr_t out_offsets;
     std::size_t count;                     // elements of the whole, or of the rank's own block where each knows its own
 };
+/// As `in`: the buffers are memory of the rank's process alone.
+inline constexpr std::uintptr_t out_of_reach = ~std::uintptr_t{0};
 static_assert(offsetof(operation_line, count) + sizeof(std::size_t) == 64);
 
 struct alignas(line) mail_line {
@@ -45,14 +47,18 @@ struct alignas(line) rank_state {
     std::atomic<std::uint32_t> gone;        ///< it has left the group for good
     std::atomic<std::uint64_t> board_call;  ///< where it has waited for long: the call's number + 1 ...
     std::atomic<std::uint64_t> board_fingerprint;
+    std::atomic<std::uint32_t> arrived;     ///< processes: how far it is in forming the group
+    std::atomic<std::uint32_t> shrinks;     ///< it takes part in shrinking the group
+    std::atomic<std::int64_t> process;      ///< its process
 };
 
 /// Point to point: one per ordered pair of ranks.
 struct alignas(line) pair_line {
-    std::atomic<std::uint64_t> posted;   ///< messages offered by the sender
-    std::atomic<std::uint64_t> taken;    ///< messages copied by the receiver
-    const std::byte* data;
-    std::size_t bytes;
+    std::atomic<std::uint64_t> posted;   ///< pieces offered by the sender; a message is of one piece or more
+    std::atomic<std::uint64_t> taken;    ///< pieces copied by the receiver
+    std::uintptr_t data[2];              ///< of an even and an odd piece
+    std::size_t piece;                   ///< bytes of each but the last; constant over a message, as the following
+    std::size_t bytes;                   ///< of the message
     std::uint64_t type;
 };
 
@@ -63,13 +69,23 @@ struct alignas(line) poison_state {
     char text[400];
 };
 
+/// How a group that is to shrink agrees: whoever's proposal is named first has decided.
+struct alignas(line) decision_state {
+    std::atomic<std::uint32_t> decided;   ///< 1 + the rank whose proposal stands
+};
+/// Followed by a byte for each rank: is it a member?
+struct proposal_head {
+    std::uint64_t place;   ///< where the new group's memory is
+};
+
 class group_memory {
 public:
     group_memory() = default;
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
 
-    static std::size_t bytes(int n) { return offset(6, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return offset(8, static_cast<std::size_t>(n)); }
+    std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
     rank_state& state(int rank) const { return *at<rank_state>(1, static_cast<std::size_t>(rank)); }
@@ -87,11 +103,18 @@ public:
         return *at<pair_line>(5, static_cast<std::size_t>(from) * n_ + static_cast<std::size_t>(to));
     }
 
+    decision_state& decision() const { return *at<decision_state>(6, 0); }
+    proposal_head& proposal(int rank) const {
+        return *reinterpret_cast<proposal_head*>(base_ + offset(7, n_) + static_cast<std::size_t>(rank) * proposal_bytes(n_));
+    }
+    unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
+
 private:
+    static std::size_t proposal_bytes(std::size_t n) { return (sizeof(proposal_head) + n + line - 1) / line * line; }
     static std::size_t offset(int part, std::size_t n) {
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
                                      mail_slots * n * sizeof(mail_line), mail_slots * n * mail_capacity,
-                                     n * n * sizeof(pair_line)};
+                                     n * n * sizeof(pair_line), sizeof(decision_state), n * proposal_bytes(n)};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

@@ -23,8 +23,12 @@ prepared* prepare_call(endpoint& e, request& q);
 void run_prepared(prepared& p);
 operation_state* start_prepared(prepared& p);
 void drop_prepared(prepared* p);
-/// Every rank's `bytes` bytes, at most 56, in rank order: how communicators come to be.
+/// Every rank's `bytes` bytes, at most 56, in rank order.
 void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
+/// How communicators come to be: the groups of equal color (null: of a negative one), and those who are still there.
+std::unique_ptr<endpoint> split(endpoint& e, int color, int key);
+std::unique_ptr<endpoint> shrink(endpoint& e);
+std::unique_ptr<endpoint> shrink_shared(endpoint& e);
 [[noreturn]] void throw_no_group();
 
 }  // namespace detail

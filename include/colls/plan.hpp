@@ -15,6 +15,7 @@
 #include <colls/any_schedule.hpp>
 #include <colls/detail/list.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,17 +53,26 @@ struct instruction {
 };
 
 struct program {
+    list<instruction> ring;   ///< staged: waits before a chunk, for the one that used the same scratch slots
     list<instruction> body;   ///< once per chunk
     list<instruction> exit;   ///< waits after the last chunk
     list<location> operands;
     int scratch = 0;          ///< scratch slots of this rank
 };
 
+/// What of a rank's memory the others can reach.
+enum class reach : std::uint8_t {
+    buffers,   ///< the callers' buffers, and scratch memory
+    scratch    ///< scratch memory alone: what others are to read is copied there first (staged)
+};
+
 /// What all ranks do. Made once, never changed, kept until the process ends.
 struct script {
-    script(const any_schedule& s, int n) : schedule(s), size(n), ranks(new program[static_cast<std::size_t>(n)]) {}
+    script(const any_schedule& s, int n, reach r) : schedule(s), size(n), within(r), ranks(new program[static_cast<std::size_t>(n)]) {}
     any_schedule schedule;
     int size;
+    reach within;
+    mutable std::atomic<const script*> staged = nullptr;   ///< the same within reach::scratch, once it is asked for
     int rounds = 0;
     int blocks = 1;             ///< user blocks: size, or the parts of the whole buffer
     int parts = 1;              ///< units per user block, at most
@@ -78,7 +88,7 @@ struct script {
 
 class planner {
 public:
-    planner(const any_schedule& s, int n) : s_(s), n_(n) {}
+    planner(const any_schedule& s, int n, reach r) : s_(s), n_(n), within_(r) {}
 
     const script* make();
 
@@ -96,6 +106,7 @@ private:
         int contributions = 0;   // 0: undefined
         int last_write = -1, last_use = -1;
         int written_in = -1, sent_in = -1;   // the latest round scanned
+        int staged = none;                   // the scratch slot with a copy that others can reach
         action written_by = action::copy;
     };
     struct arrival {   // a block to be folded (or unstaged) by the receiver in this round
@@ -144,6 +155,12 @@ private:
     void scan(int round);
     void send_phase(int round);
     void fold_phase(int round);
+    location stage(int rank, int s, const location& at, int round, list<instruction>& copies);
+    void unstage(int rank, slot_state& st) {
+        if (st.staged != none) free_scratch_[static_cast<std::size_t>(rank)].push_back(st.staged);
+        st.staged = none;
+    }
+    void ring_phase();
     void keep_phase();
     void exit_phase();
     void drop_unneeded();
@@ -171,6 +188,7 @@ private:
 
     const any_schedule& s_;
     const int n_;
+    const reach within_;
     collective c_{};
     int rounds_ = 0, ports_ = 1, slots_per_rank_ = 0, width_ = 0, root_ = 0;
     std::size_t units_ = 0;
@@ -407,6 +425,22 @@ inline location planner::target(int rank, int s, int round) {
     return {rank, none, place::scratch};
 }
 
+// What others are to read, where they can reach it; copied there once, however many they are.
+inline location planner::stage(int rank, int s, const location& at, int round, list<instruction>& copies) {
+    slot_state& own = slot(rank, s);
+    const bool fresh = own.staged == none;
+    if (fresh) own.staged = take_scratch(rank, rank);
+    const location copy{rank, own.staged, place::scratch, at.leaf};
+    if (!fresh) return copy;
+    read(rank, at, 2 * round + 1);
+    write(rank, copy, 2 * round + 1);
+    auto& operands = mine(rank).operands;
+    copies.push_back({.op = opcode::copy, .peer = rank, .unit = length_unit(s, at), .round = round,
+                      .first = static_cast<int>(operands.size()), .count = 1, .to = copy});
+    operands.push_back(at);
+    return copy;
+}
+
 inline void planner::send_phase(int round) {
     for (int r = 0; r < n_; ++r) arrivals_[static_cast<std::size_t>(r)].clear();
     list<instruction> copies;
@@ -428,6 +462,11 @@ inline void planner::send_phase(int round) {
                 const auto& landing = slot(q, to);
                 if (q == a) {   // local: in the fold phase
                     arrivals_[static_cast<std::size_t>(q)].push_back({to, a, at, source.contributions, into.action});
+                    continue;
+                }
+                if (within_ == reach::scratch) {   // pulled from there: what the round overwrites is another slot
+                    const location reached = at.where == place::scratch ? at : stage(a, from, at, round, copies);
+                    arrivals_[static_cast<std::size_t>(q)].push_back({to, a, reached, source.contributions, into.action});
                     continue;
                 }
                 location goal = target(q, to, round);
@@ -493,7 +532,8 @@ inline void planner::fold_phase(int round) {
             location goal = target(r, s, round);
             int total = 0;
             if (goal.where == place::scratch)
-                goal.index = own.at.where == place::scratch && own.contributions > 0 && own.at.rank == r
+                goal.index = own.at.where == place::scratch && own.contributions > 0 && own.at.rank == r &&
+                                     (within_ != reach::scratch || own.sent_in != round)   // else others are about to pull it
                                  ? own.at.index
                                  : take_scratch(r, r);
             instruction fold{.op = parts[0].act == action::reduce ? opcode::fold : opcode::copy,
@@ -527,6 +567,7 @@ inline void planner::fold_phase(int round) {
         if (st.contributions > 0 && st.at.where == place::scratch &&
             (c.at.where != place::scratch || c.at.index != st.at.index))
             free_scratch_[static_cast<std::size_t>(c.rank)].push_back(st.at.index);
+        unstage(c.rank, st);
         st.at = c.at;
         st.contributions = c.contributions;
     }
@@ -539,6 +580,7 @@ inline void planner::release_scratch(int round) {
     for (int r = 0; r < n_; ++r)
         for (int s = 0; s < width_; ++s) {
             slot_state& st = slot(r, s);
+            if (st.last_use == round) unstage(r, st);
             if (st.last_use == round && st.contributions > 0 && st.at.where == place::scratch) {
                 free_scratch_[static_cast<std::size_t>(r)].push_back(st.at.index);
                 st.contributions = 0;
@@ -584,6 +626,21 @@ inline void planner::exit_phase() {
     }
 }
 
+// Staged, the scratch slots of a chunk are used again some chunks later: by then their readers must be done.
+inline void planner::ring_phase() {
+    list<std::uint16_t> known;
+    for (int r = 0; r < n_; ++r) {
+        known.clear();
+        for (int x = 0; x < n_; ++x) known.push_back(clock(r, x));
+        for (const history& h : histories_[static_cast<std::size_t>(r)]) need_readers(r, h);
+        // Two chunks or more later: who is known to have done anything in the chunk between has done all of that one.
+        for (int x = 0; x < n_; ++x)
+            if (clock(r, x) > 1) clock(r, x) = ~std::uint16_t{0};
+        flush_waits(r, mine(r).ring, rounds_);
+        for (int x = 0; x < n_; ++x) clock(r, x) = known[x];   // of an earlier chunk: at the exit it is not known yet
+    }
+}
+
 inline void planner::drop_unneeded() {
     const std::size_t values = 2 * static_cast<std::size_t>(rounds_) + 1;
     list<bool> awaited;
@@ -593,6 +650,7 @@ inline void planner::drop_unneeded() {
             if (i.op == opcode::wait) awaited[static_cast<std::size_t>(i.peer) * values + static_cast<std::size_t>(i.value)] = true;
     };
     for (int r = 0; r < n_; ++r) {
+        awaits(mine(r).ring);
         awaits(mine(r).body);
         awaits(mine(r).exit);
     }
@@ -624,7 +682,7 @@ inline void planner::mark_pushes() {
 
 inline const script* planner::make() {
     if (!s_.supports(n_)) refuse(errc::unsupported, "the schedule does not support this group size");
-    plan_.reset(new script(s_, n_));
+    plan_.reset(new script(s_, n_, within_));
     if (s_.needs_proof()) {
         const finding f = s_.prove(n_);
         if (!f.right) refuse(errc::wrong_schedule, f.text.text(), f.rank, f.round);
@@ -639,6 +697,7 @@ inline const script* planner::make() {
         fold_phase(k);
     }
     keep_phase();
+    if (within_ == reach::scratch) ring_phase();
     exit_phase();
     drop_unneeded();
     mark_pushes();
@@ -646,14 +705,20 @@ inline const script* planner::make() {
 }
 
 /// The script of a schedule at n ranks: the one place where they are made and kept. Throws where there is none.
-inline const script* script_for(const any_schedule& s, int n) {
+inline const script* script_for(const any_schedule& s, int n, reach within = reach::buffers) {
     static std::mutex mutex;
     static list<const script*>& cache = *new list<const script*>;   // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const script* p : cache)
-        if (p->size == n && p->schedule == s) return p;
-    cache.push_back(planner(s, n).make());
+        if (p->size == n && p->within == within && p->schedule == s) return p;
+    cache.push_back(planner(s, n, within).make());
     return cache.back();
+}
+/// The same, for buffers that other ranks cannot reach.
+inline const script& staged(const script& s) {
+    const script* found = s.staged.load(std::memory_order_acquire);
+    if (found == nullptr) s.staged.store(found = script_for(s.schedule, s.size, reach::scratch), std::memory_order_release);
+    return *found;
 }
 
 }  // namespace colls::inline v1::detail

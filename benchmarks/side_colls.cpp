@@ -1,7 +1,8 @@
-// Our side: the library's collectives on the threads transport. A variant above 0 forces a family by type.
+// Our side: the library's collectives on one of its transports. A variant above 0 forces a family by type.
 #include "measure.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <exception>
@@ -19,7 +20,7 @@ constexpr colls::collective collective_of(bench::job what) {
 }
 
 template <class Comm>
-struct threads_side {
+struct colls_side {
     Comm& comm;
 
     template <class Schedule>
@@ -57,19 +58,37 @@ struct threads_side {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        std::fputs("usage: side_threads CONTROL LARGEST  (started by compare)\n", stderr);
+    const std::string transport = argc == 4 ? argv[3] : "";
+    const bool threads = transport == "threads", shared_buffers = transport == "shm", processes = shared_buffers || transport == "staged";
+    if (!threads && !processes) {
+        std::fputs("usage: side_colls CONTROL LARGEST threads|shm|staged  (started by compare)\n"
+                   "    shm: processes, buffers from allocate(); staged: processes, ordinary buffers\n", stderr);
         return 2;
     }
     try {
         bench::shared_control shared(argv[1], false);
-        const std::size_t largest = std::strtoull(argv[2], nullptr, 10);
-        colls::threads::run(static_cast<int>(shared->ranks), [&](auto& comm) {
-            using side = threads_side<std::remove_reference_t<decltype(comm)>>;
-            bench::serve(*shared, 0, comm.rank(), largest, side{comm});
-        });
+        const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);
+        const auto rank = [&](colls::communicator& comm) {
+            const auto serve = [&](std::span<float> in, std::span<float> out) {
+                bench::serve(*shared, 0, comm.rank(), in, out, colls_side<colls::communicator>{comm});
+            };
+            if (shared_buffers) {
+                auto in = comm.allocate<float>(count), out = comm.allocate<float>(count);
+                std::memset(in.data(), 0, count * sizeof(float));
+                std::memset(out.data(), 0, count * sizeof(float));
+                serve(in, out);
+            } else {
+                const bench::buffer in(count), out(count);
+                serve(in.first(count), out.first(count));
+            }
+        };
+        const int ranks = static_cast<int>(shared->ranks);
+        if (threads)
+            colls::threads::run(ranks, rank);
+        else
+            colls::processes::run(ranks, rank);
     } catch (const std::exception& e) {
-        std::fprintf(stderr, "side_threads: %s\n", e.what());
+        std::fprintf(stderr, "side_colls: %s\n", e.what());
         return 1;
     }
 }

@@ -1,0 +1,114 @@
+// One rank's end of a group, whatever the transport.
+#pragma once
+
+#include <colls/perform.hpp>
+#ifndef COLLS_SEPARATE
+#include <colls/engine.hpp>
+#endif
+
+#include <memory>
+#include <type_traits>
+
+namespace colls::inline v1 {
+
+/// Memory for `size()` elements, uninitialised, aligned to 128 bytes, that the group's ranks can reach: see
+/// communicator::allocate.
+template <class T>
+class memory {
+    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+
+public:
+    memory(detail::shared_link from, std::size_t count)
+        : from_(static_cast<detail::shared_link&&>(from)), data_(reinterpret_cast<T*>(from_->take(count * sizeof(T)))), size_(count) {}
+    memory(memory&& other) noexcept = default;
+    memory& operator=(memory&& other) noexcept {
+        from_.swap(other.from_);
+        T* const data = data_;
+        const std::size_t size = size_;
+        data_ = other.data_, size_ = other.size_;
+        other.data_ = data, other.size_ = size;
+        return *this;
+    }
+    ~memory() {
+        if (from_) from_->give(reinterpret_cast<std::byte*>(data_), size_ * sizeof(T));
+    }
+
+    T* data() { return data_; }
+    const T* data() const { return data_; }
+    std::size_t size() const { return size_; }
+    T& operator[](std::size_t i) { return data_[i]; }
+    const T& operator[](std::size_t i) const { return data_[i]; }
+    T* begin() { return data_; }
+    T* end() { return data_ + size_; }
+    const T* begin() const { return data_; }
+    const T* end() const { return data_ + size_; }
+
+private:
+    detail::shared_link from_;   // moved from: null
+    T* data_;
+    std::size_t size_;
+};
+
+/// One rank's end of a group. Used by one thread at a time. All members make the same calls on it in the same order.
+class communicator {
+public:
+    /// Of no group: size() is 0.
+    communicator() = default;
+    explicit communicator(std::unique_ptr<detail::endpoint> end)
+        : end_(static_cast<std::unique_ptr<detail::endpoint>&&>(end)), rank_(end_->rank), size_(end_->size) {}
+    communicator(communicator&& other) noexcept { take(other); }
+    communicator& operator=(communicator&& other) noexcept {
+        if (this != &other) {
+            leave();
+            take(other);
+        }
+        return *this;
+    }
+    ~communicator() { leave(); }
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+
+    /// Collective: the ranks of equal `color` form a group, ordered by `key`, then by rank. A negative color joins
+    /// none, and gets a communicator of size 0. Two rounds of small messages. Throws colls::error.
+    communicator split(int color, int key) {
+        std::unique_ptr<detail::endpoint> part = detail::split(endpoint(), color, key);
+        return part ? communicator(static_cast<std::unique_ptr<detail::endpoint>&&>(part)) : communicator();
+    }
+
+    /// After an error: the ranks that still call, as a group of its own, in their order; for all of them the same one. It ends
+    /// this group: calls on it throw. A rank that does not come within the deadline, dead or not, is left out, and gets an
+    /// error if it comes later. Throws colls::error.
+    communicator shrink() { return communicator(detail::shrink(endpoint())); }
+
+    /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc.
+    template <class T>
+    colls::memory<T> allocate(std::size_t count) {
+        return {endpoint().via, count};
+    }
+
+    /// For the library: the end itself. Throws invalid_argument where there is no group.
+    detail::endpoint& endpoint() {
+        if (!end_) detail::throw_no_group();
+        return *end_;
+    }
+
+private:
+    void take(communicator& other) {
+        end_ = static_cast<std::unique_ptr<detail::endpoint>&&>(other.end_);
+        rank_ = other.rank_;
+        size_ = other.size_;
+        other.rank_ = none;
+        other.size_ = 0;
+    }
+    void leave() {
+        if (!end_) return;
+        // Release: all that this rank did for the others is done.
+        end_->memory.state(end_->rank).gone.store(1, std::memory_order_release);
+        end_.reset();
+    }
+    std::unique_ptr<detail::endpoint> end_;
+    int rank_ = none, size_ = 0;
+};
+
+}  // namespace colls::inline v1

@@ -1,0 +1,116 @@
+// How fast this machine is between two of its cores, as far as predictions go.
+#pragma once
+
+#include <colls/endpoint.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <sched.h>
+#include <thread>
+
+namespace colls::inline v1::detail {
+
+/// Cores that this process may use: counted once, before its threads may have been pinned.
+inline int cores() {
+    static const int counted = [] {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+        return n > 0 ? n : 1;
+    }();
+    return counted;
+}
+
+/// Measured when first asked for, in a few milliseconds.
+const machine& measured();
+
+#ifndef COLLS_SEPARATE
+/// What the two threads of the measurement share.
+struct probe {
+    static constexpr int trips = 1000, turns = 4;
+    static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
+    struct alignas(128) flag {
+        std::atomic<int> value{0};
+    };
+    flag there, back;
+    const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};
+
+    static void wait(const flag& f, int value) {
+        for (int spins = 0; f.value.load(std::memory_order_acquire) < value; ++spins)
+            if (spins > 10'000) sched_yield();
+    }
+    void write(float x) {
+        for (std::size_t i = 0; i < count; ++i) far[i] = x;
+    }
+    // The other thread: answers, then rewrites its buffer whenever asked, so that its lines are dirty in its cache.
+    void answer(int not_on) {
+        stay_off(not_on);
+        for (int i = 1; i <= trips; ++i) {
+            wait(there, i);
+            back.value.store(i, std::memory_order_release);
+        }
+        for (int i = trips + 1; i <= trips + 2 * turns; ++i) {
+            wait(there, i);
+            write(static_cast<float>(i));
+            back.value.store(i, std::memory_order_release);
+        }
+    }
+    // The scheduler may well start a thread beside its maker, and leave it there for as long as all of this takes; and a
+    // maker that is pinned pins what it makes. (The system leaves out of the set what this process may not use.)
+    static void stay_off(int core) {
+        if (core < 0) return;
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
+            if (c != static_cast<std::size_t>(core)) CPU_SET(c, &set);
+        sched_setaffinity(0, sizeof set, &set);
+    }
+    void ask(int i) {
+        there.value.store(i, std::memory_order_release);
+        wait(back, i);
+    }
+    template <class F>
+    static double seconds(F f) {
+        const double begin = seconds_now();
+        f();
+        asm volatile("" : : : "memory");
+        return seconds_now() - begin;
+    }
+    machine run() {
+        machine x{1, 1, 1, cores()};   // seconds: more than any
+        std::thread other;
+        if (x.cores > 1)
+            other = std::thread([this, here = sched_getcpu()] { answer(here); });
+        else
+            write(0);
+        for (std::size_t i = 0; i < count; ++i) near[i] = 0;
+        const auto least = [](double& a, double b) { a = b < a ? b : a; };
+        x.alpha = x.cores > 1 ? 1 : 1e-6;
+        for (int i = 1; i <= trips && x.cores > 1; i += 20)
+            least(x.alpha, seconds([&] {
+                for (int j = i; j < i + 20; ++j) ask(j);
+            }) / 40);
+        for (int turn = 0; turn < turns; ++turn) {
+            if (x.cores > 1) ask(trips + 2 * turn + 1);
+            least(x.gamma, seconds([&] {
+                for (std::size_t i = 0; i < count; ++i) near[i] += far[i];
+            }) / bytes);
+            if (x.cores > 1) ask(trips + 2 * turn + 2);
+            least(x.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
+        }
+        if (other.joinable()) other.join();
+        // A store need not wait for the one before, a load must. Whatever disturbed the measurement: a push costs less than a
+        // pull, or the choice would turn to schedules that pull everything.
+        if (x.beta > 0.7 * x.gamma) x.beta = 0.7 * x.gamma;
+        return x;
+    }
+};
+
+COLLS_ENGINE const machine& measured() {
+    static const machine m = probe().run();
+    return m;
+}
+#endif
+
+}  // namespace colls::inline v1::detail

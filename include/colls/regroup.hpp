@@ -1,0 +1,90 @@
+// New groups out of one: split, and shrink where the ranks share memory.
+#pragma once
+
+#include <colls/mailbox.hpp>
+
+namespace colls::inline v1::detail {
+
+void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
+
+COLLS_ENGINE std::unique_ptr<endpoint> split(endpoint& e, int color, int key) {
+    const auto n = static_cast<std::size_t>(e.size);
+    struct wish {
+        int color, key;
+    };
+    const wish own{color, key};
+    list<wish> wishes;
+    wishes.resize(n);
+    exchange(e, &own, sizeof own, wishes.data());
+    // Those of my color, in their order.
+    const auto before = [&](int a, int b) {
+        return wishes[a].key != wishes[b].key ? wishes[a].key < wishes[b].key : a < b;
+    };
+    list<int> members;
+    for (int r = 0; r < e.size; ++r) {
+        if (wishes[r].color != color) continue;
+        members.push_back(r);
+        for (std::size_t i = members.size() - 1; i > 0 && before(members[i], members[i - 1]); --i) {
+            const int other = members[i];
+            members[i] = members[i - 1];
+            members[i - 1] = other;
+        }
+    }
+    int mine = 0;
+    while (members[mine] != e.rank) ++mine;
+    const std::uint64_t made = color >= 0 && mine == 0 ? e.via->create(static_cast<int>(members.size())) : 0;
+    list<std::uint64_t> places;
+    places.resize(n);
+    exchange(e, &made, sizeof made, places.data());
+    if (color < 0) return nullptr;
+    std::unique_ptr<endpoint> part = e.via->attach(e, places[members[0]], mine, members);
+    part->join(e);
+    return part;
+}
+
+/// Shrinks a group over shared memory. Each rank says that it takes part, and waits until every other one does too, is dead,
+/// or has not come by the deadline. Then it proposes those who came; the first proposal named stands, so that all who
+/// return agree, whatever each of them has seen.
+[[gnu::cold]] COLLS_ENGINE std::unique_ptr<endpoint> shrink_shared(endpoint& e) {
+    const group_memory& m = e.memory;
+    poison(m, errc::peer_failed, e.rank, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
+    leave(e);
+    m.state(e.rank).shrinks.store(1, std::memory_order_release);
+    const auto gone = [&](int r) { return e.via->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
+    const double until = seconds_now() + e.env.timeout;
+    for (bool missing = true; missing && m.decision().decided.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+        missing = false;
+        for (int r = 0; r < e.size; ++r) missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
+        e.via->look(e);
+        if (missing) sched_yield();
+    }
+    if (m.decision().decided.load(std::memory_order_acquire) == 0) {
+        int count = 0;
+        for (int r = 0; r < e.size; ++r) {
+            const bool in = m.state(r).shrinks.load(std::memory_order_acquire) != 0 && !gone(r);
+            m.members(e.rank)[r] = in;
+            count += in;
+        }
+        const std::uint64_t place = m.proposal(e.rank).place = e.via->create(count);
+        std::uint32_t none_yet = 0;
+        // Release: who sees the decision sees the proposal.
+        if (!m.decision().decided.compare_exchange_strong(none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
+            e.via->discard(place);   // another was first
+    }
+    const int decider = static_cast<int>(m.decision().decided.load(std::memory_order_acquire)) - 1;
+    list<int> members;
+    int mine = none;
+    for (int r = 0; r < e.size; ++r) {
+        if (m.members(decider)[r] == 0) continue;
+        if (r == e.rank) mine = static_cast<int>(members.size());
+        members.push_back(r);
+    }
+    if (mine == none)
+        throw error(errc::peer_failed,
+                    (message() << "colls: rank " << e.rank << " in shrink: the others, led by rank " << decider
+                               << ", have shrunk the group without this rank, which came too late: leave, and start anew").text(),
+                    e.rank, decider);
+    return e.via->attach(e, m.proposal(decider).place, mine, members);
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,83 @@
+// What a transport that passes messages does for a group: ordered, reliable messages between pairs of ranks. The
+// executor of channel.hpp needs nothing else.
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace colls::inline v1::detail {
+
+struct endpoint;
+
+/// Memory that a message comes from or goes to.
+struct piece {
+    std::byte* data;
+    std::size_t bytes;
+};
+
+/// What both sides say about a message, so that no message is taken for another.
+struct message_label {
+    std::uint64_t fingerprint = 0;   ///< of the call, and of all before
+    std::uint64_t sequence = 0;      ///< of the call, in this group
+    std::uint32_t part = 0;          ///< of the call: chunk, round and port, hashed
+    friend bool operator==(const message_label&, const message_label&) = default;
+};
+
+/// Short news between ranks, outside the order of messages. What they mean is the executor's affair.
+enum class notice : std::uint8_t {
+    offer,     ///< send: `a` the message's number in its direction, `b` its bytes, `c` its type
+    accept,    ///< recv: message `a` may come
+    board,     ///< a rank waits in call `a`, whose fingerprint is `b`
+    broken,    ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it; with a text
+    leave,     ///< the sender leaves the group for good
+    join       ///< shrink: `a`, `b`, `c` as shrink.hpp says
+};
+struct news {
+    notice what{};
+    std::uint64_t a = 0, b = 0, c = 0;
+    const char* text = "";   ///< at most 400 characters
+};
+
+/// One rank's connections. Used by one thread at a time. Numbers of messages count from 0, for each peer and direction.
+/// Failures are reported to the endpoint (poison, `gone`), never thrown, unless it says so.
+class wire {
+public:
+    virtual ~wire() = default;
+
+    /// Offers one message, which follows those that were sent to `peer` before. The pieces' memory stays as it is until the
+    /// message has left; the array of pieces is copied. Returns the message's number. Never waits.
+    virtual std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) = 0;
+    /// Says where the next message from `peer` goes; it must be of the label given and of as many bytes as the pieces. Returns
+    /// its number. Never waits.
+    virtual std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) = 0;
+    /// Messages to `peer` that have left (their memory may change), messages from it that have arrived.
+    virtual std::uint64_t sent(int peer) const = 0;
+    virtual std::uint64_t received(int peer) const = 0;
+    /// Forgets what is still to be sent or received: the group is broken. No memory of a caller is touched after.
+    virtual void abandon() = 0;
+
+    /// A short message outside the order of the others; queued if it cannot go at once. False where there is no way to the peer.
+    virtual bool tell(int peer, const news& what) = 0;
+    /// To everyone to whom there is a connection.
+    virtual void tell_all(const news& what) = 0;
+
+    /// Moves whatever can be moved without waiting. News that arrive go to `on_news` of the endpoint's channel.
+    virtual void progress() = 0;
+    /// Sleeps until something may have arrived or left, at most so long.
+    virtual void rest(double seconds) = 0;
+
+    /// Called from `progress`: news from a peer; the peer's end is gone without having said `leave`; a message that is not the
+    /// one expected.
+    struct listener {
+        virtual ~listener() = default;
+        virtual void heard(int peer, const news& what) = 0;
+        virtual void lost(int peer, const char* why) = 0;
+        virtual void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
+                                std::size_t got_bytes) = 0;
+    };
+    listener* listening = nullptr;
+};
+
+}  // namespace colls::inline v1::detail
