@@ -48,7 +48,7 @@ TEST_CASE("random calls give what the serial reference gives", "[random]") {
     const auto began = std::chrono::steady_clock::now();
     for (std::uint64_t batch = only == every ? 0 : only; done < cases; ++batch) {
         random_source random = stream(seed, batch);
-        const int n = pick_size(random);
+        const int n = std::min(pick_size(random), most_ranks);
         const std::size_t calls = n > 60 ? 8 : n > 20 ? 24 : 64;
         const std::string again = "COLLS_TEST_SEED=" + std::to_string(seed) + " COLLS_TEST_BATCH=" + std::to_string(batch) +
                                   (kind_text ? std::string(" COLLS_TEST_KIND='") + kind_text + "'" : std::string()) +

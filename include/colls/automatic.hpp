@@ -115,13 +115,17 @@ struct demand {
     return name == "mailbox";
 }
 
+/// Staged, a round waits for a copy to be made, and then for its being read.
+inline constexpr double staged_waits = 16;
+
 /// The choice among `list`.
-[[gnu::cold]] inline prediction choose(const endpoint& e, const demand& d, const candidates& list) {
+[[gnu::cold]] inline prediction choose(const endpoint& e, const demand& d, const candidates& list, bool staged = false) {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
     };
-    const model m = model_of(e.via->figures(), e.size);
-    const bool mail = d.mail && !d.only_direct && d.posted <= mail_capacity;
+    model m = model_of(e.via->figures(), e.size);
+    if (staged) m.alpha *= staged_waits;
+    const bool mail = !staged && d.mail && !d.only_direct && d.posted <= mail_capacity;
     if (e.env.schedule) {
         const std::string_view name = e.env.schedule;
         if (!is_known_name(name)) {
@@ -186,6 +190,8 @@ inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
     const prediction best = choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list());
     pick p{key, best.of ? script_for(best.of->schedule, e.size) : nullptr, {}};
     if (best.of) p.tuned.chunk = best.chunk;
+    if (best.of && !e.shares_everything() && !unsized)
+        p.staged = script_for(choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list(), true).of->schedule, e.size, reach::scratch);
     e.picks.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes)) << " bytes, "

@@ -68,6 +68,7 @@ struct pick {
     std::uint64_t key = 0;
     const script* steps = nullptr;
     tuning tuned{};
+    const script* staged = nullptr;   ///< instead of `steps`, where not all buffers are within reach; null: the same schedule
 };
 
 /// What differs between the transports behind an endpoint.

@@ -32,6 +32,7 @@ inline void fill(operation_state& o, const call& c, const pick& p) {
     o.kind = operation_kind::collective;
     o.request = c;
     o.steps = p.steps;
+    o.instead = p.staged;
     o.tuned = p.tuned;
 }
 

@@ -17,8 +17,8 @@ struct store_policy {
     static constexpr std::size_t stream_from = std::size_t{2} << 20;      ///< pushes into memory that this rank has not just read
     static constexpr std::size_t stream_own_from = std::size_t{4} << 20;  ///< the own result too
     static constexpr std::size_t piece = 16 << 10;       ///< folded, and pushed, at a time: a third of a first-level cache
-    static constexpr std::size_t stream_staged_from = std::size_t{16} << 10;   ///< copies for others to read
-    static constexpr std::size_t staged_chunk = std::size_t{128} << 10;        ///< bytes of the whole buffer at a time, staged
+    static constexpr std::size_t stream_staged_from = std::size_t{32} << 20;   ///< copies for others to read
+    static constexpr std::size_t staged_chunk = std::size_t{256} << 10;        ///< bytes of the whole buffer at a time, staged
     static constexpr std::size_t staged_chunks = 3;                            ///< of them, in flight
 };
 
@@ -41,6 +41,7 @@ struct operation_state {
     std::shared_ptr<const void> keep;
     list<std::size_t> in_offsets, out_offsets;
     const script* steps = nullptr;
+    const script* instead = nullptr;   // of `steps`, where not all buffers are within reach
     const program* mine = nullptr;
     std::uint64_t sequence = 0, number = 0, fingerprint = 0;
     std::size_t chunk_count = 0;     // elements of a unit per chunk
@@ -71,6 +72,7 @@ private:
     void enter();
     bool learn();
     bool agree();
+    const script& staged_script() const { return o_.instead ? *o_.instead : staged(*p_); }
     void follow(const script& s);
     bool within_reach() const;
     std::size_t scratch_bytes() const { return static_cast<std::size_t>(o_.mine->scratch) * (o_.ring > 0 ? o_.ring : 1) * o_.stride; }
@@ -249,7 +251,7 @@ inline void runner::enter() {
     std::size_t slots = 0;
     if (!o_.agreed) {
         const script& direct = *p_;
-        follow(staged(direct));
+        follow(staged_script());
         slots = scratch_bytes();
         follow(direct);
     } else {
@@ -301,7 +303,7 @@ inline bool runner::agree() {
         if (!v) return false;
         reached = reached && v->reached;
     }
-    if (!reached) follow(staged(*p_));
+    if (!reached) follow(staged_script());
     o_.agreed = true;
     return true;
 }

@@ -168,7 +168,7 @@ private:
     void snapshot(int value);
 
     int output_unit(int rank, int s) const;
-    int length_unit(int s, const location& data) const;
+    int length_unit(int rank, int s, const location& data) const;
     location target(int rank, int s, int round);
     int take_scratch(int writer, int rank);
     void release_scratch(int round);
@@ -285,10 +285,11 @@ inline int planner::output_unit(int rank, int s) const {
     }
 }
 
-// The unit whose length slot s has. Blocks of an all_to_all are of one length, but for the direct one with counts,
-// where data comes straight from the input.
-inline int planner::length_unit(int s, const location& data) const {
-    if (c_ == collective::all_to_all) return data.where == place::input ? data.index : 0;
+// The unit whose length a rank's slot s has. Blocks of an all_to_all are of one length, but for the direct one with counts,
+// where data comes straight from the input; their parts are not, and a part stays one.
+inline int planner::length_unit(int rank, int s, const location& data) const {
+    if (c_ == collective::all_to_all)
+        return data.where == place::input ? data.index : plan_->parts > 1 ? output_unit(rank, s) % plan_->parts : 0;
     if (s >= slots_per_rank_) return 0;
     return owned(c_) ? home_unit_[s] : s;
 }
@@ -435,7 +436,7 @@ inline location planner::stage(int rank, int s, const location& at, int round, l
     read(rank, at, 2 * round + 1);
     write(rank, copy, 2 * round + 1);
     auto& operands = mine(rank).operands;
-    copies.push_back({.op = opcode::copy, .peer = rank, .unit = length_unit(s, at), .round = round,
+    copies.push_back({.op = opcode::copy, .peer = rank, .unit = length_unit(rank, s, at), .round = round,
                       .first = static_cast<int>(operands.size()), .count = 1, .to = copy});
     operands.push_back(at);
     return copy;
@@ -479,7 +480,7 @@ inline void planner::send_phase(int round) {
                     read(a, at, done);
                     write(a, goal, done);
                     auto& operands = mine(a).operands;
-                    copies.push_back({.op = opcode::copy, .peer = q, .unit = length_unit(from, at), .round = round,
+                    copies.push_back({.op = opcode::copy, .peer = q, .unit = length_unit(a, from, at), .round = round,
                                       .first = static_cast<int>(operands.size()), .count = 1, .to = goal});
                     operands.push_back(at);
                 }
@@ -537,7 +538,7 @@ inline void planner::fold_phase(int round) {
                                  ? own.at.index
                                  : take_scratch(r, r);
             instruction fold{.op = parts[0].act == action::reduce ? opcode::fold : opcode::copy,
-                             .peer = r, .unit = length_unit(s, parts[0].source), .round = round,
+                             .peer = r, .unit = length_unit(r, s, parts[0].source), .round = round,
                              .first = static_cast<int>(operands.size()), .count = static_cast<int>(parts.size()),
                              .to = goal};
             for (const arrival& part : parts) {
@@ -605,7 +606,7 @@ inline void planner::keep_phase() {
             read(r, st.at, done);
             write(r, goal, done);
             keeps.push_back({.op = reduces(c_) ? opcode::fold : opcode::copy, .finish = n_ == 1, .keep = true, .peer = r,
-                             .unit = length_unit(s, st.at), .round = rounds_, .first = static_cast<int>(operands.size()), .count = 1, .to = goal});
+                             .unit = length_unit(r, s, st.at), .round = rounds_, .first = static_cast<int>(operands.size()), .count = 1, .to = goal});
             operands.push_back(st.at);
             operands.back().leaf = st.contributions == 1;
         }

@@ -1,6 +1,8 @@
 // Buffers between guard bytes: whoever writes one byte too many is found out.
 #pragma once
 
+#include "launch.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,7 +22,8 @@ public:
     guarded() = default;
     explicit guarded(std::size_t size, std::size_t shift = 0) : size_(size), shift_(shift % line) {
         whole_ = guard + line + size + guard;
-        memory_.reset(static_cast<std::byte*>(::operator new(whole_, std::align_val_t{line})));
+        memory_.reset(by_processes ? shared_pool::of_test().take(whole_)
+                                   : static_cast<std::byte*>(::operator new(whole_, std::align_val_t{line})));
         for (std::size_t i = 0; i < whole_; ++i)
             if (i < begin() || i >= begin() + size_) memory_[i] = pattern(i);
         std::memset(memory_.get() + begin(), 0xcd, size_);
@@ -29,6 +32,8 @@ public:
     std::byte* data() { return memory_.get() + begin(); }
     const std::byte* data() const { return memory_.get() + begin(); }
     std::size_t size() const { return size_; }
+    /// With the guards.
+    std::span<std::byte> whole() { return {memory_.get(), whole_}; }
     template <class T>
     std::span<T> as() {
         return {reinterpret_cast<T*>(data()), size_ / sizeof(T)};
@@ -47,7 +52,12 @@ public:
 
 private:
     struct release {
-        void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t{line}); }
+        void operator()(std::byte* p) const {
+            if (by_processes)
+                shared_pool::of_test().give();
+            else
+                ::operator delete(p, std::align_val_t{line});
+        }
     };
     static std::byte pattern(std::size_t i) { return static_cast<std::byte>((i * 37 + 11) ^ (i >> 8)); }
     std::size_t begin() const { return guard + shift_; }

@@ -3,6 +3,7 @@
 
 #include "matrix.hpp"
 
+#include <deque>
 #include <string>
 #include <thread>
 
@@ -29,10 +30,30 @@ public:
 
     const call_plan& plan() const { return plan_; }
 
-    /// Called by every rank.
-    void run(Comm& comm, flight& in_flight) {
+    /// Buffers from the communicator instead of a rank's own, guards and all; what was written is copied back.
+    class stand_in {
+    public:
+        stand_in(Comm& comm, guarded& original)
+            : original_(original.whole()), copy_(comm.template allocate<std::byte>(original_.size())) {
+            std::memcpy(copy_.data(), original_.data(), original_.size());
+        }
+        template <class P>
+        bool replaces(P*& p) {
+            if (p < original_.data() || p >= original_.data() + original_.size()) return false;
+            p = copy_.data() + (p - original_.data());
+            return true;
+        }
+        void settle() { std::memcpy(original_.data(), copy_.data(), original_.size()); }
+
+    private:
+        std::span<std::byte> original_;
+        colls::memory<std::byte> copy_;
+    };
+
+    /// Called by every rank. Where `stand_ins` is given, with buffers of the communicator, to be settled when the call is over.
+    void run(Comm& comm, flight& in_flight, std::deque<stand_in>* stand_ins = nullptr) {
         const auto r = static_cast<std::size_t>(comm.rank());
-        const rank_buffers& b = ranks_[r];
+        rank_buffers& b = ranks_[r];
         arguments a;
         a.collective = plan_.shape.collective;
         a.variable = plan_.variable;
@@ -41,6 +62,13 @@ public:
         a.root = plan_.shape.root;
         a.in = b.in_at;
         a.out = b.out_at;
+        if (stand_ins)
+            for (guarded* original : {&b.in, &b.out}) {
+                if (original->size() == 0) continue;
+                stand_in& s = stand_ins->emplace_back(comm, *original);
+                s.replaces(a.in);
+                s.replaces(a.out);
+            }
         a.in_count = b.in_count;
         a.out_count = b.out_count;
         a.counts = plan_.shape.counts;

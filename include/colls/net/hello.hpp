@@ -37,7 +37,7 @@ using nonce = std::array<std::byte, 16>;
 inline constexpr std::uint32_t rendezvous_version = 1;
 inline constexpr std::uint32_t library_version = COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
 
-enum class record_kind : unsigned char { challenge = 'c', hello = 'h', answer = 'a' };
+enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r' };
 
 /// How every record begins, in every version of the library.
 struct prefix {
@@ -71,7 +71,7 @@ enum class verdict : std::uint32_t {
     broken               ///< rank 0 gives up; the text says why
 };
 
-struct answer {
+struct reply {
     static constexpr std::size_t most_text = 216;
     std::uint32_t library = library_version;
     verdict what{};
@@ -83,7 +83,7 @@ struct answer {
 
 inline constexpr std::size_t prefix_bytes = 16, challenge_bytes = prefix_bytes + 16, member_bytes = 36,
                              hello_bytes = prefix_bytes + 16 + 8 + member_bytes + 32,
-                             answer_bytes = prefix_bytes + 16 + answer::most_text + 32;
+                             reply_bytes = prefix_bytes + 16 + reply::most_text + 32;
 
 /// Puts numbers behind each other, little-endian. The room is the caller's affair.
 class encoder {
@@ -133,7 +133,7 @@ inline std::optional<prefix> parse_prefix(bytes_view from) {
     decoder in(from.data() + 7);
     prefix p;
     p.kind = in.take<record_kind>();
-    if (p.kind != record_kind::challenge && p.kind != record_kind::hello && p.kind != record_kind::answer) return {};
+    if (p.kind != record_kind::challenge && p.kind != record_kind::hello && p.kind != record_kind::reply) return {};
     p.protocol = in.take<std::uint32_t>();
     p.library = in.take<std::uint32_t>();
     return p;
@@ -222,18 +222,18 @@ inline std::optional<hello> parse_hello(bytes_view from) {
     return h;
 }
 
-inline std::array<std::byte, answer_bytes> encode(const answer& a) {
-    std::array<std::byte, answer_bytes> bytes;
+inline std::array<std::byte, reply_bytes> encode(const reply& a) {
+    std::array<std::byte, reply_bytes> bytes;
     encoder out(bytes.data());
-    put_prefix(out, record_kind::answer, a.library);
+    put_prefix(out, record_kind::reply, a.library);
     out.put(static_cast<std::uint32_t>(a.what)).put(a.size).put(a.group);
-    out.put_bytes(std::as_bytes(std::span(a.text, answer::most_text))).put_bytes(a.proof);
+    out.put_bytes(std::as_bytes(std::span(a.text, reply::most_text))).put_bytes(a.proof);
     return bytes;
 }
-inline std::optional<answer> parse_answer(bytes_view from) {
-    const auto p = parse_prefix(from, record_kind::answer, answer_bytes);
+inline std::optional<reply> parse_reply(bytes_view from) {
+    const auto p = parse_prefix(from, record_kind::reply, reply_bytes);
     if (!p) return {};
-    answer a;
+    reply a;
     a.library = p->library;
     decoder in(from.data() + prefix_bytes);
     const auto what = in.take<std::uint32_t>();
@@ -242,11 +242,11 @@ inline std::optional<answer> parse_answer(bytes_view from) {
     if (what < 1 || what > static_cast<std::uint32_t>(verdict::broken) || a.size < 1) return {};
     a.what = static_cast<verdict>(what);
     // It ends up on a terminal: printable characters, then zeros.
-    std::memcpy(a.text, from.data() + prefix_bytes + 16, answer::most_text);
+    std::memcpy(a.text, from.data() + prefix_bytes + 16, reply::most_text);
     const std::size_t length = std::strlen(a.text);
-    for (std::size_t i = 0; i < answer::most_text; ++i)
+    for (std::size_t i = 0; i < reply::most_text; ++i)
         if (i < length ? a.text[i] < ' ' || a.text[i] > '~' : a.text[i] != '\0') return {};
-    decoder(from.data() + answer_bytes - 32).take_bytes(a.proof);
+    decoder(from.data() + reply_bytes - 32).take_bytes(a.proof);
     return a;
 }
 

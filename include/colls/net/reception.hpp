@@ -111,9 +111,9 @@ private:
             ++strangers;
             oldest = std::min(oldest, v.since);
         }
-        const bool crowded = strangers >= places;
+        const bool crowded = strangers >= places || now < accepting_;
         // Negative: not polled. In a crowd the others wait in the system's queue.
-        polls_.push_back({crowded || now < accepting_ ? -1 : listening_.get(), POLLIN, 0});
+        polls_.push_back({crowded ? -1 : listening_.get(), POLLIN, 0});
         if (strangers > 0) wake = std::min(wake, oldest + (crowded ? crowded_silence : silence));
         if (now < accepting_) wake = std::min(wake, accepting_);
         if (poll(polls_.data(), polls_.size(), milliseconds_until(wake)) < 0)
@@ -234,8 +234,8 @@ private:
     }
 
     void say_to(visitor& v, verdict what, const char* text) {
-        answer a{.what = what, .size = l_.size, .group = group_};
-        for (std::size_t i = 0; i < answer::most_text && text[i]; ++i) a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+        reply a{.what = what, .size = l_.size, .group = group_};
+        for (std::size_t i = 0; i < reply::most_text && text[i]; ++i) a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
         a.proof = prove(l_.token, v.ours, v.theirs, encode(a));
         const auto bytes = encode(a);
         v.out.insert(v.out.end(), bytes.begin(), bytes.end());
@@ -274,7 +274,7 @@ private:
         for (visitor& v : visitors_) {
             if (v.stage != visitor::here) v.fd.close();
             if (!v.fd) continue;
-            answer a{.what = verdict::complete, .size = l_.size, .group = group_};
+            reply a{.what = verdict::complete, .size = l_.size, .group = group_};
             a.proof = prove(l_.token, v.ours, v.theirs, encode(a));
             const auto bytes = encode(a);
             const digest proof = prove_table(l_.token, v.ours, v.theirs, sum);

@@ -209,8 +209,10 @@ inline connection_state connected(int fd) {
     int error = 0;
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    const address there = remote_address(fd);
+    if (error == 0 && there.length == 0) error = ENOTCONN;   // the system tells why only once
     // On one host a socket may happen to connect to itself where nobody listens at a port of the ephemeral range.
-    if (error == 0 && local_address(fd) == remote_address(fd)) error = ECONNREFUSED;
+    if (error == 0 && local_address(fd) == there) error = ECONNREFUSED;
     if (error != 0) return {connection_state::failed, error};
     return {connection_state::yes, 0};
 }

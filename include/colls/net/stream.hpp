@@ -100,20 +100,52 @@ enum class arrival : std::uint8_t {
     held,         ///< a message stands there that no receive has been posted for
     message,      ///< one has arrived in its place
     news,         ///< see `heard`
-    welcome,
+    welcome, turn,
     unexpected,   ///< see `wanted`, `got`; from here on nothing lands
     garbage       ///< no frame: nothing more can be made of this stream
+};
+
+/// Receives that have been posted, in order.
+class message_places {
+public:
+    struct extent {
+        message_label label;
+        std::uint64_t bytes;
+    };
+    /// The next message belongs there.
+    std::uint64_t post(const message_label& label, const piece* pieces, int count) {
+        if (!dropping_) {
+            waiting_.push({label, sum_of(pieces, count)});
+            pieces_.push(pieces, count);
+        }
+        return posted_++;
+    }
+    std::uint64_t arrived() const { return arrived_; }
+    bool expecting() const { return !waiting_.empty(); }
+    /// Nothing lands from here on; messages are read and thrown away.
+    void drop() {
+        dropping_ = true;
+        waiting_.clear();
+        pieces_.clear();
+    }
+    bool dropping() const { return dropping_; }
+
+private:
+    friend class frame_reader;
+    void landed() {
+        waiting_.pop();
+        ++arrived_;
+    }
+    fifo<extent> waiting_;
+    piece_queue pieces_;
+    std::uint64_t posted_ = 0, arrived_ = 0;
+    bool dropping_ = false;
 };
 
 /// Reads a stream of frames: small messages through a buffer, large ones in place. Memory: the buffer, and what is posted.
 ///     while (n = r.room(v, most)) { r.came(readv(fd, v, n)); while (r.next() says something) ...; }
 class frame_reader {
 public:
-    struct extent {
-        message_label label;
-        std::uint64_t bytes;
-    };
-
     frame_reader() = default;
     frame_reader(const frame_reader&) = delete;   // `heard` points into it
     frame_reader& operator=(const frame_reader&) = delete;
@@ -123,35 +155,20 @@ public:
         buffer_.reset(new std::byte[buffer_bytes]);
         capacity_ = buffer_bytes;
     }
-    /// The next message from here belongs there.
-    std::uint64_t post(const message_label& label, const piece* pieces, int count) {
-        const std::uint64_t number = posted_++;
-        if (dropping_) return number;
-        waiting_.push({label, sum_of(pieces, count)});
-        pieces_.push(pieces, count);
-        return number;
-    }
-    std::uint64_t arrived() const { return arrived_; }
-    bool expecting() const { return !waiting_.empty(); }
-    /// In the middle of a frame.
-    bool within() const { return left_ > 0 || end_ > begin_; }
-    bool holding() const { return holding_ && waiting_.empty() && !dropping_; }
-
-    /// Nothing lands from here on; messages are read and thrown away, news are still heard.
-    void drop() {
-        dropping_ = true;
-        waiting_.clear();
-        pieces_.clear();
-    }
+    /// Where messages of this stream land; nullptr: they are held. Not to be changed in the middle of one.
+    message_places* places = nullptr;
+    bool expecting() const { return places && places->expecting(); }
+    /// A message stands there for which there is no place.
+    bool holding() const { return holding_ && !expecting() && !dropping(); }
 
     /// Where the next bytes of the stream go, in order. 0: none are to be read now. To be asked once `next` had nothing more.
     int room(iovec* v, int most) {
         if (!buffer_ || garbage_ || holding()) return 0;
         int n = 0;
-        if (left_ > 0 && !dropping_) {   // the buffer is empty
+        if (left_ > 0 && !dropping()) {   // the buffer is empty
             std::size_t at = 0;
             std::uint64_t bytes = left_;
-            n = pieces_.gather(at, bytes, v, most - 1);
+            n = places->pieces_.gather(at, bytes, v, most - 1);
             if (bytes > 0) return n;
         }
         if (begin_ > 0 && capacity_ - begin_ < frame_bytes + most_text) {
@@ -164,9 +181,9 @@ public:
         return n + 1;
     }
     void came(std::size_t bytes) {
-        if (left_ > 0 && !dropping_) {
+        if (left_ > 0 && !dropping()) {
             const std::uint64_t part = bytes < left_ ? bytes : left_;
-            pieces_.skip(part);
+            places->pieces_.skip(part);
             left_ -= part;
             bytes -= static_cast<std::size_t>(part);
             if (left_ == 0) landed();
@@ -175,68 +192,66 @@ public:
     }
     /// To be called again until nothing, held or garbage.
     arrival next() {
-        if (landed_) {
-            landed_ = false;
-            return arrival::message;
-        }
-        if (garbage_) return arrival::garbage;
-        for (;;) {
+        if (landed_) return told(arrival::message);
+        while (!garbage_) {
             if (left_ > 0) {
                 const std::size_t part = left_ < end_ - begin_ ? static_cast<std::size_t>(left_) : end_ - begin_;
-                if (!dropping_) pieces_.copy_in(buffer_.get() + begin_, part);
+                if (!dropping()) places->pieces_.copy_in(buffer_.get() + begin_, part);
                 take(part);
                 left_ -= part;
                 if (left_ > 0) return arrival::nothing;
-                if (dropping_) continue;
+                if (dropping()) continue;
                 landed();
-                landed_ = false;
-                return arrival::message;
+                return told(arrival::message);
             }
             if (end_ - begin_ < frame_bytes) return arrival::nothing;
             const std::optional<frame> f = parse_frame({buffer_.get() + begin_, frame_bytes});
-            if (!f || f->number != frames_) {
-                garbage_ = true;
-                return arrival::garbage;
-            }
+            garbage_ = !f || f->number != frames_;
+            if (garbage_) break;
             if (f->kind != frame_kind::message) {
                 if (end_ - begin_ < frame_bytes + f->text_bytes) return arrival::nothing;
                 ++frames_;
                 if (f->kind == frame_kind::news) read_news(*f);
                 take(frame_bytes + f->text_bytes);
-                return f->kind == frame_kind::news ? arrival::news : arrival::welcome;
+                return f->kind == frame_kind::news ? arrival::news
+                       : f->kind == frame_kind::turn ? arrival::turn
+                                                     : arrival::welcome;
             }
-            holding_ = waiting_.empty() && !dropping_;
+            holding_ = !expecting() && !dropping();
             if (holding_) return arrival::held;
             ++frames_;
             take(frame_bytes);
             left_ = f->bytes;
-            if (dropping_) continue;
-            wanted_ = waiting_.front();
+            if (dropping()) continue;
+            wanted_ = places->waiting_.front();
             got_ = {f->label, f->bytes};
             if (!(wanted_.label == got_.label) || wanted_.bytes != got_.bytes) {
-                drop();
+                places->drop();
                 return arrival::unexpected;
             }
-            if (left_ == 0) {
-                landed();
-                landed_ = false;
-                return arrival::message;
-            }
+            if (left_ > 0) continue;
+            landed();
+            return told(arrival::message);
         }
+        return arrival::garbage;
     }
     const news& heard() const { return heard_; }
-    const extent& wanted() const { return wanted_; }
-    const extent& got() const { return got_; }
+    const message_places::extent& wanted() const { return wanted_; }
+    const message_places::extent& got() const { return got_; }
 
 private:
+    bool dropping() const { return places && places->dropping(); }
     void take(std::size_t bytes) {
         begin_ += bytes;
         if (begin_ == end_) begin_ = end_ = 0;
     }
     void landed() {
-        waiting_.pop();
-        ++arrived_;
+        places->landed();
         landed_ = true;
+    }
+    arrival told(arrival what) {
+        landed_ = false;
+        return what;
     }
     void read_news(const frame& f) {
         for (std::size_t i = 0; i < f.text_bytes; ++i) {
@@ -250,17 +265,15 @@ private:
     std::unique_ptr<std::byte[]> buffer_;
     std::size_t capacity_ = 0, begin_ = 0, end_ = 0;   // what was read and not yet used
     std::uint64_t left_ = 0;                           // of the message that has begun
-    std::uint64_t frames_ = 0, posted_ = 0, arrived_ = 0;
-    bool dropping_ = false, holding_ = false, garbage_ = false, landed_ = false;
-    fifo<extent> waiting_;
-    piece_queue pieces_;
-    extent wanted_{}, got_{};
+    std::uint64_t frames_ = 0;
+    bool holding_ = false, garbage_ = false, landed_ = false;
+    message_places::extent wanted_{}, got_{};
     news heard_;
     char text_[most_text + 1];
 };
 
 /// Writes messages as a stream of frames; several small ones together.
-///     n = w.gather(v, most); w.left(writev(fd, v, n));
+///     n = w.gather(v, most, number); number += w.left(writev(fd, v, n));
 class frame_writer {
 public:
     static constexpr int together = 8;
@@ -279,9 +292,6 @@ public:
     bool within() const { return header_left_ < frame_bytes; }
     bool cut() const { return cut_; }
 
-    /// Number for a frame that goes between two messages.
-    std::uint64_t next_frame() { return frames_++; }
-
     /// The messages that have not left are forgotten. One of which a part has left is cut off: nothing can follow it.
     void drop() {
         cut_ = within();
@@ -291,8 +301,8 @@ public:
         header_left_ = frame_bytes;
     }
 
-    /// What comes next, in order; valid until the next call of anything.
-    int gather(iovec* v, int most) {
+    /// What comes next, in order, where the stream's next frame has that number; valid until the next call of anything.
+    int gather(iovec* v, int most, std::uint64_t number) {
         int n = 0;
         std::size_t at = 0;
         for (std::size_t i = 0; i < messages_.size() && i < together && n < most; ++i) {
@@ -301,7 +311,7 @@ public:
             if (header > 0) {
                 frame f;
                 f.kind = frame_kind::message;
-                f.number = frames_ + i;
+                f.number = number + i;
                 f.bytes = m.bytes;
                 f.label = m.label;
                 encode(f, headers_[i]);
@@ -313,32 +323,35 @@ public:
         }
         return n;
     }
-    void left(std::size_t bytes) {
+    /// So many bytes of it have gone. Returns the number of frames that are through.
+    unsigned left(std::size_t bytes) {
+        unsigned frames = 0;
         while (!messages_.empty()) {
             if (!within()) left_ = messages_.front().bytes;
             const std::size_t header = std::min(bytes, header_left_);
             header_left_ -= header;
             bytes -= header;
-            if (header_left_ > 0) return;
+            if (header_left_ > 0) break;
             const std::uint64_t part = bytes < left_ ? bytes : left_;
             pieces_.skip(part);
             left_ -= part;
             bytes -= static_cast<std::size_t>(part);
-            if (left_ > 0) return;
+            if (left_ > 0) break;
             messages_.pop();
             ++sent_;
-            ++frames_;
+            ++frames;
             header_left_ = frame_bytes;
-            if (bytes == 0) return;
+            if (bytes == 0) break;
         }
+        return frames;
     }
 
 private:
-    fifo<frame_reader::extent> messages_;
+    fifo<message_places::extent> messages_;
     piece_queue pieces_;
     std::size_t header_left_ = frame_bytes;   // of the front message
     std::uint64_t left_ = 0;                  // of its bytes, once it has begun
-    std::uint64_t posted_ = 0, sent_ = 0, frames_ = 0;
+    std::uint64_t posted_ = 0, sent_ = 0;
     bool dropped_ = false, cut_ = false;
     std::byte headers_[together][frame_bytes];
 };

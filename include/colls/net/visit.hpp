@@ -71,7 +71,7 @@ private:
         const auto bytes = encode(h);
         if (const int e = send_all(fd_.get(), bytes.data(), bytes.size(), limit)) return failed(e);
 
-        answer a;
+        reply a;
         bool known = false;
         if (const int e = hear(a, known, limit)) return failed(e);
         if (!known) {
@@ -93,17 +93,17 @@ private:
     }
 
     /// The next answer; `known` if it is from who has the token. An errno where none comes.
-    int hear(answer& to, bool& known, double limit) {
-        std::array<std::byte, answer_bytes> bytes;
+    int hear(reply& to, bool& known, double limit) {
+        std::array<std::byte, reply_bytes> bytes;
         if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), limit)) return e;
-        const auto a = parse_answer(bytes);
+        const auto a = parse_reply(bytes);
         if (!a) return EPROTO;
         known = same(a->proof, prove(l_.token, theirs_, ours_, bytes));
         to = *a;
         return 0;
     }
     /// Throws if it is a refusal.
-    void take(const answer& a) {
+    void take(const reply& a) {
         switch (a.what) {
             case verdict::accepted:
             case verdict::waiting: missing_ = a.text; return;
@@ -123,7 +123,7 @@ private:
 
     meeting await_the_others() {
         for (;;) {
-            answer a;
+            reply a;
             bool known = false;
             const int e = hear(a, known, until_);
             if (e == ETIMEDOUT)
