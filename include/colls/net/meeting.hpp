@@ -90,23 +90,19 @@ inline member seen_over(int by, member m) {
     return m;
 }
 
-/// The ranks that are not here: "rank 2", "ranks 2, 5-7, 9"; shortened where there are many.
-inline std::string missing_of(const std::vector<bool>& here) {
+/// The ranks that are false: "rank 2", "ranks 2, 5-7, 9"; shortened where there are many.
+inline std::string ranks_without(const std::vector<bool>& these) {
     message text;
-    text << (std::count(here.begin(), here.end(), false) == 1 ? "rank " : "ranks ");
-    const int n = static_cast<int>(here.size());
+    text << (std::count(these.begin(), these.end(), false) == 1 ? "rank " : "ranks ");
+    const int n = static_cast<int>(these.size());
     int parts = 0;
-    for (int r = 0; r < n;) {
-        if (here[static_cast<std::size_t>(r)]) {
-            ++r;
-            continue;
-        }
-        int end = r + 1;
-        while (end < n && !here[static_cast<std::size_t>(end)]) ++end;
-        if (parts++ == 12) return (text << ", ...").text();
-        text << (parts == 1 ? "" : ", ") << r;
-        if (end > r + 1) text << "-" << end - 1;
-        r = end;
+    for (int r = 0; r < n; ++r) {
+        if (these[static_cast<std::size_t>(r)]) continue;
+        const int first = r;
+        while (r + 1 < n && !these[static_cast<std::size_t>(r + 1)]) ++r;
+        if (parts++ == 10) return (text << ", ...").text();
+        text << (parts == 1 ? "" : ", ") << first;
+        if (r > first) text << (r > first + 1 ? "-" : ", ") << r;
     }
     return text.text();
 }

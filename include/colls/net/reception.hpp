@@ -16,6 +16,7 @@ public:
         here_.resize(members_.size());
         open();
         here_[0] = true;
+        came_ = here_;
         members_[0] = self(own_);
         while (!complete_ || !visitors_.empty()) {
             const double now = seconds_now();
@@ -23,7 +24,7 @@ public:
             wait(now);
             for (std::size_t i = 0; i < visitors_.size(); ++i) serve(visitors_[i], polls_[i].revents);
             if (polls_.back().revents != 0) take_in();
-            if (!complete_ && came_ == l_.size) send_tables();
+            if (!complete_ && present_ == l_.size) send_tables();
             if (changed_ && !complete_ && seconds_now() >= told_ + telling) tell_who_is_missing();
             std::erase_if(visitors_, [](const visitor& v) { return !v.fd; });
         }
@@ -196,10 +197,10 @@ private:
         v.stage = visitor::here;
         v.rank = h->rank;
         members_[rank] = seen_over(v.fd.get(), h->who);
-        here_[rank] = true;
-        ++came_;
+        here_[rank] = came_[rank] = true;
+        ++present_;
         changed_ = true;
-        say_to(v, verdict::accepted, missing_of(here_).c_str());
+        say_to(v, verdict::accepted, missing().c_str());
     }
     void refuse_version(visitor& v, const prefix& theirs) {
         refuse(v, verdict::version_skew, message() << "a process from " << host_text(v.from) << " uses colls " << theirs
@@ -229,7 +230,7 @@ private:
         v.fd.close();
         if (v.stage != visitor::here || complete_) return;
         here_[static_cast<std::size_t>(v.rank)] = false;
-        --came_;
+        --present_;
         changed_ = true;
     }
 
@@ -259,8 +260,19 @@ private:
         if (v.stage == visitor::leaving) shutdown(v.fd.get(), SHUT_WR);
     }
 
+    int ever_came() const { return static_cast<int>(std::count(came_.begin(), came_.end(), true)); }
+    /// Who never came is to blame sooner than who left because of that.
+    std::string missing() const {
+        std::vector<bool> others(here_.size());
+        for (std::size_t r = 0; r < here_.size(); ++r) others[r] = here_[r] || !came_[r];
+        const int came = ever_came();
+        message text;
+        if (came < l_.size) text << ranks_without(came_);
+        if (came > present_) text << (came < l_.size ? " and " : "") << ranks_without(others) << " (came, and left again)";
+        return text.text();
+    }
     void tell_who_is_missing() {
-        const std::string text = missing_of(here_);
+        const std::string text = missing();
         changed_ = false;
         told_ = seconds_now();
         for (visitor& v : visitors_)
@@ -292,13 +304,14 @@ private:
                                               << timeout_ << " s", slow);
         }
         message text;
-        text << "rank 0 waited " << timeout_ << " s for " << missing_of(here_) << " (" << came_ << " of " << l_.size << " came)";
+        text << "rank 0 waited " << timeout_ << " s for " << missing() << " (" << present_ << " of " << l_.size << " are here)";
         for (visitor& v : visitors_)
             if (v.fd && v.stage == visitor::here) say_to(v, verdict::broken, text.text());
         text << " at " << text_of(local_address(listening_.get())) << "; was it started, with the same COLLS_MASTER_ADDR, "
              << "COLLS_MASTER_PORT and COLLS_TOKEN?";
         if (!refusal_.empty()) text << " Refused: " << refusal_;
-        fail(errc::timeout, l_, text, static_cast<int>(std::find(here_.begin(), here_.end(), false) - here_.begin()));
+        const auto& blamed = ever_came() == l_.size ? here_ : came_;
+        fail(errc::timeout, l_, text, static_cast<int>(std::find(blamed.begin(), blamed.end(), false) - blamed.begin()));
     }
 
     const launch& l_;
@@ -307,8 +320,8 @@ private:
     int reason_ = 0;
     std::uint64_t group_ = random_id();
     std::vector<member> members_;
-    std::vector<bool> here_;
-    int came_ = 1, warnings_ = 0;
+    std::vector<bool> here_, came_;   ///< by rank: is, ever was
+    int present_ = 1, warnings_ = 0;
     bool complete_ = false, changed_ = false;
     double told_ = 0, accepting_ = 0;
     std::vector<visitor> visitors_;
