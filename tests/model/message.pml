@@ -1,0 +1,159 @@
+/* Messages of one ordered pair of ranks: advance_message() of include/colls/operation.hpp, over a pair_line. The sender has
+ * up to two messages started, and so has the receiver; each tries to advance them in any order. A message is of one piece
+ * where the receiver reaches the sender's buffer, else of 1 ... PIECES, which go through two copies. The buffer, and the
+ * copies, hold nothing any more when the send is over.
+ *
+ * Holds: the receiver copies each message's pieces, in order, and of no other; nothing blocks for ever.
+ *
+ * What breaks it:
+ *   MUTANT_NO_ORDER      messages started later may go first
+ *   MUTANT_THREE_AHEAD   a third piece is offered before the first of them is taken
+ *   MUTANT_POSTED_FIRST  `posted` is raised before it is said where the piece lies
+ *   MUTANT_ENDS_EARLY    a send is over when all its pieces are offered
+ *   MUTANT_TAKEN_FIRST   `taken` is raised before the piece is copied
+ *   MUTANT_LAST_LATE     the receiver asks whether a piece was the last after it has said that it is taken */
+#ifndef MESSAGES
+#define MESSAGES 5
+#endif
+#ifndef PIECES
+#define PIECES 3
+#endif
+#ifdef MUTANT_THREE_AHEAD
+#define AHEAD 3
+#else
+#define AHEAD 2
+#endif
+
+/* pair_line. data[i] says where an even or odd piece lies; `bytes` is of the message: here, which it is; how many pieces
+ * it has follows from `bytes` and `piece`. */
+byte posted, taken;
+byte data[2], bytes, pieces;
+
+/* What lies where: in the buffers of messages 0 ... MESSAGES - 1, and in the sender's two copies. */
+#define buffer(m) (m)
+#define copy(i) (MESSAGES + (i))
+byte memory[MESSAGES + 2];
+#define content(m, c) ((m) * PIECES + (c) + 1)
+
+/* A rank's started operations: message m is operation m % 2. `over` is of message_count. */
+#ifdef MUTANT_NO_ORDER
+#define may_advance(o) flies[o]
+#else
+#define may_advance(o) (flies[o] && sequence[o] == over)
+#endif
+inline start() {
+    o = begun % 2;
+    sequence[o] = begun;
+    chunk[o] = 0;
+    flies[o] = 1;
+    begun++
+}
+
+/* The sender's half: as far as it gets. */
+#ifdef MUTANT_ENDS_EARLY
+#define all_taken(seen) true
+#else
+#define all_taken(seen) ((seen) == posted)
+#endif
+#define can_send(o) (may_advance(o) && (chunk[o] == 0 || (chunk[o] < pieces && posted < taken + AHEAD) || \
+                                        (chunk[o] == pieces && all_taken(taken))))
+inline advance_send() {
+    seen = taken;
+    if
+    :: chunk[o] == 0 ->
+        bytes = sequence[o];
+        if
+        :: reached[o] || PIECES == 1 -> pieces = 1
+        :: !reached[o] -> select(pieces : 1 .. PIECES)
+        fi
+    :: else
+    fi;
+    do
+    :: chunk[o] < pieces && posted < seen + AHEAD ->
+#ifdef MUTANT_POSTED_FIRST
+        posted++;
+        data[(posted - 1) % 2] = (reached[o] -> buffer(sequence[o]) : copy((posted - 1) % 2));
+        memory[data[(posted - 1) % 2]] = content(sequence[o], chunk[o]);
+#else
+        if
+        :: reached[o] -> data[posted % 2] = buffer(sequence[o])
+        :: else ->
+            memory[copy(posted % 2)] = content(sequence[o], chunk[o]);
+            data[posted % 2] = copy(posted % 2)
+        fi;
+        posted++;
+#endif
+        chunk[o]++
+    :: else -> break
+    od;
+    if
+    :: chunk[o] == pieces && all_taken(seen) ->
+        atomic {
+            memory[buffer(sequence[o])] = 0;
+            if
+            :: !reached[o] -> memory[copy(0)] = 0; memory[copy(1)] = 0
+            :: else
+            fi;
+            flies[o] = 0;
+            over++
+        }
+    :: else
+    fi
+}
+
+/* The receiver's half. */
+#define can_receive(o) (may_advance(o) && taken < posted)
+inline advance_receive() {
+    seen = posted;
+    do
+    :: taken < seen ->
+        assert(bytes == sequence[o]);                                  /* else: a mismatch */
+        last = (chunk[o] + 1 == pieces);
+#ifdef MUTANT_TAKEN_FIRST
+        taken++;
+        assert(memory[data[(taken - 1) % 2]] == content(sequence[o], chunk[o]));
+#else
+        assert(memory[data[taken % 2]] == content(sequence[o], chunk[o]));
+        taken++;
+#endif
+#ifdef MUTANT_LAST_LATE
+        last = (chunk[o] + 1 == pieces);
+#endif
+        chunk[o]++;
+        if
+        :: last -> atomic { flies[o] = 0; over++; last = 0; break }
+        :: else
+        fi
+    :: taken == seen -> break
+    od
+}
+
+active proctype sender() {
+    byte begun, over, o, seen, sequence[2], chunk[2];
+    bit flies[2], reached[2];
+    do
+    :: atomic {
+        begun < MESSAGES && begun < over + 2 && !flies[begun % 2] ->
+            start();
+            if
+            :: reached[o] = 1
+            :: reached[o] = 0
+            fi;
+            memory[buffer(sequence[o])] = content(sequence[o], 0)
+    }
+    :: atomic { can_send(0) -> o = 0 } advance_send()
+    :: atomic { can_send(1) -> o = 1 } advance_send()
+    :: over == MESSAGES -> break
+    od
+}
+
+active proctype receiver() {
+    byte begun, over, o, seen, sequence[2], chunk[2];
+    bit flies[2], last;
+    do
+    :: atomic { begun < MESSAGES && begun < over + 2 && !flies[begun % 2] -> start() }
+    :: atomic { can_receive(0) -> o = 0 } advance_receive()
+    :: atomic { can_receive(1) -> o = 1 } advance_receive()
+    :: over == MESSAGES -> break
+    od
+}
