@@ -154,10 +154,15 @@ struct hand {
         if (a && !same(a->proof, prove(token, theirs, ours, bytes))) return {};
         return a;
     }
-    /// Until rank 0 closes it.
+    /// Until rank 0 closes it: which it must.
     void wait_for_end() {
         char waste[512];
-        while (wait_for(fd.get(), POLLIN, seconds_now() + ample) && recv(fd.get(), waste, sizeof waste, 0) > 0) {}
+        for (;;) {
+            REQUIRE(wait_for(fd.get(), POLLIN, seconds_now() + ample));
+            const ssize_t n = recv(fd.get(), waste, sizeof waste, 0);
+            if (n == 0 || (n < 0 && errno == ECONNRESET)) return;
+            REQUIRE(n > 0);
+        }
     }
 };
 
@@ -641,7 +646,7 @@ TEST_CASE("a port that is taken", "[rendezvous]") {
         const impostor silent(port, [](int) {});
         const impostor talker(port + 1, [](int fd) { send_all(fd, "220 mail.example.org ESMTP\r\n", 28, seconds_now() + ample); });
         std::vector<outcome> other(1);
-        std::jthread foreign([&] { other[0] = meet_as(rank_of(0, 2, port + 2, "the token of another job"), 5); });
+        std::jthread foreign([&] { other[0] = meet_as(rank_of(0, 2, port + 2, "the token of another job"), 3); });
         hand(port + 2);   // it is there
         auto ranks = ranks_of(3, port);
         for (launch& l : ranks) l.ports = 16;

@@ -1,0 +1,91 @@
+// Whatever comes over a rendezvous' connections: no crash, no memory beyond what the receiver's own group needs, and
+// what is taken for a record is exactly one that the library itself would write. The first byte says which record.
+//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/rendezvous_fuzz.cpp
+//   ./a.out -max_len=512 NEW_FOLDER tests/fuzz/corpus/rendezvous
+// With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
+#include <colls/launch.hpp>
+#include <colls/net/hello.hpp>
+#include <colls/net/interfaces.hpp>
+
+#ifdef COLLS_FUZZ_REPLAY
+#include "replay.hpp"
+#endif
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+using namespace colls::detail;
+using namespace colls::detail::rendezvous;
+
+void must(bool holds, const char* what) {
+    if (holds) return;
+    std::fprintf(stderr, "does not hold: %s\n", what);
+    std::abort();
+}
+template <class A>
+bool equal(const A& a, bytes_view b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+void challenges(bytes_view in) {
+    if (const auto c = parse_challenge(in)) must(equal(encode(*c), in), "a challenge is written as it was read");
+}
+void hellos(bytes_view in) {
+    const auto h = parse_hello(in);
+    if (!h) return;
+    must(equal(encode(*h), in), "a hello is written as it was read");
+    must(h->rank >= 0 && h->size > 0 && h->who.at.port() > 0, "a hello's numbers are in range");
+    must(!text_of(h->who.at).empty(), "an address has a text");
+    // Without the token a proof is not found; with it the record's every byte counts.
+    must(!same(h->proof, prove("token", {}, h->once, in)), "a proof is not guessed");
+    auto sealed = encode(*h);
+    const digest proof = prove("token", {}, h->once, sealed);
+    std::copy(proof.begin(), proof.end(), sealed.end() - 32);
+    const auto again = parse_hello(sealed);
+    must(again && same(again->proof, prove("token", {}, again->once, sealed)), "a proof holds");
+}
+void replies(bytes_view in) {
+    const auto r = parse_reply(in);
+    if (!r) return;
+    must(equal(encode(*r), in), "a reply is written as it was read");
+    const std::size_t length = std::strlen(r->text);
+    must(length <= reply::most_text, "a text ends");
+    for (std::size_t i = 0; i < length; ++i) must(r->text[i] >= ' ' && r->text[i] <= '~', "a text can be printed");
+}
+void tables(bytes_view in) {
+    for (const int size : {-1, 0, 1, 2, 3, 1 << 20, INT32_MAX}) {
+        const auto t = parse_table(in, size);
+        if (!t) continue;
+        must(t->size() == static_cast<std::size_t>(size), "a table has as many members as its group");
+        must(equal(encode_table(*t), in), "a table is written as it was read");
+    }
+}
+void prefixes(bytes_view in) {
+    const auto p = parse_prefix(in);
+    must(!p || in.size() >= prefix_bytes, "a prefix is whole");
+    if (!p) return;
+    message text;
+    text << *p;
+    must(*text.text() != '\0', "a version has a text");
+}
+void hosts(bytes_view in) {
+    const std::string_view list(reinterpret_cast<const char*>(in.data()), in.size());
+    const std::string host = first_host(list);
+    must(host.size() <= list.size() && host.find(',') == host.npos, "a host is one of the list");
+}
+void addresses(bytes_view in) {
+    const std::string text(reinterpret_cast<const char*>(in.data()), in.size());
+    const address a = numeric_address(text, 7);
+    must(a.length == 0 || a.port() == 7, "an address has its port");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    if (size == 0) return 0;
+    static constexpr void (*readers[])(bytes_view) = {challenges, hellos, replies, tables, prefixes, hosts, addresses};
+    readers[data[0] % std::size(readers)](std::as_bytes(std::span(data + 1, size - 1)));
+    return 0;
+}
