@@ -160,7 +160,7 @@ private:
         std::byte waste[256];
         const bool greeting = v.stage == visitor::greeting;
         std::byte* const to = greeting ? v.heard.data() + v.bytes_heard : waste;
-        const ssize_t n = recv(v.fd.get(), to, greeting ? hello_bytes - v.bytes_heard : sizeof waste, MSG_DONTWAIT);
+        const ssize_t n = ::recv(v.fd.get(), to, greeting ? hello_bytes - v.bytes_heard : sizeof waste, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (n <= 0) return drop(v);
         if (v.stage == visitor::here) return drop(v);   // it has nothing more to say
@@ -222,7 +222,7 @@ private:
         for (visitor& v : visitors_) {
             std::byte b;
             if (v.rank != rank || !v.fd) continue;
-            const ssize_t n = recv(v.fd.get(), &b, 1, MSG_PEEK | MSG_DONTWAIT);
+            const ssize_t n = ::recv(v.fd.get(), &b, 1, MSG_PEEK | MSG_DONTWAIT);
             if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) drop(v);
         }
     }
@@ -245,7 +245,7 @@ private:
     void flush(visitor& v) {
         while (!v.out.empty() || v.gets_table) {
             const auto& from = v.out.empty() ? table_ : v.out;
-            const ssize_t n = send(v.fd.get(), from.data() + v.bytes_sent, from.size() - v.bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+            const ssize_t n = ::send(v.fd.get(), from.data() + v.bytes_sent, from.size() - v.bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
             if (n < 0) return drop(v);
