@@ -61,8 +61,7 @@ inline std::optional<wire_hello> parse_hello(octets bytes) {
 enum class frame_kind : std::uint8_t {
     message = 1,   ///< `bytes` of it follow
     news = 2,      ///< `text_bytes` of text follow
-    welcome = 3,   ///< backwards, first: whoever was connected to has read the hello
-    turn = 4       ///< the sender's messages go on the other connection from here
+    welcome = 3    ///< backwards, first: whoever was connected to has read the hello
 };
 struct frame {
     frame_kind kind = frame_kind::welcome;
@@ -118,14 +117,13 @@ inline std::optional<frame> parse_frame(octets bytes) {
             f.a = w[0], f.b = w[1], f.c = w[2];
             return f;
         case frame_kind::welcome:
-        case frame_kind::turn:
             if (what != 0 || text != 0 || (w[0] | w[1] | w[2] | w[3]) != 0) return {};
             return f;
     }
     return {};
 }
 
-/// News, or a frame that carries nothing, as they travel.
+/// News as they travel.
 struct news_frame {
     std::size_t bytes = 0;
     std::byte data[frame_bytes + most_text];
@@ -141,12 +139,11 @@ struct news_frame {
         if (f.text_bytes > 0) std::memcpy(data + frame_bytes, n.text, f.text_bytes);
         bytes = frame_bytes + f.text_bytes;
     }
-    /// welcome, turn
-    explicit news_frame(frame_kind kind) {
-        frame f;
-        f.kind = kind;
-        encode(f, data);
-        bytes = frame_bytes;
+    static news_frame welcome() {
+        news_frame n;
+        encode(frame{}, n.data);
+        n.bytes = frame_bytes;
+        return n;
     }
     /// Known only when it is clear which way it goes.
     void number(std::uint64_t n) { put_little(data + 8, n); }

@@ -100,7 +100,7 @@ enum class arrival : std::uint8_t {
     held,         ///< a message stands there that no receive has been posted for
     message,      ///< one has arrived in its place
     news,         ///< see `heard`
-    welcome, turn,
+    welcome,
     unexpected,   ///< see `wanted`, `got`; from here on nothing lands
     garbage       ///< no frame: nothing more can be made of this stream
 };
@@ -155,7 +155,7 @@ public:
         buffer_.reset(new std::byte[buffer_bytes]);
         capacity_ = buffer_bytes;
     }
-    /// Where messages of this stream land; nullptr: they are held. Not to be changed in the middle of one.
+    /// Where messages of this stream land; nullptr: it carries none.
     message_places* places = nullptr;
     bool expecting() const { return places && places->expecting(); }
     /// A message stands there for which there is no place.
@@ -213,9 +213,7 @@ public:
                 ++frames_;
                 if (f->kind == frame_kind::news) read_news(*f);
                 take(frame_bytes + f->text_bytes);
-                return f->kind == frame_kind::news ? arrival::news
-                       : f->kind == frame_kind::turn ? arrival::turn
-                                                     : arrival::welcome;
+                return f->kind == frame_kind::news ? arrival::news : arrival::welcome;
             }
             holding_ = !expecting() && !dropping();
             if (holding_) return arrival::held;

@@ -1,14 +1,14 @@
 // Messages between ranks over TCP.
 //
 // Each rank of a pair makes one connection to the other, at first use or when the other's has come in: so there are two at
-// most, and no ties to break. At first each rank's messages go forwards on its own connection, and its news backwards on the
-// other's. Once both are there the higher rank turns: its messages go backwards on the lower rank's connection, which then
-// carries the messages of both (an answer takes the acknowledgement along: of 4 us for 8 bytes that saves one), and its news
-// go on its own, which carries all news. So news always pass messages that nobody has posted a receive for, and a message
-// that `abandon` cuts off does not stop them. (While the peer's connection is not there, news go forwards if no message has,
-// else they wait for it; when the wire is destroyed they go forwards anyway.)
+// most, and no ties to break. The one that the lower rank makes carries the messages of both, the one that the higher rank
+// makes the news of both. So news always pass messages that nobody has posted a receive for, and a message that `abandon`
+// cuts off does not stop them. (One connection each way would cost a lone acknowledgement for each small message: 1 us of 4.)
+// Therefore the higher rank's first message, and the lower rank's first news, leave when the peer has connected too, that is,
+// has called `progress`. As a last resort the lower rank's news go with its messages: when
+// the group is broken, or the wire destroyed.
 //
-// `leave` goes both ways: with the news at once, so that the end of the connections is no failure; behind the messages it is
+// `leave` goes on both: with the news at once, so that the end of the connections is no failure; behind the messages it is
 // heard.
 //
 // A message that no receive is posted for stays unread, and all messages behind it: the sender's socket fills up, and what
@@ -34,7 +34,8 @@ public:
             e.at = members[static_cast<std::size_t>(r)];
             e.theirs.peer = e.own.peer = r;
             e.theirs.owner = e.own.owner = this;
-            e.theirs.reader.places = &e.inbox;
+            e.lower = rank < r;
+            e.messages().reader.places = &e.inbox;
         }
         busy_.reserve(members.size());
         node_.add(*this);
@@ -88,11 +89,12 @@ public:
 private:
     struct link : watched {
         bool open = false, ended = false;
+        bool up = false;              // the hello is behind it
         bool mute = false;            // nothing can be written any more; what has come is still to be read
         frame_reader reader;
         std::uint64_t frames = 0;     // written
         bool to_be_read() const { return open && readable && !reader.holding(); }
-        bool takes() const { return open && !mute; }
+        bool takes() const { return up && !mute; }
     };
     /// What this rank has of one peer.
     struct end {
@@ -100,7 +102,7 @@ private:
         link own, theirs;              // the connection made by this rank, and the peer's
         bool connecting = false;
         int attempts = 0;
-        bool turned_out = false, turned_in = false;   // the higher rank's messages are on the other connection
+        bool lower = false;            // this rank is
         message_places inbox;
         frame_writer outbox;
         fifo<news_frame> news_out;
@@ -113,8 +115,8 @@ private:
         double ended_at = 0;           // when the first of the connections ended
         char why[96] = "";
 
-        link& messages_out() { return turned_out ? theirs : own; }
-        link& messages_in() { return turned_in ? own : theirs; }
+        link& messages() { return lower ? own : theirs; }
+        link& tidings() { return lower ? theirs : own; }
     };
     static constexpr int most_iovecs = 64;
     static constexpr std::size_t buffer_bytes = 16 << 10;
@@ -140,7 +142,10 @@ private:
     bool say(end& e, const news& what);
     void serve(end& e);
     bool write_messages(end& e);
-    void turn(end& e);
+    /// Something other than a message, on the connection that carries messages.
+    bool may_follow(end& e) {
+        return e.messages().takes() && !e.outbox.within() && !e.outbox.cut();
+    }
     bool write_news(end& e);
     bool write_frame(end& e, link& l, news_frame& n);
     link* way_for_news(end& e);
@@ -150,11 +155,12 @@ private:
     void give_up(end& e);
     bool outstanding(end& e);
     bool awaiting(const end& e) const {
-        return e.connecting || (!e.theirs.open && (e.inbox.expecting() || !e.news_out.empty())) || e.ended_at > 0;
+        return e.connecting || e.ended_at > 0 ||
+               (!e.theirs.open && (e.lower ? !e.news_out.empty() : e.inbox.expecting() || !e.outbox.empty()));
     }
     bool to_be_said(end& e) {
-        const link& l = e.messages_out();
-        return !e.news_out.empty() || (!l.ended && !l.mute && ((e.leave_due && !e.outbox.cut()) || !e.outbox.empty()));
+        const link& l = e.messages();
+        return !e.news_out.empty() || (!l.ended && !l.mute && ((l.open && e.leave_due && !e.outbox.cut()) || !e.outbox.empty()));
     }
     static bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
@@ -208,7 +214,7 @@ inline void tcp_wire::look_at_connection(end& e) {
         return;
     }
     e.connecting = false;
-    e.own.writable = true;
+    e.own.up = e.own.writable = true;
     e.own.reader.open(buffer_bytes);
 }
 
@@ -221,14 +227,14 @@ inline void tcp_wire::came_in(const wire_hello& hello, descriptor&& fd) {
         over(e, e.theirs, errno);
         return;
     }
-    e.theirs.open = e.theirs.readable = e.theirs.writable = true;
+    e.theirs.open = e.theirs.up = e.theirs.readable = e.theirs.writable = true;
     e.theirs.reader.open(buffer_bytes);
-    const news_frame welcome(frame_kind::welcome);
+    const news_frame welcome = news_frame::welcome();
     ++e.theirs.frames;
     if (::send(e.theirs.fd.get(), welcome.data, welcome.bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(welcome.bytes))
         silence(e, e.theirs, errno);
     if (!closing_) contact(e);
-    if (e.told_left)
+    if (e.told_left && e.lower)
         e.news_out.push(news_frame(news{notice::leave}));
     else if (closing_ && !e.told_broken)
         say(e, news{notice::leave});
@@ -240,7 +246,7 @@ inline void tcp_wire::came_in(const wire_hello& hello, descriptor&& fd) {
 inline void tcp_wire::over(end& e, link& l, int code) {
     node_.unwatch(l);
     l.fd.close();
-    l.open = l.readable = l.writable = false;
+    l.open = l.up = l.readable = l.writable = false;
     l.ended = true;
     stopped(e, l, code);
     if (&l == &e.own) e.connecting = false;
@@ -266,11 +272,9 @@ inline void tcp_wire::stopped(end& e, link& l, int code) {
 
 // True: something moved.
 inline bool tcp_wire::write_messages(end& e) {
-    if (e.outbox.empty()) return false;
-    if (!e.turned_out && rank_ > e.own.peer) turn(e);
-    link& l = e.messages_out();
+    link& l = e.messages();
     bool moved = false;
-    while (!e.outbox.empty() && l.takes() && !e.connecting && e.news_on != &l) {
+    while (!e.outbox.empty() && l.takes() && e.news_on != &l) {
         iovec v[most_iovecs];
         msghdr m{};
         m.msg_iov = v;
@@ -295,20 +299,10 @@ inline bool tcp_wire::write_messages(end& e) {
     return moved;
 }
 
-// The higher rank, between two messages: the next ones go on the peer's connection.
-inline void tcp_wire::turn(end& e) {
-    if (!e.theirs.takes() || !e.own.takes() || e.connecting || e.outbox.within() || !e.news_out.empty()) return;
-    e.turned_out = true;
-    e.news_out.push(news_frame(frame_kind::turn));
-    write_news(e);
-}
-
 inline tcp_wire::link* tcp_wire::way_for_news(end& e) {
     if (e.news_on) return e.news_on;
-    if (e.turned_out) return e.own.takes() ? &e.own : nullptr;
-    if (e.theirs.open) return e.theirs.takes() ? &e.theirs : nullptr;
-    const bool free = e.own.takes() && !e.connecting && !e.outbox.within() && !e.outbox.cut();
-    return free && (closing_ || (e.outbox.empty() && e.outbox.begun() == 0)) ? &e.own : nullptr;
+    if (e.tidings().takes()) return &e.tidings();
+    return (closing_ || e.told_broken) && e.lower && !e.theirs.open && may_follow(e) ? &e.own : nullptr;
 }
 
 // True: the whole of it has gone. Otherwise `news_on` says whether it has a number already.
@@ -342,11 +336,10 @@ inline bool tcp_wire::write_news(end& e) {
         moved = true;
     }
     // The last word goes behind all messages.
-    link& l = e.messages_out();
-    if (e.leave_due && e.outbox.empty() && l.takes() && !e.connecting && !e.outbox.cut()) {
+    if (e.leave_due && e.news_out.empty() && e.outbox.empty() && may_follow(e)) {
         e.leave_due = false;
         news_frame n(news{notice::leave});
-        if (write_frame(e, l, n)) return true;
+        if (write_frame(e, e.messages(), n)) return true;
         if (e.news_on) e.news_out.push(n);   // the rest of it
     }
     return moved;
@@ -360,7 +353,7 @@ inline bool tcp_wire::say(end& e, const news& what) {
         if (e.told_left) return true;
         e.told_left = e.leave_due = true;
     }
-    if (what.what != notice::leave || e.theirs.open) e.news_out.push(news_frame(what));
+    if (what.what != notice::leave || e.tidings().open) e.news_out.push(news_frame(what));
     write_news(e);
     note(e);
     return true;
@@ -377,16 +370,10 @@ inline bool tcp_wire::take(end& e, link& from, arrival what) {
         case arrival::welcome:
             e.welcomed = true;
             return true;
-        case arrival::turn:
-            if (rank_ > peer || e.turned_in || &from != &e.theirs) break;
-            e.turned_in = true;
-            e.theirs.reader.places = nullptr;
-            e.own.reader.places = &e.inbox;
-            return true;
         case arrival::news:
             if (r.heard().what == notice::leave) {
                 e.left = true;
-                if (&from != &e.messages_in() || e.heard_left) return true;
+                if (&from != &e.messages() || e.heard_left) return true;
                 e.heard_left = true;
             }
             if (listening) listening->heard(peer, r.heard());
@@ -396,8 +383,8 @@ inline bool tcp_wire::take(end& e, link& from, arrival what) {
                 listening->unexpected(peer, r.wanted().label, r.got().label, static_cast<std::size_t>(r.wanted().bytes),
                                       static_cast<std::size_t>(r.got().bytes));
             return true;
-        case arrival::held:   // from the lower rank's own connection on, until the turn
-            if (r.places == nullptr && (rank_ > peer || e.turned_in)) break;
+        case arrival::held:
+            if (r.places == nullptr) break;   // no place for messages
             return false;
         case arrival::nothing: return false;
         case arrival::garbage: break;
@@ -448,7 +435,7 @@ inline void tcp_wire::judge(end& e) {
     const bool all = e.theirs.ended && e.own.ended, late = all || seconds_now() - e.ended_at > grace;
     if (!late) return;
     if (e.left) {
-        if (e.messages_in().open) return;   // messages that were sent before it left
+        if (e.messages().open) return;   // messages that were sent before it left
         give_up(e);
         if (!e.heard_left && listening) {
             e.heard_left = true;
@@ -471,9 +458,9 @@ inline void tcp_wire::give_up(end& e) {
 
 inline bool tcp_wire::outstanding(end& e) {
     if (e.given_up) return false;
-    return e.connecting || (e.inbox.expecting() && !e.messages_in().ended) || (!e.outbox.empty() && !e.messages_out().ended) ||
+    return e.connecting || (e.inbox.expecting() && !e.messages().ended) || (!e.outbox.empty() && !e.messages().ended) ||
            !e.news_out.empty() || e.own.to_be_read() || e.theirs.to_be_read() ||
-           (e.ended_at > 0 && !(e.left && e.messages_in().open));
+           (e.ended_at > 0 && !(e.left && e.messages().open));
 }
 
 inline void tcp_wire::progress() {
