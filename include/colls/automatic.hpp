@@ -167,13 +167,15 @@ constexpr double class_bytes(std::size_t bytes) {
     return static_cast<double>(bytes >> log << log);
 }
 
+inline reach reached_by(const endpoint& e) { return e.by_messages ? reach::nothing : reach::buffers; }
+
 /// The script of a call, or none for the mailbox. Cached by the endpoint: no search, no lock, once a kind of call has
 /// been seen.
 inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
     if (how.given) {
         for (const pick& p : e.picks)
             if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given) return p;
-        pick p{~std::uint64_t{0}, script_for(*how.given, e.size), {}};
+        pick p{~std::uint64_t{0}, script_for(*how.given, e.size, reached_by(e)), {}};
         e.picks.push_back(p);
         return p;
     }
@@ -188,9 +190,9 @@ inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
     for (const pick& p : e.picks)
         if (p.key == key) return p;
     const prediction best = choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list());
-    pick p{key, best.of ? script_for(best.of->schedule, e.size) : nullptr, {}};
+    pick p{key, best.of ? script_for(best.of->schedule, e.size, reached_by(e)) : nullptr, {}};
     if (best.of) p.tuned.chunk = best.chunk;
-    if (best.of && !e.shares_everything() && !unsized)
+    if (best.of && !e.by_messages && !e.shares_everything() && !unsized)
         p.staged = script_for(choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list(), true).of->schedule, e.size, reach::scratch);
     e.picks.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)

@@ -105,6 +105,7 @@ private:
         if (!end_) return;
         // Release: all that this rank did for the others is done.
         end_->memory.state(end_->rank).gone.store(1, std::memory_order_release);
+        end_->via->close();
         end_.reset();
     }
     std::unique_ptr<detail::endpoint> end_;

@@ -75,8 +75,18 @@ struct pick {
 class link {
 public:
     virtual ~link() = default;
-    /// Now and then, while a rank waits: finds out who has died.
-    virtual void look(endpoint&) {}
+    /// Now and then, while a rank waits, for how long already: finds out who has died, and passes on what others should know.
+    virtual void look(endpoint&, const wait_site*, double /*seconds*/) {}
+    /// A while without work. True: waited in a way of its own.
+    virtual bool rest(endpoint&, double /*seconds*/) { return false; }
+    /// This rank has just broken the group, or leaves a call by an error: nothing of its buffers is touched after.
+    virtual void broke(endpoint&) {}
+    /// The endpoint is about to go; memory that was taken may stay.
+    virtual void close() {}
+    virtual void abandon(endpoint&) {}
+    /// Where messages pass, collectives and messages are this link's affair: to begin one, and to bring it forward (true: it is over).
+    virtual void begin(endpoint&, operation_state&) {}
+    virtual bool advance(endpoint&, operation_state&) { return true; }
     /// Is the rank known to be dead, and not just slow?
     virtual bool dead(int /*rank*/) const { return false; }
     /// Memory that the group's ranks can reach, aligned to 128 bytes. Throws std::bad_alloc.
@@ -103,6 +113,7 @@ struct endpoint {
     std::size_t reach = ~std::size_t{0};  ///< ... and is so long; of threads, everything
     environment env = environment::read();
     bool crowded = false;   ///< more ranks than cores: yield rather than spin
+    bool by_messages = false;   ///< ranks do not share memory
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
 
     std::uint64_t calls = 0;        ///< collective calls so far
@@ -163,27 +174,32 @@ void progress(endpoint& e);
 }
 
 /// Breaks the group, so that every rank's waits end. The first report stands.
-[[gnu::cold]] inline void poison(const group_memory& memory, errc code, int rank, int peer, int round,
-                                 const char* text) {
+[[gnu::cold]] inline bool poison(const group_memory& memory, errc code, int rank, int peer, int round, const char* text) {
     poison_state& p = memory.poison();
     std::uint32_t whole = 0;
-    if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_acq_rel)) return;
+    if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_acq_rel)) return false;
     p.code = static_cast<int>(code);
     p.rank = rank;
     p.peer = peer;
     p.round = round;
     std::snprintf(p.text, sizeof p.text, "%s", text);
     p.state.store(2, std::memory_order_seq_cst);
+    return true;
+}
+/// Likewise, by one of its ranks.
+[[gnu::cold]] inline void break_group(endpoint& e, errc code, int peer, int round, const char* text) {
+    if (poison(e.memory, code, e.rank, peer, round, text)) e.via->broke(e);
 }
 
 /// Before an error leaves a call, nobody may still be touching this rank's buffers: each rank says when it is out, or is dead.
 /// Bounded: a rank that never comes back within the deadline is named by the caller's error already.
 [[gnu::cold]] inline void leave(endpoint& e) {
+    e.via->abandon(e);
     e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
     const double until = seconds_now() + (e.env.timeout < 10 ? e.env.timeout : 10);
     for (int r = 0; r < e.size; ++r)
         while (r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.via->dead(r) && seconds_now() < until) {
-            e.via->look(e);
+            e.via->look(e, nullptr, 0);
             sched_yield();
         }
 }
@@ -203,7 +219,7 @@ inline void activate(endpoint& e) {
     if (!at.schedule.empty()) text << " (" << at.schedule << ")";
     if (at.round != none) text << ", round " << at.round;
     text << ": " << why.text();
-    poison(e.memory, code, e.rank, at.peer, at.round, text.text());
+    break_group(e, code, at.peer, at.round, text.text());
     leave(e);
     throw error(code, text.text(), e.rank, at.peer, at.round);
 }
@@ -239,7 +255,9 @@ public:
 private:
     [[gnu::noinline]] void turn(const wait_site& at) {
         if (++turns_ % 16 == 0) look(at);
-        if (waited_ > 3e-3) {
+        if (e_.by_messages && e_.via->rest(e_, waited_)) {
+            // it has waited, for messages
+        } else if (waited_ > 3e-3) {
             const timespec nap{0, 50'000};
             nanosleep(&nap, nullptr);
         } else {
@@ -248,7 +266,7 @@ private:
         progress(e_);
     }
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
-        e_.via->look(e_);
+        e_.via->look(e_, &at, waited_);
         if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) {
             leave(e_);
             throw_poison(e_);

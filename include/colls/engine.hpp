@@ -18,6 +18,7 @@ COLLS_ENGINE request::~request() = default;
 /// The schedule, checked against what the call needs.
 inline pick settle(endpoint& e, const request& q, bool mail) {
     const call& c = q.c;
+    mail = mail && !e.by_messages;
     const pick p = resolve(e, c, q.how, mail);
     if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
         throw error(errc::unsupported,
@@ -50,6 +51,13 @@ struct loan {
                   << c.count << " elements by " << (p.steps ? p.steps->schedule.name() : std::string_view("mailbox")));
 }
 
+inline void enter(endpoint& e, operation_state& o) {
+    if (e.by_messages)
+        e.via->begin(e, o);
+    else
+        runner(e, o).begin();
+}
+
 inline void run_to_end(endpoint& e, const call& c, const pick& p) {
     if (e.env.debug == debug_level::trace) trace(e, c, p);
     if (p.steps == nullptr) {
@@ -66,7 +74,7 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
     }
     const loan own{e, take_operation(e)};
     fill(*own.o, c, p);
-    runner(e, *own.o).begin();
+    enter(e, *own.o);
     wait_until_done(e, *own.o);
 }
 
@@ -86,7 +94,7 @@ inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, co
     o.keep = keep;
     o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
     o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
-    runner(e, o).begin();
+    enter(e, o);
     rest(e);
     own.o = nullptr;
     e.in_flight.push_back(&o);
@@ -107,6 +115,7 @@ inline operation_state& new_message(endpoint& e, operation_state& o, operation_k
     o.sequence = counters[peer].begun++;
     o.chunk = 0;
     o.done = false;
+    if (e.by_messages) e.via->begin(e, o);
     return o;
 }
 inline void check_message(const endpoint& e, operation_kind kind, const call& c, int peer) {
@@ -164,7 +173,10 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
     c.count = bytes * static_cast<std::size_t>(e.size);
     c.signature = hash_text("split");
-    mailman(e, c).run();
+    if (e.by_messages)
+        run_to_end(e, c, resolve(e, c, {nullptr, &candidates_for<collective::all_gather>, nullptr}, false));
+    else
+        mailman(e, c).run();
 }
 
 COLLS_ENGINE std::unique_ptr<endpoint> shrink(endpoint& e) { return e.via->shrink(e); }

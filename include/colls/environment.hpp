@@ -3,6 +3,7 @@
 //                                         call of each rank too                warn
 //   COLLS_TIMEOUT   seconds               deadline of every wait               300
 //   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
+//   COLLS_TRANSPORT shm | tcp             between processes: shared memory where they share a host, or messages always    shm
 #pragma once
 
 #include <colls/config.hpp>
@@ -18,6 +19,7 @@ struct environment {
     debug_level debug = debug_level::warn;
     double timeout = 300;
     const char* schedule = nullptr;
+    bool tcp = false;   ///< messages even where processes share a host
 
     /// Read anew: a communicator does so once, when it is made.
     static environment read() {
@@ -31,6 +33,7 @@ struct environment {
             if (seconds > 0) e.timeout = seconds;
         }
         if (const char* v = std::getenv("COLLS_SCHEDULE"); v && *v) e.schedule = v;
+        if (const char* v = std::getenv("COLLS_TRANSPORT")) e.tcp = !std::strcmp(v, "tcp");
         return e;
     }
 };

@@ -34,7 +34,12 @@ struct buffer_view {
     std::size_t count = 0;
 };
 
+struct channel_state;
+
 struct operation_state {
+    operation_state() = default;
+    operation_state(const operation_state&) = delete;
+    ~operation_state();
     operation_kind kind = operation_kind::collective;
     call request;
     // What the call names and its caller may drop: the operator, the counts.
@@ -57,7 +62,12 @@ struct operation_state {
     list<operand> operands;
     wait_site site;
     bool entered = false, done = true;
+    channel_state* passing = nullptr;   // where messages pass
+    void (*drop_passing)(channel_state*) = nullptr;
 };
+inline operation_state::~operation_state() {
+    if (passing) drop_passing(passing);
+}
 
 /// Executes one operation of an endpoint.
 class runner {
@@ -453,8 +463,8 @@ inline bool runner::perform(const instruction& i) {
             return true;
         case opcode::copy: return copy(i);
         case opcode::fold: return fold(i);
+        default: return true;   // messages: see channel.hpp
     }
-    return true;
 }
 
 inline bool runner::advance() {

@@ -69,6 +69,7 @@ inline bool advance_message(endpoint& e, operation_state& o) {
 
 inline bool advance(endpoint& e, operation_state& o) {
     if (o.done) return true;
+    if (e.by_messages) return e.via->advance(e, o);
     return o.kind == operation_kind::collective ? runner(e, o).advance() : advance_message(e, o);
 }
 
@@ -89,8 +90,8 @@ COLLS_ENGINE void progress(endpoint& e) {
 }
 
 [[gnu::cold]] inline void operator_threw(endpoint& e, const char* what) {
-    poison(e.memory, errc::peer_failed, e.rank, none, none,
-           (message() << "colls: rank " << e.rank << " in " << what << ": the operator threw").text());
+    break_group(e, errc::peer_failed, none, none,
+                (message() << "colls: rank " << e.rank << " in " << what << ": the operator threw").text());
     leave(e);
 }
 /// Runs f, which may throw from a user's operator: the others must not wait for this rank then.

@@ -36,15 +36,18 @@ struct location {
     bool leaf = false;  ///< an unreduced contribution
 };
 
-enum class opcode : std::uint8_t { wait, publish, copy, fold };
+enum class opcode : std::uint8_t {
+    wait, publish, copy, fold,
+    send, receive, arrived, left   ///< of messages: offer one, take one, wait until it is there, until it is gone
+};
 
 struct instruction {
     opcode op;
     bool finish = false;   ///< fold: the result is complete
     bool keep = false;     ///< copy: the rank's own data, from its input to its output
     int peer = 0;          ///< wait: for whom
-    int value = 0;         ///< wait, publish
-    int unit = 0;          ///< copy, fold: whose length it is
+    int value = 0;         ///< wait, publish; messages: their number in this program, sent and received apart
+    int unit = 0;          ///< copy, fold: whose length it is; send, receive: the port
     int round = 0;         ///< for messages
     int first = 0;         ///< copy, fold: operands [first, first + count)
     int count = 0;
@@ -58,12 +61,17 @@ struct program {
     list<instruction> exit;   ///< waits after the last chunk
     list<location> operands;
     int scratch = 0;          ///< scratch slots of this rank
+    // Where messages pass:
+    list<int> units;          ///< of each operand, whose length it has
+    list<int> segments;       ///< what of the body posts a round's messages, and what finishes the round before, ends here
+    int sends = 0, receives = 0;   ///< messages
 };
 
 /// What of a rank's memory the others can reach.
 enum class reach : std::uint8_t {
     buffers,   ///< the callers' buffers, and scratch memory
-    scratch    ///< scratch memory alone: what others are to read is copied there first (staged)
+    scratch,   ///< scratch memory alone: what others are to read is copied there first (staged)
+    nothing    ///< messages pass
 };
 
 /// What all ranks do. Made once, never changed, kept until the process ends.
@@ -78,6 +86,7 @@ struct script {
     int parts = 1;              ///< units per user block, at most
     int fewest_parts = 1;
     list<int> parts_of;         ///< ... of each block, where they differ
+    bool own_only = true;       ///< messages: off the root, ranks handle their own block alone
     int root = 0;
     std::uint64_t fingerprint = 0;   ///< of the schedule's name and every step
     bool order_preserving = false;   ///< known where the schedule was proven at run time
@@ -161,6 +170,9 @@ private:
         st.staged = none;
     }
     void ring_phase();
+    void post_phase(int round);
+    void pass(int a, int q, int port, int round);
+    void overwrite(int actor, const location& l);
     void keep_phase();
     void exit_phase();
     void drop_unneeded();
@@ -200,6 +212,7 @@ private:
     std::unique_ptr<list<history>[]> histories_;
     std::unique_ptr<list<arrival>[]> arrivals_;
     std::unique_ptr<list<int>[]> free_scratch_;
+    std::unique_ptr<list<instruction>[]> outgoing_, incoming_;
     list<change> changes_;
     list<std::uint16_t> clocks_, snapshots_;
     bool transitive_ = true;
@@ -329,11 +342,13 @@ inline void planner::initial_state() {
     histories_.reset(new list<history>[n]);
     arrivals_.reset(new list<arrival>[n]);
     free_scratch_.reset(new list<int>[n]);
+    outgoing_.reset(new list<instruction>[n]);
+    incoming_.reset(new list<instruction>[n]);
     clocks_.resize(n * n);
     needed_.resize(n, -1);
     // Knowing nobody's entry is different from knowing value 0: clocks hold value + 1.
     const std::size_t bytes = (2 * static_cast<std::size_t>(rounds_) + 1) * clocks_.size() * sizeof(std::uint16_t);
-    transitive_ = bytes <= std::size_t{256} << 20;
+    transitive_ = within_ != reach::nothing && bytes <= std::size_t{256} << 20;
     if (transitive_) snapshots_.resize(bytes / sizeof(std::uint16_t));
     snapshot(0);
 }
@@ -362,6 +377,7 @@ inline void planner::scan(int round) {
 }
 
 inline void planner::read(int actor, const location& l, int done) {
+    if (within_ == reach::nothing) return;   // its own memory, at once
     history& h = track(l);
     if (h.writer != none) need(actor, h.writer, h.written);
     if (l.rank != actor) need(actor, l.rank, 0);
@@ -369,6 +385,7 @@ inline void planner::read(int actor, const location& l, int done) {
     h.readers = static_cast<int>(readers_.size()) - 1;
 }
 inline void planner::write(int actor, const location& l, int done) {
+    if (within_ == reach::nothing) return overwrite(actor, l);
     history& h = track(l);
     if (h.writer != none) need(actor, h.writer, h.written);
     if (l.rank != actor) need(actor, l.rank, 0);
@@ -388,7 +405,7 @@ inline void planner::flush_waits(int actor, list<instruction>& into, int round) 
         pending_.drop(best);
         needed_[x] = -1;
         if (clock(actor, x) > value) continue;
-        into.push_back({.op = opcode::wait, .peer = x, .value = value, .round = round});
+        into.push_back({.op = within_ == reach::nothing ? opcode::left : opcode::wait, .peer = x, .value = value, .round = round});
         clock(actor, x) = static_cast<std::uint16_t>(value + 1);
         if (!transitive_) continue;
         const std::uint16_t* seen = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
@@ -416,6 +433,13 @@ inline int planner::take_scratch(int writer, int rank) {
         return index;
     }
     return mine(rank).scratch++;
+}
+
+// Messages that are still to leave from there must have left.
+inline void planner::overwrite(int actor, const location& l) {
+    history& h = track(l);
+    need_readers(actor, h);
+    h.readers = none;
 }
 
 // Where the receive of this round into slot s goes, were there no conflict.
@@ -501,6 +525,86 @@ inline void planner::send_phase(int round) {
     snapshot(2 * round + 1);
 }
 
+// One message, from its sender's slots to where its receiver wants them: what is copied straight to its place, unless
+// that is sent from in this round; else into a scratch slot, to be folded or copied from.
+inline void planner::pass(int a, int q, int port, int round) {
+    const block_set from = step_at(a, round, port).send.blocks;
+    const receive_part& into = step_at(q, round, port).recv;
+    program &sender = mine(a), &receiver = mine(q);
+    instruction out{.op = opcode::send, .peer = q, .value = sender.sends++, .unit = port, .round = round,
+                    .first = static_cast<int>(sender.operands.size())};
+    instruction in{.op = opcode::receive, .peer = a, .value = receiver.receives++, .unit = port, .round = round,
+                   .first = static_cast<int>(receiver.operands.size())};
+    for (int i = 0; i < from.size(); ++i) {
+        if (owned(c_) && from[i] < slots_per_rank_ && home_unit_[from[i]] == none) continue;   // an empty slot
+        const slot_state& source = slot(a, from[i]);
+        const int to = into.blocks[i];
+        const slot_state& landing = slot(q, to);
+        location at = source.at, goal = target(q, to, round);
+        const bool lands = into.action == action::copy &&
+                           (landing.sent_in != round || goal.where == place::scratch ||
+                            (c_ == collective::all_to_all && landing.at.where != place::output));
+        if (!lands || goal.where == place::scratch) goal = {q, take_scratch(q, q), place::scratch};
+        goal.leaf = source.contributions == 1;
+        history& h = track(at);
+        readers_.push_back({q, out.value, h.readers});
+        h.readers = static_cast<int>(readers_.size()) - 1;
+        overwrite(q, goal);
+        sender.operands.push_back(at);
+        receiver.operands.push_back(goal);
+        const int length = length_unit(a, from[i], at), landed = length_unit(q, to, goal);
+        sender.units.resize(sender.operands.size());
+        sender.units.back() = length;
+        receiver.units.resize(receiver.operands.size());
+        receiver.units.back() = landed;
+        for (const auto& [r, unit] : {std::pair{a, length}, std::pair{q, landed}})
+            plan_->own_only = plan_->own_only && (r == root_ || unit / plan_->parts == r);
+        if (lands)
+            changes_.push_back({q, to, goal, source.contributions});
+        else
+            arrivals_[static_cast<std::size_t>(q)].push_back({to, a, goal, source.contributions, into.action});
+    }
+    out.count = static_cast<int>(sender.operands.size()) - out.first;
+    in.count = static_cast<int>(receiver.operands.size()) - in.first;
+    outgoing_[static_cast<std::size_t>(a)].push_back(out);
+    flush_waits(q, incoming_[static_cast<std::size_t>(q)], round);
+    incoming_[static_cast<std::size_t>(q)].push_back(in);
+}
+
+// All messages of a round: each rank offers its own, then says where those of others go. They come and go in this order on
+// every channel, on both sides.
+inline void planner::post_phase(int round) {
+    for (int r = 0; r < n_; ++r) {
+        arrivals_[static_cast<std::size_t>(r)].clear();
+        outgoing_[static_cast<std::size_t>(r)].clear();
+        incoming_[static_cast<std::size_t>(r)].clear();
+    }
+    for (int p = 0; p < ports_; ++p)
+        for (int a = 0; a < n_; ++a) {
+            const step& st = step_at(a, round, p);
+            if (st.send.peer == none) continue;
+            if (st.send.peer != a) {
+                pass(a, st.send.peer, p, round);
+                continue;
+            }
+            const receive_part& into = st.recv;   // to oneself
+            for (int i = 0; i < st.send.blocks.size(); ++i) {
+                const slot_state& source = slot(a, st.send.blocks[i]);
+                location at = source.at;
+                at.leaf = source.contributions == 1;
+                arrivals_[static_cast<std::size_t>(a)].push_back({into.blocks[i], a, at, source.contributions, into.action});
+            }
+        }
+    for (int r = 0; r < n_; ++r) {
+        auto& body = mine(r).body;
+        body.append(outgoing_[static_cast<std::size_t>(r)]);
+        body.append(incoming_[static_cast<std::size_t>(r)]);
+        mine(r).segments.push_back(static_cast<int>(body.size()));
+        for (const instruction& i : incoming_[static_cast<std::size_t>(r)])
+            if (i.op == opcode::receive) body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
+    }
+}
+
 inline void planner::fold_phase(int round) {
     const int done = 2 * round + 2;
     list<instruction> folds;
@@ -553,13 +657,13 @@ inline void planner::fold_phase(int round) {
             folds.push_back(fold);
             changes_.push_back({r, s, goal, total});
         }
-        if (c_ == collective::barrier)
+        if (c_ == collective::barrier && within_ != reach::nothing)
             for (int p = 0; p < ports_; ++p)
                 if (const int q = step_at(r, round, p).recv.peer; q != none) need(r, q, 2 * round + 1);
         flush_waits(r, mine(r).body, round);
         auto& body = mine(r).body;
         body.append(folds);
-        publish(r, done, round);
+        if (within_ != reach::nothing) publish(r, done, round);
         free_scratch_[static_cast<std::size_t>(r)].append(landed);
     }
     snapshot(done);
@@ -694,10 +798,14 @@ inline const script* planner::make() {
     initial_state();
     for (int k = 0; k < rounds_; ++k) {
         scan(k);
-        send_phase(k);
+        if (within_ == reach::nothing)
+            post_phase(k);
+        else
+            send_phase(k);
         fold_phase(k);
     }
     keep_phase();
+    if (within_ == reach::nothing) return plan_.release();
     if (within_ == reach::scratch) ring_phase();
     exit_phase();
     drop_unneeded();

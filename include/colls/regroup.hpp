@@ -47,7 +47,7 @@ COLLS_ENGINE std::unique_ptr<endpoint> split(endpoint& e, int color, int key) {
 /// return agree, whatever each of them has seen.
 [[gnu::cold]] COLLS_ENGINE std::unique_ptr<endpoint> shrink_shared(endpoint& e) {
     const group_memory& m = e.memory;
-    poison(m, errc::peer_failed, e.rank, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
+    break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
     leave(e);
     m.state(e.rank).shrinks.store(1, std::memory_order_release);
     const auto gone = [&](int r) { return e.via->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
@@ -55,7 +55,7 @@ COLLS_ENGINE std::unique_ptr<endpoint> split(endpoint& e, int color, int key) {
     for (bool missing = true; missing && m.decision().decided.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
         missing = false;
         for (int r = 0; r < e.size; ++r) missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
-        e.via->look(e);
+        e.via->look(e, nullptr, 0);
         if (missing) sched_yield();
     }
     if (m.decision().decided.load(std::memory_order_acquire) == 0) {

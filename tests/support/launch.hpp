@@ -16,6 +16,7 @@ namespace support {
 
 inline const std::string_view transport = [] {
     const char* named = std::getenv("COLLS_TEST_TRANSPORT");
+    if (named) setenv("COLLS_TRANSPORT", named, 1);
     return std::string_view(named ? named : "threads");
 }();
 inline const bool by_processes = transport != "threads";

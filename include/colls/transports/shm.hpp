@@ -7,6 +7,7 @@
 
 #include <colls/communicator.hpp>
 #include <colls/machine.hpp>
+#include <colls/transports/tcp.hpp>
 
 #include <atomic>
 #include <cerrno>
@@ -84,14 +85,18 @@ public:
     int file() const { return file_; }
     int ranks() const { return ranks_; }
     group_memory whole() const { return {base_ + head_bytes, ranks_}; }
+    /// A number of each rank's: where it listens, before there is a group.
+    std::atomic<std::uint32_t>& port(int rank) const {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_))[rank];
+    }
 
     /// From now on this process is the rank, and allocates from its part.
     void be(int rank) {
+        dead_.resize(static_cast<std::size_t>(ranks_));
+        watched_.resize(static_cast<std::size_t>(ranks_), -1);
         rank_ = rank;
         const std::size_t share = part_bytes();
         free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
-        dead_.resize(static_cast<std::size_t>(ranks_));
-        watched_.resize(static_cast<std::size_t>(ranks_), -1);
     }
     int rank() const { return rank_; }
 
@@ -181,7 +186,7 @@ private:
     static constexpr std::size_t page = 4096, head_bytes = 4096;
     static_assert(sizeof(arena_head) <= head_bytes);
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
-    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + page - 1) / page * page; }
+    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 4 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
     /// A rank may allocate as much as the machine has: pages are there only once they are used.
     static std::size_t part_bytes() {
         static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
@@ -233,7 +238,7 @@ public:
         return e;
     }
 
-    void look(endpoint& e) override {
+    void look(endpoint& e, const colls::detail::wait_site*, double) override {
         arena_->look();
         if (memory_.poison().state.load(std::memory_order_relaxed) != 0) return;
         for (int r = 0; r < e.size; ++r)
@@ -278,6 +283,20 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout)
     return communicator(std::make_shared<group>(a, a->whole(), std::move(all))->end_of(a->rank()));
 }
 
+/// The same, over TCP on the loopback: the arena serves to find one another, and to tell the parent how it ended.
+inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
+    namespace net = colls::detail;
+    const net::address loopback = net::resolve("127.0.0.1", 0).at(0);
+    net::descriptor listening = net::listen_at(loopback);
+    a->port(a->rank()).store(static_cast<std::uint32_t>(net::port_of(listening.get())), std::memory_order_relaxed);
+    a->assemble(timeout);
+    std::vector<net::address> members;
+    for (int r = 0; r < a->ranks(); ++r)
+        members.push_back(net::resolve("127.0.0.1", static_cast<int>(a->port(r).load(std::memory_order_relaxed))).at(0));
+    const auto s = std::make_shared<tcp::detail::station>(std::move(listening), tcp::detail::usual);
+    return communicator(tcp::detail::group::end_of(s, 2, a->rank(), std::move(members), a->ranks() > net::cores()));
+}
+
 /// Notes how a rank ended. In a handler, its exception: the others must not wait for it then.
 [[gnu::cold]] inline void note(arena& a, errc code, int rank, int peer, int round, const char* text, bool own) {
     outcome& o = a.head().how;
@@ -292,7 +311,7 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout)
     }
     o.lock.store(0, std::memory_order_release);
 }
-[[gnu::cold]] inline void note_exception(arena& a) {
+[[gnu::cold]] inline void note_exception(arena& a, endpoint* end = nullptr) {
     message text;
     try {
         throw;
@@ -307,7 +326,10 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout)
         text << "colls: rank " << a.rank() << ": its function threw";
         note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
     }
-    colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
+    if (end)
+        colls::detail::break_group(*end, errc::peer_failed, none, none, text.text());
+    else
+        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
 }
 
 /// The processes of one `run`, seen by their parent.
@@ -380,8 +402,14 @@ void run(int n, F&& f) {
         int status = 0;
         shared->be(r);
         try {
-            communicator comm = detail::whole_group(shared, environment::read().timeout);
-            f(comm);
+            const environment env = environment::read();
+            communicator comm = env.tcp ? detail::tcp_group(shared, env.timeout) : detail::whole_group(shared, env.timeout);
+            try {
+                f(comm);
+            } catch (...) {
+                detail::note_exception(*shared, &comm.endpoint());
+                status = 1;
+            }
         } catch (...) {
             detail::note_exception(*shared);
             status = 1;

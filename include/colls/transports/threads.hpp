@@ -103,7 +103,7 @@ private:
         text << ": " << x.what();
     } catch (...) {
     }
-    colls::detail::poison(e.memory, errc::peer_failed, e.rank, none, none, text.text());
+    colls::detail::break_group(e, errc::peer_failed, none, none, text.text());
     o.failed(std::current_exception(), news);
 }
 

@@ -1,0 +1,238 @@
+// What lies behind the endpoint of a rank that passes messages: its wires, what it has heard of the others, and the order
+// in which its operations post.
+//
+// What ranks that share memory read from it (whether the group is broken, who has left, who waits where) each rank here
+// keeps to itself, in a group_memory of its own that its peers' news are written into: so waiting and failing are the same
+// code. Whoever learns that the group is broken tells everyone whom it is connected to; whoever waits, waits for somebody
+// who is dead, or waits itself, or has told it: so the news come to all.
+#pragma once
+
+#include <colls/channel.hpp>
+
+#include <cstdlib>
+#include <deque>
+
+namespace colls::inline v1::detail {
+
+class channel_link : public link, private wire::listener {
+public:
+    /// Two wires of one group: for collectives, and for messages between two ranks, whose orders have nothing to do with each other.
+    void be(endpoint& e, std::unique_ptr<wire> collectives, std::unique_ptr<wire> messages) {
+        e_ = &e;
+        collectives_ = std::move(collectives);
+        messages_ = std::move(messages);
+        collectives_->listening = this;
+        messages_->listening = this;
+        dead_.resize(static_cast<std::size_t>(e.size));
+        accepted_.resize(static_cast<std::size_t>(e.size));
+    }
+    ~channel_link() override { std::free(memory_); }
+
+    void begin(endpoint& e, operation_state& o) override {
+        collectives_->progress();
+        messages_->progress();
+        if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) {
+            leave(e);
+            throw_poison(e);
+        }
+        if (o.kind != operation_kind::collective) return begin_message(e, o);
+        if (o.passing == nullptr) {
+            o.passing = new channel_state;
+            o.drop_passing = [](channel_state* s) { delete s; };
+        }
+        passer(e, o, *collectives_).begin();
+        order_.push_back(&o);
+        for (int r = 0; r < e.size; ++r) compare_board(r);
+    }
+    bool advance(endpoint& e, operation_state& o) override {
+        if (o.kind != operation_kind::collective) return advance_message(e, o);
+        collectives_->progress();
+        for (auto i = order_.begin(); i != order_.end();) {
+            passer p(e, **i, *collectives_);
+            const bool over = p.advance();
+            if (!p.posted_all()) break;
+            i = over ? order_.erase(i) : i + 1;
+        }
+        return o.done;
+    }
+
+    void look(endpoint& e, const wait_site* at, double seconds) override {
+        collectives_->progress();
+        messages_->progress();
+        // Whoever waits for long tells the one it waits for where.
+        if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank || at->fingerprint == no_call) return;
+        if (told_call_ == at->call + 1 && told_peer_ == at->peer) return;
+        told_call_ = at->call + 1;
+        told_peer_ = at->peer;
+        collectives_->tell(at->peer, news{notice::board, at->call, at->fingerprint, 0, ""});
+    }
+    bool rest(endpoint& e, double waited) override {
+        if (e.crowded || waited > 3e-3)
+            collectives_->rest(e.crowded ? 1e-3 : 200e-6);
+        else
+            sched_yield();
+        return true;
+    }
+    void broke(endpoint& e) override { spread(e.memory.poison()); }
+    void abandon(endpoint&) override {
+        order_.clear();
+        collectives_->abandon();
+        messages_->abandon();
+    }
+    void close() override {
+        messages_.reset();
+        collectives_.reset();
+    }
+    bool dead(int rank) const override { return dead_[rank]; }
+
+    std::byte* take(std::size_t bytes) override { return static_cast<std::byte*>(operator new(bytes, align)); }
+    void give(std::byte* at, std::size_t) noexcept override { operator delete(at, align); }
+
+protected:
+    /// Memory for what is known of a group of n. Throws std::bad_alloc.
+    group_memory own_memory(int n) {
+        // calloc of that much takes fresh pages, which cost nothing until they are used.
+        memory_ = std::calloc(1, group_memory::bytes(n) + line);
+        if (memory_ == nullptr) throw std::bad_alloc();
+        return {reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line), n};
+    }
+    endpoint& own() { return *e_; }
+    wire& channel() { return *collectives_; }
+
+private:
+    static constexpr std::align_val_t align{128};
+    struct acceptance {
+        std::uint64_t number, bytes, type;
+    };
+
+    // A message waits until its receiver has said that it may come, and then goes straight to its place.
+    void begin_message(endpoint& e, operation_state& o) {
+        o.exit_at = 0;
+        const int peer = o.site.peer;
+        const std::size_t bytes = o.request.count * o.request.element;
+        if (peer == e.rank) {
+            (o.kind == operation_kind::send ? own_sends_ : own_receives_).push_back(&o);
+        } else if (o.kind == operation_kind::recv) {
+            const piece to{o.request.out, bytes};
+            messages_->receive(peer, label_of(o), &to, bytes > 0);
+            messages_->tell(peer, news{notice::accept, o.sequence, bytes, o.request.signature, ""});
+        }
+    }
+    bool advance_message(endpoint& e, operation_state& o) {
+        const int peer = o.site.peer;
+        const std::size_t bytes = o.request.count * o.request.element;
+        messages_->progress();
+        if (peer == e.rank) {
+            while (!own_sends_.empty() && !own_receives_.empty()) {
+                operation_state &from = *own_sends_.front(), &to = *own_receives_.front();
+                check_sizes(e, to, peer, from.request.count * from.request.element, from.request.signature, "sends");
+                copy_bytes(to.request.out, from.request.in, to.request.count * to.request.element);
+                from.done = to.done = true;
+                own_sends_.pop_front();
+                own_receives_.pop_front();
+            }
+        } else if (o.kind == operation_kind::recv) {
+            o.done = messages_->received(peer) > o.sequence;
+        } else {
+            auto& accepted = accepted_[static_cast<std::size_t>(peer)];
+            if (o.exit_at == 0 && !accepted.empty() && accepted.front().number == o.sequence) {
+                check_sizes(e, o, peer, accepted.front().bytes, accepted.front().type, "expects");
+                accepted.pop_front();
+                const piece from{const_cast<std::byte*>(o.request.in), bytes};
+                messages_->send(peer, label_of(o), &from, bytes > 0);
+                o.exit_at = 1;
+            }
+            o.done = o.exit_at == 1 && messages_->sent(peer) > o.sequence;
+        }
+        return o.done;
+    }
+    static message_label label_of(const operation_state& o) { return {o.request.signature, o.sequence, 0}; }
+    static void check_sizes(endpoint& e, const operation_state& o, int peer, std::uint64_t bytes, std::uint64_t type, const char* does) {
+        const std::uint64_t own = o.request.count * o.request.element;
+        if (bytes == own && type == o.request.signature) return;
+        fail(e, errc::mismatch, o.site,
+             message() << (o.kind == operation_kind::send ? "sends " : "expects ") << static_cast<std::size_t>(own) << " bytes, rank " << peer
+                       << " " << does << " " << static_cast<std::size_t>(bytes) << (bytes == own ? " of another type" : ""));
+    }
+
+    void spread(const poison_state& p) {
+        const news what{notice::broken, static_cast<std::uint64_t>(p.code),
+                        static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 | static_cast<std::uint32_t>(p.round + 1),
+                        static_cast<std::uint64_t>(p.rank), p.text};
+        collectives_->tell_all(what);
+        messages_->tell_all(what);
+    }
+    void breaks(errc code, int rank, int peer, int round, const char* text) {
+        if (poison(e_->memory, code, rank, peer, round, text)) spread(e_->memory.poison());
+    }
+
+    void heard(int peer, const news& what) override {
+        rank_state& s = e_->memory.state(peer);
+        switch (what.what) {
+            case notice::accept: accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c}); break;
+            case notice::board:
+                s.board_call.store(what.a + 1, std::memory_order_relaxed);
+                s.board_fingerprint.store(what.b, std::memory_order_relaxed);
+                compare_board(peer);
+                break;
+            case notice::broken: {
+                const int rank = static_cast<int>(what.c);
+                const auto code = static_cast<errc>(what.a);
+                if (rank < 0 || rank >= e_->size || what.a < 1 || what.a > static_cast<std::uint64_t>(errc::peer_failed)) break;
+                breaks(code, rank, static_cast<int>(what.b >> 32) - 1, static_cast<int>(what.b & 0xffffffffu) - 1, what.text);
+                break;
+            }
+            case notice::leave: s.gone.store(1, std::memory_order_relaxed); break;
+            default: heard_more(peer, what); break;
+        }
+    }
+    void lost(int peer, const char* why) override {
+        if (dead_[peer]) return;
+        dead_[peer] = true;
+        if (e_->memory.state(peer).gone.load(std::memory_order_relaxed) != 0) return;
+        breaks(errc::peer_failed, e_->rank, peer, none,
+               (message() << "colls: rank " << e_->rank << ": rank " << peer << " has died, or cannot be reached any more: " << why).text());
+    }
+    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
+        message text;
+        text << "colls: rank " << e_->rank << ": ";
+        if (wanted.fingerprint != got.fingerprint)
+            say_mismatch(text, peer, wanted.fingerprint, got.fingerprint);
+        else
+            text << "rank " << peer << " sends " << got_bytes << " bytes where this rank expects " << wanted_bytes
+                 << ": their counts differ, or the order of their calls";
+        breaks(errc::mismatch, e_->rank, peer, none, text.text());
+    }
+    virtual void heard_more(int /*peer*/, const news&) {}
+
+    // A rank that waits has said in which call.
+    void compare_board(int peer) {
+        const rank_state& s = e_->memory.state(peer);
+        const std::uint64_t call = s.board_call.load(std::memory_order_relaxed), theirs = s.board_fingerprint.load(std::memory_order_relaxed);
+        if (call == 0 || call > e_->calls || call + 64 <= e_->calls) return;
+        const std::uint64_t own = e_->recent[(call - 1) % 64];
+        if (own == theirs) return;
+        message text;
+        text << "colls: rank " << e_->rank << ": ";
+        say_mismatch(text, peer, own, theirs);
+        breaks(errc::mismatch, e_->rank, peer, none, text.text());
+    }
+    static void say_mismatch(message& text, int peer, std::uint64_t own, std::uint64_t theirs) {
+        text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
+        if (theirs >> 60 == own >> 60)
+            text << ", with another count, type, operator, root or schedule, or started and not blocking, now or in a call before";
+        text << "; every rank must make the same calls in the same order";
+    }
+
+    endpoint* e_ = nullptr;
+    void* memory_ = nullptr;
+    std::unique_ptr<wire> collectives_, messages_;
+    std::deque<operation_state*> order_;   // that are not over, as they were started
+    std::deque<operation_state*> own_sends_, own_receives_;
+    std::vector<std::deque<acceptance>> accepted_;
+    list<bool> dead_;
+    std::uint64_t told_call_ = 0;
+    int told_peer_ = none;
+};
+
+}  // namespace colls::inline v1::detail
