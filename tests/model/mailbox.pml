@@ -178,16 +178,11 @@ active [N] proctype rank() {
     atomic { choose() }
     do
     :: number < CALLS ->
-        atomic {
-            claim();
-            if
-            :: posts -> FIRST[box(me)] = number + 1
-            :: else
-            fi
-        }
         if
-        :: posts -> SECOND[box(me)] = number + 1
-        :: else
+        :: posts ->
+            atomic { claim(); FIRST[box(me)] = number + 1 }
+            SECOND[box(me)] = number + 1
+        :: else -> atomic { claim() }
         fi;
 #ifdef MUTANT_MAILED_EARLY
         done_reading();

@@ -1,0 +1,304 @@
+/* Operations that expose buffers: runner of include/colls/execute.hpp. N ranks make CALLS calls in a row, each of a kind that is
+ * chosen when the first rank comes to it, and have up to two of them in flight. Each of a rank's two lanes runs every other
+ * operation; that they are steps of one thread, which moves them on in turn, only takes orders away.
+ *
+ * Holds: a rank touches another's buffer only after its owner has entered the operation and before it has left it; what it
+ * reads there is what it should be at that point of the script; what it publishes is never mistaken for another
+ * operation's; results are complete when a rank leaves; nothing blocks for ever.
+ *
+ * -DN=2|3, -DCALLS=..., -DWINDOW=..., -DCHUNKS=..., -DSTAGED (scratch memory alone is within reach), and what breaks it:
+ *   MUTANT_SHORT_WINDOW   begin() takes a slot one operation too early
+ *   MUTANT_NO_MASK        finish() counts an operation that was over before an earlier one as that one
+ *   MUTANT_ENTRY_FIRST    enter() publishes before it has written where its buffers are
+ *   MUTANT_NO_ENTRY_WAIT  buffers are touched before their owner has entered
+ *   MUTANT_NO_EXIT_WAIT   a rank leaves without the waits at the exit
+ *   MUTANT_PUBLISH_FIRST  a rank publishes its copies before it has made them
+ *   MUTANT_NO_RING_WAIT   (STAGED) scratch memory is written again before the chunk that used it has been read */
+#ifndef N
+#define N 2
+#endif
+#ifndef CALLS
+#define CALLS 6
+#endif
+#ifndef WINDOW
+#define WINDOW 3
+#endif
+#ifndef CHUNKS
+#define CHUNKS 1
+#endif
+#define RING 2                         /* store_policy::staged_chunks, which is 3 */
+#define LANES 2
+#if N == 2
+#define EVERY(f) (f(0) && f(1))
+#else
+#define EVERY(f) (f(0) && f(1) && f(2))
+#endif
+
+/* group_memory: operation(slot, rank), and `completed` of state(rank). `fingerprint` is the call's kind, `buffers` the call
+ * whose buffers the line tells. */
+short progress[WINDOW * N];
+byte fingerprint[WINDOW * N], buffers[WINDOW * N];
+byte completed[N];
+#define line(q) ((s % WINDOW) * N + (q))
+#define word(chunk, value) ((s + 1) * 64 + ((value) == 0 -> 0 : (chunk) * 4 + (value)))
+
+/* The calls' buffers, of which a rank has a few: whose they are now (call + 1; 0: nobody's), and of each block how many
+ * chunks of the result are there. Scratch memory: which chunk (+ 1) lies in a slot of the ring. */
+#define KEPT 4                         /* more than can be in use */
+byte owner[KEPT * N], result[KEPT * N * N];
+#define own(q) owner[(s % KEPT) * N + (q)]
+#define done(q, b) result[((s % KEPT) * N + (q)) * N + (b)]
+#ifdef STAGED
+byte scratch[KEPT * N * RING * 2];
+#define slot_of(q, at, i) scratch[(((s % KEPT) * N + (q)) * RING + (at) % RING) * 2 + (i)]
+#define slot(q, i) slot_of(q, chunk, i)
+#endif
+
+/* Each rank's endpoint. */
+byte sequence[N], completed_by_all[N], finished[N];
+
+/* What all ranks agree on. */
+#define ALL_REDUCE 1                   /* direct: reduce_scatter, which pulls, and all_gather, which pushes */
+#define FROM_FIRST 2                   /* broadcast, pulled */
+#define FROM_LAST 3
+#define AHEAD 8
+byte kind[AHEAD], came[AHEAD], gone[AHEAD];
+inline choose() {
+    if
+    :: kind[s % AHEAD] != 0
+    :: else -> select(what : ALL_REDUCE .. FROM_LAST); kind[s % AHEAD] = what
+    fi;
+    what = kind[s % AHEAD];
+    root = (what == FROM_LAST -> N - 1 : 0);
+    came[s % AHEAD]++;
+    if
+    :: came[s % AHEAD] == N -> came[s % AHEAD] = 0; kind[s % AHEAD] = 0
+    :: else
+    fi
+}
+
+/* runner::begin() and enter(). */
+#ifdef MUTANT_SHORT_WINDOW
+#define FREE (WINDOW + 1)
+#else
+#define FREE WINDOW
+#endif
+#define has_freed(q) (completed[q] + FREE > s)
+#define is_least(q) (completed[q] >= least)
+inline begin() {
+    atomic {
+        sequence[me] == s;
+        choose();
+        if
+        :: s < WINDOW || completed_by_all[me] + FREE > s
+        :: else ->
+            EVERY(has_freed);
+            completed_by_all[me] = completed[0];
+            q = 1;
+            do
+            :: q == N -> q = 0; break
+            :: q < N && completed[q] < completed_by_all[me] -> completed_by_all[me] = completed[q]
+            :: q < N && completed[q] >= completed_by_all[me] -> q++
+            od
+        fi;
+        own(me) = s + 1;
+#ifndef MUTANT_ENTRY_FIRST
+        fingerprint[line(me)] = what;
+        buffers[line(me)] = s + 1
+#endif
+    }
+    atomic { progress[line(me)] = word(0, 0); sequence[me]++ }
+#ifdef MUTANT_ENTRY_FIRST
+    atomic { fingerprint[line(me)] = what; buffers[line(me)] = s + 1 }
+#endif
+}
+
+/* runner::wait_for(), view_of(). A rank's own progress is not waited for. Whose word is there must be in the same call. */
+#define same_call(q) (fingerprint[line(q)] == what && buffers[line(q)] == s + 1 && progress[line(q)] < (s + 2) * 64)
+#define reached(q, chunk, value) (q == me || progress[line(q)] >= word(chunk, value))
+inline publish(value) { progress[line(me)] = word(chunk, value) }
+
+#define has_entered(q) reached(q, 0, 0)
+#define published_1(q) reached(q, chunk, 1)
+#define published_2(q) reached(q, chunk, 2)
+#define published_3(q) reached(q, chunk, 3)
+#define published_4(q) reached(q, chunk, 4)
+
+/* A peer's memory is touched: it must be the one that the peer has exposed for this call, and still be its. Reads of several
+ * peers are one step, as late as may be, and so are writes. */
+#define touches(q) (same_call(q) && own(q) == s + 1)
+
+#ifndef STAGED
+/* direct, all_reduce: block `me` of all is folded here, and pushed to all. In place: the result lands where others' inputs
+ * were. */
+#define input_of(q) (touches(q) && done(q, me) == chunk)
+inline all_reduce() {
+    do
+    :: chunk < CHUNKS ->
+        atomic {
+#ifndef MUTANT_NO_ENTRY_WAIT
+            EVERY(has_entered);
+#endif
+            assert(EVERY(input_of))
+        }
+#ifdef MUTANT_PUBLISH_FIRST
+        publish(3);
+#endif
+        atomic {
+            assert(EVERY(touches));
+            q = 0;
+            do
+            :: q < N -> done(q, me) = chunk + 1; q++
+            :: q == N -> q = 0; break
+            od
+        }
+        atomic { publish(3); chunk++ }
+    :: chunk == CHUNKS -> break
+    od
+}
+
+/* broadcast, pulled. The root waits before its own copy, which may be in place: not at the exit. It has not looked at the
+ * others' lines before. */
+inline broadcast() {
+    do
+    :: chunk < CHUNKS ->
+        if
+        :: me == root ->
+#ifndef MUTANT_NO_EXIT_WAIT
+            atomic { EVERY(published_2); assert(EVERY(same_call)); chunk++ }
+#else
+            chunk++
+#endif
+        :: else ->
+#ifndef MUTANT_NO_ENTRY_WAIT
+            reached(root, 0, 0);
+#endif
+#ifdef MUTANT_PUBLISH_FIRST
+            publish(2);
+#endif
+            assert(touches(root));
+            atomic { publish(2); chunk++ }
+        fi
+    :: chunk == CHUNKS -> break
+    od
+}
+
+#define exit_waits (what != ALL_REDUCE || EVERY(published_3))
+#else
+/* runner::agree(): whether all can reach all buffers is known when all have entered. */
+inline agree() {
+    atomic { EVERY(has_entered); assert(EVERY(same_call)) }
+}
+
+/* The same by copies in scratch memory, which everything is pulled from. Each chunk uses the slots that the chunk RING before it
+ * used. Of an all_reduce those need no wait of their own (planner::ring_phase()): slot 0 holds the input, 1 the result. */
+#define input_of(q) (q == me || (touches(q) && slot(q, 0) == chunk + 1))
+#define result_of(q) (q == me || (touches(q) && slot(q, 1) == chunk + 1))
+inline all_reduce() {
+    agree();
+    do
+    :: chunk < CHUNKS ->
+        slot(me, 0) = chunk + 1;
+        publish(1);
+        atomic { EVERY(published_1); assert(EVERY(input_of)) }
+        slot(me, 1) = chunk + 1;
+        publish(3);
+        atomic { EVERY(published_3); assert(EVERY(result_of)) }
+        atomic { publish(4); chunk++ }
+    :: chunk == CHUNKS -> break
+    od
+}
+
+#define published_2_before(q) reached(q, chunk - RING, 2)
+inline broadcast() {
+    agree();
+    do
+    :: chunk < CHUNKS ->
+        if
+        :: me == root ->
+            atomic {
+#ifndef MUTANT_NO_RING_WAIT
+                chunk < RING || EVERY(published_2_before);
+#endif
+                slot(me, 0) = chunk + 1
+            }
+            atomic { publish(1); chunk++ }
+        :: else ->
+#ifdef MUTANT_PUBLISH_FIRST
+            reached(root, chunk, 1);
+            publish(2);
+            assert(touches(root) && slot(root, 0) == chunk + 1);
+#else
+            atomic { reached(root, chunk, 1); assert(touches(root) && slot(root, 0) == chunk + 1) }
+#endif
+            atomic { publish(2); chunk++ }
+        fi
+    :: chunk == CHUNKS -> break
+    od
+}
+#define exit_waits (what == ALL_REDUCE -> EVERY(published_4) : me != root || EVERY(published_2))
+#endif
+
+/* The waits at the exit, for the last chunk, and finish(). Lines of a call that all ranks have left are set to 0, so that states
+ * that differ in them alone are one. */
+#define complete(q) (done(me, q) == CHUNKS)
+inline finish() {
+    atomic {
+        chunk = CHUNKS - 1;
+#ifndef MUTANT_NO_EXIT_WAIT
+        exit_waits;
+#endif
+#ifndef STAGED
+        assert(what != ALL_REDUCE || EVERY(complete));
+#endif
+        own(me) = 0;
+#ifdef MUTANT_NO_MASK
+        completed[me]++;
+#else
+        finished[me] = finished[me] | (1 << (s - completed[me]));
+        do
+        :: finished[me] & 1 -> finished[me] = finished[me] >> 1; completed[me]++
+        :: else -> break
+        od;
+#endif
+        gone[s % AHEAD]++;
+        q = 0;
+        do
+        :: q < N ->
+            done(me, q) = 0;
+#ifdef STAGED
+            if
+            :: q < RING -> slot_of(me, q, 0) = 0; slot_of(me, q, 1) = 0
+            :: else
+            fi;
+#endif
+            if
+            :: gone[s % AHEAD] == N && buffers[line(q)] == s + 1 ->
+                progress[line(q)] = 0; fingerprint[line(q)] = 0; buffers[line(q)] = 0
+            :: else
+            fi;
+            q++
+        :: q == N -> q = 0; break
+        od;
+        if
+        :: gone[s % AHEAD] == N -> gone[s % AHEAD] = 0
+        :: else
+        fi;
+        what = 0; root = 0; chunk = 0;
+        s = s + LANES
+    }
+}
+
+active [N * LANES] proctype lane() {
+    byte me = _pid / LANES, s = _pid % LANES, what, root, q, chunk;
+    do
+    :: s < CALLS ->
+        begin();
+        if
+        :: what == ALL_REDUCE -> all_reduce()
+        :: else -> broadcast()
+        fi;
+        finish()
+    :: s >= CALLS -> break
+    od
+}
