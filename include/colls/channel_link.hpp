@@ -8,6 +8,7 @@
 #pragma once
 
 #include <colls/channel.hpp>
+#include <colls/council.hpp>
 
 #include <cstdlib>
 #include <deque>
@@ -82,6 +83,20 @@ public:
     void close() override {
         messages_.reset();
         collectives_.reset();
+    }
+    std::unique_ptr<endpoint> shrink(endpoint& e) override {
+        break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
+        leave(e);
+        const council::value v = council_.agree(e, *collectives_, [this](int r) { return dead_[r]; },
+                                                [&] { return create(e.size); });
+        list<int> members;
+        int mine = none;
+        for (int r = 0; r < e.size; ++r) {
+            if (!v.members[static_cast<std::size_t>(r)]) continue;
+            if (r == e.rank) mine = static_cast<int>(members.size());
+            members.push_back(r);
+        }
+        return attach(e, v.place, mine, members);
     }
     bool dead(int rank) const override { return dead_[rank]; }
 
@@ -183,7 +198,8 @@ private:
                 break;
             }
             case notice::leave: s.gone.store(1, std::memory_order_relaxed); break;
-            default: heard_more(peer, what); break;
+            case notice::join: council_.heard(peer, what); break;
+            case notice::offer: break;
         }
     }
     void lost(int peer, const char* why) override {
@@ -203,8 +219,6 @@ private:
                  << ": their counts differ, or the order of their calls";
         breaks(errc::mismatch, e_->rank, peer, none, text.text());
     }
-    virtual void heard_more(int /*peer*/, const news&) {}
-
     // A rank that waits has said in which call.
     void compare_board(int peer) {
         const rank_state& s = e_->memory.state(peer);
@@ -233,6 +247,7 @@ private:
     list<bool> dead_;
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
+    council council_;
 };
 
 }  // namespace colls::inline v1::detail

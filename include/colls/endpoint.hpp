@@ -163,12 +163,23 @@ void progress(endpoint& e);
 /// To stderr, where COLLS_DEBUG asks for it.
 [[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }
 
-[[noreturn, gnu::cold]] inline void throw_poison(endpoint& e) {
+/// Where a rank is, for a message.
+[[gnu::cold]] inline message& operator<<(message& text, const wait_site& at) {
+    text << " in " << at.what;
+    if (!at.schedule.empty()) text << " (" << at.schedule << ")";
+    if (at.round != none) text << ", round " << at.round;
+    return text;
+}
+
+[[noreturn, gnu::cold]] inline void throw_poison(endpoint& e, const wait_site* at = nullptr) {
     poison_state& p = e.memory.poison();
     // Whoever writes it may be killed meanwhile.
     for (const double until = seconds_now() + 1; p.state.load(std::memory_order_acquire) == 1 && seconds_now() < until;) sched_yield();
     message text;
-    text << "colls: rank " << e.rank << ": the group is broken: " << p.text;   // which names its reporter
+    text << "colls: rank " << e.rank;
+    if (at) text << *at;
+    const std::string_view news = p.text;   // which names its reporter
+    text << ": the group is broken: " << (news.starts_with("colls: ") ? news.substr(7) : news);
     // The peer to blame: the one that the reporter blames, unless that is this rank.
     throw error(static_cast<errc>(p.code), text.text(), e.rank, p.peer == none || p.peer == e.rank ? p.rank : p.peer, p.round);
 }
@@ -215,10 +226,7 @@ inline void activate(endpoint& e) {
 
 [[noreturn, gnu::cold]] inline void fail(endpoint& e, errc code, const wait_site& at, const message& why) {
     message text;
-    text << "colls: rank " << e.rank << " in " << at.what;
-    if (!at.schedule.empty()) text << " (" << at.schedule << ")";
-    if (at.round != none) text << ", round " << at.round;
-    text << ": " << why.text();
+    text << "colls: rank " << e.rank << at << ": " << why.text();
     break_group(e, code, at.peer, at.round, text.text());
     leave(e);
     throw error(code, text.text(), e.rank, at.peer, at.round);
@@ -269,7 +277,7 @@ private:
         e_.via->look(e_, &at, waited_);
         if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) {
             leave(e_);
-            throw_poison(e_);
+            throw_poison(e_, &at);
         }
         const double now = seconds_now();
         if (start_ == 0) start_ = now;

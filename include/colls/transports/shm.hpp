@@ -7,7 +7,7 @@
 
 #include <colls/communicator.hpp>
 #include <colls/machine.hpp>
-#include <colls/transports/tcp.hpp>
+#include <colls/tcp_group.hpp>
 
 #include <atomic>
 #include <cerrno>
@@ -423,3 +423,5 @@ void run(int n, F&& f) {
 }
 
 }  // namespace colls::inline v1::processes
+
+#include <colls/world.hpp>
