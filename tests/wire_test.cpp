@@ -377,20 +377,20 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
     CHECK(rejected(frame{}, [](std::byte* b) { b[16] = std::byte{1}; }));
 
     const wire_hello h{0x0123456789abcdef, 3, 70'000};
-    std::byte bytes[hello_bytes];
+    std::byte bytes[wire_hello_bytes];
     encode(h, bytes);
-    REQUIRE(parse_hello(bytes) == h);
+    REQUIRE(parse_wire_hello(bytes) == h);
     REQUIRE(std::memcmp(bytes, "colls", 5) == 0);
     CHECK(bytes[16] == std::byte{0xef});
-    CHECK_FALSE(parse_hello({bytes, hello_bytes - 1}));
+    CHECK_FALSE(parse_wire_hello({bytes, wire_hello_bytes - 1}));
     for (const std::size_t i : {0u, 7u, 8u, 12u, 27u, 31u}) {   // magic, version, reserved, the ranks' signs
-        std::byte other[hello_bytes];
-        std::memcpy(other, bytes, hello_bytes);
+        std::byte other[wire_hello_bytes];
+        std::memcpy(other, bytes, wire_hello_bytes);
         other[i] ^= std::byte{0x80};
-        CHECK_FALSE(parse_hello(other));
+        CHECK_FALSE(parse_wire_hello(other));
     }
     encode(wire_hello{1, 5, 5}, bytes);
-    CHECK_FALSE(parse_hello(bytes));
+    CHECK_FALSE(parse_wire_hello(bytes));
 }
 
 // ---- messages -------------------------------------------------------------------------------------------------------
@@ -839,17 +839,17 @@ TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
                   for (int turn = 0; done < 2 || turn < 400; ++turn) {
                       descriptor fd = start_connect(members[static_cast<std::size_t>(turn % 2)]);
                       if (!fd || !wait_for(fd.get(), POLLOUT, seconds_now() + 1)) continue;
-                      std::byte bytes[hello_bytes];
+                      std::byte bytes[wire_hello_bytes];
                       for (std::byte& b : bytes) b = static_cast<std::byte>(random.next());
-                      std::size_t length = hello_bytes;
+                      std::size_t length = wire_hello_bytes;
                       switch (turn % 7) {
                           case 0: length = 0; break;                                                // silent
                           case 1: break;                                                            // garbage
                           case 2: encode(wire_hello{1234, 1 - turn % 2, turn % 2}, bytes); break;   // another group
                           case 3: encode(wire_hello{99, 7, turn % 2}, bytes); break;                // no such rank
                           case 4: encode(wire_hello{99, turn % 2, 1 - turn % 2}, bytes); break;     // for somebody else
-                          case 5: length = random.below(hello_bytes); break;                        // breaks off
-                          case 6: encode(wire_hello{99, 1 - turn % 2, turn % 2}, bytes), length = hello_bytes - 1; break;
+                          case 5: length = random.below(wire_hello_bytes); break;                        // breaks off
+                          case 6: encode(wire_hello{99, 1 - turn % 2, turn % 2}, bytes), length = wire_hello_bytes - 1; break;
                       }
                       if (length > 0) send_all(fd.get(), bytes, length, seconds_now() + 1);
                       kept.push_back(std::move(fd));
@@ -879,9 +879,9 @@ TEST_CASE("whoever claims to be a rank that is there already is turned away; one
     const auto connect_as = [&](int rank) {
         descriptor fd = start_connect(place.members[0]);
         REQUIRE(wait_for(fd.get(), POLLOUT, seconds_now() + patience_s));
-        std::byte hello[hello_bytes];
+        std::byte hello[wire_hello_bytes];
         encode(wire_hello{5, rank, 0}, hello);
-        REQUIRE(send_all(fd.get(), hello, hello_bytes, seconds_now() + patience_s) == 0);
+        REQUIRE(send_all(fd.get(), hello, wire_hello_bytes, seconds_now() + patience_s) == 0);
         return fd;
     };
     // Reads what came, while the wire works: true where that is the end.

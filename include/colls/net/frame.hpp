@@ -32,12 +32,12 @@ struct wire_hello {
     std::int32_t from = 0, to = 0;   ///< ranks in that group
     friend bool operator==(const wire_hello&, const wire_hello&) = default;
 };
-inline constexpr std::size_t hello_bytes = 32;
-inline constexpr std::uint64_t hello_magic = 0x0a1a0d736c6c6f63;   // "colls" and bytes that no text has
+inline constexpr std::size_t wire_hello_bytes = 32;
+inline constexpr std::uint64_t wire_hello_magic = 0x0a1a0d736c6c6f63;   // "colls" and bytes that no text has
 inline constexpr std::uint32_t wire_version = 1;
 
 inline void encode(const wire_hello& h, std::byte* to) {
-    put_little(to, hello_magic);
+    put_little(to, wire_hello_magic);
     put_little(to + 8, wire_version);
     put_little(to + 12, std::uint32_t{0});
     put_little(to + 16, h.group);
@@ -45,10 +45,10 @@ inline void encode(const wire_hello& h, std::byte* to) {
     put_little(to + 28, static_cast<std::uint32_t>(h.to));
 }
 /// None: whoever sends this is no rank of this version.
-inline std::optional<wire_hello> parse_hello(octets bytes) {
-    if (bytes.size() < hello_bytes) return {};
+inline std::optional<wire_hello> parse_wire_hello(octets bytes) {
+    if (bytes.size() < wire_hello_bytes) return {};
     const std::byte* const p = bytes.data();
-    if (get_little<std::uint64_t>(p) != hello_magic || get_little<std::uint32_t>(p + 8) != wire_version ||
+    if (get_little<std::uint64_t>(p) != wire_hello_magic || get_little<std::uint32_t>(p + 8) != wire_version ||
         get_little<std::uint32_t>(p + 12) != 0)
         return {};
     const auto from = get_little<std::uint32_t>(p + 24), to = get_little<std::uint32_t>(p + 28);

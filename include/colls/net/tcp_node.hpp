@@ -124,7 +124,7 @@ private:
         double since = 0;
         bool known = false;
         std::size_t got = 0;
-        std::byte bytes[hello_bytes];
+        std::byte bytes[wire_hello_bytes];
         wire_hello hello{};
     };
 
@@ -196,8 +196,8 @@ private:
     }
     // Reads the hello and nothing behind it. False: this is none.
     static bool listen_to(guest& g) {
-        while (g.got < hello_bytes) {
-            const ssize_t n = ::recv(g.fd.get(), g.bytes + g.got, hello_bytes - g.got, MSG_DONTWAIT);
+        while (g.got < wire_hello_bytes) {
+            const ssize_t n = ::recv(g.fd.get(), g.bytes + g.got, wire_hello_bytes - g.got, MSG_DONTWAIT);
             if (n > 0) {
                 g.got += static_cast<std::size_t>(n);
                 continue;
@@ -208,7 +208,7 @@ private:
             g.readable = false;
             return true;
         }
-        const auto hello = parse_hello({g.bytes, hello_bytes});
+        const auto hello = parse_wire_hello({g.bytes, wire_hello_bytes});
         if (!hello) return false;
         g.hello = *hello;
         g.known = true;

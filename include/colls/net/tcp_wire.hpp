@@ -198,7 +198,7 @@ inline void tcp_wire::look_at_connection(end& e) {
         over(e, e.own, state.error);
         return;
     }
-    std::byte hello[hello_bytes];
+    std::byte hello[wire_hello_bytes];
     encode(wire_hello{group_, rank_, e.own.peer}, hello);
     // It fits into a new socket's buffer. Where this rank was so slow that the peer took it for silent, it tries again.
     if (::send(e.own.fd.get(), hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
