@@ -1,0 +1,398 @@
+// Messages between ranks that share memory but not buffers: processes of one host, or threads.
+//
+// Each ordered pair of ranks has two rings: one for messages, one for news, so that news pass messages that nobody has
+// posted a receive for. Through them go the frames of frame.hpp, as through a connection: a long message streams, while one
+// side copies in and the other copies out, straight into its place. Who tells news counts up the receiver's bell, so that
+// nobody has to look at all rings all the time; and rings that carry nothing are never touched.
+//
+// What lies in a ring outlives its writer. A rank that leaves closes its rings, which is heard when they are empty; one
+// whose process has ended without doing so is lost, after what it had sent.
+#pragma once
+
+#include <colls/endpoint.hpp>
+#include <colls/net/memory_ring.hpp>
+#include <colls/net/stream.hpp>
+
+#include <bit>
+#include <functional>
+#include <memory>
+#include <time.h>
+
+namespace colls::inline v1::detail {
+
+/// Capacities of a pair's rings, in bytes, rounded up to powers of two; and from how many bytes on a piece is stored past
+/// the caches. All ranks of a group have the same.
+struct memory_shape {
+    std::size_t messages = std::size_t{256} << 10;
+    std::size_t news = std::size_t{2} << 10;
+    std::size_t stream_from = ~std::size_t{0};
+};
+
+class memory_wire final : public wire {
+public:
+    /// Of memory that n ranks need; most of it is never touched. It is zeroed, aligned to `line`, and of one group only.
+    static std::size_t bytes(int n, const memory_shape& shape = {}) { return layout(n, shape).whole; }
+
+    /// `at`: where this process has the memory. `dead`: has that rank's process ended? It is asked about once in a
+    /// millisecond, and may be empty. Never waits; throws std::bad_alloc.
+    memory_wire(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape = {});
+    memory_wire(const memory_wire&) = delete;
+    memory_wire& operator=(const memory_wire&) = delete;
+    /// Leaves those that have not been told that the group is broken, and gives what is queued a second to go.
+    ~memory_wire() override;
+
+    std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
+        end& e = with(peer);
+        const bool first = e.outbox.empty();
+        const std::uint64_t number = e.outbox.post(label, pieces, count);
+        if (first) write_messages(e);
+        if (!e.outbox.empty()) note(e);
+        return number;
+    }
+    std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
+        end& e = with(peer);
+        const std::uint64_t number = e.inbox.post(label, pieces, count);
+        note(e);
+        return number;
+    }
+    std::uint64_t sent(int peer) const override { return with(peer).outbox.sent(); }
+    std::uint64_t received(int peer) const override { return with(peer).inbox.arrived(); }
+    /// No message moves any more after this, neither those posted before nor later ones. News do.
+    void abandon() override {
+        for (int r = 0; r < size_; ++r) {
+            with(r).inbox.drop();
+            with(r).outbox.drop();
+            note(with(r));
+        }
+    }
+
+    bool tell(int peer, const news& what) override { return say(with(peer), what); }
+    void tell_all(const news& what) override {
+        for (int r = 0; r < size_; ++r) say(with(r), what);
+    }
+
+    void progress() override;
+    /// Nothing wakes a process here: it yields for a while, then takes short naps, and looks.
+    void rest(double seconds) override;
+
+private:
+    /// What this rank has of one peer.
+    struct end {
+        int peer = none;
+        ring_reader messages_in, news_in;
+        ring_writer messages_out, news_out;
+        message_places inbox;
+        frame_reader reader, news_reader;
+        frame_writer outbox;
+        fifo<news_frame> queue;           // of news
+        std::size_t news_done = 0;        // of the first of them, bytes gone
+        std::uint64_t frames = 0, news_frames = 0;   // written
+        std::atomic<std::uint32_t>* bell = nullptr;   // the peer's
+        bool listed = false;              // in busy_
+        bool told_broken = false, leaving = false, closed = false;
+        std::uint32_t peer_closed = 0;
+        bool over = false;                // nothing comes any more, and it has been said
+    };
+    enum how_closed : std::uint32_t { open = 0, left = 1, ended = 2 };
+    static constexpr int most_iovecs = 64;
+    static constexpr std::size_t buffer_bytes = 1024, most_news = 4096;
+
+    struct layout {
+        std::size_t messages, news;                                  // capacities
+        std::size_t states, message_data, news_data, whole;          // places; at 0 the bells
+        layout(int ranks, const memory_shape& s) : messages(std::bit_ceil(std::max<std::size_t>(s.messages, 64))),
+                                                   news(std::bit_ceil(std::max<std::size_t>(s.news, 64))) {
+            const auto n = static_cast<std::size_t>(ranks);
+            states = n * line;
+            news_data = states + n * n * 2 * sizeof(ring_state);
+            message_data = (news_data + n * n * news + 4095) / 4096 * 4096;
+            whole = (message_data + n * n * messages + line - 1) / line * line;
+        }
+    };
+
+    end& with(int peer) { return ends_[static_cast<std::size_t>(peer)]; }
+    const end& with(int peer) const { return ends_[static_cast<std::size_t>(peer)]; }
+    void note(end& e) {
+        if (e.listed || e.over || e.peer == rank_) return;
+        e.listed = true;
+        busy_.push_back(e.peer);
+    }
+    bool say(end& e, const news& what);
+    void write_messages(end& e);
+    void write_news(end& e);
+    void close(end& e, std::uint32_t how);
+    static void ring(const end& e) { e.bell->fetch_add(1, std::memory_order_release); }
+    bool take(end& e, frame_reader& from, arrival what);
+    void read(end& e, frame_reader& r, ring_reader& from, int turns = -1);   // all there is, or so many times
+    void serve(end& e);
+    void answer_bell();
+    void judge(end& e);
+    void lose(end& e, const char* why);
+    void look_for_deaths();
+    static bool moves(const end& e) { return e.inbox.expecting() || e.inbox.dropping(); }
+    static bool unsaid(const end& e) { return !e.outbox.empty() || !e.queue.empty() || (e.leaving && !e.closed); }
+    bool something_to_do();
+
+    int rank_, size_;
+    std::unique_ptr<end[]> ends_;
+    std::function<bool(int)> dead_;
+    std::atomic<std::uint32_t>* bell_;
+    std::uint32_t heard_bell_ = 0;
+    list<int> busy_;                // peers with something to do; never more than `size_`
+    double looked_ = 0;
+    unsigned turns_ = 0;
+    bool inside_ = false;
+};
+
+inline memory_wire::memory_wire(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape)
+    : rank_(rank), size_(n), ends_(new end[static_cast<std::size_t>(n)]), dead_(std::move(dead)) {
+    const layout l(n, shape);
+    const auto bell = [&](int r) {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(at + static_cast<std::size_t>(r) * line);
+    };
+    const auto pair = [&](int from, int to) {
+        return static_cast<std::size_t>(from) * static_cast<std::size_t>(n) + static_cast<std::size_t>(to);
+    };
+    const auto state = [&](std::size_t p, std::size_t which) -> ring_state& {
+        return reinterpret_cast<ring_state*>(at + l.states)[2 * p + which];
+    };
+    bell_ = bell(rank);
+    busy_.reserve(static_cast<std::size_t>(n));
+    for (int r = 0; r < n; ++r) {
+        end& e = with(r);
+        e.peer = r;
+        if (r == rank) {
+            e.over = true;
+            continue;
+        }
+        e.bell = bell(r);
+        const std::size_t in = pair(r, rank), out = pair(rank, r);
+        e.messages_in = {state(in, 0), at + l.message_data + in * l.messages, l.messages};
+        e.messages_out = {state(out, 0), at + l.message_data + out * l.messages, l.messages, shape.stream_from};
+        e.news_in = {state(in, 1), at + l.news_data + in * l.news, l.news};
+        e.news_out = {state(out, 1), at + l.news_data + out * l.news, l.news, ~std::size_t{0}};
+        e.reader.places = &e.inbox;
+        e.reader.open(buffer_bytes);
+        e.news_reader.open(buffer_bytes);
+    }
+}
+
+// ---- writing --------------------------------------------------------------------------------------------------------
+
+inline void memory_wire::write_messages(end& e) {
+    while (!e.outbox.empty() && !e.over && !e.closed && !e.messages_out.full()) {
+        iovec v[most_iovecs];
+        const int count = e.outbox.gather(v, most_iovecs, e.frames);
+        std::size_t whole = 0;
+        for (int i = 0; i < count; ++i) whole += v[i].iov_len;
+        const std::size_t n = e.messages_out.write(v, count);
+        e.frames += e.outbox.left(n);
+        if (n < whole) break;   // the other direction's turn
+    }
+}
+
+inline void memory_wire::write_news(end& e) {
+    bool told = false;
+    while (!e.queue.empty() && !e.news_out.full()) {
+        news_frame& n = e.queue.front();
+        if (e.news_done == 0) n.number(e.news_frames);
+        const iovec v{n.data + e.news_done, n.bytes - e.news_done};
+        e.news_done += e.news_out.write(&v, 1);
+        told = true;
+        if (e.news_done < n.bytes) break;
+        ++e.news_frames;
+        e.news_done = 0;
+        e.queue.pop();
+    }
+    if (told) ring(e);
+    if (e.leaving && !e.closed && e.queue.empty() && e.outbox.empty() && !e.outbox.cut()) close(e, left);
+}
+
+inline void memory_wire::close(end& e, std::uint32_t how) {
+    e.closed = true;
+    e.messages_out.close(how);
+    ring(e);
+}
+
+inline bool memory_wire::say(end& e, const news& what) {
+    if (e.over || e.closed || e.peer_closed != open || e.queue.size() >= most_news) return false;
+    if (what.what == notice::broken) e.told_broken = true;
+    if (what.what == notice::leave)
+        e.leaving = true;
+    else
+        e.queue.push(news_frame(what));
+    write_news(e);
+    if (unsaid(e)) note(e);
+    return true;
+}
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+// One thing that came. False: nothing more can be made of what was read.
+inline bool memory_wire::take(end& e, frame_reader& from, arrival what) {
+    switch (what) {
+        case arrival::message: return true;
+        case arrival::news:
+            if (listening) listening->heard(e.peer, from.heard());
+            return true;
+        case arrival::unexpected:
+            if (listening)
+                listening->unexpected(e.peer, from.wanted().label, from.got().label, static_cast<std::size_t>(from.wanted().bytes),
+                                      static_cast<std::size_t>(from.got().bytes));
+            return true;
+        case arrival::held:
+        case arrival::nothing: return false;
+        case arrival::welcome:
+        case arrival::garbage: break;
+    }
+    lose(e, "what it wrote into the shared memory is not of this protocol");
+    return false;
+}
+
+inline void memory_wire::read(end& e, frame_reader& r, ring_reader& from, int turns) {
+    for (;; --turns) {
+        while (take(e, r, r.next())) {}
+        if (e.over || turns == 0) return;
+        iovec v[most_iovecs];
+        const int count = r.room(v, most_iovecs);
+        const std::size_t n = count == 0 ? 0 : from.read(v, count);
+        if (n == 0) return;
+        r.came(n);
+    }
+}
+
+// ---- progress -------------------------------------------------------------------------------------------------------
+
+inline void memory_wire::serve(end& e) {
+    if (moves(e)) read(e, e.reader, e.messages_in, 4);
+    write_messages(e);
+    write_news(e);
+    if (e.peer_closed != open) judge(e);
+}
+
+inline void memory_wire::answer_bell() {
+    const std::uint32_t bell = bell_->load(std::memory_order_acquire);
+    if (bell == heard_bell_) return;
+    heard_bell_ = bell;
+    for (int r = 0; r < size_; ++r) {
+        end& e = with(r);
+        if (e.over) continue;
+        e.peer_closed = e.messages_in.closed();
+        read(e, e.news_reader, e.news_in);
+        if (e.peer_closed != open) judge(e);
+    }
+}
+
+// The peer has closed: it is heard once there is nothing before it.
+inline void memory_wire::judge(end& e) {
+    if (e.over) return;
+    read(e, e.reader, e.messages_in);
+    if (e.over || e.reader.holding()) return;
+    if (e.peer_closed == ended) {
+        lose(e, "it has closed its end");
+        return;
+    }
+    e.over = true;
+    if (listening) listening->heard(e.peer, news{notice::leave});
+}
+
+inline void memory_wire::lose(end& e, const char* why) {
+    if (e.over) return;
+    e.over = true;
+    e.queue.clear();
+    if (listening) listening->lost(e.peer, why);
+}
+
+inline void memory_wire::look_for_deaths() {
+    if (!dead_) return;
+    const double now = seconds_now();
+    if (now < looked_ + 1e-3) return;
+    looked_ = now;
+    for (int r = 0; r < size_; ++r) {
+        end& e = with(r);
+        if (e.over || !dead_(r)) continue;
+        // All that it wrote is there now, whether it had time to ring or not.
+        e.peer_closed = e.messages_in.closed();
+        read(e, e.news_reader, e.news_in);
+        read(e, e.reader, e.messages_in);
+        if (e.peer_closed == open)
+            lose(e, "its process has ended");
+        else
+            judge(e);
+    }
+}
+
+inline void memory_wire::progress() {
+    if (inside_) return;
+    inside_ = true;
+    answer_bell();
+    for (std::size_t i = 0; i < busy_.size();) {
+        end& e = with(busy_[i]);
+        if (!e.over) serve(e);
+        if (!e.over && (moves(e) || unsaid(e))) {
+            ++i;
+        } else {
+            e.listed = false;
+            busy_.drop(i);
+        }
+    }
+    if (++turns_ % 32 == 0) look_for_deaths();
+    inside_ = false;
+}
+
+inline bool memory_wire::something_to_do() {
+    if (bell_->load(std::memory_order_acquire) != heard_bell_) return true;
+    for (const int r : busy_) {
+        end& e = with(r);
+        if (e.over) continue;
+        if (moves(e) && !e.messages_in.empty()) return true;
+        if ((!e.outbox.empty() && !e.messages_out.full()) || (!e.queue.empty() && !e.news_out.full())) return true;
+    }
+    return false;
+}
+
+inline void memory_wire::rest(double seconds) {
+    const double until = seconds_now() + seconds;
+    for (int i = 0; !something_to_do(); ++i) {
+        const double now = seconds_now();
+        if (!(now < until)) return;
+        if (dead_ && now >= looked_ + 1e-3) {
+            turns_ = 31;   // the next progress looks
+            if (i > 0) return;
+        }
+        if (i < 32) {
+            sched_yield();
+            continue;
+        }
+        const double nap = std::min(until - now, 50e-6);
+        const timespec t{0, static_cast<long>(nap * 1e9)};
+        nanosleep(&t, nullptr);
+    }
+}
+
+inline memory_wire::~memory_wire() {
+    listening = nullptr;
+    for (int r = 0; r < size_; ++r) {
+        end& e = with(r);
+        e.inbox.drop();
+        if (!e.told_broken) e.leaving = true;
+        note(e);
+    }
+    for (const double until = seconds_now() + 1;;) {
+        progress();
+        bool waiting = false;
+        for (int r = 0; r < size_; ++r) {
+            const end& e = with(r);
+            waiting = waiting || (!e.over && e.peer_closed == open && (!e.outbox.empty() || !e.queue.empty()));
+        }
+        const double left_s = until - seconds_now();
+        if (!waiting || left_s <= 0) break;
+        rest(std::min(left_s, 0.1));
+    }
+    for (int r = 0; r < size_; ++r) {
+        end& e = with(r);
+        if (r != rank_ && !e.closed) close(e, e.leaving ? left : ended);
+    }
+}
+
+}  // namespace colls::inline v1::detail
