@@ -59,12 +59,13 @@ struct colls_side {
 
 int main(int argc, char** argv) {
     const std::string transport = argc == 4 ? argv[3] : "";
-    const bool threads = transport == "threads", shared_buffers = transport == "shm", processes = shared_buffers || transport == "staged";
+    const bool threads = transport == "threads", shared_buffers = transport == "shm", processes = shared_buffers || transport == "staged" || transport == "tcp";
     if (!threads && !processes) {
-        std::fputs("usage: side_colls CONTROL LARGEST threads|shm|staged  (started by compare)\n"
+        std::fputs("usage: side_colls CONTROL LARGEST threads|shm|staged|tcp  (started by compare)\n"
                    "    shm: processes, buffers from allocate(); staged: processes, ordinary buffers\n", stderr);
         return 2;
     }
+    if (transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
     try {
         bench::shared_control shared(argv[1], false);
         const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);

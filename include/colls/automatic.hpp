@@ -74,6 +74,21 @@ inline double predict(const cost& c, bool pulled, const model& m, double bytes, 
     const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);
     return first + (pieces - 1) * next;
 }
+/// Where messages pass. Each costs its ends some time; where ranks outnumber cores, all work together is what counts.
+inline double predict_messages(const cost& c, const machine& m, int n, double bytes) {
+    constexpr double chunk = 512 << 10;
+    const double block = c.blocks > 0 ? bytes / c.blocks : 0, pieces = block > chunk ? block / chunk : 1;
+    const double waits = m.alpha * c.rounds + m.message * 0.5 * static_cast<double>(c.critical_messages - 2 * c.rounds);
+    const auto bytes_take = [&](long sent, long reduced) {
+        return (m.beta * static_cast<double>(sent) + m.gamma * static_cast<double>(reduced)) * block / pieces;
+    };
+    const double alone = waits + bytes_take(c.critical_sent, c.critical_reduced) +
+                         (pieces - 1) * (0.5 * m.message * static_cast<double>(c.critical_messages) + bytes_take(c.blocks_sent, c.blocks_reduced));
+    if (n <= m.cores) return alone;
+    const double work = m.message * static_cast<double>(c.messages) * pieces + m.beta * static_cast<double>(c.all_sent) * block +
+                        m.gamma * static_cast<double>(c.blocks_reduced) * block * n;
+    return alone > work / m.cores ? alone : work / m.cores + waits;
+}
 /// The mailbox: each rank stores `posted` bytes, and reads those of all others.
 inline double predict_mail(const model& m, int n, double posted) {
     return m.alpha * (1.5 + 0.1 * n) + (m.beta + m.gamma * (n - 1)) * posted;
@@ -87,8 +102,9 @@ struct prediction {
     double seconds = 0;
 };
 /// The best chunk for a candidate.
-inline prediction predicted(const candidate& c, int n, const model& m, double bytes) {
+inline prediction predicted(const candidate& c, int n, const model& m, double bytes, const machine& figures) {
     const cost counted = traffic_of_candidate(c.schedule, n);
+    if (figures.message > 0) return {&c, chunk_sizes[2], predict_messages(counted, figures, n, bytes)};
     prediction best;
     for (const std::size_t chunk : chunk_sizes) {
         // What goes through many rounds should stay in the cache between them.
@@ -123,7 +139,8 @@ inline constexpr double staged_waits = 16;
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
     };
-    model m = model_of(e.via->figures(), e.size);
+    const machine& figures = e.via->figures();
+    model m = model_of(figures, e.size);
     if (staged) m.alpha *= staged_waits;
     const bool mail = !staged && d.mail && !d.only_direct && d.posted <= mail_capacity;
     if (e.env.schedule) {
@@ -136,7 +153,7 @@ inline constexpr double staged_waits = 16;
         }
         if (name == "mailbox" && mail) return {};
         for (int i = 0; i < list.count; ++i)
-            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e.size, m, d.bytes);
+            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e.size, m, d.bytes, figures);
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on " << e.size
                           << " ranks" << (d.in_order ? " with an operator that does not commute" : "") << ": the library chooses");
@@ -146,7 +163,7 @@ inline constexpr double staged_waits = 16;
     bool any = mail;
     for (int i = 0; i < list.count; ++i)
         if (fits(list.first[i]))
-            if (const prediction p = predicted(list.first[i], e.size, m, d.bytes); !any || p.seconds < best.seconds) {
+            if (const prediction p = predicted(list.first[i], e.size, m, d.bytes, figures); !any || p.seconds < best.seconds) {
                 best = p;
                 any = true;
             }

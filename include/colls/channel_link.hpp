@@ -31,10 +31,11 @@ public:
 
     void begin(endpoint& e, operation_state& o) override {
         collectives_->progress();
-        messages_->progress();
+        fresh_ = true;
         if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) {
             leave(e);
-            throw_poison(e);
+            const wait_site at{.what = o.kind == operation_kind::collective ? name_of(o.request.what) : o.site.what};
+            throw_poison(e, &at);
         }
         if (o.kind != operation_kind::collective) return begin_message(e, o);
         if (o.passing == nullptr) {
@@ -47,7 +48,8 @@ public:
     }
     bool advance(endpoint& e, operation_state& o) override {
         if (o.kind != operation_kind::collective) return advance_message(e, o);
-        collectives_->progress();
+        if (!fresh_) collectives_->progress();
+        fresh_ = false;
         for (auto i = order_.begin(); i != order_.end();) {
             passer p(e, **i, *collectives_);
             const bool over = p.advance();
@@ -67,9 +69,10 @@ public:
         told_peer_ = at->peer;
         collectives_->tell(at->peer, news{notice::board, at->call, at->fingerprint, 0, ""});
     }
-    bool rest(endpoint& e, double waited) override {
-        if (e.crowded || waited > 3e-3)
-            collectives_->rest(e.crowded ? 1e-3 : 200e-6);
+    // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
+    bool rest(endpoint&, double waited) override {
+        if (waited > 1e-3)
+            collectives_->rest(1e-3);
         else
             sched_yield();
         return true;
@@ -248,6 +251,7 @@ private:
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
     council council_;
+    bool fresh_ = false;   // progress has just been made
 };
 
 }  // namespace colls::inline v1::detail

@@ -26,6 +26,9 @@ struct cost {
     long critical_sent = 0;     ///< sum over the rounds of the most that any rank sends in that round
     long critical_received = 0; ///< likewise
     long critical_reduced = 0;  ///< likewise
+    long messages = 0;          ///< of all ranks together
+    long critical_messages = 0; ///< sum over the rounds of the most that any rank sends and receives in that round
+    long all_sent = 0;          ///< blocks, by all ranks together
     /// The most partial results that a rank holds at a time beyond its output, out of place: slots that are no result
     /// of this rank, from the round in which something first arrives in them to the round that last sends it on.
     /// (reduce_scatter at n = 64: direct 0, ring 2, PAT 3, halving and circulant 31.)
@@ -49,15 +52,15 @@ constexpr cost traffic(const schedule_reader& s, int n) {
     cost c{.rounds = s.rounds(n), .blocks = s.blocks(n), .ports = s.ports(n)};
     buffer<long> sent(n), received(n), reduced(n);
     for (int round = 0; round < c.rounds; ++round) {
-        long most_sent = 0, most_received = 0, most_reduced = 0;
+        long most_sent = 0, most_received = 0, most_reduced = 0, most_messages = 0;
         for (int r = 0; r < n; ++r) {
-            long out = 0, into = 0, fold = 0;
+            long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
-                if (st.send.peer != none && st.send.peer != r) out += size_of(st.send.blocks);
+                if (st.send.peer != none && st.send.peer != r) out += size_of(st.send.blocks), ++sends, ++messages;
                 if (st.recv.peer == none) continue;
                 const long in = size_of(st.recv.blocks);
-                if (st.recv.peer != r) into += in;
+                if (st.recv.peer != r) into += in, ++messages;
                 if (st.recv.action == action::reduce) fold += in;
             }
             sent.p[r] += out;
@@ -66,7 +69,11 @@ constexpr cost traffic(const schedule_reader& s, int n) {
             if (out > most_sent) most_sent = out;
             if (into > most_received) most_received = into;
             if (fold > most_reduced) most_reduced = fold;
+            if (messages > most_messages) most_messages = messages;
+            c.messages += sends;
+            c.all_sent += out;
         }
+        c.critical_messages += most_messages;
         c.critical_sent += most_sent;
         c.critical_received += most_received;
         c.critical_reduced += most_reduced;

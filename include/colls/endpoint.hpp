@@ -57,6 +57,7 @@ struct machine {
     double beta = 1e-10;          ///< seconds a byte copied to a peer
     double gamma = 1e-10;         ///< seconds a byte reduced
     int cores = 1;
+    double message = 0;           ///< seconds that both ends together work for a message; 0: memory is shared
 };
 
 /// Of messages to or from one rank.
@@ -188,7 +189,7 @@ void progress(endpoint& e);
 [[gnu::cold]] inline bool poison(const group_memory& memory, errc code, int rank, int peer, int round, const char* text) {
     poison_state& p = memory.poison();
     std::uint32_t whole = 0;
-    if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_acq_rel)) return false;
+    if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_seq_cst)) return false;   // as `activate` needs
     p.code = static_cast<int>(code);
     p.rank = rank;
     p.peer = peer;
@@ -249,10 +250,11 @@ inline const char* collective_in(std::uint64_t fingerprint) {
 /// outnumber cores), then sleeps; looks for failures; throws at the deadline.
 class patience {
 public:
-    explicit patience(endpoint& e) : e_(e) {}
+    patience() = default;
+    explicit patience(endpoint& e) : e_(&e) {}
 
     void operator()(const wait_site& at) {
-        if (!e_.crowded && spins_ < 2000) {
+        if (!e_->crowded && spins_ < 2000) {
             ++spins_;
             pause();
             return;
@@ -260,10 +262,15 @@ public:
         turn(at);
     }
 
+    /// For whoever asks again and again instead of waiting: the same looks, and the same deadline; never waits.
+    void asked(const wait_site& at) {
+        if (++turns_ % 16 == 0) look(at);
+    }
+
 private:
     [[gnu::noinline]] void turn(const wait_site& at) {
         if (++turns_ % 16 == 0) look(at);
-        if (e_.by_messages && e_.via->rest(e_, waited_)) {
+        if (e_->by_messages && e_->via->rest(*e_, waited_)) {
             // it has waited, for messages
         } else if (waited_ > 3e-3) {
             const timespec nap{0, 50'000};
@@ -271,47 +278,47 @@ private:
         } else {
             sched_yield();
         }
-        progress(e_);
+        progress(*e_);
     }
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
-        e_.via->look(e_, &at, waited_);
-        if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) {
-            leave(e_);
-            throw_poison(e_, &at);
+        e_->via->look(*e_, &at, waited_);
+        if (e_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
+            leave(*e_);
+            throw_poison(*e_, &at);
         }
         const double now = seconds_now();
         if (start_ == 0) start_ = now;
         waited_ = now - start_;
         if (waited_ > 10e-3) compare_boards(at);
-        if (at.peer != none && e_.memory.state(at.peer).gone.load(std::memory_order_acquire) != 0) {
+        if (at.peer != none && e_->memory.state(at.peer).gone.load(std::memory_order_acquire) != 0) {
             // It may have done its part before it went: the caller looks once more before this is an error.
             if (peer_gone_++ > 2)
-                fail(e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
+                fail(*e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
         }
-        if (waited_ > e_.env.timeout)
-            fail(e_, errc::timeout, at,
+        if (waited_ > e_->env.timeout)
+            fail(*e_, errc::timeout, at,
                  message() << "waited " << waited_ << " s for rank " << at.peer
                            << "; is it in another collective, or slow? (COLLS_TIMEOUT sets the deadline)");
     }
     // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
     [[gnu::cold]] void compare_boards(const wait_site& at) {
         if (at.fingerprint == no_call) return;
-        rank_state& own = e_.memory.state(e_.rank);
+        rank_state& own = e_->memory.state(e_->rank);
         own.board_call.store(0, std::memory_order_relaxed);
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
         own.board_call.store(at.call + 1, std::memory_order_release);
-        for (int r = 0; r < e_.size; ++r) {
-            if (r == e_.rank) continue;
-            const rank_state& other = e_.memory.state(r);
+        for (int r = 0; r < e_->size; ++r) {
+            if (r == e_->rank) continue;
+            const rank_state& other = e_->memory.state(r);
             const auto call = other.board_call.load(std::memory_order_acquire);
             const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
             // The call in which the other waits may be one that is over here.
-            if (call == 0 || call > e_.calls || call + 64 <= e_.calls || e_.recent[(call - 1) % 64] == theirs) continue;
-            if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(e_, at, r, theirs);
+            if (call == 0 || call > e_->calls || call + 64 <= e_->calls || e_->recent[(call - 1) % 64] == theirs) continue;
+            if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(*e_, at, r, theirs);
         }
     }
 
-    endpoint& e_;
+    endpoint* e_ = nullptr;
     unsigned spins_ = 0, turns_ = 0, peer_gone_ = 0;
     double start_ = 0, waited_ = 0;
 };

@@ -61,20 +61,12 @@ inline void enter(endpoint& e, operation_state& o) {
 inline void run_to_end(endpoint& e, const call& c, const pick& p) {
     if (e.env.debug == debug_level::trace) trace(e, c, p);
     if (p.steps == nullptr) {
-        mailman m(e, c);
-        try {
-            m.run();
-        } catch (const error&) {
-            throw;
-        } catch (...) {
-            operator_threw(e, name_of(c.what));
-            throw;
-        }
+        guarded(e, name_of(c.what), [&] { mailman(e, c).run(); });
         return;
     }
     const loan own{e, take_operation(e)};
     fill(*own.o, c, p);
-    enter(e, *own.o);
+    guarded(e, name_of(c.what), [&] { enter(e, *own.o); });
     wait_until_done(e, *own.o);
 }
 
@@ -94,9 +86,9 @@ inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, co
     o.keep = keep;
     o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
     o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
-    enter(e, o);
-    rest(e);
+    guarded(e, name_of(c.what), [&] { enter(e, o); });
     own.o = nullptr;
+    o.asked = patience(e);
     e.in_flight.push_back(&o);
     return &o;
 }
@@ -132,13 +124,16 @@ inline void check_message(const endpoint& e, operation_kind kind, const call& c,
 COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
     check_message(e, kind, c, peer);
     operation_state& o = new_message(e, *take_operation(e), kind, c, peer);
+    o.asked = patience(e);
     e.in_flight.push_back(&o);
     return &o;
 }
 
 COLLS_ENGINE bool test_operation(endpoint& e, operation_state& o) {
-    guarded(e, o, [&] { progress(e); });
-    rest(e);
+    guarded(e, o.site.what, [&] {
+        progress(e);
+        if (!o.done) o.asked.asked(o.site);
+    });
     return o.done;
 }
 COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o) { wait_until_done(e, o); }
@@ -176,7 +171,7 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     if (e.by_messages)
         run_to_end(e, c, resolve(e, c, {nullptr, &candidates_for<collective::all_gather>, nullptr}, false));
     else
-        mailman(e, c).run();
+        guarded(e, "split", [&] { mailman(e, c).run(); });
 }
 
 COLLS_ENGINE std::unique_ptr<endpoint> shrink(endpoint& e) { return e.via->shrink(e); }

@@ -61,6 +61,7 @@ struct operation_state {
     list<buffer_view> views;
     list<operand> operands;
     wait_site site;
+    patience asked;                  // by its owner, whether it is over
     bool entered = false, done = true;
     channel_state* passing = nullptr;   // where messages pass
     void (*drop_passing)(channel_state*) = nullptr;

@@ -35,7 +35,7 @@ candidates all_candidates_of(collective what) {
 inline demand demand_of(const endpoint& e, collective what, std::size_t bytes) {
     const bool own = what == collective::all_gather || what == collective::gather, unsized = owned(what) && rooted(what);
     const auto n = static_cast<std::size_t>(e.size);
-    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized};
+    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized && !e.by_messages};
 }
 
 template <int>
@@ -66,7 +66,7 @@ std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
         const candidate& c = list.first[i];
         if (!c.schedule.supports(e.size)) continue;
         const cost counted = traffic_of_candidate(c.schedule, e.size);
-        const prediction p = predicted(c, e.size, m, d.bytes);
+        const prediction p = predicted(c, e.size, m, d.bytes, e.via->figures());
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
     }

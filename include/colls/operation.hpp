@@ -73,20 +73,9 @@ inline bool advance(endpoint& e, operation_state& o) {
     return o.kind == operation_kind::collective ? runner(e, o).advance() : advance_message(e, o);
 }
 
-inline void rest(endpoint& e) { e.memory.state(e.rank).active.store(0, std::memory_order_release); }
-
-/// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders.
-COLLS_ENGINE void progress(endpoint& e) {
-    endpoint* x = &e;
-    do {
-        for (std::size_t i = 0; i < x->in_flight.size();)
-            if (advance(*x, *x->in_flight[i]))
-                x->in_flight.drop(i);
-            else
-                ++i;
-        if (x != &e) rest(*x);
-        x = x->next;
-    } while (x != &e);
+inline void rest(endpoint& e) {
+    auto& active = e.memory.state(e.rank).active;
+    if (active.load(std::memory_order_relaxed) != 0) active.store(0, std::memory_order_release);
 }
 
 [[gnu::cold]] inline void operator_threw(endpoint& e, const char* what) {
@@ -94,25 +83,51 @@ COLLS_ENGINE void progress(endpoint& e) {
                 (message() << "colls: rank " << e.rank << " in " << what << ": the operator threw").text());
     leave(e);
 }
-/// Runs f, which may throw from a user's operator: the others must not wait for this rank then.
+
+inline void advance_all(endpoint& e) {
+    for (std::size_t i = 0; i < e.in_flight.size();)
+        if (advance(e, *e.in_flight[i]))
+            e.in_flight.drop(i);
+        else
+            ++i;
+}
+/// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders. What
+/// goes wrong in another group breaks that one, and comes out of its own next call: here it would leave this group whole,
+/// and its peers at buffers that the caller is about to give up.
+COLLS_ENGINE void progress(endpoint& e) {
+    advance_all(e);
+    for (endpoint* x = e.next; x != &e; x = x->next) {
+        if (x->in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
+        try {
+            advance_all(*x);
+        } catch (const error&) {
+        } catch (...) {
+            operator_threw(*x, "an operation in flight");
+        }
+        rest(*x);
+    }
+}
+
+/// Runs f, which may throw from a user's operator: the others must not wait for this rank then. However it ends, this rank
+/// is at nobody's memory after.
 template <class F>
-void guarded(endpoint& e, operation_state& o, F f) {
+void guarded(endpoint& e, const char* what, F f) {
     try {
         f();
     } catch (const error&) {
-        rest(e);   // of another group's operation, perhaps
+        rest(e);
         throw;
     } catch (...) {
-        operator_threw(e, o.site.what);
+        operator_threw(e, what);
         throw;
     }
+    rest(e);
 }
 inline void wait_until_done(endpoint& e, operation_state& o) {
-    guarded(e, o, [&] {
+    guarded(e, o.site.what, [&] {
         patience wait(e);
         while (!advance(e, o)) wait(o.site);
     });
-    rest(e);
 }
 
 }  // namespace detail

@@ -37,8 +37,14 @@ inline communicator world(const launch& l) {
     }
     std::vector<detail::address> there;
     for (const auto& member : m.members) there.push_back(member.at);
-    const auto s = std::make_shared<tcp::detail::station>(std::move(m.listening), tcp::detail::usual);
-    return communicator(tcp::detail::group::end_of(s, m.group & ~std::uint64_t{1}, m.rank, std::move(there), here > detail::cores()));
+    bool crowded = false;   // on any host: all ranks must think alike
+    for (const auto& a : m.members) {
+        int beside = 0;
+        for (const auto& b : m.members) beside += a.host == b.host;
+        crowded = crowded || beside > detail::cores();
+    }
+    const auto s = std::make_shared<tcp::detail::station>(std::move(m.listening), tcp::detail::usual(crowded));
+    return communicator(tcp::detail::group::end_of(s, m.group & ~std::uint64_t{1}, m.rank, std::move(there), crowded));
 }
 
 /// The same, as the environment says: COLLS_RANK and COLLS_SIZE, torchrun's, Open MPI's, PMI's or Slurm's variables, in this

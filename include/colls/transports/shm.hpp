@@ -293,8 +293,9 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
     std::vector<net::address> members;
     for (int r = 0; r < a->ranks(); ++r)
         members.push_back(net::resolve("127.0.0.1", static_cast<int>(a->port(r).load(std::memory_order_relaxed))).at(0));
-    const auto s = std::make_shared<tcp::detail::station>(std::move(listening), tcp::detail::usual);
-    return communicator(tcp::detail::group::end_of(s, 2, a->rank(), std::move(members), a->ranks() > net::cores()));
+    const bool crowded = a->ranks() > net::cores();
+    const auto s = std::make_shared<tcp::detail::station>(std::move(listening), tcp::detail::usual(crowded));
+    return communicator(tcp::detail::group::end_of(s, 2, a->rank(), std::move(members), crowded));
 }
 
 /// Notes how a rank ended. In a handler, its exception: the others must not wait for it then.
