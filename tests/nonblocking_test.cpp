@@ -318,3 +318,35 @@ TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepar
             CHECK(allocations == 0);
         }
 }
+
+TEST_CASE("between calls no rank is at another's memory", "[nonblocking]") {
+    std::atomic<int> active{0};
+    colls::threads::run(2, [&](auto& comm) {
+        std::vector<int> many(1 << 18, 1), few(1, 1);
+        auto started = colls::start::all_reduce(comm, many, colls::sum);
+        if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        colls::all_reduce(comm, few, colls::sum);   // which advances the other one meanwhile
+        active += static_cast<int>(comm.endpoint().memory.state(comm.rank()).active.load());
+        started.wait();
+    });
+    CHECK(active == 0);
+}
+
+TEST_CASE("what goes wrong in one group does not come out of another group's call", "[nonblocking]") {
+    std::atomic<int> right{0}, mismatches{0};
+    colls::threads::run(2, [&](auto& comm) {
+        auto part = comm.split(0, comm.rank());
+        std::vector<int> data(1 << 16, 1), other(comm.rank() == 0 ? 4096 : 8192, 1);
+        auto started = colls::start::all_reduce(part, other, colls::sum);
+        if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));   // the other waits, and sees the mismatch
+        colls::all_reduce(comm, data, colls::sum);
+        right += std::count(data.begin(), data.end(), 2) == static_cast<std::ptrdiff_t>(data.size());
+        try {
+            started.wait();
+        } catch (const colls::error& e) {
+            mismatches += e.code() == colls::errc::mismatch;
+        }
+    });
+    CHECK(right == 2);
+    CHECK(mismatches == 2);
+}

@@ -1,0 +1,295 @@
+// Ranks as processes, over shared memory and over TCP: what is not a collective call by itself.
+#include "catch.hpp"
+
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+#include <colls/transports/shm.hpp>
+
+#include <sys/wait.h>
+
+#include <atomic>
+#include <csignal>
+#include <numeric>
+#include <string>
+#include <vector>
+
+using namespace support;
+
+namespace {
+
+/// Both transports, or the one that COLLS_TEST_TRANSPORT names.
+std::vector<std::string> transports() {
+    if (by_processes) return {std::string(transport)};
+    return {"shm", "tcp"};
+}
+template <class F>
+void on(const std::string& name, int n, F&& f) {
+    setenv("COLLS_TRANSPORT", name.c_str(), 1);
+    colls::processes::run(n, f);
+    unsetenv("COLLS_TRANSPORT");
+}
+
+/// Counted by all processes.
+struct counters {
+    std::atomic<int> wrong{0}, done{0};
+};
+counters& shared_counters() {
+    static counters* const c = new (shared_pool::of_test().take(sizeof(counters))) counters;
+    c->wrong = c->done = 0;
+    return *c;
+}
+
+std::vector<int> numbers(int from, std::size_t count, int turn) {
+    std::vector<int> v(count);
+    std::iota(v.begin(), v.end(), from * 1000 + turn * 7919);
+    return v;
+}
+
+}  // namespace
+
+TEST_CASE("messages, from memory within reach and from any", "[processes]") {
+    for (const auto& t : transports())
+        for (const std::size_t count : {0u, 1u, 13u, 1000u, 32'768u, 32'769u, 100'003u, 1'000'000u}) {
+            counters& c = shared_counters();
+            on(t, 3, [&](colls::communicator& comm) {
+                const int n = comm.size(), rank = comm.rank(), right = (rank + 1) % n, left = (rank + n - 1) % n;
+                auto reached = comm.allocate<int>(count);
+                for (int turn = 0; turn < 6; ++turn) {
+                    auto out = numbers(rank, count, turn);
+                    if (turn % 2) std::copy(out.begin(), out.end(), reached.data());
+                    std::vector<int> in(count + 2, -7);
+                    const std::span<int> into(in.data() + 1, count);
+                    const std::span<const int> from = turn % 2 ? std::span<const int>(reached) : std::span<const int>(out);
+                    auto sending = colls::start::send(comm, from, right);
+                    if (turn < 3)
+                        colls::recv(comm, into, left);
+                    else
+                        colls::start::recv(comm, into, left).wait();
+                    sending.wait();
+                    c.wrong += !std::equal(into.begin(), into.end(), numbers(left, count, turn).begin());
+                    c.wrong += in.front() != -7 || in.back() != -7;
+                }
+                ++c.done;
+            });
+            INFO(t << ", count " << count);
+            CHECK(c.wrong == 0);
+            CHECK(c.done == 3);
+        }
+}
+
+TEST_CASE("several messages of one pair keep their order, in both directions, among collectives", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        on(t, 2, [&](colls::communicator& comm) {
+            const int other = 1 - comm.rank();
+            std::vector<std::vector<int>> out, in;
+            std::vector<colls::operation> all;
+            for (int i = 0; i < 20; ++i) {
+                const std::size_t count = static_cast<std::size_t>(i) * 5000;
+                out.push_back(numbers(comm.rank(), count, i));
+                in.emplace_back(count);
+            }
+            std::vector<long> sum(70'000, comm.rank() + 1);
+            for (int i = 0; i < 20; ++i) {
+                const auto k = static_cast<std::size_t>(i);
+                if (comm.rank() == 0) all.push_back(colls::start::send(comm, out[k], other));
+                all.push_back(colls::start::recv(comm, in[k], other));
+                if (comm.rank() == 1) all.push_back(colls::start::send(comm, out[k], other));
+                if (i % 5 == 2) colls::all_reduce(comm, sum, colls::max);
+            }
+            // In an order of its own; a message to oneself on the way.
+            std::vector<int> mine = numbers(9, 100, 1), back(100);
+            auto to_self = colls::start::send(comm, mine, comm.rank());
+            colls::recv(comm, back, comm.rank());
+            to_self.wait();
+            c.wrong += mine != back;
+            while (!all.empty()) {
+                if (comm.rank() == 0) all.back().wait();
+                while (!all.back().test()) {}
+                all.pop_back();
+            }
+            for (int i = 0; i < 20; ++i) c.wrong += in[static_cast<std::size_t>(i)] != numbers(other, in[static_cast<std::size_t>(i)].size(), i);
+            c.wrong += sum != std::vector<long>(70'000, 2);
+            ++c.done;
+        });
+        INFO(t);
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 2);
+    }
+}
+
+TEST_CASE("a message of another length or type is an error at both ends", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        on(t, 2, [&](colls::communicator& comm) {
+            std::vector<int> x(100), y(101);
+            try {
+                if (comm.rank() == 0)
+                    colls::send(comm, x, 1);
+                else
+                    colls::recv(comm, y, 0);
+                ++c.wrong;
+            } catch (const colls::error& e) {
+                c.wrong += e.code() != colls::errc::mismatch;
+                ++c.done;
+            }
+        });
+        INFO(t);
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 2);
+    }
+}
+
+TEST_CASE("groups within groups", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        on(t, 8, [&](colls::communicator& comm) {
+            auto half = comm.split(comm.rank() / 4, -comm.rank());
+            auto pair = half.split(half.rank() / 2, half.rank());
+            auto nobody = comm.split(comm.rank() == 3 ? -1 : 0, 0);
+            c.wrong += half.size() != 4 || pair.size() != 2 || nobody.size() != (comm.rank() == 3 ? 0 : 7);
+            for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, std::size_t{200'000}}) {
+                std::vector<long> a(count, comm.rank()), b(count, comm.rank()), all(count, comm.rank());
+                // In flight in three groups at once, finished in another order.
+                auto x = colls::start::all_reduce(comm, all, colls::sum);
+                auto y = colls::start::all_reduce(half, a, colls::sum);
+                auto z = colls::start::all_reduce(pair, b, colls::sum);
+                if (comm.rank() % 2) z.wait();
+                y.wait();
+                z.wait();
+                x.wait();
+                const long base = comm.rank() / 4 * 4, first = base + (3 - half.rank() / 2 * 2);
+                c.wrong += all != std::vector<long>(count, 28) || a != std::vector<long>(count, 4 * base + 6) ||
+                           b != std::vector<long>(count, 2 * first - 1);
+            }
+            ++c.done;
+        });
+        INFO(t);
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 8);
+    }
+}
+
+TEST_CASE("memory of a communicator: reused, and good for longer than it", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        on(t, 2, [&](colls::communicator& comm) {
+            random_source random(static_cast<std::uint64_t>(comm.rank()) + 5);
+            std::vector<colls::memory<std::uint32_t>> kept;
+            for (std::uint32_t turn = 0; turn < 3000; ++turn) {
+                if (kept.size() > 20 || (!kept.empty() && random.one_in(2))) {
+                    auto& last = kept[random.below(kept.size())];
+                    const std::uint32_t value = last.size() ? last[0] : 0;
+                    for (const std::uint32_t x : last) c.wrong += x != value;
+                    std::swap(last, kept.back());
+                    kept.pop_back();
+                } else {
+                    kept.push_back(comm.allocate<std::uint32_t>(random.below(random.one_in(10) ? 300'000 : 300)));
+                    c.wrong += reinterpret_cast<std::uintptr_t>(kept.back().data()) % 128 != 0;
+                    for (std::uint32_t& x : kept.back()) x = turn;
+                }
+            }
+            auto last = comm.allocate<int>(1000);
+            last[999] = 5;
+            comm = {};
+            c.wrong += last[999] != 5;
+            ++c.done;
+        });
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 2);
+    }
+}
+
+TEST_CASE("how a rank ended is what run throws", "[processes]") {
+    for (const auto& t : transports()) {
+        const auto outcome = [&](auto&& f) {
+            try {
+                on(t, 3, f);
+            } catch (const colls::error& e) {
+                unsetenv("COLLS_TRANSPORT");
+                return std::pair{e.code(), std::string(e.what())};
+            }
+            return std::pair{colls::errc{}, std::string("nothing")};
+        };
+        const auto works = [](colls::communicator& comm) {
+            for (int i = 0; i < 1000; ++i) colls::barrier(comm);
+        };
+        const auto threw = outcome([&](colls::communicator& comm) {
+            if (comm.rank() == 1) throw std::runtime_error("the rank's own reason");
+            works(comm);
+        });
+        CHECK(threw.second.find("the rank's own reason") != std::string::npos);
+        CHECK(threw.second.find("rank 1") != std::string::npos);
+        const auto killed = outcome([&](colls::communicator& comm) {
+            if (comm.rank() == 2) raise(SIGKILL);
+            works(comm);
+        });
+        CHECK(killed.first == colls::errc::peer_failed);
+        CHECK(killed.second.find("rank 2's process was killed by signal 9") != std::string::npos);
+        const auto left = outcome([&](colls::communicator& comm) {
+            if (comm.rank() == 0) _exit(7);
+            works(comm);
+        });
+        CHECK(left.first == colls::errc::peer_failed);
+        const auto refused = outcome([](colls::communicator& comm) {
+            std::vector<int> x(3), y(4);
+            colls::all_reduce(comm, x, y, colls::sum);
+        });
+        CHECK(refused.first == colls::errc::invalid_argument);
+        CHECK(waitpid(-1, nullptr, WNOHANG) == -1);   // no child is left
+        CHECK_THROWS_AS(colls::processes::run(0, [](auto&) {}), colls::error);
+    }
+}
+
+TEST_CASE("a world of one, without a launcher", "[processes]") {
+    for (const char* name : {"COLLS_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) unsetenv(name);
+    auto comm = colls::world();
+    CHECK(comm.size() == 1);
+    std::vector<float> x(1000, 3);
+    colls::all_reduce(comm, x, colls::sum);
+    CHECK(x == std::vector<float>(1000, 3));
+}
+
+TEST_CASE("a world that is launched by environment, over shared memory and TCP", "[processes]") {
+    for (const auto& t : transports())
+        for (const int n : {2, 5}) {
+            counters& c = shared_counters();
+            setenv("COLLS_TRANSPORT", t.c_str(), 1);
+            setenv("MASTER_ADDR", "127.0.0.1", 1);
+            setenv("MASTER_PORT", std::to_string(20'000 + getpid() % 9000 + n).c_str(), 1);
+            setenv("WORLD_SIZE", std::to_string(n).c_str(), 1);
+            std::vector<pid_t> children;
+            for (int r = 0; r < n; ++r) {
+                const pid_t child = fork();
+                if (child > 0) {
+                    children.push_back(child);
+                    continue;
+                }
+                setenv("RANK", std::to_string(r).c_str(), 1);
+                int status = 1;
+                try {
+                    auto comm = colls::world();
+                    auto reached = comm.allocate<double>(50'000);
+                    for (double& x : reached) x = r + 1;
+                    colls::all_reduce(comm, reached, colls::sum);
+                    std::vector<double> any(50'000, r + 1);
+                    colls::all_reduce(comm, any, colls::sum);
+                    for (const double x : reached) c.wrong += x != n * (n + 1) / 2;
+                    for (const double x : any) c.wrong += x != n * (n + 1) / 2;
+                    c.wrong += comm.rank() != r || comm.size() != n;
+                    status = 0;
+                } catch (const std::exception& e) {
+                    std::fprintf(stderr, "rank %d: %s\n", r, e.what());
+                }
+                _exit(status);
+            }
+            for (const char* name : {"COLLS_TRANSPORT", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"}) unsetenv(name);
+            for (const pid_t child : children) {
+                int status = 0;
+                waitpid(child, &status, 0);
+                CHECK(status == 0);
+            }
+            CHECK(c.wrong == 0);
+        }
+}
