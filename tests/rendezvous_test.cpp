@@ -450,10 +450,13 @@ TEST_CASE("a group that never fills: everyone says who is missing", "[rendezvous
         std::vector<outcome> outcomes(3);
         std::vector<std::jthread> threads;
         for (std::size_t i = 0; i < 3; ++i)
-            threads.emplace_back([&, i] { outcomes[i] = meet_as(rank_of(static_cast<int>(i), 4, port), i == 0 ? 2.5 : i == 1 ? 1.0 : ample); });
+            threads.emplace_back([&, i] {
+                if (i == 2) nap(0.6);   // rank 1, which is there before, must hear of it
+                outcomes[i] = meet_as(rank_of(static_cast<int>(i), 4, port), i == 0 ? 3 : i == 1 ? 1.5 : ample);
+            });
         for (std::jthread& t : threads) t.join();
         REQUIRE(outcomes[1].is(errc::timeout));
-        CHECK(lacks(outcomes[1].text(), {"after 1 s it still waited for rank 3", "127.0.0.1:" + std::to_string(port)}) == "");
+        CHECK(lacks(outcomes[1].text(), {"after 1.5 s it still waited for rank 3", "127.0.0.1:" + std::to_string(port)}) == "");
         // And then it is missing too, but another one is to blame.
         for (const int r : {0, 2}) {
             const outcome& o = outcomes[static_cast<std::size_t>(r)];
