@@ -161,7 +161,8 @@ public:
     /// A message stands there for which there is no place.
     bool holding() const { return holding_ && !expecting() && !dropping(); }
 
-    /// Where the next bytes of the stream go, in order. 0: none are to be read now. To be asked once `next` had nothing more.
+    /// Where the next bytes of the stream go, in order; `most` is two or more. 0: none are to be read now. To be asked once
+    /// `next` had nothing more.
     int room(iovec* v, int most) {
         if (!buffer_ || garbage_ || holding()) return 0;
         int n = 0;
