@@ -1,0 +1,326 @@
+// Ranks that die, stop, throw or leave, at any moment: every other rank has an error that names them, soon; those who remain
+// go on as a smaller group; nothing is left behind.
+#include "catch.hpp"
+
+#include "support/fault.hpp"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+
+using namespace support;
+
+namespace {
+
+constexpr int most = 8;
+constexpr std::size_t most_bytes = std::size_t{4} << 20;
+/// The specification says a second; instrumented code is given more.
+constexpr double soon = sanitized ? 15 : 1;
+
+/// What a rank tells the test.
+struct report {
+    int calls;           ///< that were over
+    int wrong;           ///< of them, with a wrong result
+    int code;            ///< of the error; 0: none
+    int peer;
+    double at;           ///< when it came
+    char text[512];
+    char later[512];     ///< what was wrong after the error
+    bool shrunk;
+    bool no_majority;    ///< so it has not
+    bool finished;
+    char files[512];
+};
+struct group_report {
+    double died;         ///< when
+    int process;         ///< of the victim
+    std::atomic<int> failed, woken;
+    report of[most];
+};
+common<group_report>& reported() {
+    static common<group_report> all;
+    return all;
+}
+void forget() { std::memset(static_cast<void*>(&*reported()), 0, sizeof(group_report)); }
+template <std::size_t n>
+void put(char (&to)[n], const std::string& text) {
+    std::snprintf(to, n, "%s", text.c_str());
+}
+
+void die() {
+    reported()->died = colls::detail::seconds_now();
+    kill(getpid(), SIGKILL);
+}
+void die_by_signal(int) { die(); }
+/// The handler is called, once, after so many seconds, wherever the process is then.
+void in_a_while(double seconds, void (*handler)(int)) {
+    struct sigaction action{};
+    action.sa_handler = handler;
+    sigaction(SIGALRM, &action, nullptr);
+    itimerval when{};
+    when.it_value.tv_usec = static_cast<suseconds_t>(seconds * 1e6) + 1;
+    setitimer(ITIMER_REAL, &when, nullptr);
+}
+/// Whatever happens, a rank of a test does not stay for ever.
+void end_after(unsigned seconds) {
+    signal(SIGALRM, SIG_DFL);
+    alarm(seconds);
+}
+
+/// Memory for calls: two pairs of buffers, so that two calls can be under way.
+class memory_of_calls {
+public:
+    memory_of_calls(colls::communicator& comm, std::size_t bytes, bool reached) {
+        for (auto& b : all_) {
+            const std::size_t count = bytes / judged_call::element;
+            if (reached) {
+                b.reached.emplace(comm.allocate<std::uint64_t>(count));
+                b.data = b.reached->data();
+            } else {
+                b.own.reset(new std::uint64_t[count]);
+                b.data = b.own.get();
+            }
+        }
+    }
+    std::uint64_t* in(int pair) { return all_[static_cast<std::size_t>(2 * pair)].data; }
+    std::uint64_t* out(int pair) { return all_[static_cast<std::size_t>(2 * pair + 1)].data; }
+
+private:
+    struct buffer {
+        std::optional<colls::memory<std::uint64_t>> reached;
+        std::unique_ptr<std::uint64_t[]> own;
+        std::uint64_t* data = nullptr;
+    };
+    std::array<buffer, 4> all_;
+};
+
+/// Calls that all ranks make alike, one after the other, and what came of them.
+struct traffic {
+    std::uint64_t seed = 0;
+    int only = -1;                 ///< one collective, or all
+    std::size_t bytes = 64;        ///< at most
+    bool exactly = false;          ///< always so many
+    bool messages = false;         ///< now and then, to the next rank
+    int breaks_at = -1;            ///< before this call ...
+    int breaks_between = -1;       ///< ... or when it has been started
+    void (*breaks)() = nullptr;    ///< this happens
+
+    judged_call draw(random_source& random, int n, std::uint64_t number) const {
+        const auto c = static_cast<what>(only >= 0 ? only : static_cast<int>(random.below(what_count)));
+        const std::size_t size = exactly ? bytes : random.one_in(3) ? 8 : 8 + random.below(bytes - 7);
+        return judged_call(c, n, has_root(c) ? random.between(0, n - 1) : 0, size, number);
+    }
+    void turn(colls::communicator& comm, memory_of_calls& memory, int k, report& mine) const {
+        const int n = comm.size(), rank = comm.rank();
+        random_source random = stream(seed, static_cast<std::uint64_t>(k));
+        const auto number = static_cast<std::uint64_t>(k) * 2;
+        const judged_call a = draw(random, n, number), b = draw(random, n, number + 1);
+        const std::size_t way = random.below(6);
+        const bool passes = messages && random.one_in(4);
+        const auto judge = [&](const judged_call& c, int pair) {
+            ++mine.calls;
+            mine.wrong += !c.right(rank, memory.out(pair));
+        };
+        if (breaks && k == breaks_at) breaks();
+        a.fill(rank, memory.in(0), memory.out(0));
+        if (passes) {
+            const std::size_t count = a.longest() > 0 ? a.longest() : 1;
+            judged_call(what::reduce, n, 0, count * judged_call::element, number).fill(rank, memory.in(0), memory.out(0));
+            auto sent = colls::start::send(comm, std::span(memory.in(0), count), (rank + 1) % n);
+            if (breaks && k == breaks_between) breaks();
+            colls::recv(comm, std::span(memory.out(0), count), (rank + n - 1) % n);
+            sent.wait();
+            judge(judged_call(what::broadcast, n, (rank + n - 1) % n, count * judged_call::element, number), 0);
+        } else if (way < 3) {
+            make<blocking_way>(comm, a, memory.in(0), memory.out(0));
+            judge(a, 0);
+        } else if (way < 5) {
+            b.fill(rank, memory.in(1), memory.out(1));
+            colls::operation first = make<start_way>(comm, a, memory.in(0), memory.out(0));
+            colls::operation second = make<start_way>(comm, b, memory.in(1), memory.out(1));
+            if (breaks && k == breaks_between) breaks();
+            if (random.one_in(2))
+                while (!second.test()) sched_yield();
+            else
+                second.wait();
+            first.wait();
+            judge(a, 0);
+            judge(b, 1);
+        } else {
+            colls::plan plan = make<prepare_way>(comm, a, memory.in(0), memory.out(0));
+            plan.run();
+            judge(a, 0);
+            a.fill(rank, memory.in(0), memory.out(0));
+            colls::operation again = plan.start();
+            if (breaks && k == breaks_between) breaks();
+            again.wait();
+            judge(a, 0);
+        }
+    }
+};
+
+/// Notes the error that f ends with.
+template <class F>
+void note_error(report& mine, F f) {
+    try {
+        f();
+    } catch (const colls::error& x) {
+        mine.at = colls::detail::seconds_now();
+        mine.code = static_cast<int>(x.code());
+        mine.peer = x.peer();
+        put(mine.text, x.what());
+    } catch (const std::exception& x) {
+        mine.code = -1;
+        put(mine.text, x.what());
+    }
+}
+
+/// After an error: the survivors, as a group of their own, which works. Where messages pass, a half of a group may not be
+/// the only one that lives, and must not go on.
+void go_on(colls::communicator& comm, bool halves_go_on, const std::vector<int>& survivors, std::uint64_t seed, report& mine) {
+    const int old = comm.rank();
+    const int n = static_cast<int>(survivors.size());
+    std::string& wrong = *new std::string;
+    try {
+        const bool goes_on = halves_go_on || 2 * n > comm.size();
+        colls::communicator rest = comm.shrink();
+        mine.shrunk = true;
+        if (!goes_on) wrong += "half of a group has shrunk; ";
+        const auto size = static_cast<std::size_t>(rest.size());
+        std::vector<int> who(size);
+        colls::all_gather(rest, std::array{old}, who);
+        if (who != survivors) {
+            wrong += "the members after shrink: ";
+            for (const int r : who) wrong += std::to_string(r) + " ";
+        } else {
+            if (survivors[static_cast<std::size_t>(rest.rank())] != old) wrong += "its rank after shrink is " + std::to_string(rest.rank()) + "; ";
+            memory_of_calls memory(rest, 1 << 16, seed % 2 == 0);
+            report after{};
+            for (int k = 0; k < 4; ++k) traffic{seed + 1, -1, 1 << 16}.turn(rest, memory, k, after);
+            traffic{seed + 2, static_cast<int>(what::all_reduce), 1 << 16, true}.turn(rest, memory, 0, after);
+            if (after.wrong > 0) wrong += "a call after shrink had a wrong result; ";
+            colls::communicator half = rest.split(rest.rank() % 2, -rest.rank());
+            if (half.size() != (n + 1 - rest.rank() % 2) / 2) wrong += "a part of the shrunk group has " + std::to_string(half.size()) + " ranks; ";
+            memory_of_calls less(half, 1 << 12, false);
+            traffic{seed + 3, static_cast<int>(what::all_reduce), 1 << 12, true}.turn(half, less, 0, after);
+            if (after.wrong > 0) wrong += "a call in a part of the shrunk group had a wrong result; ";
+            colls::barrier(rest);
+        }
+    } catch (const colls::error& x) {
+        if (!mine.shrunk && !halves_go_on && 2 * n <= comm.size() && std::string_view(x.what()).find("no majority") != std::string_view::npos)
+            mine.no_majority = true;
+        else
+            wrong += std::string("after the error: ") + x.what();
+    }
+    put(mine.later, wrong);
+    delete &wrong;
+}
+
+struct figures {
+    int trials = 0, not_shrunk = 0;
+    double latest = 0;
+};
+
+/// One trial: "" or what was wrong.
+std::string kill_one(const std::string& transport, std::uint64_t seed, figures& all) {
+    random_source random = stream(seed, 1);
+    const int n = random.between(2, most), victim = random.between(0, n - 1);
+    traffic calls;
+    calls.seed = seed;
+    calls.only = random.one_in(2) ? -1 : random.between(0, what_count - 1);
+    constexpr std::size_t sizes[] = {8, 64, 4 << 10, 32 << 10, 256 << 10, 1 << 20, most_bytes};
+    calls.bytes = sizes[random.below(std::size(sizes))];
+    calls.exactly = random.one_in(2);
+    calls.messages = random.one_in(3);
+    const bool reached = random.one_in(2);
+    const double delay = random.unit() * 3e-3;
+    const std::size_t moment = random.below(4);
+    const int at_call = random.between(0, 12);
+    const long in_fold = 1 + static_cast<long>(random.below(calls.bytes / 8 * 4));
+    constexpr const char* schedules[] = {nullptr, nullptr, nullptr, "mailbox", "direct", "ring", "recursive_doubling", "tree", "double_tree",
+                                         "circulant", "bruck", "pipelined_broadcast"};
+    const char* const schedule = schedules[random.below(std::size(schedules))];
+
+    std::string name = transport + ", seed " + std::to_string(seed) + ", n " + std::to_string(n) + ", victim " + std::to_string(victim) + ", " +
+                       (calls.only < 0 ? "all collectives" : name_of(static_cast<what>(calls.only))) + " of " +
+                       (calls.exactly ? "" : "at most ") + std::to_string(calls.bytes) + " bytes, " + (schedule ? schedule : "automatic") +
+                       (reached ? ", allocated" : "") + ", moment " + std::to_string(moment) + "\n";
+
+    const with_environment deadline("COLLS_TIMEOUT", sanitized ? "60" : "20"), chosen("COLLS_SCHEDULE", schedule);
+    std::vector<int> survivors;
+    for (int r = 0; r < n; ++r)
+        if (r != victim) survivors.push_back(r);
+    forget();
+    const remains before;
+    std::string wrong;
+    try {
+        colls::processes::run(n, [&](colls::communicator& comm) {
+            report& mine = reported()->of[comm.rank()];
+            traffic own = calls;
+            if (comm.rank() == victim) {
+                reported()->process = getpid();
+                own.breaks = die;
+                if (moment == 1) own.breaks_at = at_call;
+                if (moment == 2) own.breaks_between = at_call;
+                if (moment == 3) mortal_sum::countdown = in_fold, mortal_sum::at_the_end = die;
+                in_a_while(moment == 0 ? delay : 3e-3 + delay, die_by_signal);
+            } else {
+                end_after(sanitized ? 120 : 40);
+            }
+            memory_of_calls memory(comm, calls.bytes, reached);
+            note_error(mine, [&] {
+                for (int k = 0; k < 1'000'000; ++k) own.turn(comm, memory, k, mine);
+            });
+            if (comm.rank() == victim) return;
+            ++reported()->failed;
+            put(mine.files, named_files());
+            if (mine.code > 0) go_on(comm, transport == "shm", survivors, seed, mine);
+            mine.finished = true;
+        });
+        wrong += "nobody heard of the death; ";
+    } catch (const colls::error& x) {
+        if (x.code() != colls::errc::peer_failed || x.rank() != victim) wrong += std::string("run threw: ") + x.what() + "; ";
+    }
+    if (const std::string left = before.left(); !left.empty()) wrong += left;
+    if (reported()->died == 0) wrong += "the victim has not died; ";
+    for (const int r : survivors) {
+        const report& got = reported()->of[r];
+        const std::string who = "\n  rank " + std::to_string(r) + ": ";
+        const double late = got.at - reported()->died;
+        if (!got.finished) wrong += who + "did not come to its end";
+        if (got.wrong > 0) wrong += who + std::to_string(got.wrong) + " wrong results";
+        if (got.code != static_cast<int>(colls::errc::peer_failed) || got.peer != victim)
+            wrong += who + "error " + std::to_string(got.code) + ", peer " + std::to_string(got.peer) + ": " + got.text;
+        else if (late > soon)
+            wrong += who + "its error came after " + std::to_string(late) + " s: " + got.text;
+        if (got.later[0]) wrong += who + got.later;
+        if (got.files[0]) wrong += who + got.files;
+        all.not_shrunk += got.no_majority;
+        if (late > all.latest) all.latest = late;
+    }
+    ++all.trials;
+    return wrong.empty() ? wrong : name + wrong;
+}
+
+}  // namespace
+
+TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
+    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", sanitized ? 40 : 300), seed = setting("COLLS_TEST_SEED", 1);
+    for (const std::string& transport : process_transports()) {
+        const with_environment by("COLLS_TRANSPORT", transport.c_str());
+        figures all;
+        int failures = 0;
+        for (std::uint64_t t = 0; t < trials && failures < 5; ++t) {
+            const std::string wrong = kill_one(transport, seed * 1'000'000 + t, all);
+            INFO(wrong);
+            CHECK(wrong.empty());
+            failures += !wrong.empty();
+        }
+        if (setting("COLLS_TEST_FIGURES", 0))
+            std::printf("%s: %d trials, the latest error after %.3f s, %d times no majority to shrink\n", transport.c_str(), all.trials, all.latest,
+                        all.not_shrunk);
+    }
+}

@@ -1,0 +1,251 @@
+// What the tests of failures share: on which transports they run, memory that all processes see, what a process leaves
+// behind, and calls whose results can be judged by a formula.
+#pragma once
+
+#include "batch.hpp"
+
+#include <colls/transports/shm.hpp>
+
+#include <dirent.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace support {
+
+/// The transports between processes: COLLS_TEST_TRANSPORT, or both.
+inline std::vector<std::string> process_transports() {
+    const char* named = std::getenv("COLLS_TEST_TRANSPORT");
+    if (named && (std::string(named) == "shm" || std::string(named) == "tcp")) return {named};
+    return {"shm", "tcp"};
+}
+
+/// A variable of the environment, as long as this lives. A null value: not set.
+class with_environment {
+public:
+    with_environment(const char* name, const char* value) : name_(name) {
+        const char* before = std::getenv(name);
+        had_ = before != nullptr;
+        if (had_) before_ = before;
+        set(value);
+    }
+    with_environment(const with_environment&) = delete;
+    with_environment& operator=(const with_environment&) = delete;
+    ~with_environment() { set(had_ ? before_.c_str() : nullptr); }
+
+private:
+    void set(const char* value) const {
+        if (value)
+            setenv(name_, value, 1);
+        else
+            unsetenv(name_);
+    }
+    const char* name_;
+    bool had_ = false;
+    std::string before_;
+};
+
+/// A T that forked processes have in common. Zeroed.
+template <class T>
+class common {
+    static_assert(std::is_trivially_destructible_v<T>);
+
+public:
+    common() : at_(static_cast<T*>(mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+        if (at_ == MAP_FAILED) throw std::bad_alloc();
+    }
+    common(const common&) = delete;
+    common& operator=(const common&) = delete;
+    ~common() { munmap(at_, sizeof(T)); }
+    T* operator->() const { return at_; }
+    T& operator*() const { return *at_; }
+
+private:
+    T* at_;
+};
+
+// ---- what is left behind --------------------------------------------------------------------------------------------
+
+inline std::set<std::string> names_in(const char* folder) {
+    std::set<std::string> names;
+    if (DIR* d = opendir(folder)) {
+        while (const dirent* entry = readdir(d)) names.insert(entry->d_name);
+        closedir(d);
+    }
+    return names;
+}
+
+/// This process's descriptors, the library's files where files are, and its children: before and after must be the same.
+/// Processes whose parent has died become this one's children: so none is overlooked.
+class remains {
+public:
+    remains() {
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        descriptors_ = names_in("/proc/self/fd").size();
+        for (const char* folder : folders) files_.push_back(names_in(folder));
+    }
+    /// "" or what is left.
+    std::string left() const {
+        std::string text;
+        siginfo_t info{};
+        if (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOWAIT | WNOHANG) == 0 || errno != ECHILD)
+            text += "a process is left (" + std::to_string(info.si_pid) + "); ";
+        if (const std::size_t now = names_in("/proc/self/fd").size(); now != descriptors_)
+            text += std::to_string(now) + " descriptors, before " + std::to_string(descriptors_) + "; ";
+        for (std::size_t i = 0; i < files_.size(); ++i)
+            for (const std::string& name : names_in(folders[i]))   // other programs have theirs there, too
+                if (name.find("colls") != std::string::npos && !files_[i].contains(name))
+                    text += std::string(folders[i]) + "/" + name + " is left; ";
+        return text;
+    }
+
+private:
+    static constexpr const char* folders[] = {"/dev/shm", "/tmp"};
+    std::size_t descriptors_ = 0;
+    std::vector<std::set<std::string>> files_;
+};
+
+/// Files with a name that this process has open or shares memory by: what it would leave behind if it were killed now. "" for none.
+inline std::string named_files() {
+    std::string text;
+    for (const std::string& fd : names_in("/proc/self/fd")) {
+        char target[512];
+        const ssize_t n = readlink(("/proc/self/fd/" + fd).c_str(), target, sizeof target - 1);
+        const std::string name(target, n > 0 ? static_cast<std::size_t>(n) : 0);
+        if (name.starts_with("/dev/shm") || name.find("colls") != std::string::npos) {
+            if (!name.starts_with("/memfd:")) text += name + " is open; ";
+        }
+    }
+    std::FILE* const maps = std::fopen("/proc/self/maps", "r");
+    char line[1024];
+    while (maps && std::fgets(line, sizeof line, maps)) {
+        char rights[8], path[768];
+        if (std::sscanf(line, "%*s %7s %*s %*s %*s %767s", rights, path) == 2 && rights[3] == 's' && path[0] == '/' &&
+            std::string_view(path) != "/dev/zero" && !std::string_view(path).starts_with("/memfd:"))
+            text += std::string(path) + " is mapped; ";
+    }
+    if (maps) std::fclose(maps);
+    return text;
+}
+
+// ---- calls ----------------------------------------------------------------------------------------------------------
+
+/// A sum that may end its process, in the middle of a call.
+struct mortal_sum {
+    static constexpr bool commutative = true;
+    static inline long countdown = 0;            ///< uses left; 0: it does not die
+    static inline void (*at_the_end)() = nullptr;
+    std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const {
+        if (countdown > 0 && --countdown == 0) at_the_end();
+        return a + b;
+    }
+};
+
+/// A call whose input and results follow from its number, so that every rank can judge what it got.
+struct judged_call {
+    shape form;
+    std::uint64_t number = 0;
+
+    static constexpr std::size_t element = sizeof(std::uint64_t);
+
+    judged_call() = default;
+    /// Of a buffer of about `bytes` in all.
+    judged_call(what collective, int n, int root, std::size_t bytes, std::uint64_t k) : number(k) {
+        form.collective = collective;
+        form.n = n;
+        form.root = root;
+        const std::size_t total = collective == what::barrier ? 0 : bytes / element;
+        if (collective == what::all_to_all)
+            form.counts.assign(form.size() * form.size(), total / form.size());
+        else
+            form.counts = balanced(total, n);
+    }
+
+    /// Element i of rank r's input. Sums over ranks are linear in i, too.
+    std::uint64_t offset(int r) const { return (number * 64 + static_cast<std::uint64_t>(r)) * 0x9e3779b97f4a7c15u; }
+    static std::uint64_t slope(int r) { return 2 * static_cast<std::uint64_t>(r) + 3; }
+
+    void fill(int rank, std::uint64_t* in, std::uint64_t* out) const {
+        std::uint64_t* const to = form.collective == what::broadcast ? out : in;
+        const std::uint64_t from = offset(rank), step = slope(rank);
+        for (std::size_t i = 0; i < form.in_count(rank); ++i) to[i] = from + i * step;
+        if (form.collective == what::broadcast && rank == form.root) return;
+        for (std::size_t i = 0; i < form.out_count(rank); ++i) out[i] = 0xbadbadbadbadbadbu;
+    }
+    /// Is `out` what the rank should have?
+    bool right(int rank, const std::uint64_t* out) const {
+        if (!form.writes(rank) && form.collective != what::broadcast) return true;
+        const auto r = static_cast<std::size_t>(rank);
+        switch (form.collective) {
+            case what::barrier: return true;
+            case what::broadcast: return part(out, form.total(), form.root, 0);
+            case what::scatter: return part(out, form.block(rank), form.root, form.before(rank));
+            case what::gather:
+            case what::all_gather:
+                for (int b = 0; b < form.n; ++b)
+                    if (!part(out + form.before(b), form.block(b), b, 0)) return false;
+                return true;
+            case what::all_to_all:
+                for (int b = 0; b < form.n; ++b) {
+                    const std::size_t each = form.counts[0];
+                    if (!part(out + static_cast<std::size_t>(b) * each, each, b, r * each)) return false;
+                }
+                return true;
+            case what::reduce_scatter: return folded(out, form.block(rank), form.n, form.before(rank));
+            case what::inclusive_scan: return folded(out, form.total(), rank + 1, 0);
+            case what::exclusive_scan: return rank == 0 || folded(out, form.total(), rank, 0);
+            default: return folded(out, form.total(), form.n, 0);
+        }
+    }
+    arguments with(int rank, const std::uint64_t* in, std::uint64_t* out) const {
+        arguments a;
+        a.collective = form.collective;
+        a.in = reinterpret_cast<const std::byte*>(in);
+        a.out = reinterpret_cast<std::byte*>(out);
+        a.in_count = form.in_count(rank);
+        a.out_count = form.collective == what::broadcast ? form.total() : form.out_count(rank);
+        a.root = form.root;
+        return a;
+    }
+    /// Elements of the longer of a rank's buffers.
+    std::size_t longest() const { return form.collective == what::all_to_all ? form.in_count(0) : form.total(); }
+
+private:
+    bool part(const std::uint64_t* out, std::size_t count, int of, std::size_t first) const {
+        return line_from(out, count, offset(of) + first * slope(of), slope(of));
+    }
+    bool folded(const std::uint64_t* out, std::size_t count, int ranks, std::size_t first) const {
+        std::uint64_t from = 0, step = 0;
+        for (int r = 0; r < ranks; ++r) {
+            from += offset(r) + first * slope(r);
+            step += slope(r);
+        }
+        return line_from(out, count, from, step);
+    }
+    static bool line_from(const std::uint64_t* out, std::size_t count, std::uint64_t from, std::uint64_t step) {
+        for (std::size_t i = 0; i < count; ++i)
+            if (out[i] != from + i * step) return false;
+        return true;
+    }
+};
+
+/// Makes the call in one of three ways, with the sum above.
+template <class Way, class Comm>
+typename Way::result make(Comm& comm, const judged_call& c, const std::uint64_t* in, std::uint64_t* out) {
+    const arguments a = c.with(comm.rank(), in, out);
+    if (has_operator(a.collective)) return fold_call<Way, std::uint64_t>(comm, a, mortal_sum{});
+    return move_call<Way, std::uint64_t>(comm, a);
+}
+
+}  // namespace support
