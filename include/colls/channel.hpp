@@ -280,7 +280,8 @@ inline void passer::take_count() {
     o_.site.peer = c.root;
     if (e_.rank != c.root && own != c.own_count)
         fail(e_, errc::mismatch, o_.site,
-             message() << "this rank's block has " << c.own_count << " elements, and of the root's " << s_.learnt << " it should have " << own);
+             message() << "this rank's block has " << c.own_count << " elements, and of the " << s_.learnt << " of rank " << c.root
+                       << ", the root, it should have " << own);
     c.count = s_.learnt;
 }
 

@@ -115,6 +115,7 @@ struct endpoint {
     environment env = environment::read();
     bool crowded = false;   ///< more ranks than cores: yield rather than spin
     bool by_messages = false;   ///< ranks do not share memory
+    int ranks_per_host = 0;     ///< where hosts have equally many ranks, in order, and there are several; else 0
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
 
     std::uint64_t calls = 0;        ///< collective calls so far

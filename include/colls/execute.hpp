@@ -195,7 +195,8 @@ inline bool runner::learn() {
     const std::size_t own = balanced(c.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
     if (own != c.own_count)
         fail(e_, errc::mismatch, o_.site,
-             message() << "this rank's block has " << c.own_count << " elements, and of the root's " << c.count << " it should have " << own);
+             message() << "this rank's block has " << c.own_count << " elements, and of the " << c.count << " of rank " << c.root
+                       << ", the root, it should have " << own);
     enter();
     return true;
 }

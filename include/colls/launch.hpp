@@ -5,6 +5,7 @@
 //   COLLS_MASTER_ADDR        host name or address of rank 0                        MASTER_ADDR, else Slurm's first host, else loopback
 //   COLLS_MASTER_PORT        TCP port at which rank 0 is met                       MASTER_PORT, else made from the job's identity
 //   COLLS_TOKEN              secret of the group: who has another one is refused   the job's identity
+//   COLLS_HOST               name of this host: ranks of equal ones share memory     the system's identity
 //   COLLS_INTERFACE          interface (eth0) or own address for connections       the one that leads to rank 0
 #pragma once
 

@@ -2,49 +2,65 @@
 #pragma once
 
 #include <colls/net/hand_over.hpp>
-#include <colls/tcp_group.hpp>
+#include <colls/net/rendezvous.hpp>
+#include <colls/net_group.hpp>
 #include <colls/transports/shm.hpp>
 
 namespace colls::inline v1 {
+namespace detail {
 
-/// The ranks that `l` describes, as a group: over shared memory where all are on one host, else over TCP. Collective: every
-/// rank calls it, within COLLS_TIMEOUT of each other. Two round trips to rank 0. Throws colls::error: see detail::meet.
+/// The memory of a host's ranks, made by the first of them. `group`: a number that they all have, and nobody else.
+inline std::shared_ptr<processes::detail::arena> host_memory(std::uint64_t group, int rank, const list<int>& here, double timeout) {
+    using processes::detail::arena;
+    const int n = static_cast<int>(here.size());
+    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));   // named hosts may be one
+    std::shared_ptr<arena> a;
+    if (here[0] == rank) {
+        a = std::make_shared<arena>(n);
+        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank);
+    } else {
+        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0]));
+    }
+    int at = 0;
+    while (here[at] != rank) ++at;
+    a->be(at);
+    return a;
+}
+
+}  // namespace detail
+
+/// The ranks that `l` describes, as a group: over shared memory where all are on one host, else over TCP, and through shared
+/// memory between those of one host. Collective: every rank calls it, within COLLS_TIMEOUT of each other. Two round trips to
+/// rank 0. Throws colls::error: see detail::meet.
 inline communicator world(const launch& l) {
     const environment env = environment::read();
     detail::meeting m = detail::meet(l, env.timeout);
-    const auto& own = m.members[static_cast<std::size_t>(m.rank)];
-    int here = 0, hosts = 0;
+    std::vector<net::site> sites;
+    detail::list<int> here;
+    int hosts = 0;
+    bool shared = false, crowded = false;   // on any host: all ranks must think alike
     for (std::size_t r = 0; r < m.members.size(); ++r) {
-        here += m.members[r].host == own.host;
-        bool first = true;
-        for (std::size_t q = 0; q < r; ++q) first = first && m.members[q].host != m.members[r].host;
-        hosts += first;
+        const std::uint64_t host = m.members[r].host;
+        sites.push_back({m.members[r].at, host});
+        int before = 0;
+        for (std::size_t q = 0; q < r; ++q) before += sites[q].host == host;
+        hosts += before == 0;
+        shared = shared || before > 0;
+        crowded = crowded || before >= detail::cores();
+        if (host == m.members[static_cast<std::size_t>(m.rank)].host) here.push_back(static_cast<int>(r));
     }
-    const bool shared = here == m.size && !env.tcp;
+    const bool near = shared && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
-        detail::say(detail::message() << "colls: " << m.size << " ranks on " << hosts << (hosts == 1 ? " host" : " hosts") << ", as "
-                                      << std::string_view(l.source) << " says: " << (shared ? "shared memory" : "TCP"));
-    if (shared) {
-        std::shared_ptr<processes::detail::arena> a;
-        if (m.rank == 0) {
-            a = std::make_shared<processes::detail::arena>(m.size);
-            if (m.size > 1) detail::hand_out(m.group, a->file(), m.size - 1, env.timeout, 0);
-        } else {
-            a = std::make_shared<processes::detail::arena>(m.size, detail::fetch(m.group, env.timeout, m.rank, 0));
-        }
-        a->be(m.rank);
-        return processes::detail::whole_group(a, env.timeout);
+        detail::say(detail::message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts << (hosts == 1 ? " host" : " hosts")
+                                      << ", as " << std::string_view(l.source) << " says: "
+                                      << (env.tcp ? "TCP" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, TCP between" : "TCP"));
+    if (hosts == 1 && !env.tcp) return processes::detail::whole_group(detail::host_memory(m.group, m.rank, here, env.timeout), env.timeout);
+    std::shared_ptr<processes::detail::arena> memory;
+    if (near) {
+        memory = detail::host_memory(m.group, m.rank, here, env.timeout);
+        memory->assemble(env.timeout);
     }
-    std::vector<detail::address> there;
-    for (const auto& member : m.members) there.push_back(member.at);
-    bool crowded = false;   // on any host: all ranks must think alike
-    for (const auto& a : m.members) {
-        int beside = 0;
-        for (const auto& b : m.members) beside += a.host == b.host;
-        crowded = crowded || beside > detail::cores();
-    }
-    const auto s = std::make_shared<tcp::detail::station>(std::move(m.listening), tcp::detail::usual(crowded));
-    return communicator(tcp::detail::group::end_of(s, m.group & ~std::uint64_t{1}, m.rank, std::move(there), crowded));
+    return net::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory));
 }
 
 /// The same, as the environment says: COLLS_RANK and COLLS_SIZE, torchrun's, Open MPI's, PMI's or Slurm's variables, in this

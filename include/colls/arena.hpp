@@ -1,0 +1,212 @@
+// The memory that the processes of one host share, as each of them sees it.
+//
+// It is one anonymous file (memfd), mapped by all: the group's flags and mailboxes, and a part for each rank from which that
+// rank alone allocates. It has no name and goes with the last process that has it, however that ends.
+#pragma once
+
+#include <colls/machine.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace colls::inline v1::processes::detail {
+
+using colls::detail::endpoint;
+using colls::detail::group_memory;
+using colls::detail::list;
+using colls::detail::machine;
+using colls::detail::message;
+using colls::detail::seconds_now;
+
+/// How the ranks of one `run` ended: the first exception stands, but a rank's own is worth more than the news of another's.
+struct outcome {
+    std::atomic<std::uint32_t> lock;
+    std::uint32_t worth;   // 0 nothing, 1 news of another rank, 2 a rank's own
+    int code, rank, peer, round;
+    char text[480];
+};
+
+/// At the beginning of the shared memory. Zeroed.
+struct arena_head {
+    std::uint64_t ranks;
+    machine figures;
+    outcome how;
+};
+
+/// The shared memory as one process sees it.
+class arena {
+public:
+    /// Made by one process, for `ranks` of them. Throws colls::error.
+    explicit arena(int ranks) : arena(ranks, create_file(ranks)) {
+        head().ranks = static_cast<std::uint64_t>(ranks);
+        head().figures = colls::detail::measured();
+    }
+    /// Through a descriptor, which it then owns.
+    arena(int ranks, int file) : ranks_(ranks), file_(file), bytes_(size_for(ranks)) {
+        void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+        if (at == MAP_FAILED) {
+            const int why = errno;
+            close(file_);
+            refuse("cannot map", why);
+        }
+        base_ = static_cast<std::byte*>(at);
+    }
+    arena(const arena&) = delete;
+    arena& operator=(const arena&) = delete;
+    ~arena() {
+        munmap(base_, bytes_);
+        close(file_);
+        for (const int process : watched_)
+            if (process >= 0) close(process);
+    }
+
+    arena_head& head() const { return *reinterpret_cast<arena_head*>(base_); }
+    std::byte* base() const { return base_; }
+    std::size_t bytes() const { return bytes_; }
+    int file() const { return file_; }
+    int ranks() const { return ranks_; }
+    group_memory whole() const { return {base_ + head_bytes, ranks_}; }
+    /// A number of each rank's: where it listens, before there is a group.
+    std::atomic<std::uint32_t>& port(int rank) const {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_))[rank];
+    }
+
+    /// From now on this process is the rank, and allocates from its part.
+    void be(int rank) {
+        dead_.resize(static_cast<std::size_t>(ranks_));
+        watched_.resize(static_cast<std::size_t>(ranks_), -1);
+        rank_ = rank;
+        const std::size_t share = part_bytes();
+        free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
+    }
+    int rank() const { return rank_; }
+
+    std::byte* take(std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        bytes = padded(bytes);
+        std::size_t best = free_.size();
+        for (std::size_t i = 0; i < free_.size(); ++i)
+            if (free_[i].bytes >= bytes && (best == free_.size() || free_[i].bytes < free_[best].bytes)) best = i;
+        if (best == free_.size()) throw std::bad_alloc();
+        const std::size_t at = free_[best].at;
+        free_[best].at += bytes;
+        free_[best].bytes -= bytes;
+        if (free_[best].bytes == 0) free_.drop(best);
+        return base_ + at;
+    }
+    void give(std::byte* p, std::size_t bytes) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (pinned_) return;
+        extent back{static_cast<std::size_t>(p - base_), padded(bytes)};
+        for (std::size_t i = 0; i < free_.size();)
+            if (free_[i].at + free_[i].bytes == back.at || back.at + back.bytes == free_[i].at) {
+                back = {free_[i].at < back.at ? free_[i].at : back.at, free_[i].bytes + back.bytes};
+                free_.drop(i);
+            } else {
+                ++i;
+            }
+        free_.push_back(back);
+        // Whole pages go back to the system.
+        const std::size_t first = (static_cast<std::size_t>(p - base_) + page - 1) / page * page;
+        const std::size_t last = static_cast<std::size_t>(p - base_) + padded(bytes);
+        if (last > first + 64 * page) madvise(base_ + first, (last - first) / page * page, MADV_REMOVE);
+    }
+    /// A rank that does not answer may yet come back and write: nothing is used again.
+    void pin() { pinned_ = true; }
+
+    /// Looks, at most once a millisecond, whose process has ended.
+    void look() {
+        const double now = seconds_now();
+        if (now < looked_ + 1e-3) return;
+        looked_ = now;
+        list<pollfd> all;
+        list<int> whose;
+        for (int r = 0; r < ranks_; ++r)
+            if (watched_[r] >= 0 && !dead_[r]) {
+                all.push_back({watched_[r], POLLIN, 0});
+                whose.push_back(r);
+            }
+        if (all.empty() || poll(all.data(), all.size(), 0) <= 0) return;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            if (all[i].revents != 0) dead_[whose[i]] = true;
+    }
+    bool dead(int rank) const { return dead_[rank]; }
+
+    /// All ranks are there, and each sees every other's process, before anyone goes on. A descriptor of a process is sure to be
+    /// that of the rank, and not of a later process with its number, if the rank lives on after it was opened.
+    void assemble(double timeout) {
+        const group_memory m = whole();
+        m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
+        const double until = seconds_now() + timeout;
+        for (std::uint32_t phase = 1; phase <= 3; ++phase) {
+            m.state(rank_).arrived.store(phase, std::memory_order_release);
+            for (int r = 0; r < ranks_; ++r)
+                while (m.state(r).arrived.load(std::memory_order_acquire) < phase) {
+                    look();
+                    if (m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until)
+                        throw error(dead_[r] ? errc::peer_failed : errc::timeout,
+                                    (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
+                                               << (dead_[r] ? ": its process has ended" : ""))
+                                        .text(), rank_, r);
+                    usleep(50);
+                }
+            if (phase != 1) continue;
+            for (int r = 0; r < ranks_; ++r) {
+                if (r == rank_) continue;
+                const auto process = static_cast<pid_t>(m.state(r).process.load(std::memory_order_relaxed));
+                watched_[r] = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+                if (watched_[r] < 0 && errno == ESRCH) dead_[r] = true;
+            }
+        }
+    }
+
+private:
+    struct extent {
+        std::size_t at, bytes;
+    };
+    static constexpr std::size_t page = 4096, head_bytes = 4096;
+    static_assert(sizeof(arena_head) <= head_bytes);
+    static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
+    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 4 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
+    /// A rank may allocate as much as the machine has: pages are there only once they are used.
+    static std::size_t part_bytes() {
+        static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+        constexpr std::size_t least = std::size_t{1} << 30, most = std::size_t{1} << 36;
+        return all < least ? least : all > most ? most : all;
+    }
+    static std::size_t size_for(int ranks) {
+        return head_bytes + control_bytes(ranks) + part_bytes() * static_cast<std::size_t>(ranks);
+    }
+    [[noreturn]] static void refuse(const char* what, int why) {
+        throw error(errc::unsupported, (message() << "colls: " << what << " shared memory: " << strerror(why)
+                                                  << "; is there a limit on address space (ulimit -v)?").text());
+    }
+    static int create_file(int ranks) {
+        const int file = memfd_create("colls", MFD_CLOEXEC);
+        if (file < 0 || ftruncate(file, static_cast<off_t>(size_for(ranks))) != 0) {
+            const int why = errno;
+            if (file >= 0) close(file);
+            refuse("cannot make", why);
+        }
+        return file;
+    }
+
+    const int ranks_;
+    const int file_;
+    const std::size_t bytes_;
+    std::byte* base_ = nullptr;
+    int rank_ = none;
+    std::mutex mutex_;   // of the allocator: buffers may be given back by any thread
+    list<extent> free_;
+    bool pinned_ = false;
+    list<bool> dead_;
+    list<int> watched_;   // descriptors of the ranks' processes
+    double looked_ = 0;
+};
+
+}  // namespace colls::inline v1::processes::detail

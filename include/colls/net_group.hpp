@@ -1,0 +1,163 @@
+// A group of ranks that pass messages: over TCP, and through shared memory between those of one host.
+#pragma once
+
+#include <colls/arena.hpp>
+#include <colls/channel_link.hpp>
+#include <colls/communicator.hpp>
+#include <colls/net/memory_wire.hpp>
+#include <colls/net/routed_wire.hpp>
+#include <colls/net/socket.hpp>
+#include <colls/net/tcp_wire.hpp>
+
+#include <sys/random.h>
+
+namespace colls::inline v1::net {
+
+using colls::detail::address;
+using colls::detail::endpoint;
+using colls::detail::list;
+using colls::detail::machine;
+using colls::detail::wire;
+
+/// Where a rank of the world is.
+struct site {
+    address at;
+    std::uint64_t host;   ///< equal for ranks that share memory
+};
+
+/// What a process has for all its groups: the node of its connections, where all ranks are, and the memory of its host.
+struct station {
+    station(colls::detail::descriptor&& listening, std::vector<site>&& all, const machine& m, std::shared_ptr<processes::detail::arena> a)
+        : node(std::move(listening)), sites(std::move(all)), figures(m), near(std::move(a)) {}
+    colls::detail::tcp_node node;
+    const std::vector<site> sites;
+    const machine figures;
+    const std::shared_ptr<processes::detail::arena> near;   ///< null: messages over TCP alone, on all hosts
+};
+
+/// A number for a group; those up to three above are the group's, too.
+inline std::uint64_t random_number() {
+    std::uint64_t x = 0;
+    if (getrandom(&x, sizeof x, 0) != static_cast<ssize_t>(sizeof x))
+        x = static_cast<std::uint64_t>(colls::detail::seconds_now() * 1e9) ^ static_cast<std::uint64_t>(getpid()) << 40;
+    return x & ~std::uint64_t{3};
+}
+
+/// A loopback, or a fast net. Not measured: all ranks of a group must predict alike, before they have a way to agree.
+inline machine usual(bool crowded) {
+    return {.alpha = 4.5e-6, .beta = 2.8e-10, .gamma = 1.5e-10, .cores = crowded ? colls::detail::cores() : 1 << 20, .message = 3e-6};
+}
+
+class group : public colls::detail::channel_link {
+public:
+    group(std::shared_ptr<station> s, const list<int>& members) : station_(std::move(s)) { members_.append(members); }
+
+    /// A rank's end of the group with this number. Collective, where memory is shared: members tell each other where.
+    static std::unique_ptr<endpoint> end_of(const std::shared_ptr<station>& s, std::uint64_t number, int rank, const list<int>& members, bool crowded) {
+        std::unique_ptr<endpoint> over_tcp = end_with(s, rank, members, crowded, [&](int which) { return tcp(*s, number + static_cast<unsigned>(which), rank, members); });
+        const neighbours here(*s, rank, members);
+        if (!here.anywhere) return over_tcp;
+        // The first of each host's members has memory for them.
+        const std::size_t bytes = colls::detail::memory_wire::bytes(here.count);
+        std::uint64_t own = 0;
+        if (here.first == rank && here.count > 1) {
+            std::byte* const at = s->near->take(2 * bytes);
+            std::memset(at, 0, 2 * bytes);
+            own = static_cast<std::uint64_t>(at - s->near->base());
+        }
+        list<std::uint64_t> all;
+        all.resize(members.size());
+        colls::detail::exchange(*over_tcp, &own, sizeof own, all.data());
+        std::unique_ptr<endpoint> e = end_with(s, rank, members, crowded, [&](int which) -> std::unique_ptr<wire> {
+            auto far = tcp(*s, number + 2 + static_cast<unsigned>(which), rank, members);
+            if (here.count == 1) return far;
+            // Who has died is seen by the arena: its ranks are the host's.
+            auto dead = [a = s->near, in_arena = here.in_arena](int r) {
+                a->look();
+                return a->dead(in_arena[static_cast<std::size_t>(r)]);
+            };
+            return std::make_unique<colls::detail::routed_wire>(
+                rank, here.near,
+                std::make_unique<colls::detail::memory_wire>(s->near->base() + all[here.first] + static_cast<std::size_t>(which) * bytes,
+                                                             here.near[static_cast<std::size_t>(rank)], here.count, std::move(dead)),
+                std::move(far));
+        });
+        e->ranks_per_host = here.ranks_per_host;
+        communicator(std::move(over_tcp));   // says that it leaves
+        return e;
+    }
+
+    std::uint64_t create(int) override { return random_number(); }
+    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) override {
+        list<int> there;
+        for (const int m : members) there.push_back(members_[m]);
+        return end_of(station_, place, rank, there, from.crowded);
+    }
+    void discard(std::uint64_t) override {}
+    const machine& figures() override { return station_->figures; }
+
+private:
+    /// Who of a group's members is on which host.
+    struct neighbours {
+        neighbours(const station& s, int rank, const list<int>& members) {
+            const auto host = [&](std::size_t r) { return s.sites[static_cast<std::size_t>(members[r])].host; };
+            const auto n = members.size();
+            // Do hosts have equally many members, one after the other?
+            int run = 0;
+            bool equal = true;
+            for (std::size_t r = 0; r < n; ++r) {
+                ++run;
+                if (r + 1 < n && host(r + 1) == host(r)) continue;
+                if (ranks_per_host == 0) ranks_per_host = run;
+                equal = equal && run == ranks_per_host;
+                for (std::size_t q = r + 1; q < n; ++q) equal = equal && host(q) != host(r);
+                run = 0;
+            }
+            if (!equal || ranks_per_host == static_cast<int>(n)) ranks_per_host = 0;
+            for (std::size_t r = 0; s.near && r < n; ++r)
+                for (std::size_t q = 0; q < r; ++q) anywhere = anywhere || host(q) == host(r);
+            for (std::size_t r = 0; r < n; ++r) {
+                const bool beside = host(r) == host(static_cast<std::size_t>(rank));
+                near.push_back(beside ? count++ : none);
+                if (!beside) continue;
+                if (first == none) first = static_cast<int>(r);
+                int at = 0;   // in the arena: among the host's ranks of the world
+                for (int w = 0; w < members[r]; ++w) at += s.sites[static_cast<std::size_t>(w)].host == host(r);
+                in_arena.push_back(at);
+            }
+        }
+        std::vector<int> near, in_arena;
+        int count = 0, first = none, ranks_per_host = 0;
+        bool anywhere = false;   // somewhere two members share memory
+    };
+
+    static std::unique_ptr<wire> tcp(station& s, std::uint64_t number, int rank, const list<int>& members) {
+        std::vector<address> there;
+        for (const int m : members) there.push_back(s.sites[static_cast<std::size_t>(m)].at);
+        return std::make_unique<colls::detail::tcp_wire>(s.node, number, rank, there);
+    }
+    template <class MakeWire>
+    static std::unique_ptr<endpoint> end_with(const std::shared_ptr<station>& s, int rank, const list<int>& members, bool crowded, MakeWire make) {
+        const auto g = std::make_shared<group>(s, members);
+        const int n = static_cast<int>(members.size());
+        auto e = std::make_unique<endpoint>(rank, n, g->own_memory(n), g);
+        e->by_messages = true;
+        e->crowded = crowded;
+        g->be(*e, make(0), make(1));
+        return e;
+    }
+
+    const std::shared_ptr<station> station_;
+    list<int> members_;   // in the world
+};
+
+/// The group of all ranks.
+inline communicator group_of_all(colls::detail::descriptor&& listening, std::vector<site>&& sites, std::uint64_t number, int rank, bool crowded,
+                                 std::shared_ptr<processes::detail::arena> near) {
+    list<int> all;
+    for (std::size_t r = 0; r < sites.size(); ++r) all.push_back(static_cast<int>(r));
+    const auto s = std::make_shared<station>(std::move(listening), std::move(sites), usual(crowded), std::move(near));
+    return communicator(group::end_of(s, number & ~std::uint64_t{3}, rank, all, crowded));
+}
+
+}  // namespace colls::inline v1::net
