@@ -35,18 +35,19 @@ candidates candidates_for() {
 }
 
 /// Traffic of a schedule at n ranks, counted once in the process: small n are cheap, but all ranks ask.
-[[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n) {
+[[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n, counted_messages counts = {}) {
     struct known {
         const any_schedule* schedule;
         int n;
+        counted_messages counts;
         cost counted;
     };
     static std::mutex mutex;
     static list<known>& cache = *new list<known>;   // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const known& k : cache)
-        if (k.n == n && k.schedule == &s) return k.counted;
-    cache.push_back({&s, n, traffic(any_reader(s), n)});
+        if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between) return k.counted;
+    cache.push_back({&s, n, counts, traffic(any_reader(s), n, counts)});
     return cache.back().counted;
 }
 
@@ -101,8 +102,18 @@ struct prediction {
     std::size_t chunk = 0;
     double seconds = 0;
 };
+/// Through shared memory, as messages go; the rest as between hosts.
+inline machine within_host(machine m) {
+    m.alpha = 0.6e-6, m.beta = 1.2e-10, m.message = 0.4e-6;
+    return m;
+}
 /// The best chunk for a candidate.
-inline prediction predicted(const candidate& c, int n, const model& m, double bytes, const machine& figures) {
+inline prediction predicted(const candidate& c, const endpoint& e, const model& m, double bytes) {
+    const int n = e.size, node = e.ranks_per_host;
+    const machine& figures = e.via->figures();
+    if (node > 0)
+        return {&c, chunk_sizes[2], predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
+                                        predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
     const cost counted = traffic_of_candidate(c.schedule, n);
     if (figures.message > 0) return {&c, chunk_sizes[2], predict_messages(counted, figures, n, bytes)};
     prediction best;
@@ -131,6 +142,10 @@ struct demand {
     return name == "mailbox";
 }
 
+/// The candidate for hosts of equally many ranks, where a transport that knows of hosts has given one: null where a
+/// collective has none.
+inline const candidate* (*hosts_candidate)(collective what, int ranks_per_host) = nullptr;
+
 /// Staged, a round waits for a copy to be made, and then for its being read.
 inline constexpr double staged_waits = 16;
 
@@ -139,8 +154,7 @@ inline constexpr double staged_waits = 16;
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
     };
-    const machine& figures = e.via->figures();
-    model m = model_of(figures, e.size);
+    model m = model_of(e.via->figures(), e.size);
     if (staged) m.alpha *= staged_waits;
     const bool mail = !staged && d.mail && !d.only_direct && d.posted <= mail_capacity;
     if (e.env.schedule) {
@@ -153,7 +167,7 @@ inline constexpr double staged_waits = 16;
         }
         if (name == "mailbox" && mail) return {};
         for (int i = 0; i < list.count; ++i)
-            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e.size, m, d.bytes, figures);
+            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on " << e.size
                           << " ranks" << (d.in_order ? " with an operator that does not commute" : "") << ": the library chooses");
@@ -163,10 +177,12 @@ inline constexpr double staged_waits = 16;
     bool any = mail;
     for (int i = 0; i < list.count; ++i)
         if (fits(list.first[i]))
-            if (const prediction p = predicted(list.first[i], e.size, m, d.bytes, figures); !any || p.seconds < best.seconds) {
+            if (const prediction p = predicted(list.first[i], e, m, d.bytes); !any || p.seconds < best.seconds) {
                 best = p;
                 any = true;
             }
+    if (const candidate* two = e.ranks_per_host > 0 && hosts_candidate ? hosts_candidate(d.what, e.ranks_per_host) : nullptr; two && !d.in_order && !d.only_direct)
+        if (const prediction p = predicted(*two, e, m, d.bytes); p.seconds < best.seconds) best = p;
     return best;
 }
 

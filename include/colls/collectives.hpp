@@ -173,10 +173,12 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
         return Mode::go(e, q);
     } else {
         const any_schedule s = [&] {
-            if constexpr (sizeof...(V) == 0)
-                return schedule_for_call<C, ordered>(S{});
-            else
+            if constexpr (sizeof...(V) != 0)
                 return schedule_for_call<C, ordered>(value...);
+            else if constexpr (requires(S s) { s.node = e.ranks_per_host; })
+                return schedule_for_call<C, ordered>(S{.node = e.ranks_per_host});   // the hosts, where they are alike
+            else
+                return schedule_for_call<C, ordered>(S{});
         }();
         q.how.given = &s;
         if constexpr (C == collective::reduce && ordered) {

@@ -47,18 +47,26 @@ namespace detail {
 
 constexpr long size_of(const block_set& b) { return b.empty() ? 0 : b.size(); }
 
-/// All of a cost but `scratch`.
-constexpr cost traffic(const schedule_reader& s, int n) {
-    cost c{.rounds = s.rounds(n), .blocks = s.blocks(n), .ports = s.ports(n)};
+/// Which messages are counted, where `node` consecutive ranks are on a host: all, those within hosts, those between.
+struct counted_messages {
+    int node = 0;
+    bool between = false;
+    constexpr bool operator()(int a, int b) const { return node == 0 || (a / node != b / node) == between; }
+};
+
+/// All of a cost but `scratch`. `rounds`: those in which something that counts happens, where not everything does.
+constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}) {
+    const int rounds = s.rounds(n);
+    cost c{.rounds = counts.node == 0 ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
     buffer<long> sent(n), received(n), reduced(n);
-    for (int round = 0; round < c.rounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
         long most_sent = 0, most_received = 0, most_reduced = 0, most_messages = 0;
         for (int r = 0; r < n; ++r) {
             long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
-                if (st.send.peer != none && st.send.peer != r) out += size_of(st.send.blocks), ++sends, ++messages;
-                if (st.recv.peer == none) continue;
+                if (st.send.peer != none && st.send.peer != r && counts(r, st.send.peer)) out += size_of(st.send.blocks), ++sends, ++messages;
+                if (st.recv.peer == none || !counts(r, st.recv.peer)) continue;
                 const long in = size_of(st.recv.blocks);
                 if (st.recv.peer != r) into += in, ++messages;
                 if (st.recv.action == action::reduce) fold += in;
@@ -74,6 +82,7 @@ constexpr cost traffic(const schedule_reader& s, int n) {
             c.all_sent += out;
         }
         c.critical_messages += most_messages;
+        if (counts.node != 0) c.rounds += most_messages > 0;
         c.critical_sent += most_sent;
         c.critical_received += most_received;
         c.critical_reduced += most_reduced;

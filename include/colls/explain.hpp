@@ -66,9 +66,14 @@ std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
         const candidate& c = list.first[i];
         if (!c.schedule.supports(e.size)) continue;
         const cost counted = traffic_of_candidate(c.schedule, e.size);
-        const prediction p = predicted(c, e.size, m, d.bytes, e.via->figures());
+        const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
+    }
+    if (const candidate* two = e.ranks_per_host > 0 && hosts_candidate ? hosts_candidate(what, e.ranks_per_host) : nullptr) {
+        const cost counted = traffic_of_candidate(two->schedule, e.size);
+        add(two->name, counted.rounds, static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
+            predicted(*two, e, m, d.bytes).seconds, chosen.of == two);
     }
     return text;
 }

@@ -48,6 +48,35 @@ inline machine usual(bool crowded) {
     return {.alpha = 4.5e-6, .beta = 2.8e-10, .gamma = 1.5e-10, .cores = crowded ? colls::detail::cores() : 1 << 20, .message = 3e-6};
 }
 
+/// hierarchical<direct, circulant<>> of a collective, for hosts of so many ranks: made when first asked for, and kept.
+template <int... C>
+const colls::detail::candidate* two_level_candidate(collective what, int node, std::integer_sequence<int, C...>) {
+    using colls::detail::candidate;
+    struct known {
+        collective what;
+        int node;
+        const candidate* made;
+    };
+    static std::mutex mutex;
+    static std::vector<known>& all = *new std::vector<known>;   // never destroyed: as scripts
+    const std::lock_guard lock(mutex);
+    for (const known& k : all)
+        if (k.what == what && k.node == node) return k.made;
+    const candidate* made = nullptr;
+    const auto make = [&]<int c>(std::integral_constant<int, c>) {
+        constexpr auto it = static_cast<collective>(c);
+        using family = hierarchical<direct, circulant<>>;
+        if constexpr (colls::provides<family, it>)
+            if (what == it) made = new candidate{"hierarchical", any_schedule(colls::schedule_of<it>(family{.node = node}))};
+    };
+    (make(std::integral_constant<int, C>{}), ...);
+    all.push_back({what, node, made});
+    return made;
+}
+inline const colls::detail::candidate* two_level_candidate(collective what, int node) {
+    return two_level_candidate(what, node, std::make_integer_sequence<int, collective_count>{});
+}
+
 class group : public colls::detail::channel_link {
 public:
     group(std::shared_ptr<station> s, const list<int>& members) : station_(std::move(s)) { members_.append(members); }
@@ -83,6 +112,7 @@ public:
                 std::move(far));
         });
         e->ranks_per_host = here.ranks_per_host;
+        colls::detail::hosts_candidate = &two_level_candidate;
         communicator(std::move(over_tcp));   // says that it leaves
         return e;
     }

@@ -143,9 +143,7 @@ private:
     void serve(end& e);
     bool write_messages(end& e);
     /// Something other than a message, on the connection that carries messages.
-    bool may_follow(end& e) {
-        return e.messages().takes() && !e.outbox.within() && !e.outbox.cut();
-    }
+    bool may_follow(end& e) { return e.messages().takes() && !e.outbox.within() && !e.outbox.cut(); }
     bool write_news(end& e);
     bool write_frame(end& e, link& l, news_frame& n);
     link* way_for_news(end& e);
@@ -160,7 +158,8 @@ private:
     }
     bool to_be_said(end& e) {
         const link& l = e.messages();
-        return !e.news_out.empty() || (!l.ended && !l.mute && ((l.open && e.leave_due && !e.outbox.cut()) || !e.outbox.empty()));
+        return !e.news_out.empty() ||
+               (!l.ended && !l.mute && ((l.open && e.leave_due && !e.outbox.cut()) || !e.outbox.empty()));
     }
     static bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
@@ -262,7 +261,9 @@ inline void tcp_wire::stopped(end& e, link& l, int code) {
     if (e.ended_at == 0) {
         e.ended_at = seconds_now();
         const char* const which = &l == &e.theirs ? "its connection" : e.connecting ? "cannot connect" : "the connection to it";
-        const char* const why = code == 0 ? "closed by the other side" : code == EPROTO ? "not of this protocol" : std::strerror(code);
+        const char* const why = code == 0        ? "closed by the other side"
+                                : code == EPROTO ? "not of this protocol"
+                                                 : std::strerror(code);
         std::snprintf(e.why, sizeof e.why, "%s: %s", which, why);
     }
     note(e);
@@ -403,7 +404,8 @@ inline void tcp_wire::read(end& e, link& l) {
         if (count == 0) return;
         std::size_t whole = 0;
         for (int i = 0; i < count; ++i) whole += v[i].iov_len;
-        const ssize_t n = count == 1 ? ::recv(l.fd.get(), v[0].iov_base, v[0].iov_len, MSG_DONTWAIT) : readv(l.fd.get(), v, count);
+        const ssize_t n =
+            count == 1 ? ::recv(l.fd.get(), v[0].iov_base, v[0].iov_len, MSG_DONTWAIT) : readv(l.fd.get(), v, count);
         if (n > 0) {
             l.reader.came(static_cast<std::size_t>(n));
             // Less than there was room for: there is no more. The end, if it has been seen, shows at the next attempt.
