@@ -1,46 +1,23 @@
 // Messages between ranks through memory that they share: ranks as threads, and as processes.
 #include "catch.hpp"
 
+#include "support/shared_block.hpp"
 #include "support/wires.hpp"
 
 #include <colls/net/memory_wire.hpp>
 
 #include <atomic>
 #include <mutex>
-#include <sys/mman.h>
 #include <thread>
 
 using namespace support;
 
 namespace {
 
-/// Zeroed memory that threads and forked processes share.
-class block {
-public:
-    explicit block(std::size_t bytes) : bytes_(bytes) {
-        void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        REQUIRE(p != MAP_FAILED);
-        at_ = static_cast<std::byte*>(p);
-    }
-    block(const block&) = delete;
-    block& operator=(const block&) = delete;
-    ~block() { munmap(at_, bytes_); }
-    std::byte* at() const { return at_; }
-    std::size_t pages_used() const {
-        std::vector<unsigned char> in((bytes_ + 4095) / 4096);
-        REQUIRE(mincore(at_, bytes_, in.data()) == 0);
-        return static_cast<std::size_t>(std::count_if(in.begin(), in.end(), [](unsigned char c) { return (c & 1) != 0; }));
-    }
-
-private:
-    std::size_t bytes_;
-    std::byte* at_ = nullptr;
-};
-
 /// f(rank, wire, complain) on a thread a rank; what the ranks complain of. `complain` is of one rank.
 template <class F>
 std::string over_memory(int n, const memory_shape& shape, F f) {
-    const block shared(memory_wire::bytes(n, shape));
+    const shared_block shared(memory_wire::bytes(n, shape));
     std::mutex mutex;
     std::string complaints;
     std::vector<std::thread> ranks;
@@ -63,7 +40,7 @@ const memory_shape tiny{64, 64}, usual{};
 /// status, `f(wire, ear, child, ready)`; each knows whether the other's process has ended.
 template <class G, class F>
 void two_processes(int own, const memory_shape& shape, G other, F f) {
-    const block shared(memory_wire::bytes(2, shape));
+    const shared_block shared(memory_wire::bytes(2, shape));
     int ready[2];
     REQUIRE(pipe(ready) == 0);
     const pid_t parent = getpid();
@@ -103,7 +80,7 @@ TEST_CASE("a ring gives out what was put in, in order, and never more than it ho
             ring_reader r(*state, in, capacity);
             std::vector<std::byte> all;   // that was ever put in
             std::size_t got = 0;
-            for (int turn = 0; turn < 3000; ++turn) {
+            for (int turn = 0; turn < (capacity > 10'000 ? 400 : 3000); ++turn) {
                 std::vector<std::vector<std::byte>> parts(random.below(5));
                 std::vector<iovec> v;
                 std::size_t whole = 0;
@@ -169,7 +146,7 @@ TEST_CASE("random messages and news through shared memory, ranks as processes", 
         for (const bool small : {false, true}) {
             const memory_shape shape = small ? tiny : usual;
             const random_traffic t{500 + static_cast<std::uint64_t>(n), 40 / n, 20 / n, (small ? 30'000u : 3'000'000u) / static_cast<unsigned>(n)};
-            const block shared(memory_wire::bytes(n, shape));
+            const shared_block shared(memory_wire::bytes(n, shape));
             std::vector<std::unique_ptr<child>> ranks;
             for (int r = 0; r < n; ++r)
                 ranks.push_back(std::make_unique<child>([&] {
@@ -293,7 +270,7 @@ TEST_CASE("a message of another label or size through shared memory is reported,
 
 TEST_CASE("rings that carry nothing cost no memory", "[memory_wire]") {
     constexpr int n = 16;
-    const block shared(memory_wire::bytes(n));
+    const shared_block shared(memory_wire::bytes(n));
     const std::size_t before = shared.pages_used();
     {
         std::vector<std::unique_ptr<memory_wire>> all;
@@ -455,7 +432,7 @@ TEST_CASE("all leave shared memory at once, again and again", "[memory_wire]") {
     constexpr int n = 3;
     const std::size_t bytes = memory_wire::bytes(n, tiny);
     REQUIRE(bytes % line == 0);
-    const block shared(40 * bytes);
+    const shared_block shared(40 * bytes);
     std::mutex mutex;
     std::string complaints;
     std::vector<std::thread> ranks;
@@ -524,7 +501,7 @@ TEST_CASE("after `abandon` through shared memory no memory of the caller is read
 
 TEST_CASE("what is no frame is the loss of its writer", "[memory_wire]") {
     for (const bool in_news : {false, true}) {
-        const block shared(memory_wire::bytes(2));
+        const shared_block shared(memory_wire::bytes(2));
         memory_wire w(shared.at(), 0, 2, nullptr);
         ear e;
         w.listening = &e;

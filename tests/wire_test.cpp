@@ -1,329 +1,13 @@
 // Messages between ranks over TCP: ranks as threads, each with its own sockets, and as processes.
 #include "catch.hpp"
 
-#include "support/random.hpp"
+#include "support/wires.hpp"
 
 #include <colls/net/tcp_wire.hpp>
 
 #include <atomic>
-#include <csignal>
-#include <dirent.h>
-#include <fstream>
-#include <functional>
-#include <mutex>
-#include <sys/wait.h>
-#include <thread>
 
 using namespace support;
-using namespace colls::detail;
-
-namespace {
-
-constexpr double patience_s = 60;   // no test waits longer for anything; none should come near
-
-/// Writes down what a wire reports.
-struct ear final : wire::listener {
-    struct item {
-        int peer;
-        news what;
-        std::string text;
-    };
-    std::vector<item> all;
-    std::vector<std::string> events;   // in order
-    std::function<void(int, const news&)> on_news;
-
-    void heard(int peer, const news& what) override {
-        all.push_back({peer, what, what.text});
-        events.push_back("heard " + std::to_string(static_cast<int>(what.what)) + " from " + std::to_string(peer));
-        if (on_news) on_news(peer, what);
-    }
-    void lost(int peer, const char* why) override {
-        events.push_back("lost " + std::to_string(peer));
-        reasons.push_back(why);
-    }
-    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
-                    std::size_t got_bytes) override {
-        events.push_back("unexpected from " + std::to_string(peer));
-        labels = {wanted, got};
-        sizes = {wanted_bytes, got_bytes};
-    }
-    std::vector<std::string> reasons;
-    std::vector<message_label> labels;
-    std::vector<std::size_t> sizes;
-
-    int count(const std::string& what) const {
-        return static_cast<int>(std::count_if(events.begin(), events.end(), [&](const std::string& e) { return e.find(what) == 0; }));
-    }
-    std::string text() const {
-        std::string t;
-        for (const std::string& e : events) t += e + "; ";
-        for (const std::string& e : reasons) t += "(" + e + ") ";
-        return t;
-    }
-};
-const std::string said_leave = "heard 4", said_broken = "heard 3", said_board = "heard 2";
-
-/// Progresses until it holds. False: it did not in time.
-template <class F>
-bool until(wire& w, F holds, double seconds = patience_s) {
-    const double end = seconds_now() + seconds;
-    for (int i = 0; !holds(); ++i) {
-        if (seconds_now() > end) return false;
-        w.progress();
-        if (i % 64 == 63) w.rest(1e-3);
-    }
-    return true;
-}
-/// For so long, whatever happens.
-void idle(wire& w, double seconds) {
-    until(w, [] { return false; }, seconds);
-}
-
-/// The listening sockets of a group, made before its ranks start.
-struct meeting_place {
-    std::vector<descriptor> listening;
-    std::vector<address> members;
-    explicit meeting_place(int n) {
-        for (int r = 0; r < n; ++r) {
-            listening.push_back(listen_at(address::loopback(AF_INET, 0)));
-            members.push_back(local_address(listening.back().get()));
-        }
-    }
-    descriptor take(int rank) { return std::move(listening[static_cast<std::size_t>(rank)]); }
-};
-
-/// f(rank, node, members, complain) on a thread a rank; what the ranks complain of.
-template <class F>
-std::string ranks_as_threads(int n, F f) {
-    meeting_place place(n);
-    std::mutex mutex;
-    std::string complaints;
-    std::vector<std::thread> ranks;
-    for (int r = 0; r < n; ++r)
-        ranks.emplace_back([&, r] {
-            const auto complain = [&](const std::string& what) {
-                const std::lock_guard lock(mutex);
-                complaints += "rank " + std::to_string(r) + ": " + what + "\n";
-            };
-            tcp_node node(place.take(r));
-            f(r, node, place.members, complain);
-        });
-    for (std::thread& t : ranks) t.join();
-    return complaints;
-}
-
-/// A forked rank, killed at the end if it is still there. `f` returns its exit status.
-class child {
-public:
-    template <class F>
-    explicit child(F f) : pid_(fork()) {
-        if (pid_ != 0) return;
-        alarm(static_cast<unsigned>(2 * patience_s));
-        _exit(f());
-    }
-    ~child() {
-        kill();
-        wait();
-    }
-    void kill() {
-        if (pid_ > 0) ::kill(pid_, SIGKILL);
-    }
-    /// The exit status; -1: it did not exit.
-    int wait() {
-        if (pid_ > 0) {
-            int how = 0;
-            waitpid(pid_, &how, 0);
-            status_ = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
-            pid_ = 0;
-        }
-        return status_;
-    }
-
-private:
-    pid_t pid_;
-    int status_ = -1;
-};
-
-message_label label_of(int from, int to, std::uint64_t i) {
-    return {0x5eed + static_cast<std::uint64_t>(from * 1000 + to), i, static_cast<std::uint32_t>(i * 77)};
-}
-
-/// A message's memory: pieces with gaps between them, of which none may change.
-class scattered {
-public:
-    scattered(std::size_t bytes, int pieces, random_source& random) {
-        std::vector<std::size_t> cuts{0, bytes};
-        for (int i = 1; i < pieces; ++i) cuts.push_back(random.below(bytes + 1));
-        std::sort(cuts.begin(), cuts.end());
-        std::vector<std::size_t> at;
-        std::size_t whole = 0;
-        for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-            whole += random.below(9);
-            at.push_back(whole);
-            whole += cuts[i + 1] - cuts[i];
-        }
-        memory_.assign(whole + 8, gap);
-        for (std::size_t i = 0; i + 1 < cuts.size(); ++i) pieces_.push_back({memory_.data() + at[i], cuts[i + 1] - cuts[i]});
-    }
-    const piece* pieces() const { return pieces_.data(); }
-    int count() const { return static_cast<int>(pieces_.size()); }
-
-    void fill(std::uint64_t seed) {
-        random_source r(seed);
-        for (const piece& p : pieces_)
-            for (std::size_t i = 0; i < p.bytes; ++i) p.data[i] = next(r, i);
-    }
-    /// As `fill` does it for the same seed, in other pieces: by position in the whole message.
-    static void fill(std::vector<std::byte>& flat, std::uint64_t seed) {
-        random_source r(seed);
-        std::uint64_t word = 0;
-        for (std::size_t i = 0; i < flat.size(); ++i) {
-            if (i % 8 == 0) word = r.next();
-            flat[i] = static_cast<std::byte>(word >> (i % 8 * 8));
-        }
-    }
-    void put(const std::vector<std::byte>& flat) {
-        std::size_t at = 0;
-        for (const piece& p : pieces_) {
-            if (p.bytes > 0) std::memcpy(p.data, flat.data() + at, p.bytes);
-            at += p.bytes;
-        }
-    }
-    /// Empty, or what is wrong.
-    std::string differs(const std::vector<std::byte>& flat) {
-        std::size_t at = 0;
-        for (const piece& p : pieces_) {
-            if (p.bytes > 0 && std::memcmp(p.data, flat.data() + at, p.bytes) != 0) return "other bytes";
-            at += p.bytes;
-        }
-        for (const piece& p : pieces_) std::fill(p.data, p.data + p.bytes, gap);
-        return std::count(memory_.begin(), memory_.end(), gap) == static_cast<std::ptrdiff_t>(memory_.size())
-                   ? ""
-                   : "memory between the pieces was written";
-    }
-
-private:
-    static constexpr std::byte gap{0x5a};
-    static std::byte next(random_source& r, std::size_t) { return static_cast<std::byte>(r.next()); }
-    std::vector<std::byte> memory_;
-    std::vector<piece> pieces_;
-};
-
-/// What goes from one rank to another in the random exchange: both sides know it.
-struct random_traffic {
-    std::uint64_t seed;
-    int messages, tidings;   // news
-    std::size_t largest;
-
-    std::uint64_t content(int from, int to, int i) const {
-        return stream(seed, static_cast<std::uint64_t>(from * 64 + to), static_cast<std::uint64_t>(i)).next();
-    }
-    std::size_t bytes(int from, int to, int i) const {
-        random_source r(content(from, to, i) + 1);
-        switch (r.below(8)) {
-            case 0: return 0;
-            case 1: return r.below(largest + 1);
-            case 2: return r.below(100'000 < largest ? 100'000 : largest);
-            case 3: return 16384 - 48 - 4 + r.below(9);   // about the size of the buffer
-            default: return r.below(2000);
-        }
-    }
-    news telling(int from, int to, int i, std::string& text) const {
-        random_source r(content(from, to, i) + 2);
-        text = std::string(r.one_in(3) ? r.below(401) : 0, static_cast<char>('a' + r.below(26)));
-        return {notice::offer, r.next(), r.next(), static_cast<std::uint64_t>(i), text.c_str()};
-    }
-};
-
-/// One rank's part in it. Empty, or what is wrong.
-std::string exchange(const random_traffic& t, int rank, int n, wire& w) {
-    struct peer {
-        std::vector<scattered> out, in;
-        int told = 0, heard = 0, checked = 0;
-        bool late = false;
-    };
-    std::vector<peer> peers(static_cast<std::size_t>(n));
-    const auto at = [&](int p) -> peer& { return peers[static_cast<std::size_t>(p)]; };
-    random_source random = stream(t.seed, 7, static_cast<std::uint64_t>(rank));
-    std::string wrong;
-    ear e;
-    e.on_news = [&](int p, const news& got) {
-        if (got.what != notice::offer) return;
-        std::string text;
-        const news want = t.telling(p, rank, at(p).heard++, text);
-        if (got.a != want.a || got.b != want.b || got.c != want.c || text != got.text) wrong = "other news";
-    };
-    w.listening = &e;
-    for (peer& p : peers) {
-        p.out.reserve(static_cast<std::size_t>(t.messages));
-        p.in.reserve(static_cast<std::size_t>(t.messages));
-        p.late = random.one_in(3);
-    }
-    const double end = seconds_now() + patience_s * 3;
-    std::vector<std::byte> flat;
-    for (;;) {
-        bool all = true;
-        for (int p = 0; p < n; ++p)
-            if (p != rank)
-                all = all && static_cast<int>(w.sent(p)) == t.messages && at(p).checked == t.messages && at(p).told == t.tidings &&
-                      at(p).heard == t.tidings;
-        if (all || !wrong.empty()) break;
-        if (seconds_now() > end) return "not done in time; " + e.text();
-        const int p = random.between(0, n - 1);
-        if (p == rank) continue;
-        peer& with = at(p);
-        if (static_cast<int>(with.out.size()) < t.messages && random.one_in(2)) {
-            const int i = static_cast<int>(with.out.size());
-            flat.resize(t.bytes(rank, p, i));
-            scattered::fill(flat, t.content(rank, p, i));
-            with.out.emplace_back(flat.size(), random.one_in(3) ? random.between(1, 200) : random.between(1, 3), random);
-            with.out.back().put(flat);
-            if (w.send(p, label_of(rank, p, static_cast<std::uint64_t>(i)), with.out.back().pieces(), with.out.back().count()) !=
-                static_cast<std::uint64_t>(i))
-                return "send counts wrongly";
-        }
-        // Some ranks post late: what the others send has to wait in its sockets.
-        const bool may = !with.late || random.one_in(100);
-        if (static_cast<int>(with.in.size()) < t.messages && may && random.one_in(2)) {
-            const int i = static_cast<int>(with.in.size());
-            with.in.emplace_back(t.bytes(p, rank, i), random.one_in(3) ? random.between(1, 200) : random.between(1, 3), random);
-            if (w.receive(p, label_of(p, rank, static_cast<std::uint64_t>(i)), with.in.back().pieces(), with.in.back().count()) !=
-                static_cast<std::uint64_t>(i))
-                return "receive counts wrongly";
-        }
-        if (with.told < t.tidings && random.one_in(2)) {
-            std::string text;
-            const news what = t.telling(rank, p, with.told++, text);
-            if (!w.tell(p, what)) return "no way to the peer";
-        }
-        if (random.one_in(40))
-            w.rest(1e-4);
-        else
-            w.progress();
-        for (int q = 0; q < n; ++q)
-            while (q != rank && at(q).checked < static_cast<int>(w.received(q))) {
-                const int i = at(q).checked++;
-                if (i >= static_cast<int>(at(q).in.size())) return "more arrived than was posted";
-                flat.resize(t.bytes(q, rank, i));
-                scattered::fill(flat, t.content(q, rank, i));
-                const std::string differs = at(q).in[static_cast<std::size_t>(i)].differs(flat);
-                if (!differs.empty()) wrong = "message " + std::to_string(i) + " from " + std::to_string(q) + ": " + differs;
-            }
-    }
-    if (e.count("lost") + e.count("unexpected") > 0) wrong += e.text();
-    w.listening = nullptr;
-    return wrong;
-}
-
-int open_descriptors() {
-    int n = 0;
-    DIR* const d = opendir("/proc/self/fd");
-    while (readdir(d) != nullptr) ++n;
-    closedir(d);
-    return n;
-}
-
-}  // namespace
 
 // ---- frames ---------------------------------------------------------------------------------------------------------
 
@@ -402,7 +86,8 @@ TEST_CASE("random messages and news both ways at once, ranks as threads", "[wire
         std::size_t largest;
     };
     for (const shape s : {shape{2, 60, 3'000'000}, shape{3, 30, 1'500'000}, shape{7, 16, 300'000}}) {
-        const random_traffic t{setting("COLLS_TEST_SEED", 1) + static_cast<std::uint64_t>(s.n), s.messages, s.messages / 2, s.largest};
+        const std::uint64_t seed = setting("COLLS_TEST_SEED", 1) + static_cast<std::uint64_t>(s.n);
+        const random_traffic t{seed, s.messages, s.messages / 2, s.largest};
         INFO(s.n << " ranks, seed " << t.seed);
         CHECK(ranks_as_threads(s.n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
                   tcp_wire w(node, 99, r, members);
@@ -448,9 +133,11 @@ TEST_CASE("many small messages in a row, and more pieces than one call takes", "
                   const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
                   w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
               }
-              if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; })) complain("not done; " + e.text());
+              if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; }))
+                  complain("not done; " + e.text());
               for (std::uint64_t i = 0; i < many; ++i)
-                  if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r))) return complain("wrong at " + std::to_string(i));
+                  if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
+                      return complain("wrong at " + std::to_string(i));
               // A byte each, every other one.
               std::vector<std::byte> from(10'000), to(10'000);
               std::vector<piece> pf, pt;
@@ -461,7 +148,8 @@ TEST_CASE("many small messages in a row, and more pieces than one call takes", "
               }
               w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
               w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
-              if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; })) complain("pieces: not done");
+              if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; }))
+                  complain("pieces: not done");
               if (from != to) complain("pieces: wrong");
           }) == "");
 }
@@ -469,7 +157,6 @@ TEST_CASE("many small messages in a row, and more pieces than one call takes", "
 TEST_CASE("messages that nobody has posted a receive for wait at their sender; news pass them", "[wire]") {
     constexpr int many = 8;
     constexpr std::size_t bytes = 9'000'000;   // more than the sockets hold
-    std::atomic<bool> heard{false};
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
               for (const bool lower : {false, true}) {   // each of the two once
                   tcp_wire w(node, 5 + lower, r, members);
@@ -491,7 +178,8 @@ TEST_CASE("messages that nobody has posted a receive for wait at their sender; n
                       for (std::uint64_t i = 0; i < many; ++i) {
                           w.receive(1 - r, label_of(0, 0, i), &p, 1);
                           if (!until(w, [&] { return w.received(1 - r) == i + 1; })) complain("not received; " + e.text());
-                          if (std::count(data.begin(), data.end(), std::byte{3}) != static_cast<std::ptrdiff_t>(bytes)) complain("other bytes");
+                          if (std::count(data.begin(), data.end(), std::byte{3}) != static_cast<std::ptrdiff_t>(bytes))
+                              complain("other bytes");
                           std::fill(data.begin(), data.end(), std::byte{0});
                       }
                   }
@@ -532,10 +220,13 @@ TEST_CASE("a message of another label or size is reported, and nothing lands", "
                       if (!until(w, [&] { return e.count(said_board) > 0; })) complain("news stopped; " + e.text());
                       idle(w, 0.02);
                       if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
-                      if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1) complain(e.text());
-                      if (!(e.labels[0] == label && e.labels[1] == other && e.sizes[0] == second.bytes && e.sizes[1] == sent.bytes))
+                      if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
+                          complain(e.text());
+                      if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
+                          e.sizes[1] != sent.bytes)
                           complain("reported wrongly");
-                      if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000) complain("the first did not land");
+                      if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000)
+                          complain("the first did not land");
                       if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000) complain("the wrong one landed");
                   }) == "");
 }
@@ -727,7 +418,8 @@ TEST_CASE("whoever leaves is not lost, and all that it sent is received, however
                           if (e.count(said_leave) > 0) complain("left before its messages");
                           std::fill(data.begin(), data.end(), std::byte{0});
                           w.receive(1 - r, label_of(0, 0, i), &p, 1);
-                          if (!until(w, [&] { return w.received(1 - r) == i + 1; }, 10)) return complain("not received; " + e.text());
+                          if (!until(w, [&] { return w.received(1 - r) == i + 1; }, 10))
+                              return complain("not received; " + e.text());
                           if (std::count(data.begin(), data.end(), std::byte{7}) != 20'000) complain("other bytes");
                       }
                       if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
@@ -768,7 +460,8 @@ TEST_CASE("after `abandon` no memory of the caller is read or written; news stil
                   tcp_wire w(node, 5, r, members);
                   ear e;
                   w.listening = &e;
-                  auto out = std::make_unique<std::vector<std::byte>>(bytes), in = std::make_unique<std::vector<std::byte>>(bytes);
+                  auto out = std::make_unique<std::vector<std::byte>>(bytes);
+                  auto in = std::make_unique<std::vector<std::byte>>(bytes);
                   const piece po{out->data(), bytes}, pi{in->data(), bytes};
                   // Both ways, each in the middle of a message and with more behind.
                   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -927,7 +620,8 @@ TEST_CASE("a sub-group's connections may come before its wire is there", "[wire]
               std::uint64_t out = 40 + static_cast<std::uint64_t>(own), in[4] = {};
               if (r == 0) {
                   while (early < 3) world.progress();
-                  if (!until(world, [&] { return node.guests() == 3; })) complain("they did not come: " + std::to_string(node.guests()));
+                  if (!until(world, [&] { return node.guests() == 3; }))
+                      complain("they did not come: " + std::to_string(node.guests()));
                   idle(world, 0.05);
               }
               tcp_wire w(node, 2, own, part);

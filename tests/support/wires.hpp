@@ -3,7 +3,7 @@
 
 #include "random.hpp"
 
-#include <colls/endpoint.hpp>
+#include <colls/net/tcp_node.hpp>
 #include <colls/wire.hpp>
 
 #include <algorithm>
@@ -11,8 +11,10 @@
 #include <cstring>
 #include <dirent.h>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -78,6 +80,39 @@ bool until(wire& w, F holds, double seconds = patience_s) {
 /// For so long, whatever happens.
 inline void idle(wire& w, double seconds) {
     until(w, [] { return false; }, seconds);
+}
+
+/// The listening sockets of a group, made before its ranks start.
+struct meeting_place {
+    std::vector<descriptor> listening;
+    std::vector<address> members;
+    explicit meeting_place(int n) {
+        for (int r = 0; r < n; ++r) {
+            listening.push_back(listen_at(address::loopback(AF_INET, 0)));
+            members.push_back(local_address(listening.back().get()));
+        }
+    }
+    descriptor take(int rank) { return std::move(listening[static_cast<std::size_t>(rank)]); }
+};
+
+/// f(rank, node, members, complain) on a thread a rank; what the ranks complain of.
+template <class F>
+std::string ranks_as_threads(int n, F f) {
+    meeting_place place(n);
+    std::mutex mutex;
+    std::string complaints;
+    std::vector<std::thread> ranks;
+    for (int r = 0; r < n; ++r)
+        ranks.emplace_back([&, r] {
+            const auto complain = [&](const std::string& what) {
+                const std::lock_guard lock(mutex);
+                complaints += "rank " + std::to_string(r) + ": " + what + "\n";
+            };
+            tcp_node node(place.take(r));
+            f(r, node, place.members, complain);
+        });
+    for (std::thread& t : ranks) t.join();
+    return complaints;
 }
 
 /// A forked rank, killed at the end if it is still there. `f` returns its exit status.
