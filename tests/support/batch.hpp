@@ -154,34 +154,37 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     return p;
 }
 
-/// Runs the jobs in one group; operations that were started are finished later, in an order that every rank chooses
-/// for itself.
+/// One rank's part of the jobs of its group; operations that were started are finished later, in an order that every rank
+/// chooses for itself.
+template <class Comm>
+void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
+    random_source random = stream(seed, 77, static_cast<std::uint64_t>(comm.rank()));
+    flight in_flight;
+    // Buffers that the transport reaches directly: on all ranks, on some, on none. The same for calls that are repeated.
+    std::deque<typename job<Comm>::stand_in> stand_ins;
+    const auto finish_one = [&] {
+        const std::size_t i = random.below(in_flight.size());
+        if (random.one_in(2)) {
+            while (!in_flight[i].test()) std::this_thread::yield();
+        } else {
+            in_flight[i].wait();
+        }
+        in_flight.erase(in_flight.begin() + static_cast<std::ptrdiff_t>(i));
+    };
+    for (job<Comm>& j : jobs) {
+        dawdle(random);
+        const std::uint64_t mixed = j.plan().seed >> 20;
+        const bool reached = mixed % 4 < 2 || (mixed % 4 == 2 && (mixed >> (2 + comm.rank() % 16)) % 2 == 1);
+        j.run(comm, in_flight, by_processes && reached ? &stand_ins : nullptr);
+        while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) finish_one();
+    }
+    while (!in_flight.empty()) finish_one();
+    for (auto& s : stand_ins) s.settle();
+}
+/// Runs the jobs in one group.
 template <class Comm>
 void run_jobs(int n, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
-    launch(n, [&](auto& comm) {
-        random_source random = stream(seed, 77, static_cast<std::uint64_t>(comm.rank()));
-        flight in_flight;
-        // Buffers that the transport reaches directly: on all ranks, on some, on none. The same for calls that are repeated.
-        std::deque<typename job<Comm>::stand_in> stand_ins;
-        const auto finish_one = [&] {
-            const std::size_t i = random.below(in_flight.size());
-            if (random.one_in(2)) {
-                while (!in_flight[i].test()) std::this_thread::yield();
-            } else {
-                in_flight[i].wait();
-            }
-            in_flight.erase(in_flight.begin() + static_cast<std::ptrdiff_t>(i));
-        };
-        for (job<Comm>& j : jobs) {
-            dawdle(random);
-            const std::uint64_t mixed = j.plan().seed >> 20;
-            const bool reached = mixed % 4 < 2 || (mixed % 4 == 2 && (mixed >> (2 + comm.rank() % 16)) % 2 == 1);
-            j.run(comm, in_flight, by_processes && reached ? &stand_ins : nullptr);
-            while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) finish_one();
-        }
-        while (!in_flight.empty()) finish_one();
-        for (auto& s : stand_ins) s.settle();
-    });
+    launch(n, [&](auto& comm) { run_jobs_on(comm, jobs, seed); });
 }
 
 }  // namespace support

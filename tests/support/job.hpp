@@ -81,50 +81,62 @@ public:
 
     /// After the group has finished: "" or what is wrong.
     std::string wrong() const {
+        for (int r = 0; r < plan_.shape.n; ++r) {
+            if (const std::string text = wrong_at(r); !text.empty()) return text;
+            // Where all ranks get the same result they must get the same bits.
+            const auto own = result_for_all(r), first = result_for_all(0);
+            if (!own.empty() && std::memcmp(own.data(), first.data(), own.size()) != 0)
+                return "rank " + std::to_string(r) + ": differs from rank 0 bit by bit";
+        }
+        return {};
+    }
+    /// What a rank has, where all must have the same bits.
+    std::span<const std::byte> result_for_all(int rank) const {
+        const rank_buffers& b = ranks_[static_cast<std::size_t>(rank)];
+        if (plan_.shape.collective != what::all_reduce) return {};
+        return {b.out_at, b.want.size()};
+    }
+    /// Of what one rank alone has.
+    std::string wrong_at(int r) const {
         const support::shape& s = plan_.shape;
         const kind& k = entry_->kind;
-        for (int r = 0; r < s.n; ++r) {
-            const rank_buffers& b = ranks_[static_cast<std::size_t>(r)];
-            const std::string where = "rank " + std::to_string(r) + ": ";
-            for (const auto& [buffer, name] : {std::pair{&b.in, "in"}, std::pair{&b.out, "out"}})
-                if (const std::string at = buffer->broken(); !at.empty())
-                    return where + "a byte was written " + at + " (" + name + ", " + std::to_string(buffer->size()) + " bytes)";
-            if (!plan_.in_place && s.collective != what::broadcast && !same(b.in, b.in_before))
-                return where + "the input was changed";
-            if (!s.writes(r)) {
-                // In place, a reduce_scatter may use what is not its own block as it likes.
-                if (!(plan_.in_place && s.collective == what::reduce_scatter) && !same(b.out, b.out_before))
-                    return where + "a buffer that the call does not write was changed";
-                continue;
-            }
-            if (plan_.in_place && s.collective == what::scatter && r == s.root && !same(b.out, b.in_before))
-                return where + "the input was changed";
-            const bytes& want = b.want;
-            if (judged_by_bound()) {
-                if (const std::string text = far(r); !text.empty()) return where + text;
-            } else if (std::memcmp(b.out_at, want.data(), want.size()) != 0) {
-                std::size_t i = 0;
-                while (b.out_at[i] == want[i]) ++i;
-                return where + "element " + std::to_string(i / k.size) + " of " + std::to_string(s.out_count(r)) +
-                       " is not what the serial reference has: got " + hex(b.out_at + i / k.size * k.size, k.size) +
-                       ", want " + hex(want.data() + i / k.size * k.size, k.size);
-            }
-            // Where all ranks get the same result they must get the same bits.
-            if (s.collective == what::all_reduce) {
-                const rank_buffers& first = ranks_[0];
-                if (std::memcmp(b.out_at, first.out_at, want.size()) != 0) return where + "differs from rank 0 bit by bit";
-            }
+        const rank_buffers& b = ranks_[static_cast<std::size_t>(r)];
+        const std::string where = "rank " + std::to_string(r) + ": ";
+        for (const auto& [buffer, name] : {std::pair{&b.in, "in"}, std::pair{&b.out, "out"}})
+            if (const std::string at = buffer->broken(); !at.empty())
+                return where + "a byte was written " + at + " (" + name + ", " + std::to_string(buffer->size()) + " bytes)";
+        if (!plan_.in_place && s.collective != what::broadcast && !same(b.in, b.in_before)) return where + "the input was changed";
+        if (!s.writes(r)) {
+            // In place, a reduce_scatter may use what is not its own block as it likes.
+            if (!(plan_.in_place && s.collective == what::reduce_scatter) && !same(b.out, b.out_before))
+                return where + "a buffer that the call does not write was changed";
+            return {};
+        }
+        if (plan_.in_place && s.collective == what::scatter && r == s.root && !same(b.out, b.in_before))
+            return where + "the input was changed";
+        const bytes& want = b.want;
+        if (judged_by_bound()) {
+            if (const std::string text = far(r); !text.empty()) return where + text;
+        } else if (std::memcmp(b.out_at, want.data(), want.size()) != 0) {
+            std::size_t i = 0;
+            while (b.out_at[i] == want[i]) ++i;
+            return where + "element " + std::to_string(i / k.size) + " of " + std::to_string(s.out_count(r)) +
+                   " is not what the serial reference has: got " + hex(b.out_at + i / k.size * k.size, k.size) + ", want " +
+                   hex(want.data() + i / k.size * k.size, k.size);
         }
         return {};
     }
 
     /// The same call on the same input must give the same bits: "" or where it did not.
     std::string differs_from(const job& other) const {
-        for (int r = 0; r < plan_.shape.n; ++r) {
-            const rank_buffers &a = ranks_[static_cast<std::size_t>(r)], &b = other.ranks_[static_cast<std::size_t>(r)];
-            if (plan_.shape.writes(r) && std::memcmp(a.out_at, b.out_at, a.want.size()) != 0)
-                return "rank " + std::to_string(r) + ": a second run of the same call gave other bits";
-        }
+        for (int r = 0; r < plan_.shape.n; ++r)
+            if (const std::string text = differs_at(r, other); !text.empty()) return text;
+        return {};
+    }
+    std::string differs_at(int r, const job& other) const {
+        const rank_buffers &a = ranks_[static_cast<std::size_t>(r)], &b = other.ranks_[static_cast<std::size_t>(r)];
+        if (plan_.shape.writes(r) && std::memcmp(a.out_at, b.out_at, a.want.size()) != 0)
+            return "rank " + std::to_string(r) + ": a second run of the same call gave other bits";
         return {};
     }
 

@@ -1,4 +1,5 @@
-// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes over that transport.
+// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes: shm, tcp, or routed (a world of hosts
+// with two ranks each, in name: shared memory within, TCP between).
 #pragma once
 
 #include <colls/colls.hpp>
@@ -7,10 +8,16 @@
 
 #include <sys/mman.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace support {
 
@@ -24,10 +31,52 @@ inline const bool by_processes = transport != "threads";
 /// Ranks of the largest group that is worth its time.
 inline const int most_ranks = by_processes ? 16 : 129;
 
+/// Runs f on n ranks of a world that is launched as by torchrun, with `per_host` of them on hosts of other names.
+template <class F>
+void launch_world(int n, int per_host, F&& f) {
+    static int worlds = 0;
+    const int port = 20'000 + (getpid() * 13 + ++worlds) % 9000;
+    std::fflush(nullptr);
+    std::vector<pid_t> children;
+    for (int r = 0; r < n; ++r) {
+        const pid_t child = fork();
+        if (child < 0) throw std::runtime_error("cannot fork");
+        if (child > 0) {
+            children.push_back(child);
+            continue;
+        }
+        const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
+        set("COLLS_RANK", std::to_string(r));
+        set("COLLS_SIZE", std::to_string(n));
+        set("COLLS_MASTER_ADDR", "127.0.0.1");
+        set("COLLS_MASTER_PORT", std::to_string(port));
+        set("COLLS_HOST", "host " + std::to_string(r / per_host));
+        int status = 1;
+        try {
+            colls::communicator comm = colls::world();
+            f(comm);
+            status = 0;
+        } catch (const std::exception& e) {
+            std::fprintf(stderr, "rank %d: %s\n", r, e.what());
+        }
+        std::fflush(nullptr);
+        _exit(status);
+    }
+    int failed = 0;
+    for (const pid_t child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        failed += status != 0;
+    }
+    if (failed > 0) throw std::runtime_error(std::to_string(failed) + " ranks of a world failed");
+}
+
 /// Runs f on n ranks.
 template <class F>
 void launch(int n, F&& f) {
-    if (by_processes)
+    if (transport == "routed")
+        launch_world(n, 2, f);
+    else if (by_processes)
         colls::processes::run(n, f);
     else
         colls::threads::run(n, f);
