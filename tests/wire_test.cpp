@@ -569,11 +569,11 @@ TEST_CASE("whoever claims to be a rank that is there already is turned away; one
     tcp_wire w(node, 5, 0, place.members);
     ear e;
     w.listening = &e;
-    const auto connect_as = [&](int rank) {
+    const auto connect_as = [&](int rank, int to = 0) {
         descriptor fd = start_connect(place.members[0]);
         REQUIRE(wait_for(fd.get(), POLLOUT, seconds_now() + patience_s));
         std::byte hello[wire_hello_bytes];
-        encode(wire_hello{5, rank, 0}, hello);
+        encode(wire_hello{5, rank, to}, hello);
         REQUIRE(send_all(fd.get(), hello, wire_hello_bytes, seconds_now() + patience_s) == 0);
         return fd;
     };
@@ -587,6 +587,8 @@ TEST_CASE("whoever claims to be a rank that is there already is turned away; one
         }, 1);
         return got == 0 || errno == ECONNRESET;
     };
+    descriptor astray = connect_as(1, 2);   // for another rank: the members' order is not the same
+    CHECK(closed(astray));
     descriptor first = connect_as(1);
     idle(w, 0.05);
     descriptor second = connect_as(1);

@@ -190,7 +190,8 @@ std::vector<posted> receives(source& in) {
 }
 // However it is cut up, the same comes of it.
 void both_ways(octets stream, const std::vector<posted>& receives, bool places, int drop_after, std::uint64_t cut) {
-    const outcome a = feed(stream, receives, places, drop_after, cut), b = feed(stream, receives, places, drop_after, cut ^ 0x9e3779b97f4a7c15u);
+    const outcome a = feed(stream, receives, places, drop_after, cut);
+    const outcome b = feed(stream, receives, places, drop_after, cut ^ 0x9e3779b97f4a7c15u);
     must(a.arrived == b.arrived && a.memory == b.memory, "the same arrives however the bytes come");
     must(a.events == b.events, "the same is reported however the bytes come");
 }
