@@ -304,7 +304,8 @@ TEST_CASE("where it matters rank 0 says whom it refused", "[rendezvous]") {
     const int port = free_port();
     const auto outcomes = meet_all({rank_of(0, 2, port), rank_of(1, 2, port, "another token")}, {}, 0.8);
     REQUIRE(outcomes[0].is(errc::timeout));
-    CHECK(lacks(outcomes[0].text(), {"rank 0 waited 0.8 s for rank 1 (1 of 2 are here)", "Refused: a process from 127.0.0.1 has another token"}) == "");
+    CHECK(lacks(outcomes[0].text(), {"rank 0 waited 0.8 s for rank 1 (1 of 2 are here)",
+                                          "Refused: a process from 127.0.0.1 has another token"}) == "");
     CHECK(outcomes[0].failed->peer() == 1);
     CHECK(outcomes[1].is(errc::invalid_argument));
 }
@@ -351,7 +352,9 @@ TEST_CASE("ranks that cannot be", "[rendezvous]") {
         {
             std::vector<std::jthread> threads;
             for (const int r : {0, 1, 2})
-                threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = meet_as(rank_of(r, r == 2 ? 4 : 3, port), r == 0 ? 1 : ample); });
+                threads.emplace_back([&, r] {
+                    outcomes[static_cast<std::size_t>(r)] = meet_as(rank_of(r, r == 2 ? 4 : 3, port), r == 0 ? 1 : ample);
+                });
         }
         REQUIRE(outcomes[0].is(errc::timeout));
         CHECK(lacks(outcomes[0].text(), {"for rank 2 (2 of 3 are here)", "Refused: rank 2 has a group of 4 ranks"}) == "");
@@ -553,7 +556,8 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
         std::mt19937 random(7);
         std::vector<std::byte> garbage(100'000);
         for (std::byte& b : garbage) b = static_cast<std::byte>(random() & 0xff);
-        for (const bytes_view text : {raw("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), bytes_view(garbage), raw("colls:\n"), raw("SSH-2.0-x\r\n")}) {
+        const bytes_view http = raw("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        for (const bytes_view text : {http, bytes_view(garbage), raw("colls:\n"), raw("SSH-2.0-x\r\n")}) {
             hand(port, false).put(text);
             kept.emplace_back(port, false).put(text);
         }
@@ -641,6 +645,28 @@ TEST_CASE("a thousand silent connections, or more than there are descriptors for
     waitpid(crowd, &status, 0);
     REQUIRE(waitpid(rank0, &status, 0) == rank0);
     CHECK(status == 0);
+}
+
+TEST_CASE("too few descriptors for the ranks themselves are said to be the reason", "[rendezvous]") {
+    const int port = free_port();
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const descriptor in(ends[0]), out(ends[1]);
+    const pid_t rank0 = fork();
+    REQUIRE(rank0 >= 0);
+    if (rank0 == 0) {
+        const rlimit few{24, 24};
+        setrlimit(RLIMIT_NOFILE, &few);
+        const std::string text = meet_as(rank_of(0, 40, port), 2).text();
+        _exit(write(out.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+    }
+    auto ranks = ranks_of(40, port);
+    ranks.erase(ranks.begin());
+    for (const outcome& o : meet_all(ranks, {}, 3)) CHECK_FALSE(o.met);
+    char text[600] = {};
+    CHECK(read(in.get(), text, sizeof text - 1) > 0);
+    CHECK(lacks(text, {"could not take all connections in: Too many open files", "ulimit -n"}) == "");
+    CHECK(waitpid(rank0, nullptr, 0) == rank0);
 }
 
 TEST_CASE("a port that is taken", "[rendezvous]") {

@@ -2,7 +2,7 @@
 // reads the environment, and nothing else here does.
 //   COLLS_RANK, COLLS_SIZE   this process's rank, and the number of ranks          from the launcher, see read_launch
 //   COLLS_LOCAL_RANK         its number among the ranks of its host                from the launcher, else 0
-//   COLLS_MASTER_ADDR        host name or address of rank 0                        MASTER_ADDR, else Slurm's first host, else loopback
+//   COLLS_MASTER_ADDR        host name or address of rank 0                        MASTER_ADDR, Slurm's first host, loopback
 //   COLLS_MASTER_PORT        TCP port at which rank 0 is met                       MASTER_PORT, else made from the job's identity
 //   COLLS_TOKEN              secret of the group: who has another one is refused   the job's identity
 //   COLLS_HOST               name of this host: ranks of equal ones share memory     the system's identity

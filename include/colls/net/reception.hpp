@@ -81,6 +81,7 @@ private:
             listening_ = listen_at(anywhere ? address::everywhere(at.family(), port) : at);
             if (!listening_) reason_ = errno;
             if (listening_) {
+                reason_ = 0;
                 own_ = listen_for_members(l_, at);
                 return true;
             }
@@ -95,6 +96,7 @@ private:
             if (at.is_loopback()) continue;
             listening_ = listen_at(address::everywhere(at.family(), port));
             if (!listening_) continue;
+            reason_ = 0;
             own_ = listen_for_members(l_, outward_address(at.family()));
             return true;
         }
@@ -136,9 +138,9 @@ private:
             visitor v;
             v.fd = accept_from(listening_.get());
             if (!v.fd) {
-                // Too many open files, perhaps: later.
-                if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED && errno != EINTR)
-                    accepting_ = seconds_now() + 0.05;
+                if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR) return;
+                reason_ = errno;   // too many open files, perhaps: later
+                accepting_ = seconds_now() + 0.05;
                 return;
             }
             v.from = remote_address(v.fd.get());
@@ -181,8 +183,8 @@ private:
             return refuse(v, verdict::wrong_token, message() << "a process from " << host_text(v.from) << " has another token");
         if (h->library != library_version) return refuse_version(v, *p);
         if (h->rank >= l_.size)
-            return refuse(v, verdict::rank_out_of_range, message() << "rank " << h->rank << " of " << h->size << " came, but rank 0"
-                                                                   << " has a group of " << l_.size << " ranks");
+            return refuse(v, verdict::rank_out_of_range, message() << "rank " << h->rank << " of " << h->size << " came, but "
+                                                                   << "rank 0 has a group of " << l_.size << " ranks");
         if (h->size != l_.size)
             return refuse(v, verdict::other_size, message() << "rank " << h->rank << " has a group of " << h->size
                                                             << " ranks, but rank 0 has one of " << l_.size);
@@ -245,7 +247,8 @@ private:
     void flush(visitor& v) {
         while (!v.out.empty() || v.gets_table) {
             const auto& from = v.out.empty() ? table_ : v.out;
-            const ssize_t n = ::send(v.fd.get(), from.data() + v.bytes_sent, from.size() - v.bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+            const ssize_t n = ::send(v.fd.get(), from.data() + v.bytes_sent, from.size() - v.bytes_sent,
+                                     MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
             if (n < 0) return drop(v);
@@ -309,6 +312,7 @@ private:
             if (v.fd && v.stage == visitor::here) say_to(v, verdict::broken, text.text());
         text << " at " << text_of(local_address(listening_.get())) << "; was it started, with the same COLLS_MASTER_ADDR, "
              << "COLLS_MASTER_PORT and COLLS_TOKEN?";
+        if (reason_ != 0) text << " It could not take all connections in: " << std::strerror(reason_) << " (ulimit -n).";
         if (!refusal_.empty()) text << " Refused: " << refusal_;
         const auto& blamed = ever_came() == l_.size ? here_ : came_;
         fail(errc::timeout, l_, text, static_cast<int>(std::find(blamed.begin(), blamed.end(), false) - blamed.begin()));

@@ -17,7 +17,7 @@ inline meeting meet(const launch& l, double timeout) {
         throw error(errc::invalid_argument, (message() << "colls: a rank " << l.rank << " of " << l.size << " cannot be").text());
     if (l.size > 1 && (l.port < 1 || l.ports < 1 || l.port + l.ports > 65536))
         fail(errc::invalid_argument, l, message() << "rank 0 cannot be met at port " << l.port << " (COLLS_MASTER_PORT)");
-    if (l.size > 1 && !l.interface_name.empty()) interface_address(l.interface_name, AF_INET);   // rather now than when it is needed
+    if (l.size > 1 && !l.interface_name.empty()) interface_address(l.interface_name, AF_INET);   // throws soon
     if (l.size > 1) return l.rank == 0 ? reception(l, timeout).run() : visit(l, timeout).run();
 
     meeting m;

@@ -75,8 +75,9 @@ private:
         bool known = false;
         if (const int e = hear(a, known, limit)) return failed(e);
         if (!known) {
-            if (only) refused(errc::invalid_argument, "the tokens differ (COLLS_TOKEN must be the same for all ranks of a group, and "
-                                                      "of no other group there)");
+            if (only)
+                refused(errc::invalid_argument, "the tokens differ (COLLS_TOKEN must be the same for all ranks of a group, "
+                                                "and of no other group there)");
             return failed("a group with another token is there");
         }
         take(a);
@@ -127,8 +128,8 @@ private:
             bool known = false;
             const int e = hear(a, known, until_);
             if (e == ETIMEDOUT)
-                fail(errc::timeout, l_, message() << "rank 0 at " << at_ << " was met, but after " << timeout_ << " s it still waited for "
-                                                  << missing_ << "; was it started, with the same COLLS_MASTER_ADDR, "
+                fail(errc::timeout, l_, message() << "rank 0 at " << at_ << " was met, but after " << timeout_ << " s it "
+                                                  << "still waited for " << missing_ << "; was it started, with the same COLLS_MASTER_ADDR, "
                                                   << "COLLS_MASTER_PORT and COLLS_TOKEN?");
             if (e || !known) gone(e ? e : EPROTO);
             take(a);
