@@ -293,3 +293,73 @@ TEST_CASE("a world that is launched by environment, over shared memory and TCP",
             CHECK(c.wrong == 0);
         }
 }
+
+TEST_CASE("a progress thread brings operations forward while their rank computes", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        on(t, 3, [&](colls::communicator& comm) {
+            std::vector<long> x(300'000, comm.rank() + 1), sum(x.size()), message(50'000, comm.rank()), got(50'000);
+            auto half = comm.split(0, -comm.rank());
+            for (int turn = 1; turn <= 5; ++turn) {
+                std::fill(sum.begin(), sum.end(), 0);
+                if (comm.rank() == 0) {
+                    colls::progress_thread helper(comm);
+                    auto a = colls::start::all_reduce<colls::ring>(comm, x, sum, colls::sum);
+                    auto b = colls::start::all_gather(half, std::span(x).first(100), std::span(message).first(300));
+                    auto d = colls::start::send(comm, got, 1);
+                    // Nothing of the library is called until the others have their results.
+                    const double until = colls::detail::seconds_now() + 60;
+                    while (c.done != 2 * turn && colls::detail::seconds_now() < until) usleep(100);
+                    c.wrong += c.done != 2 * turn;
+                    d.wait();
+                    b.wait();
+                    a.wait();
+                } else {
+                    auto a = colls::start::all_reduce<colls::ring>(comm, x, sum, colls::sum);
+                    auto b = colls::start::all_gather(half, std::span(x).first(100), std::span(message).first(300));
+                    if (comm.rank() == 1) colls::recv(comm, got, 0);
+                    b.wait();
+                    a.wait();
+                    ++c.done;
+                }
+                c.wrong += sum != std::vector<long>(sum.size(), 6);
+                colls::barrier(comm);
+            }
+        });
+        INFO(t);
+        CHECK(c.wrong == 0);
+    }
+}
+
+TEST_CASE("a dump says where the ranks stand", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        char name[] = "/tmp/colls_dump_XXXXXX";
+        const int file = mkstemp(name);
+        REQUIRE(file >= 0);
+        on(t, 3, [&](colls::communicator& comm) {
+            std::vector<int> x(40'000, 1);
+            colls::all_reduce(comm, x, colls::max);
+            if (comm.rank() == 2) {
+                // Rank 0 is asked by a signal, while it waits for this one.
+                usleep(100'000);
+                kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
+                for (int i = 0; i < 1000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
+            } else if (comm.rank() == 0) {
+                dup2(file, 2);
+                c.done = getpid();
+            }
+            colls::all_reduce<colls::direct>(comm, x, colls::max);
+            if (comm.rank() == 0) colls::dump(comm);
+        });
+        std::string text(8000, '\0');
+        text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, pread(file, text.data(), text.size(), 0))));
+        close(file);
+        unlink(name);
+        INFO(t << ": " << text);
+        CHECK(text.find("rank 0 of 3: 2 calls begun") != std::string::npos);
+        CHECK(text.find("waits in all_reduce") != std::string::npos);
+        CHECK(text.find("for rank 2") != std::string::npos);
+        CHECK(text.find("rank 2") != std::string::npos);
+    }
+}

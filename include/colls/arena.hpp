@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <mutex>
 #include <poll.h>
 #include <sys/mman.h>
@@ -22,6 +23,15 @@ using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
 using colls::detail::seconds_now;
+
+/// SIGUSR1 asks for a dump, where the program has no use of its own for it. A rank gives it while it waits.
+inline void dump_on_signal() {
+    struct sigaction now {};
+    if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+    now.sa_handler = [](int) { colls::detail::dumps_wanted.fetch_add(1, std::memory_order_relaxed); };
+    now.sa_flags = SA_RESTART;
+    sigaction(SIGUSR1, &now, nullptr);
+}
 
 /// How the ranks of one `run` ended: the first exception stands, but a rank's own is worth more than the news of another's.
 struct outcome {

@@ -7,6 +7,8 @@
 #endif
 
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <type_traits>
 
 namespace colls::inline v1 {
@@ -103,6 +105,7 @@ private:
     }
     void leave() {
         if (!end_) return;
+        const detail::turn mine(*end_);
         // Release: all that this rank did for the others is done.
         end_->memory.state(end_->rank).gone.store(1, std::memory_order_release);
         end_->via->close();
@@ -110,6 +113,42 @@ private:
     }
     std::unique_ptr<detail::endpoint> end_;
     int rank_ = none, size_ = 0;
+};
+
+/// Prints where every rank of the group stands, as far as this one can see, to stderr: who is in which call, in which round,
+/// and who waits for whom. The same is printed by a rank that waits when its process gets SIGUSR1, in a world or run of
+/// processes.
+inline void dump(communicator& comm) { detail::print_dump(comm.endpoint(), nullptr); }
+
+/// A second thread that brings started operations forward while the rank computes: of this communicator, and of all that
+/// were or will be split from it. It takes turns with the rank's own calls. It goes before the communicators do.
+class progress_thread {
+public:
+    explicit progress_thread(communicator& comm) : e_(&comm.endpoint()) {
+        detail::share(*e_, &mutex_);
+        thread_ = std::thread([this] {
+            while (!over_.load(std::memory_order_relaxed))
+                if (detail::progress_in_turn(*e_)) {
+                    sched_yield();
+                } else {
+                    const timespec nap{0, 100'000};
+                    nanosleep(&nap, nullptr);
+                }
+        });
+    }
+    progress_thread(const progress_thread&) = delete;
+    progress_thread& operator=(const progress_thread&) = delete;
+    ~progress_thread() {
+        over_.store(true, std::memory_order_relaxed);
+        thread_.join();
+        detail::share(*e_, nullptr);
+    }
+
+private:
+    detail::endpoint* e_;
+    std::mutex mutex_;
+    std::atomic<bool> over_{false};
+    std::thread thread_;
 };
 
 }  // namespace colls::inline v1

@@ -8,6 +8,7 @@
 #include <colls/group_memory.hpp>
 
 #include <memory>
+#include <mutex>
 #include <sched.h>
 #include <time.h>
 
@@ -117,6 +118,8 @@ struct endpoint {
     bool by_messages = false;   ///< ranks do not share memory
     int ranks_per_host = 0;     ///< where hosts have equally many ranks, in order, and there are several; else 0
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
+    std::mutex* shared = nullptr;              ///< of the whole ring, where a second thread makes progress
+    unsigned dumps = 0;                        ///< that were asked for by a signal, and given
 
     std::uint64_t calls = 0;        ///< collective calls so far
     std::uint64_t history = 0;      ///< of all of them, hashed: what one call lets slip the next one finds
@@ -129,6 +132,7 @@ struct endpoint {
 
     list<message_count> sent, received;   ///< messages to and from each rank
     list<operation_state*> in_flight, idle;
+    const operation_state* current = nullptr;   ///< that is waited for
     list<memory_piece> pieces;            ///< scratch memory that is not in use
     list<pick> picks;                     ///< what `automatic` chose
 
@@ -154,6 +158,7 @@ struct endpoint {
     }
     /// Into the ring of `other`.
     void join(endpoint& other) {
+        shared = other.shared;
         previous = &other;
         next = other.next;
         next->previous = other.next = this;
@@ -161,6 +166,27 @@ struct endpoint {
 };
 
 void progress(endpoint& e);
+/// Where every rank stands, as far as this one can see. To stderr.
+void print_dump(const endpoint& e, const wait_site* at);
+
+/// How often a signal has asked for it.
+inline std::atomic<unsigned> dumps_wanted{0};
+
+/// While it lives, no other thread is in the library with endpoints of this ring.
+class turn {
+public:
+    explicit turn(const endpoint& e) : shared_(e.shared) {
+        if (shared_) shared_->lock();
+    }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+    ~turn() {
+        if (shared_) shared_->unlock();
+    }
+
+private:
+    std::mutex* const shared_;
+};
 
 /// To stderr, where COLLS_DEBUG asks for it.
 [[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }
@@ -282,6 +308,10 @@ private:
         progress(*e_);
     }
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
+        if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); e_->dumps != wanted) {
+            e_->dumps = wanted;
+            print_dump(*e_, &at);
+        }
         e_->via->look(*e_, &at, waited_);
         if (e_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
             leave(*e_);

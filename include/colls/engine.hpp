@@ -4,6 +4,7 @@
 
 #include <colls/automatic.hpp>
 #include <colls/check.hpp>
+#include <colls/dump.hpp>
 #include <colls/examine.hpp>
 #include <colls/operation.hpp>
 #include <colls/perform.hpp>
@@ -71,6 +72,7 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
 }
 
 COLLS_ENGINE void perform(endpoint& e, request& q) {
+    const turn mine(e);
     checker(e, q).run();
     run_to_end(e, q.c, settle(e, q, true));
 }
@@ -93,6 +95,7 @@ inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, co
     return &o;
 }
 COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
+    const turn mine(e);
     checker(e, q).run();
     const pick p = settle(e, q, false);
     return begin_call(e, q.c, p, q.keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
@@ -122,6 +125,7 @@ inline void check_message(const endpoint& e, operation_kind kind, const call& c,
     throw error(errc::invalid_argument, text.text(), e.rank, peer);
 }
 COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
+    const turn mine(e);
     check_message(e, kind, c, peer);
     operation_state& o = new_message(e, *take_operation(e), kind, c, peer);
     o.asked = patience(e);
@@ -130,14 +134,19 @@ COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, co
 }
 
 COLLS_ENGINE bool test_operation(endpoint& e, operation_state& o) {
+    const turn mine(e);
     guarded(e, o.site.what, [&] {
         progress(e);
         if (!o.done) o.asked.asked(o.site);
     });
     return o.done;
 }
-COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o) { wait_until_done(e, o); }
+COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o) {
+    const turn mine(e);
+    wait_until_done(e, o);
+}
 COLLS_ENGINE void release_operation(endpoint& e, operation_state& o) {
+    const turn mine(e);
     for (std::size_t i = 0; i < e.in_flight.size(); ++i)
         if (e.in_flight[i] == &o) {
             e.in_flight.drop(i);
@@ -155,13 +164,20 @@ struct prepared {
     list<std::size_t> in_offsets, out_offsets;
 };
 COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
+    const turn mine(e);
     checker(e, q).run();
     const pick blocking = settle(e, q, true), started = settle(e, q, false);
     return new prepared{e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(q.keep),
                         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
 }
-COLLS_ENGINE void run_prepared(prepared& p) { run_to_end(p.e, p.c, p.blocking); }
-COLLS_ENGINE operation_state* start_prepared(prepared& p) { return begin_call(p.e, p.c, p.started, p.keep, {}, {}); }
+COLLS_ENGINE void run_prepared(prepared& p) {
+    const turn mine(p.e);
+    run_to_end(p.e, p.c, p.blocking);
+}
+COLLS_ENGINE operation_state* start_prepared(prepared& p) {
+    const turn mine(p.e);
+    return begin_call(p.e, p.c, p.started, p.keep, {}, {});
+}
 COLLS_ENGINE void drop_prepared(prepared* p) { delete p; }
 
 COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void* all) {
@@ -174,7 +190,30 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
         guarded(e, "split", [&] { mailman(e, c).run(); });
 }
 
-COLLS_ENGINE std::unique_ptr<endpoint> shrink(endpoint& e) { return e.via->shrink(e); }
+COLLS_ENGINE std::unique_ptr<endpoint> shrink(endpoint& e) {
+    const turn mine(e);
+    return e.via->shrink(e);
+}
+
+COLLS_ENGINE bool progress_in_turn(endpoint& e) {
+    const turn mine(e);
+    bool any = !e.in_flight.empty();
+    for (endpoint* x = e.next; x != &e; x = x->next) any = any || !x->in_flight.empty();
+    if (!any) return false;
+    try {
+        progress(e);
+        rest(e);
+    } catch (const error&) {   // the group is broken, which its next call says
+        rest(e);
+    } catch (...) {
+        operator_threw(e, "an operation in flight");
+    }
+    return true;
+}
+COLLS_ENGINE void share(endpoint& e, std::mutex* m) {
+    e.shared = m;
+    for (endpoint* x = e.next; x != &e; x = x->next) x->shared = m;
+}
 
 [[noreturn]] COLLS_ENGINE void throw_no_group() {
     throw error(errc::invalid_argument,

@@ -124,6 +124,11 @@ void guarded(endpoint& e, const char* what, F f) {
     rest(e);
 }
 inline void wait_until_done(endpoint& e, operation_state& o) {
+    const struct waiting {
+        endpoint& e;
+        ~waiting() { e.current = nullptr; }
+    } here{e};
+    e.current = &o;
     guarded(e, o.site.what, [&] {
         patience wait(e);
         while (!advance(e, o)) wait(o.site);

@@ -29,6 +29,9 @@ void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
 std::unique_ptr<endpoint> split(endpoint& e, int color, int key);
 std::unique_ptr<endpoint> shrink(endpoint& e);
 std::unique_ptr<endpoint> shrink_shared(endpoint& e);
+/// For a second thread: false where there is nothing to do. `share`: who takes turns, in the whole ring.
+bool progress_in_turn(endpoint& e);
+void share(endpoint& e, std::mutex* m);
 [[noreturn]] void throw_no_group();
 
 }  // namespace detail

@@ -8,6 +8,7 @@ namespace colls::inline v1::detail {
 void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
 
 COLLS_ENGINE std::unique_ptr<endpoint> split(endpoint& e, int color, int key) {
+    const turn own_turn(e);
     const auto n = static_cast<std::size_t>(e.size);
     struct wish {
         int color, key;

@@ -34,6 +34,7 @@ inline std::shared_ptr<processes::detail::arena> host_memory(std::uint64_t group
 /// rank 0. Throws colls::error: see detail::meet.
 inline communicator world(const launch& l) {
     const environment env = environment::read();
+    processes::detail::dump_on_signal();
     detail::meeting m = detail::meet(l, env.timeout);
     std::vector<net::site> sites;
     detail::list<int> here;

@@ -197,6 +197,7 @@ void run(int n, F&& f) {
         }
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(1);
+        detail::dump_on_signal();
         int status = 0;
         shared->be(r);
         try {
