@@ -84,8 +84,8 @@ public:
         messages_->abandon();
     }
     void close() override {
+        collectives_.reset();   // the last word goes with it
         messages_.reset();
-        collectives_.reset();
     }
     std::unique_ptr<endpoint> shrink(endpoint& e) override {
         break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
@@ -177,8 +177,15 @@ private:
         const news what{notice::broken, static_cast<std::uint64_t>(p.code),
                         static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 | static_cast<std::uint32_t>(p.round + 1),
                         static_cast<std::uint64_t>(p.rank), p.text};
-        collectives_->tell_all(what);
         messages_->tell_all(what);
+        // Also whom there is no connection to: who comes only after this rank has gone would take it for the one that failed.
+        // In large groups those far away hear it from others.
+        constexpr int few = 64;
+        if (e_->size > few) collectives_->tell_all(what);
+        for (int far = 1; far < e_->size; far = e_->size > few ? 2 * far : far + 1) {
+            const int r = e_->rank + far;
+            collectives_->tell(r < e_->size ? r : r - e_->size, what);
+        }
     }
     void breaks(errc code, int rank, int peer, int round, const char* text) {
         if (poison(e_->memory, code, rank, peer, round, text)) spread(e_->memory.poison());
