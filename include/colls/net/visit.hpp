@@ -129,7 +129,8 @@ private:
             const int e = hear(a, known, until_);
             if (e == ETIMEDOUT)
                 fail(errc::timeout, l_, message() << "rank 0 at " << at_ << " was met, but after " << timeout_ << " s it "
-                                                  << "still waited for " << missing_ << "; was it started, with the same COLLS_MASTER_ADDR, "
+                                                  << "still waited for " << missing_
+                                                  << "; was it started, with the same COLLS_MASTER_ADDR, "
                                                   << "COLLS_MASTER_PORT and COLLS_TOKEN?");
             if (e || !known) gone(e ? e : EPROTO);
             take(a);
