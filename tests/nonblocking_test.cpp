@@ -350,3 +350,32 @@ TEST_CASE("what goes wrong in one group does not come out of another group's cal
     CHECK(right == 2);
     CHECK(mismatches == 2);
 }
+
+TEST_CASE("a progress thread takes turns with its rank", "[nonblocking]") {
+    std::atomic<int> done{0}, wrong{0};
+    colls::threads::run(3, [&](auto& comm) {
+        std::vector<long> x(100'000, comm.rank() + 1), sum(x.size()), small(3, 1);
+        const auto begin = [&] { return colls::start::all_reduce(comm, x, sum, colls::sum, colls::ring{}); };
+        for (int turn = 1; turn <= 5; ++turn) {
+            if (comm.rank() == 0) {
+                colls::progress_thread helper(comm);
+                auto part = comm.split(0, -comm.rank());
+                auto a = begin();
+                const double until = colls::detail::seconds_now() + 100;
+                while (done != 2 * turn && colls::detail::seconds_now() < until) std::this_thread::yield();
+                wrong += done != 2 * turn;
+                colls::all_reduce(part, small, colls::max);   // while the other thread is at it
+                a.wait();
+            } else {
+                auto part = comm.split(0, -comm.rank());
+                auto a = begin();
+                a.wait();
+                ++done;
+                colls::all_reduce(part, small, colls::max);
+            }
+            wrong += sum != std::vector<long>(sum.size(), 6) || small[2] != 1;
+            colls::barrier(comm);
+        }
+    });
+    CHECK(wrong == 0);
+}
