@@ -18,6 +18,9 @@ namespace {
 template <class F>
 std::string over_memory(int n, const memory_shape& shape, F f) {
     const shared_block shared(memory_wire::bytes(n, shape));
+    // What need not be zero is not.
+    const std::size_t zeroed = memory_wire::zeroed_bytes(n, shape), whole = memory_wire::bytes(n, shape);
+    std::memset(shared.at() + zeroed, 0xa5, std::min(whole - zeroed, std::size_t{1} << 20));
     std::mutex mutex;
     std::string complaints;
     std::vector<std::thread> ranks;
@@ -106,7 +109,7 @@ TEST_CASE("a ring gives out what was put in, in order, and never more than it ho
                     std::size_t left = n;
                     for (auto& p : parts) {
                         const std::size_t part = std::min(left, p.size());
-                        REQUIRE(std::equal(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(part), all.begin() + static_cast<std::ptrdiff_t>(got)));
+                        REQUIRE((part == 0 || std::memcmp(p.data(), all.data() + got, part) == 0));
                         got += part;
                         left -= part;
                     }
@@ -128,10 +131,12 @@ TEST_CASE("random messages and news both ways at once through rings of all sizes
         memory_shape shape;
     };
     const int before = open_descriptors();
-    for (const form& s : {form{2, 60, 3'000'000, usual}, form{3, 30, 1'500'000, {}}, form{7, 16, 300'000, {10'000, 1000, ~std::size_t{0}}},
-                          form{2, 40, 40'000, tiny}, form{3, 20, 20'000, tiny}, form{2, 60, 200'000, {1024, 64, ~std::size_t{0}}},
-                          form{2, 60, 1'000'000, {65536, 512, 1000}}}) {
-        const random_traffic t{setting("COLLS_TEST_SEED", 1) + static_cast<std::uint64_t>(s.n), s.messages, s.messages / 2, s.largest};
+    for (const form& s :
+         {form{2, 60, 3'000'000, usual}, form{3, 30, 1'500'000, usual}, form{7, 16, 300'000, {10'000, 1000}},
+          form{2, 40, 40'000, tiny}, form{3, 20, 20'000, tiny}, form{2, 60, 200'000, {1024, 64}},
+          form{2, 60, 1'000'000, {65536, 512, 1000}}}) {
+        const std::uint64_t seed = setting("COLLS_TEST_SEED", 1) + static_cast<std::uint64_t>(s.n);
+        const random_traffic t{seed, s.messages, s.messages / 2, s.largest};
         INFO(s.n << " ranks, seed " << t.seed << ", rings of " << s.shape.messages << " and " << s.shape.news);
         CHECK(over_memory(s.n, s.shape, [&](int r, auto& w, auto complain) {
                   const std::string wrong = exchange(t, r, s.n, *w);
@@ -145,7 +150,8 @@ TEST_CASE("random messages and news through shared memory, ranks as processes", 
     for (const int n : {2, 3, 7})
         for (const bool small : {false, true}) {
             const memory_shape shape = small ? tiny : usual;
-            const random_traffic t{500 + static_cast<std::uint64_t>(n), 40 / n, 20 / n, (small ? 30'000u : 3'000'000u) / static_cast<unsigned>(n)};
+            const random_traffic t{500 + static_cast<std::uint64_t>(n), 40 / n, 20 / n,
+                                   (small ? 30'000u : 3'000'000u) / static_cast<unsigned>(n)};
             const shared_block shared(memory_wire::bytes(n, shape));
             std::vector<std::unique_ptr<child>> ranks;
             for (int r = 0; r < n; ++r)
@@ -177,9 +183,11 @@ TEST_CASE("many small messages, and many small pieces, through shared memory", "
                       const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
                       w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
                   }
-                  if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; })) complain("not done; " + e.text());
+                  if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; }))
+                      complain("not done; " + e.text());
                   for (std::uint64_t i = 0; i < many; ++i)
-                      if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r))) return complain("wrong at " + std::to_string(i));
+                      if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
+                          return complain("wrong at " + std::to_string(i));
                   // A byte each, every other one.
                   std::vector<std::byte> from(10'000), to(10'000);
                   std::vector<piece> pf, pt;
@@ -190,7 +198,8 @@ TEST_CASE("many small messages, and many small pieces, through shared memory", "
                   }
                   w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
                   w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
-                  if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; })) complain("pieces: not done");
+                  if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; }))
+                      complain("pieces: not done");
                   if (from != to) complain("pieces: wrong");
               }) == "");
 }
@@ -217,8 +226,9 @@ TEST_CASE("with both rings full and nothing received nobody blocks, and news pas
                   if (!until(w, [&] { return e.count("heard 1") == 1; })) complain("no answer; " + e.text());
                   for (std::uint64_t i = 0; i < many; ++i) {
                       w.receive(1 - r, label_of(1 - r, 0, i), &pi, 1);
-                      if (!until(w, [&] { return w.received(1 - r) == i + 1; })) return complain("not received; " + e.text());
-                      if (std::count(in.begin(), in.end(), static_cast<std::byte>(4 - r)) != static_cast<std::ptrdiff_t>(bytes)) complain("other bytes");
+                      if (!until(w, [&] { return w.received(1 - r) == i + 1; }))
+                          return complain("not received; " + e.text());
+                      if (in != std::vector<std::byte>(bytes, static_cast<std::byte>(4 - r))) complain("other bytes");
                       std::fill(in.begin(), in.end(), std::byte{0});
                   }
                   if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("not sent; " + e.text());
@@ -257,14 +267,19 @@ TEST_CASE("a message of another label or size through shared memory is reported,
                       if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
                       w.tell(1 - r, {notice::board, 1, 0, 0, ""});
                       if (!until(w, [&] { return e.count(said_board) > 0; })) complain("news stopped; " + e.text());
-                      if (!until(w, [&] { return e.count("heard 1") > 0; })) complain("the sender is stuck; " + e.text());
+                      if (!until(w, [&] { return e.count("heard 1") > 0; }))
+                          complain("the sender is stuck; " + e.text());
                       idle(w, 0.02);
                       if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
-                      if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1) complain(e.text());
-                      if (!(e.labels[0] == label && e.labels[1] == other && e.sizes[0] == second.bytes && e.sizes[1] == sent.bytes))
+                      if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
+                          complain(e.text());
+                      if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
+                          e.sizes[1] != sent.bytes)
                           complain("reported wrongly");
-                      if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000) complain("the first did not land");
-                      if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000) complain("the wrong one landed");
+                      if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000)
+                          complain("the first did not land");
+                      if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000)
+                          complain("the wrong one landed");
                   }) == "");
 }
 
@@ -497,6 +512,33 @@ TEST_CASE("after `abandon` through shared memory no memory of the caller is read
               }
               if (e.count("unexpected") > 0 || e.events.front() == "lost " + std::to_string(1 - r)) complain(e.text());
           }) == "");
+}
+
+TEST_CASE("`abandon` and news from within a report, through shared memory", "[memory_wire]") {
+    for (const memory_shape& shape : {usual, tiny})
+        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
+                  memory_wire& w = *own;
+                  struct quitter final : wire::listener {
+                      wire* w = nullptr;
+                      int unexpecteds = 0, boards = 0;
+                      void heard(int, const news& n) override { boards += n.what == notice::board; }
+                      void lost(int, const char*) override {}
+                      void unexpected(int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
+                          ++unexpecteds;
+                          w->abandon();
+                          w->tell(peer, {notice::board, 0, 0, 0, ""});
+                      }
+                  } q;
+                  q.w = &w;
+                  w.listening = &q;
+                  std::vector<std::byte> data(3'000'000);
+                  const piece p{data.data(), data.size()};
+                  w.receive(1 - r, label_of(9, 9, 9), &p, 1);
+                  w.send(1 - r, label_of(0, 0, 0), &p, 1);
+                  // Each finds the beginning of the other's message, which both abandon.
+                  if (!until(w, [&] { return q.boards + q.unexpecteds == 2; })) complain("not both heard");
+                  if (w.received(1 - r) != 0 || w.sent(1 - r) != 0) complain("something moved");
+              }) == "");
 }
 
 TEST_CASE("what is no frame is the loss of its writer", "[memory_wire]") {

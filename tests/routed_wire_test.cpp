@@ -1,4 +1,5 @@
-// One wire through memory to the ranks of a host, and over TCP to the others: hosts are made up, ranks are threads and processes.
+// One wire through memory to the ranks of a host, and over TCP to the others. Hosts are made up; ranks are threads and
+// processes.
 #include "catch.hpp"
 
 #include "support/shared_block.hpp"
@@ -42,12 +43,14 @@ struct landscape {
         const std::vector<int> near = near_ranks(rank);
         std::function<bool(int)> dead_near;
         if (dead)
-            dead_near = [dead, near](int number) { return dead(static_cast<int>(std::find(near.begin(), near.end(), number) - near.begin())); };
-        return std::make_unique<routed_wire>(
-            rank, near,
-            std::make_unique<memory_wire>(memory[static_cast<std::size_t>(of(rank))]->at(), near[static_cast<std::size_t>(rank)], on(of(rank)),
-                                          dead_near, shape),
-            std::make_unique<tcp_wire>(node, group, rank, members));
+            dead_near = [dead, near](int number) {
+                return dead(static_cast<int>(std::find(near.begin(), near.end(), number) - near.begin()));
+            };
+        std::byte* const at = memory[static_cast<std::size_t>(of(rank))]->at();
+        const int own = near[static_cast<std::size_t>(rank)];
+        return std::make_unique<routed_wire>(rank, near,
+                                             std::make_unique<memory_wire>(at, own, on(of(rank)), dead_near, shape),
+                                             std::make_unique<tcp_wire>(node, group, rank, members));
     }
 };
 
@@ -71,10 +74,12 @@ TEST_CASE("random messages and news among ranks of several hosts, ranks as threa
         memory_shape shape;
     };
     const int before = open_descriptors();
-    for (const form& s : {form{{0, 0, 1, 1}, 20, 600'000, usual}, form{{0, 1, 0, 1, 2, 0}, 12, 200'000, usual}, form{{0, 1, 1}, 20, 40'000, tiny},
-                          form{{0, 1, 2}, 10, 100'000, usual}, form{{0, 0, 0}, 20, 100'000, usual}}) {
+    for (const form& s : {form{{0, 0, 1, 1}, 20, 600'000, usual}, form{{0, 1, 0, 1, 2, 0}, 12, 200'000, usual},
+                          form{{0, 1, 1}, 20, 40'000, tiny}, form{{0, 1, 2}, 10, 100'000, usual},
+                          form{{0, 0, 0}, 20, 100'000, usual}}) {
         const landscape land(s.host, s.shape);
-        const random_traffic t{setting("COLLS_TEST_SEED", 1) + s.host.size() * 10, s.messages, s.messages / 2, s.largest};
+        const std::uint64_t seed = setting("COLLS_TEST_SEED", 1) + s.host.size() * 10;
+        const random_traffic t{seed, s.messages, s.messages / 2, s.largest};
         INFO(land.n() << " ranks, seed " << t.seed);
         CHECK(over_both(land, [&](int r, auto& w, auto complain) {
                   const std::string wrong = exchange(t, r, land.n(), *w);
@@ -122,9 +127,12 @@ TEST_CASE("news to all reach ranks of either way, and what is wrong is said of t
                   w.send(0, label_of(r, 0, 0), &p, 1);
                   w.tell(0, {notice::accept, 0, 0, 0, ""});
               } else {
-                  for (int q = 1; q < n; ++q) w.receive(q, label_of(q, 0, q >= 3 ? 1 : 0), &p, 1);   // the wrong one from 3 and 4
-                  if (!until(w, [&] { return e.count("unexpected") == 2 && w.received(1) + w.received(2) == 2 && e.count("heard 1") == n - 1; }))
-                      complain("not done; " + e.text());
+                  // The wrong one from 3 and 4.
+                  for (int q = 1; q < n; ++q) w.receive(q, label_of(q, 0, q >= 3 ? 1 : 0), &p, 1);
+                  const auto done = [&] {
+                      return e.count("unexpected") == 2 && w.received(1) + w.received(2) == 2 && e.count("heard 1") == n - 1;
+                  };
+                  if (!until(w, done)) complain("not done; " + e.text());
                   for (int q = 3; q < n; ++q)
                       if (e.count("unexpected from " + std::to_string(q)) != 1 || w.received(q) != 0) complain(e.text());
               }
@@ -153,7 +161,8 @@ TEST_CASE("whoever leaves a group of both ways is not lost, and all that it sent
               if (r == 0) {
                   for (int q = 1; q < 3; ++q)
                       for (std::uint64_t i = 0; i < 4; ++i) w.send(q, label_of(0, 0, i), &p, 1);
-                  if (!until(w, [&] { return w.sent(1) == 4 && w.sent(2) == 4 && met == 3; })) complain("not sent; " + e.text());
+                  if (!until(w, [&] { return w.sent(1) == 4 && w.sent(2) == 4 && met == 3; }))
+                      complain("not sent; " + e.text());
                   own.reset();
                   gone = true;
                   return;
@@ -238,7 +247,8 @@ TEST_CASE("a killed process is lost once, whether its memory or its connection s
             {
                 tcp_node node(place.take(0));
                 place.listening.clear();
-                auto w = land.wire_of(0, 99, node, place.members, [&](int r) { return r > 0 && others[static_cast<std::size_t>(r)]->ended(); });
+                const auto dead = [&](int r) { return r > 0 && others[static_cast<std::size_t>(r)]->ended(); };
+                auto w = land.wire_of(0, 99, node, place.members, dead);
                 ear e;
                 w->listening = &e;
                 CHECK(meet(*w, e, 0));
@@ -267,8 +277,11 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     struct puppet final : wire {
         std::vector<std::pair<int, std::string>> calls;
         std::uint64_t numbers[8] = {};
-        std::uint64_t send(int peer, const message_label&, const piece*, int) override { return calls.emplace_back(peer, "send"), numbers[peer]++; }
-        std::uint64_t receive(int peer, const message_label&, const piece*, int) override { return calls.emplace_back(peer, "receive"), 0; }
+        std::uint64_t send(int peer, const message_label&, const piece*, int) override {
+            calls.emplace_back(peer, "send");
+            return numbers[peer]++;
+        }
+        std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
         std::uint64_t sent(int) const override { return 0; }
         std::uint64_t received(int) const override { return 0; }
         void abandon() override {}

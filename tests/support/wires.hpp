@@ -1,4 +1,5 @@
-// What tests of wires share: what one reports, messages in scattered memory, and a random exchange of which both sides know all.
+// What tests of wires share: what one reports, messages in scattered memory, and a random exchange of which both sides
+// know all.
 #pragma once
 
 #include "random.hpp"
@@ -55,7 +56,8 @@ struct ear final : wire::listener {
     std::vector<std::size_t> sizes;
 
     int count(const std::string& what) const {
-        return static_cast<int>(std::count_if(events.begin(), events.end(), [&](const std::string& e) { return e.find(what) == 0; }));
+        const auto is = [&](const std::string& e) { return e.find(what) == 0; };
+        return static_cast<int>(std::count_if(events.begin(), events.end(), is));
     }
     std::string text() const {
         std::string t;

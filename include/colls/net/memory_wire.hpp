@@ -1,9 +1,9 @@
 // Messages between ranks that share memory but not buffers: processes of one host, or threads.
 //
 // Each ordered pair of ranks has two rings: one for messages, one for news, so that news pass messages that nobody has
-// posted a receive for. Through them go the frames of frame.hpp, as through a connection: a long message streams, while one
-// side copies in and the other copies out, straight into its place. Who tells news counts up the receiver's bell, so that
-// nobody has to look at all rings all the time; and rings that carry nothing are never touched.
+// posted a receive for. Through them go the frames of frame.hpp, as through a connection: a long message streams, one
+// side copies in while the other copies out, straight into its place. Whoever tells news counts up the receiver's bell,
+// so that nobody has to look at all rings all the time; and the memory of rings that carry nothing is never touched.
 //
 // What lies in a ring outlives its writer. A rank that leaves closes its rings, which is heard when they are empty; one
 // whose process has ended without doing so is lost, after what it had sent.
@@ -20,8 +20,8 @@
 
 namespace colls::inline v1::detail {
 
-/// Capacities of a pair's rings, in bytes, rounded up to powers of two; and from how many bytes on a piece is stored past
-/// the caches. All ranks of a group have the same.
+/// Capacities of a pair's rings, in bytes, rounded up to powers of two; and from how many bytes on a piece is stored
+/// past the caches (through a ring that fits a core's own cache it never paid). All ranks of a group have the same.
 struct memory_shape {
     std::size_t messages = std::size_t{256} << 10;
     std::size_t news = std::size_t{2} << 10;
@@ -30,11 +30,13 @@ struct memory_shape {
 
 class memory_wire final : public wire {
 public:
-    /// Of memory that n ranks need; most of it is never touched. It is zeroed, aligned to `line`, and of one group only.
+    /// Of memory that n ranks need, aligned to `line`, for one wire of each; most of it is never touched.
     static std::size_t bytes(int n, const memory_shape& shape = {}) { return layout(n, shape).whole; }
+    /// So many of them, the first, must be zero before the first rank comes; the others may be anything.
+    static std::size_t zeroed_bytes(int n, const memory_shape& shape = {}) { return layout(n, shape).news_data; }
 
     /// `at`: where this process has the memory. `dead`: has that rank's process ended? It is asked about once in a
-    /// millisecond, and may be empty. Never waits; throws std::bad_alloc.
+    /// millisecond, of each; it may be empty. Never waits; throws std::bad_alloc.
     memory_wire(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape = {});
     memory_wire(const memory_wire&) = delete;
     memory_wire& operator=(const memory_wire&) = delete;
@@ -100,8 +102,9 @@ private:
     struct layout {
         std::size_t messages, news;                                  // capacities
         std::size_t states, message_data, news_data, whole;          // places; at 0 the bells
-        layout(int ranks, const memory_shape& s) : messages(std::bit_ceil(std::max<std::size_t>(s.messages, 64))),
-                                                   news(std::bit_ceil(std::max<std::size_t>(s.news, 64))) {
+        layout(int ranks, const memory_shape& s)
+            : messages(std::bit_ceil(std::max<std::size_t>(s.messages, 64))),
+              news(std::bit_ceil(std::max<std::size_t>(s.news, 64))) {
             const auto n = static_cast<std::size_t>(ranks);
             states = n * line;
             news_data = states + n * n * 2 * sizeof(ring_state);
@@ -123,7 +126,7 @@ private:
     void close(end& e, std::uint32_t how);
     static void ring(const end& e) { e.bell->fetch_add(1, std::memory_order_release); }
     bool take(end& e, frame_reader& from, arrival what);
-    void read(end& e, frame_reader& r, ring_reader& from, int turns = -1);   // all there is, or so many times
+    void read(end& e, frame_reader& r, ring_reader& from, int turns = -1);   // all that is there, or in so many turns
     void serve(end& e);
     void answer_bell();
     void judge(end& e);
@@ -210,7 +213,7 @@ inline void memory_wire::write_news(end& e) {
 
 inline void memory_wire::close(end& e, std::uint32_t how) {
     e.closed = true;
-    e.messages_out.close(how);
+    e.news_out.close(how);
     ring(e);
 }
 
@@ -237,7 +240,8 @@ inline bool memory_wire::take(end& e, frame_reader& from, arrival what) {
             return true;
         case arrival::unexpected:
             if (listening)
-                listening->unexpected(e.peer, from.wanted().label, from.got().label, static_cast<std::size_t>(from.wanted().bytes),
+                listening->unexpected(e.peer, from.wanted().label, from.got().label,
+                                      static_cast<std::size_t>(from.wanted().bytes),
                                       static_cast<std::size_t>(from.got().bytes));
             return true;
         case arrival::held:
@@ -277,7 +281,7 @@ inline void memory_wire::answer_bell() {
     for (int r = 0; r < size_; ++r) {
         end& e = with(r);
         if (e.over) continue;
-        e.peer_closed = e.messages_in.closed();
+        e.peer_closed = e.news_in.closed();
         read(e, e.news_reader, e.news_in);
         if (e.peer_closed != open) judge(e);
     }
@@ -312,7 +316,7 @@ inline void memory_wire::look_for_deaths() {
         end& e = with(r);
         if (e.over || !dead_(r)) continue;
         // All that it wrote is there now, whether it had time to ring or not.
-        e.peer_closed = e.messages_in.closed();
+        e.peer_closed = e.news_in.closed();
         read(e, e.news_reader, e.news_in);
         read(e, e.reader, e.messages_in);
         if (e.peer_closed == open)

@@ -1,8 +1,8 @@
 // One wire made of two: through memory to the ranks of this host, over the net to the others.
 //
-// Each peer is reached by one of them, always the same, so the numbers of messages are that wire's own. News of a peer count
-// whichever way they come; only that it leaves must come the way of its messages, for it is heard behind them. A peer's end
-// may be seen both ways, and is reported once.
+// Each peer is reached by one of them, always the same, so the numbers of messages are that wire's own. News of a peer
+// count whichever way they come; only that it leaves must come the way of its messages, for it is heard behind them. A
+// peer's end may be seen both ways, and is reported once.
 #pragma once
 
 #include <colls/endpoint.hpp>
@@ -16,10 +16,12 @@ namespace colls::inline v1::detail {
 
 class routed_wire final : public wire {
 public:
-    /// `near_ranks`: of each rank of the group its number on `near`, or `none` where `far` reaches it, whose numbers are the
-    /// group's. `rank` is this one's own, and is on both. Throws std::bad_alloc.
+    /// `near_ranks`: of each rank of the group its number on `near`, or `none` where `far` reaches it, whose numbers are
+    /// the group's. `rank` is this one's own, and is on both. Throws std::bad_alloc.
     routed_wire(int rank, const std::vector<int>& near_ranks, std::unique_ptr<wire> near, std::unique_ptr<wire> far)
-        : peers_(near_ranks.size()), near_(*this, std::move(near), near_ranks.size()), far_(*this, std::move(far), near_ranks.size()) {
+        : peers_(near_ranks.size()),
+          near_(*this, std::move(near), near_ranks.size()),
+          far_(*this, std::move(far), near_ranks.size()) {
         for (std::size_t r = 0; r < near_ranks.size(); ++r) {
             const bool is_near = near_ranks[r] != none;
             side& s = is_near ? near_ : far_;
@@ -71,8 +73,8 @@ public:
         if (near_.others > 0) serve(near_);
         if (far_.others > 0 && (near_.busy.empty() || !far_.busy.empty() || ++turns_ % 16 == 0)) serve(far_);
     }
-    /// Nothing wakes it for both: where both have others, it yields at first, and then sleeps on the net's for 50 us at most
-    /// while there is something to come through memory, and for a millisecond otherwise.
+    /// Nothing wakes it for both: where both have others, it yields at first, and then sleeps on the net's, for 50 us at
+    /// most while something is to come through memory, and for a millisecond otherwise.
     void rest(double seconds) override {
         if (near_.others == 0) return far_.way->rest(seconds);
         if (far_.others == 0) return near_.way->rest(seconds);
@@ -112,7 +114,8 @@ private:
             if (r != none && of.listening) of.listening->unexpected(r, wanted, got, wanted_bytes, got_bytes);
         }
         int rank_of(int number) const {
-            return number >= 0 && static_cast<std::size_t>(number) < ranks.size() ? ranks[static_cast<std::size_t>(number)] : none;
+            const auto i = static_cast<std::size_t>(number);
+            return number >= 0 && i < ranks.size() ? ranks[i] : none;
         }
     };
     struct end {
