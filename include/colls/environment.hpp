@@ -1,4 +1,4 @@
-// The one place that reads the environment.
+// The one place that reads the environment, but for how the process was launched: see launch.hpp.
 //   COLLS_DEBUG     warn | info | trace   what the library says on stderr: info: each new choice of `automatic`; trace: each
 //                                         call of each rank too                warn
 //   COLLS_TIMEOUT   seconds               deadline of every wait               300

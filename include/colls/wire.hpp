@@ -63,7 +63,7 @@ public:
     /// To everyone to whom there is a connection.
     virtual void tell_all(const news& what) = 0;
 
-    /// Moves whatever can be moved without waiting. News that arrive go to `on_news` of the endpoint's channel.
+    /// Moves whatever can be moved without waiting. News that arrive go to `listening`.
     virtual void progress() = 0;
     /// Sleeps until something may have arrived or left, at most so long.
     virtual void rest(double seconds) = 0;
