@@ -147,26 +147,73 @@ TEST_CASE("a non-commutative operator is given nothing but the mailbox and direc
     CHECK(wrong == 0);
 }
 
-TEST_CASE("predictions: more bytes never take less, and the choice is the least", "[automatic]") {
+namespace {
+
+/// A machine that is made up.
+struct pretended : colls::detail::link {
+    colls::detail::machine m;
+    explicit pretended(const colls::detail::machine& x) : m(x) {}
+    const colls::detail::machine& figures() override { return m; }
+    std::byte* take(std::size_t) override { throw std::bad_alloc(); }
+    void give(std::byte*, std::size_t) noexcept override {}
+    std::uint64_t create(int) override { return 0; }
+    std::unique_ptr<colls::detail::endpoint> attach(colls::detail::endpoint&, std::uint64_t, int, const colls::detail::list<int>&) override {
+        return nullptr;
+    }
+    void discard(std::uint64_t) override {}
+    std::unique_ptr<colls::detail::endpoint> shrink(colls::detail::endpoint&) override { return nullptr; }
+};
+
+}  // namespace
+
+TEST_CASE("predictions: more bytes never take less, whatever the ranks are", "[automatic]") {
     using namespace colls;
-    const detail::machine fast{2e-7, 1e-10, 2e-10, 2};
-    for (const int n : {2, 5, 8, 32}) {
-        const model m = detail::model_of(fast, n);
-        CHECK(m.alpha >= fast.alpha);
-        for (const auto c : collectives) {
-            const auto list = detail::all_candidates_of(c);
-            for (int i = 0; i < list.count; ++i) {
-                if (!list.first[i].schedule.supports(n)) continue;
-                double last = 0;
-                for (const std::size_t bytes : sizes) {
-                    const auto p = detail::predicted(list.first[i], n, m, static_cast<double>(bytes));
-                    INFO(list.first[i].name << ", n " << n << ", bytes " << bytes);
-                    CHECK(p.of == &list.first[i]);
-                    CHECK(p.seconds >= last);
-                    last = p.seconds;
+    const detail::machine memory{2e-7, 1e-10, 2e-10, 2, 0}, net{5e-6, 3e-10, 1e-10, 1 << 20, 3e-6}, crowded{5e-6, 3e-10, 1e-10, 2, 3e-6};
+    for (const auto& machine : {memory, net, crowded})
+        for (const int n : {2, 5, 8, 32})
+            for (const int node : {0, 2}) {
+                if (node > 0 && (machine.message == 0 || n % node != 0 || n == node)) continue;
+                const auto link = std::make_shared<pretended>(machine);
+                detail::endpoint e(0, n, detail::group_memory(), link);
+                e.ranks_per_host = node;
+                const model m = detail::model_of(machine, n);
+                CHECK(m.alpha >= machine.alpha);
+                for (const auto c : collectives) {
+                    const auto list = detail::all_candidates_of(c);
+                    for (int i = 0; i < list.count; ++i) {
+                        if (!list.first[i].schedule.supports(n)) continue;
+                        double last = 0, last_staged = 0;
+                        for (const std::size_t bytes : sizes) {
+                            const auto p = detail::predicted(list.first[i], e, m, static_cast<double>(bytes));
+                            const auto staged = detail::predict_staged(list.first[i], n, m, static_cast<double>(bytes));
+                            INFO(list.first[i].name << ", n " << n << ", bytes " << bytes << ", node " << node);
+                            CHECK(p.of == &list.first[i]);
+                            CHECK(p.seconds >= last);
+                            CHECK(staged.seconds >= last_staged);
+                            last = p.seconds;
+                            last_staged = staged.seconds;
+                        }
+                    }
                 }
             }
-        }
+}
+
+TEST_CASE("messages within and between hosts add up to all of them", "[automatic]") {
+    using namespace colls;
+    for (const auto c : collectives) {
+        const auto list = detail::all_candidates_of(c);
+        for (int i = 0; i < list.count; ++i)
+            for (const int n : {4, 8, 12}) {
+                const any_schedule& s = list.first[i].schedule;
+                if (!s.supports(n)) continue;
+                const cost all = detail::traffic_of_candidate(s, n), within = detail::traffic_of_candidate(s, n, {2, false}),
+                           between = detail::traffic_of_candidate(s, n, {2, true});
+                INFO(list.first[i].name << ", n " << n);
+                CHECK(within.messages + between.messages == all.messages);
+                CHECK(within.all_sent + between.all_sent == all.all_sent);
+                CHECK(between.messages > 0);
+                CHECK(between.rounds <= all.rounds);
+            }
     }
 }
 

@@ -102,6 +102,17 @@ struct prediction {
     std::size_t chunk = 0;
     double seconds = 0;
 };
+/// Staged: whatever is sent is copied for others to read, whatever is received is pulled from there. A round waits for the
+/// copy, and for its being read.
+inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
+    const cost counted = traffic_of_candidate(c.schedule, n);
+    const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
+    // What goes to several is copied once.
+    const auto copied = static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
+    const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
+                         0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
+    return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + moved * block};
+}
 /// Through shared memory, as messages go; the rest as between hosts.
 inline machine within_host(machine m) {
     m.alpha = 0.6e-6, m.beta = 1.2e-10, m.message = 0.4e-6;
@@ -146,16 +157,12 @@ struct demand {
 /// collective has none.
 inline const candidate* (*hosts_candidate)(collective what, int ranks_per_host) = nullptr;
 
-/// Staged, a round waits for a copy to be made, and then for its being read.
-inline constexpr double staged_waits = 16;
-
 /// The choice among `list`.
 [[gnu::cold]] inline prediction choose(const endpoint& e, const demand& d, const candidates& list, bool staged = false) {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
     };
-    model m = model_of(e.via->figures(), e.size);
-    if (staged) m.alpha *= staged_waits;
+    const model m = model_of(e.via->figures(), e.size);
     const bool mail = !staged && d.mail && !d.only_direct && d.posted <= mail_capacity;
     if (e.env.schedule) {
         const std::string_view name = e.env.schedule;
@@ -172,12 +179,15 @@ inline constexpr double staged_waits = 16;
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on " << e.size
                           << " ranks" << (d.in_order ? " with an operator that does not commute" : "") << ": the library chooses");
     }
+    const auto predicted_for = [&](const candidate& c) {
+        return staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
+    };
     prediction best;
     best.seconds = mail ? predict_mail(m, e.size, static_cast<double>(d.posted)) : 0;
     bool any = mail;
     for (int i = 0; i < list.count; ++i)
         if (fits(list.first[i]))
-            if (const prediction p = predicted(list.first[i], e, m, d.bytes); !any || p.seconds < best.seconds) {
+            if (const prediction p = predicted_for(list.first[i]); !any || p.seconds < best.seconds) {
                 best = p;
                 any = true;
             }
