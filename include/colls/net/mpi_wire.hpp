@@ -80,7 +80,8 @@ public:
     static constexpr std::size_t packed_bytes = 8 << 10;   ///< up to here a message is copied
     static constexpr std::size_t part_bytes = 16 << 20;    ///< of a payload, at most: MPI counts in int
 
-    /// `number`, 0 or more, is another one for each wire of a communicator, and the same on all ranks. Throws std::bad_alloc.
+    /// `number`, 0 or more, is another one for each wire of a communicator, and the same on all ranks: the wire uses the tags
+    /// 3 * number to 3 * number + 2. Throws std::bad_alloc.
     mpi_wire(std::shared_ptr<mpi_context> context, int number)
         : context_(std::move(context)), comm_(context_->get()), first_tag_(3 * number), rank_(context_->rank()), size_(context_->size()),
           ends_(new end[static_cast<std::size_t>(size_)]) {

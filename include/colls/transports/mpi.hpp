@@ -37,8 +37,23 @@ public:
         return e;
     }
 
-    /// A number for MPI to tell by which new groups are being made at once.
-    std::uint64_t create(int) override { return static_cast<std::uint64_t>(own().rank) % 32768; }
+    /// The process's other groups over MPI: a wait for one of them makes progress for all.
+    static void join_others(endpoint& e) {
+        if (latest) {
+            const colls::detail::turn mine(*latest);
+            e.join(*latest);
+        }
+        latest = &e;
+    }
+    void close() override {
+        if (latest == &own()) latest = own().next == &own() ? nullptr : own().next;
+        channel_link::close();
+        context_.reset();
+    }
+
+    /// A tag by which MPI tells apart the groups that are made at once. Not one of the wires': Open MPI sends its own messages
+    /// under it, on the communicator that the new one comes from.
+    std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(own().rank) % 32'000; }
     std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int, const list<int>& members) override {
         MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
         check(MPI_Comm_group(context_->get(), &all), "MPI_Comm_group", from.rank);
@@ -61,19 +76,24 @@ public:
     const machine& figures() override { return figures_; }
 
 private:
-    const std::shared_ptr<mpi_context> context_;
+    std::shared_ptr<mpi_context> context_;
     const machine figures_;
+    static inline thread_local endpoint* latest = nullptr;
 };
 
 }  // namespace detail
 
 /// Collective over `users`, an intracommunicator: a group of the same ranks, over a duplicate of it. The library's messages and
-/// the user's never meet; `users` stays the user's, and may be freed before the group. To be called after MPI_Init, or
-/// MPI_Init_thread of any level; the group's calls, this one and the communicator's destructor come from one thread, the one
-/// that may call MPI. Destroy the communicator, and those split off from it, before MPI_Finalize, on all ranks: a destructor
-/// waits for the others', a second at most. Where a rank's comes later, the duplicate stays allocated until MPI_Finalize.
+/// the user's never meet; `users` stays the user's, and may be freed before the group. After MPI_Init, or MPI_Init_thread of any
+/// level: all calls come from one thread, the one that may call MPI (with a progress_thread there are two: MPI_THREAD_MULTIPLE).
+/// Destroy the communicator, and those split off from it, before MPI_Finalize, on all ranks: a destructor waits for the others',
+/// a second at most. Where one comes later, the duplicate stays allocated until MPI_Finalize. A wait for one of a process's
+/// groups over MPI makes progress for all of them.
+///
 /// Throws colls::error: invalid_argument (MPI is not there, `users` is no such communicator); peer_failed, with MPI's own words,
-/// where `users` returns errors. Cost: MPI_Comm_dup, one split, one broadcast.
+/// where `users` returns errors (MPI_ERRORS_RETURN). Errors of MPI's later are reported the same way, unless MPI ends the
+/// program: MPICH asks MPI_COMM_WORLD's handler first, and launchers end all ranks when one dies. shrink is unsupported.
+/// Cost: MPI_Comm_dup, one split, one broadcast.
 inline communicator communicator_of(MPI_Comm users) {
     using namespace detail;
     if (!colls::detail::mpi_runs())
@@ -96,7 +116,9 @@ inline communicator communicator_of(MPI_Comm users) {
     const int cores = colls::detail::cores();
     machine figures{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20};
     check(MPI_Bcast(&figures, sizeof figures, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    return communicator(group::end_of(context, figures, here > cores));
+    auto e = group::end_of(context, figures, here > cores);
+    group::join_others(*e);
+    return communicator(std::move(e));
 }
 
 }  // namespace colls::inline v1::mpi

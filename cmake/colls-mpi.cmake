@@ -1,0 +1,12 @@
+# colls::mpi: with MPI. In the source tree, and installed as a component of the package, whose user finds the MPI.
+if(NOT TARGET colls::mpi)
+    find_package(MPI QUIET COMPONENTS CXX)
+    if(MPI_CXX_FOUND)
+        add_library(colls::mpi INTERFACE IMPORTED GLOBAL)
+        target_link_libraries(colls::mpi INTERFACE colls::colls MPI::MPI_CXX)
+    endif()
+endif()
+if(NOT TARGET colls::mpi)
+    set(colls_mpi_FOUND FALSE)
+    set(colls_mpi_NOT_FOUND_MESSAGE "it needs an MPI for C++, and none was found")
+endif()

@@ -1,0 +1,249 @@
+// Everything over MPI: a program for each MPI that is installed, run by that MPI's own launcher (check).
+//     program SEED CALLS
+// Each rank judges what it has; rank 0 prints how much was checked, and the status tells whether all of it was right.
+#include "calls.hpp"
+
+#include "support/wires.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/transports/mpi.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using namespace mpi_tests;
+
+namespace {
+
+/// The user's own messages on the user's communicator, under the tags that the library uses on its own.
+class own_messages {
+public:
+    void begin() {
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+        MPI_Comm_size(MPI_COMM_WORLD, &size_);
+        ++turn_;
+        for (int tag = 0; tag < tags; ++tag) {
+            in_[tag].assign(5000, -1);
+            out_[tag].assign(5000, number(rank_, tag));
+            MPI_Irecv(in_[tag].data(), 5000, MPI_INT, (rank_ + size_ - 1) % size_, tag, MPI_COMM_WORLD, &requests_[tag]);
+            MPI_Isend(out_[tag].data(), 5000, MPI_INT, (rank_ + 1) % size_, tag, MPI_COMM_WORLD, &requests_[tags + tag]);
+        }
+    }
+    void end(tally& t) {
+        MPI_Waitall(2 * tags, requests_, MPI_STATUSES_IGNORE);
+        for (int tag = 0; tag < tags; ++tag)
+            t.check(std::count(in_[tag].begin(), in_[tag].end(), number((rank_ + size_ - 1) % size_, tag)) == 5000, "the user's own messages");
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+
+private:
+    static constexpr int tags = 6;
+    int number(int rank, int tag) const { return turn_ * 1000 + rank * 10 + tag; }
+    std::vector<int> in_[tags], out_[tags];
+    MPI_Request requests_[2 * tags];
+    int rank_ = 0, size_ = 1, turn_ = 0;
+};
+
+bool same_everywhere(std::span<const std::byte> own) {
+    std::vector<std::byte> first(own.begin(), own.end());
+    MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_BYTE, 0, MPI_COMM_WORLD);
+    return std::equal(own.begin(), own.end(), first.begin());
+}
+
+/// The wire alone: both sides' pieces have nothing to do with each other.
+void wires(std::uint64_t seed, tally& t) {
+    using namespace support;
+    MPI_Comm own;
+    MPI_Comm_dup(MPI_COMM_WORLD, &own);
+    const auto context = std::make_shared<mpi_context>(own);
+    const int n = context->size(), rank = context->rank();
+    mpi_wire a(context, 0), b(context, 1);
+    const random_traffic small{seed, n > 8 ? 12 : 60, 30, std::size_t{100} << 10}, large{seed + 1, n > 8 ? 2 : 6, 3, std::size_t{n > 4 ? 1u : 40u} << 20};
+    for (const auto& [traffic, w] : {std::pair{&small, &a}, std::pair{&large, &b}}) {
+        const std::string wrong = exchange(*traffic, rank, n, *w);
+        t.check(wrong.empty(), "messages: " + wrong);
+        t.checked += static_cast<std::uint64_t>(n - 1) * static_cast<std::uint64_t>(traffic->messages);
+    }
+}
+
+/// A group whose last one leaves while the first has sent it a message, and expects one: what came before counts, and what
+/// does not come is an error.
+void leaves(tally& t) {
+    colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    const int n = comm.size(), last = n - 1;
+    if (n < 2) return;
+    std::vector<int> data(30'000, comm.rank());
+    if (comm.rank() == last) {
+        colls::send(comm, data, 0);
+        comm = colls::communicator();
+    } else if (comm.rank() == 0) {
+        std::vector<int> got(data.size());
+        colls::recv(comm, got, last);
+        t.check(std::count(got.begin(), got.end(), last) == 30'000, "a message of one who has left");
+        std::string said = "nothing";
+        try {
+            colls::recv(comm, got, last);
+        } catch (const colls::error& failure) {
+            said = failure.what();
+            t.check(failure.code() == colls::errc::peer_failed && failure.peer() == last, "one who has left: " + said);
+        }
+        t.check(said.find("has left") != std::string::npos, "one who has left: " + said);
+    }
+}
+
+void sub_communicators(tally& t) {
+    int rank = 0, size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm half;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+    int place = 0, members = 0;
+    MPI_Comm_rank(half, &place);
+    MPI_Comm_size(half, &members);
+    colls::communicator world = colls::mpi::communicator_of(MPI_COMM_WORLD), first = colls::mpi::communicator_of(half),
+                        second = colls::mpi::communicator_of(half);
+    t.check(first.rank() == place && first.size() == members, "a sub-communicator's ranks");
+    works(first, t);
+    works(second, t);
+    // The user's own may go first, and are as they were until then.
+    int sum = 0;
+    MPI_Allreduce(&members, &sum, 1, MPI_INT, MPI_SUM, half);
+    t.check(sum == members * members, "the user's own call");
+    MPI_Comm_free(&half);
+    works(world, t);
+    works(first, t);
+    works(second, t);
+    second = colls::communicator();
+    works(first, t);
+}
+
+/// Groups of one process, waited for in different orders: whoever waits makes progress for all of them.
+void two_groups(tally& t) {
+    colls::communicator a = colls::mpi::communicator_of(MPI_COMM_WORLD), b = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    for (int turn = 0; turn < 5; ++turn) {
+        std::vector<int> x(200'000, 1), y(200'000, 2);
+        auto first = colls::start::all_reduce<colls::ring>(a, x, colls::sum), second = colls::start::all_reduce<colls::ring>(b, y, colls::sum);
+        if (t.rank % 2) second.wait();
+        first.wait();
+        second.wait();
+        t.check(std::count(x.begin(), x.end(), a.size()) == 200'000 && std::count(y.begin(), y.end(), 2 * a.size()) == 200'000, "two groups");
+        if (turn == 2) b = colls::mpi::communicator_of(MPI_COMM_WORLD);
+        if (turn == 3) a = b.split(0, 0);
+    }
+}
+
+/// More of them, one after another, than MPI can have at once.
+void many(tally& t) {
+    int size = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int i = 0; i < (size == 2 ? 3000 : 10); ++i) {
+        colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+        if (i % 5 == 0) works(comm, t);
+        colls::communicator part = i % 10 == 0 ? comm.split(0, 0) : colls::communicator();
+    }
+}
+
+void refusals(tally& t) {
+    const auto refused = [&](MPI_Comm c, const char* said) {
+        std::string text = "nothing";
+        try {
+            colls::mpi::communicator_of(c);
+        } catch (const colls::error& failure) {
+            text = failure.what();
+            t.check(failure.code() == colls::errc::invalid_argument, text);
+        }
+        t.check(text.find(said) != std::string::npos, "instead of \"" + std::string(said) + "\": " + text);
+    };
+    refused(MPI_COMM_NULL, "MPI_COMM_NULL");
+    int rank = 0, size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size > 1) {
+        MPI_Comm half, between;
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
+        MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 3, &between);
+        refused(between, "intercommunicator");
+        MPI_Comm_free(&between);
+        MPI_Comm_free(&half);
+    }
+    colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    int code = 0;
+    try {
+        comm.shrink();
+    } catch (const colls::error& failure) {
+        code = static_cast<int>(failure.code());
+    }
+    t.check(code == static_cast<int>(colls::errc::unsupported), "shrink");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 1;
+    const std::uint64_t calls = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 500;
+    setenv("COLLS_TIMEOUT", "60", 0);
+    tally t;
+    try {
+        colls::mpi::communicator_of(MPI_COMM_WORLD);
+        t.check(false, "a communicator before MPI_Init");
+    } catch (const colls::error& failure) {
+        t.check(failure.code() == colls::errc::invalid_argument, failure.what());
+    }
+    if (seed % 2 == 0) {
+        MPI_Init(&argc, &argv);
+    } else {
+        int given = 0;
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &given);
+    }
+    int size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &t.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    const auto section = [&, begin = MPI_Wtime()](const char* name) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (t.rank == 0) std::printf("%6.1f s: %s\n", MPI_Wtime() - begin, name);
+        std::fflush(stdout);
+    };
+    try {
+        section("wires");
+        wires(seed, t);
+        {
+            section("random calls");
+            colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+            t.check(comm.rank() == t.rank && comm.size() == size, "ranks");
+            own_messages own;
+            random_calls(comm, seed, calls, {[&] { own.begin(); }, [&] { own.end(t); }, same_everywhere}, t);
+            section("messages");
+            messages(comm, seed, t);
+            section("splits");
+            splits(comm, seed, t);
+        }
+        section("sub-communicators");
+        sub_communicators(t);
+        section("two groups");
+        two_groups(t);
+        section("leaving");
+        leaves(t);
+        section("refusals");
+        refusals(t);
+        section("disagreements");
+        for (int how = 0; size > 1 && how < disagreements; ++how) {
+            colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+            disagree(comm, how, how == 10 ? 0 : static_cast<int>(seed + static_cast<unsigned>(how)) % size,
+                     [] { MPI_Barrier(MPI_COMM_WORLD); }, t);
+        }
+        section("many");
+        many(t);
+    } catch (const std::exception& failure) {
+        std::printf("rank %d: %s\n", t.rank, failure.what());
+        std::fflush(stdout);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    unsigned long long own[2] = {t.checked, t.wrong}, all[2] = {};
+    MPI_Allreduce(own, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
+    section("end");
+    if (t.rank == 0) std::printf("mpi_test: seed %llu, %d ranks, %llu calls checked, %llu wrong\n", static_cast<unsigned long long>(seed), size, all[0], all[1]);
+    MPI_Finalize();
+    return all[1] == 0 ? 0 : 1;
+}
