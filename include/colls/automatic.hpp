@@ -88,7 +88,8 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
     if (n <= m.cores) return alone;
     const double work = m.message * static_cast<double>(c.messages) * pieces + m.beta * static_cast<double>(c.all_sent) * block +
                         m.gamma * static_cast<double>(c.blocks_reduced) * block * n;
-    return alone > work / m.cores ? alone : work / m.cores + waits;
+    const double shared = work / m.cores + waits;
+    return alone > shared ? alone : shared;
 }
 /// The mailbox: each rank stores `posted` bytes, and reads those of all others.
 inline double predict_mail(const model& m, int n, double posted) {
