@@ -1,4 +1,5 @@
-// Two sides take short turns on one machine: the library's ranks, and the processes of an MPI. Both are started once
+// Two sides take short turns on one machine: the library's ranks, and a peer's: the processes of an MPI, those of Gloo,
+// or two that only stream through a pair of sockets. Both are started once
 // and sleep between their turns; before every turn the latency of a cache line between two cores is probed, because a
 // virtual machine may move its cores apart within minutes, and figures are compared within one such state only.
 #include "measure.hpp"
@@ -7,11 +8,13 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <vector>
@@ -27,7 +30,7 @@ struct settings {
     std::vector<std::uint32_t> variants{0};
     int turns = 5;
     double seconds = 0.2;
-    std::string ours, peer, mpirun = "mpirun", json, transport = "threads";
+    std::string ours, peer = "mpi", peer_program, mpirun = "mpirun", json, transport = "threads";
     bool quick = false, check = false;
 };
 
@@ -68,6 +71,7 @@ public:
         argv.push_back(nullptr);
         id_ = fork();
         if (id_ == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGTERM);  // however this program ends, its sides do
             execvp(argv[0], argv.data());
             fmt::print(stderr, "cannot run {}: {}\n", name_, std::strerror(errno));
             _exit(127);
@@ -82,8 +86,8 @@ public:
         kill(id_, SIGTERM);
         waitpid(id_, nullptr, 0);
     }
-    child(const child&) = delete;
-    child& operator=(const child&) = delete;
+    child(child&& other) noexcept : name_(std::move(other.name_)), id_(std::exchange(other.id_, -1)) {}
+    child& operator=(child&&) = delete;
     void throw_if_dead() {
         int status = 0;
         if (id_ > 0 && waitpid(id_, &status, WNOHANG) == id_) {
@@ -97,6 +101,31 @@ private:
     pid_t id_ = -1;
 };
 
+/// A folder that is removed with all that is in it.
+class temporary_folder {
+public:
+    explicit temporary_folder(std::string path) : path_(std::move(path)) { std::filesystem::create_directory(path_); }
+    ~temporary_folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    temporary_folder(const temporary_folder&) = delete;
+    temporary_folder& operator=(const temporary_folder&) = delete;
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+/// Open MPI through what carries our side too: shared memory, or TCP on loopback and nothing else.
+std::vector<std::string> mpi_command(const settings& s, const std::string& ranks) {
+    std::vector<std::string> words{s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
+    if (s.transport == "tcp")
+        for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"})
+            words.emplace_back(word);
+    return words;
+}
+
 /// Both sides for one number of ranks.
 class arena {
 public:
@@ -105,12 +134,22 @@ public:
         shared_->ranks = static_cast<std::uint32_t>(ranks);
         shared_->cores = std::thread::hardware_concurrency();
         shared_->ticks_per_ns = ticks_per_ns;
-        sides_[0].emplace(std::vector<std::string>{s.ours, path_, std::to_string(largest), s.transport});
-        if (!s.peer.empty())
-            sides_[1].emplace(std::vector<std::string>{s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to",
-                "none", "--mca", "btl", s.transport == "tcp" ? "tcp,self" : "^none", "-n", std::to_string(ranks), s.peer, path_, std::to_string(largest)});
+        const std::string count = std::to_string(ranks), bytes = std::to_string(largest);
+        sides_[0].emplace_back(std::vector<std::string>{s.ours, path_, bytes, s.transport});
+        const temporary_folder meeting(path_ + "-meeting");  // needed until all are ready
+        if (s.peer == "mpi") {
+            auto words = mpi_command(s, count);
+            words.insert(words.end(), {s.peer_program, path_, bytes});
+            sides_[1].emplace_back(std::move(words));
+        } else if (s.peer == "gloo") {
+            for (int r = 0; r < ranks; ++r)
+                sides_[1].emplace_back(
+                    std::vector<std::string>{s.peer_program, path_, bytes, meeting.path(), std::to_string(r)});
+        } else if (s.peer == "sockets") {
+            sides_[1].emplace_back(std::vector<std::string>{s.peer_program, path_, bytes});
+        }
         for (int side = 0; side < 2; ++side)
-            if (sides_[side])
+            if (!sides_[side].empty())
                 wait(side, shared_->sides[side].ready, [&](std::uint32_t r) { return r == shared_->ranks; }, 60);
     }
     ~arena() {
@@ -127,7 +166,7 @@ public:
                 bench::name_of(what), show_size(bytes), shared_->ranks, side, wrong));
         return median({at.ns, at.ns + at.calls});
     }
-    bool has_peer() const { return sides_[1].has_value(); }
+    bool has_peer() const { return !sides_[1].empty(); }
     std::string chosen() const { return shared_->sides[0].chosen; }
 
 private:
@@ -147,14 +186,14 @@ private:
             const std::uint32_t now = word.load();
             if (reached(now)) return;
             bench::sleep_while(word, now, 0.5);
-            sides_[side]->throw_if_dead();
+            for (child& c : sides_[side]) c.throw_if_dead();
             if (std::chrono::steady_clock::now() - begin > std::chrono::duration<double>(limit))
                 throw std::runtime_error(fmt::format("side {} did not answer within {} s", side, limit));
         }
     }
     std::string path_;
     bench::shared_control shared_;
-    std::optional<child> sides_[2];
+    std::vector<child> sides_[2];
 };
 
 bool all_reduces(job j) { return j == job::all_reduce || j == job::all_reduce_in_place; }
@@ -172,10 +211,13 @@ double bound_over_copy(job j, int n) {
     }
 }
 /// What the project asks for: the peer's time over ours.
-std::optional<double> target_of(job j, int n, std::size_t bytes, const std::string& transport) {
+std::optional<double> target_of(const settings& s, job j, int n, std::size_t bytes) {
+    if (s.peer == "sockets") return bytes >= 2 << 20 ? std::optional(0.8) : std::nullopt;
+    if (s.peer == "gloo")
+        return s.transport == "tcp" && all_reduces(j) && n == 2 && bytes <= 32 << 10 ? std::optional(10.0) : std::nullopt;
+    if (s.transport == "tcp") return 1.0;
     if (!all_reduces(j)) return {};
-    const bool staged = transport == "staged";
-    if (transport == "tcp") return 1.0;
+    const bool staged = s.transport == "staged";
     if (n > 2) return staged ? 1.5 : 2.0;
     static const std::map<std::size_t, double> ordinary{{32 << 10, 1.8}, {256 << 10, 1.6}, {2 << 20, 1.2}, {16 << 20, 1.6}};
     if (staged) {
@@ -280,7 +322,7 @@ private:
     void row(job j, int n, std::size_t bytes, std::uint32_t variant, const std::string& chosen, const samples& at) {
         const double ours = median(at.ours), peer = median(at.peer), ratio = median(at.ratio);
         const double algbw = static_cast<double>(bytes) / ours, bound = bound_over_copy(j, n) * median(at.copy) / ours;
-        const auto target = target_of(j, n, bytes, s_.transport);
+        const auto target = target_of(s_, j, n, bytes);
         std::string verdict;
         if (target && peer > 0) {
             ++targets_;
@@ -306,7 +348,7 @@ private:
 
 int main(int argc, char** argv) {
     settings s;
-    CLI::App app{"Times a transport against MPI in short alternating turns on this machine.\n\n"
+    CLI::App app{"Times a transport against a peer in short alternating turns on this machine.\n\n"
                  "size: the larger buffer of a rank (all_gather: the output; reduce_scatter: the input).\n"
                  "ours, peer: median over turns of the median call, us; a call ends when its last rank ends.\n"
                  "ratio: peer / ours, the median over pairs of turns. bus GB/s: as nccl-tests.\n"
@@ -316,7 +358,6 @@ int main(int argc, char** argv) {
                  "target: what the ratio should reach."};
     const std::string here = std::string(argv[0]).substr(0, std::string(argv[0]).find_last_of('/') + 1);
     s.ours = here + "side_colls";
-    s.peer = here + "side_mpi";
     bool alone = false;
     std::vector<std::string> schedules;
     app.add_option("-n,--ranks", s.ranks, "group sizes")->delimiter(',')->capture_default_str();
@@ -338,7 +379,12 @@ int main(int argc, char** argv) {
         ->check(CLI::IsMember({"threads", "shm", "staged", "tcp"}))
         ->capture_default_str();
     app.add_option("--ours", s.ours, "program of our side")->capture_default_str();
-    app.add_option("--peer", s.peer, "program of the other side")->capture_default_str();
+    app.add_option("--peer", s.peer,
+           "mpi: Open MPI, through shared memory (tcp: its tcp BTL on loopback); gloo: over TCP; sockets: one pair of\n"
+           "sockets that streams both ways at once, the bound of all_gather on 2 ranks")
+        ->check(CLI::IsMember({"mpi", "gloo", "sockets"}))
+        ->capture_default_str();
+    app.add_option("--peer-program", s.peer_program, "another program of the other side");
     app.add_option("--mpirun", s.mpirun, "what starts it")->capture_default_str();
     app.add_flag("--alone", alone, "without the other side");
     app.add_flag("--quick", s.quick, "all_reduce alone on 2 and 4 ranks, fewer and shorter turns");
@@ -346,6 +392,7 @@ int main(int argc, char** argv) {
     app.add_option("--json", s.json, "write the figures to this file");
     CLI11_PARSE(app, argc, argv);
     if (alone) s.peer.clear();
+    if (s.peer_program.empty()) s.peer_program = here + "side_" + s.peer;
     if (!schedules.empty()) s.variants.clear();
     for (const auto& name : schedules)
         s.variants.push_back(static_cast<std::uint32_t>(index_in(bench::variant_names, name)));
@@ -355,7 +402,15 @@ int main(int argc, char** argv) {
         s.turns = 3;
         s.seconds = 0.1;
     }
+    if (s.peer == "gloo") std::erase(s.jobs, "reduce_scatter");  // it has none in the interface measured here
+    if (s.peer == "sockets") {
+        s.ranks = {2};
+        s.jobs = {"all_gather"};
+    }
     try {
+        if (!s.peer.empty() && access(s.peer_program.c_str(), X_OK) != 0)
+            throw std::runtime_error(fmt::format("{}: {}. It is built where CMake finds {}; --alone goes without",
+                s.peer_program, std::strerror(errno), s.peer == "gloo" ? "Gloo (libgloo-dev)" : "an MPI (libopenmpi-dev)"));
         return comparison(s).run();
     } catch (const std::exception& e) {
         fmt::print(stderr, "\ncompare: {}\n", e.what());

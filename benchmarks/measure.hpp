@@ -3,7 +3,8 @@
 //
 // What is timed is one call. Before it every rank rewrites its whole input, after it every rank reads (and checks) its
 // whole output: otherwise no cache line would cross the cores and the figure would be a fiction. Ranks that have a core
-// each start at a moment agreed on beforehand; ranks that share cores start when rank 0 says so, and yield until then.
+// each start at a moment agreed on beforehand; ranks that share cores start when rank 0 says so, and yield until then;
+// where a library moves data by threads of its own, ranks nap until shortly before the moment, so as not to starve those.
 // The time of a call runs from that start to the end of the last rank.
 #pragma once
 
@@ -18,6 +19,7 @@
 #include <cstdio>
 #include <string>
 #include <system_error>
+#include <type_traits>
 
 namespace bench {
 
@@ -87,22 +89,28 @@ private:
 /// Serves turns until told to quit. `Side` has
 ///     void run(job, std::span<float> in, std::span<float> out, std::uint32_t variant)
 ///     std::string chosen(job, std::size_t bytes, std::uint32_t variant)      what it runs, for the table
+/// and may have
+///     void finish(job, std::span<const float> in, std::span<float> out)      what is not timed, before `out` is checked
+///     static constexpr bool has_threads = true                               that move its data, beside the caller
 /// broadcast and all_reduce_in_place take `out` as their one buffer, filled by the measuring code.
 template <class Side>
 void serve(control& shared, int which, int rank, std::span<float> input, std::span<float> output, Side&& side) {
     side_block& at = shared.sides[which];
     const int n = static_cast<int>(shared.ranks);
-    const bool own_core = shared.ranks <= shared.cores;
+    constexpr bool naps = requires { std::remove_reference_t<Side>::has_threads; };
+    const bool own_core = !naps && shared.ranks <= shared.cores;
     if (own_core) pin_to(rank);
     rank_line& mine = at.ranks[rank];
     const auto wait_for = [&](const std::atomic<std::uint32_t>& word, std::uint32_t value) {
         while (word.load(std::memory_order_acquire) != value)
-            if (own_core)
+            if (naps)
+                std::this_thread::sleep_for(std::chrono::microseconds(10));
+            else if (own_core)
                 pause_briefly();
             else
                 sched_yield();
     };
-    const std::uint64_t lead = static_cast<std::uint64_t>(2000 * shared.ticks_per_ns);
+    const std::uint64_t lead = static_cast<std::uint64_t>((naps ? 500'000 : own_core ? 2000 : 0) * shared.ticks_per_ns);
     std::uint32_t call = 0;
     for (std::uint32_t turn = 0;; ++turn) {
         if (turn == 0) {
@@ -130,20 +138,22 @@ void serve(control& shared, int which, int rank, std::span<float> input, std::sp
                 const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - whole).count();
                 // one call more than is kept: the first of a turn finds the other side's lines in its caches
                 at.last = (calls >= at.min_calls && spent >= budget) || calls == max_calls;
-                at.start = ticks() + (own_core ? lead : 0);
+                at.start = ticks() + lead;
                 at.go.store(call, std::memory_order_release);
             } else {
                 mine.arrived.store(call, std::memory_order_release);
                 wait_for(at.go, call);
             }
             last = at.last != 0;
-            if (own_core)
-                while (ticks() < at.start) {}
+            while (ticks() < at.start)
+                if (naps) sched_yield();
             if (what == job::copy)
                 copy_through(in, out, at.variant == 1);
             else
                 side.run(what, in, out, at.variant);
             mine.end = ticks();
+            if constexpr (requires { side.finish(what, in, out); })
+                if (what != job::copy) side.finish(what, in, out);
             wrong += check(what, out, rank, n, call);
             // every rank's end is read by rank 0 once all have arrived here
             ++call;

@@ -1,0 +1,148 @@
+// The bound, not a library: what one pair of TCP sockets on loopback streams, both ways at once. Two ranks; as their
+// all_gather, each sends its block while it receives the other's. The own block is not copied within the timed part.
+#include "measure.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <exception>
+
+namespace {
+
+/// A descriptor of this process.
+class descriptor {
+public:
+    explicit descriptor(int id, const char* what) : id_(id) {
+        if (id < 0) throw std::system_error(errno, std::generic_category(), what);
+    }
+    ~descriptor() { reset(); }
+    descriptor(descriptor&& other) noexcept : id_(std::exchange(other.id_, -1)) {}
+    descriptor& operator=(descriptor&&) = delete;
+    void reset() {
+        if (id_ >= 0) close(std::exchange(id_, -1));
+    }
+    int get() const { return id_; }
+
+private:
+    int id_;
+};
+
+void check(int result, const char* what) {
+    if (result < 0) throw std::system_error(errno, std::generic_category(), what);
+}
+
+/// Two connected TCP sockets on 127.0.0.1, without Nagle's delay, non-blocking.
+std::array<descriptor, 2> connected() {
+    const descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    check(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size), "bind to 127.0.0.1");
+    check(listen(listener.get(), 1), "listen");
+    check(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), "getsockname");
+    descriptor first(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket");
+    check(connect(first.get(), reinterpret_cast<sockaddr*>(&address), size), "connect to 127.0.0.1");
+    descriptor second(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK), "accept");
+    int flags = fcntl(first.get(), F_GETFL);
+    check(fcntl(first.get(), F_SETFL, flags | O_NONBLOCK), "fcntl");
+    for (const descriptor* end : {&first, &second}) {
+        const int on = 1;
+        check(setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), "TCP_NODELAY");
+    }
+    return {std::move(first), std::move(second)};
+}
+
+struct socket_side {
+    int socket, rank;
+    bool own_core;
+
+    void run(bench::job what, std::span<float> in, std::span<float> out, std::uint32_t) const {
+        if (what != bench::job::all_gather) return;
+        const std::size_t bytes = in.size_bytes(), other = static_cast<std::size_t>(1 - rank);
+        const char* from = reinterpret_cast<const char*>(in.data());
+        char* to = reinterpret_cast<char*>(out.data()) + other * bytes;
+        std::size_t sent = 0, received = 0;
+        while (sent < bytes || received < bytes) {
+            const bool moved = step(sent, bytes, [&] { return send(socket, from + sent, bytes - sent, MSG_NOSIGNAL); })
+                + step(received, bytes, [&] { return recv(socket, to + received, bytes - received, 0); }) > 0;
+            if (!moved && !own_core) {  // else the next turn of the loop is the wait
+                pollfd wanted{socket, static_cast<short>((sent < bytes ? POLLOUT : 0) | (received < bytes ? POLLIN : 0)), 0};
+                poll(&wanted, 1, 1000);
+            }
+        }
+    }
+    /// Outside the timed part: the block that needs no socket.
+    void finish(bench::job what, std::span<const float> in, std::span<float> out) const {
+        if (what == bench::job::all_gather)
+            std::memcpy(out.data() + static_cast<std::size_t>(rank) * in.size(), in.data(), in.size_bytes());
+    }
+    std::string chosen(bench::job, std::size_t, std::uint32_t) const { return {}; }
+
+private:
+    template <class Call>
+    static int step(std::size_t& done, std::size_t all, Call call) {
+        if (done == all) return 0;
+        const ssize_t moved = call();
+        if (moved > 0) {
+            done += static_cast<std::size_t>(moved);
+            return 1;
+        }
+        if (moved == 0) throw std::runtime_error("the other rank has closed its socket");
+        if (errno != EAGAIN && errno != EINTR) throw std::system_error(errno, std::generic_category(), "send or recv");
+        return 0;
+    }
+};
+
+void rank_main(const char* path, const char* largest, int rank, int socket) {
+    bench::shared_control shared(path, false);
+    const std::size_t count = std::strtoull(largest, nullptr, 10) / sizeof(float);
+    const bench::buffer in(count), out(count);
+    bench::serve(*shared, 1, rank, in.first(count), out.first(count), socket_side{socket, rank, shared->cores >= 2});
+}
+
+int guarded(const char* path, const char* largest, int rank, int socket) {
+    try {
+        rank_main(path, largest, rank, socket);
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "side_sockets: rank %d: %s\n", rank, e.what());
+        return 1;
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) {
+        std::fputs("usage: side_sockets CONTROL LARGEST  (started by compare; two ranks, all_gather)\n", stderr);
+        return 2;
+    }
+    try {
+        auto ends = connected();
+        const pid_t parent = getpid(), child = fork();
+        check(child, "fork");
+        const int rank = child == 0 ? 1 : 0;
+        ends[rank == 0 ? 1 : 0].reset();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (getppid() != parent) _exit(1);  // it died before the line above
+        }
+        const int failed = guarded(argv[1], argv[2], rank, ends[static_cast<std::size_t>(rank)].get());
+        if (child == 0) _exit(failed);
+        int status = 0;
+        if (failed) kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+        return failed || status != 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "side_sockets: %s\n", e.what());
+        return 1;
+    }
+}
