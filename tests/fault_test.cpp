@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "support/fault.hpp"
+#include "support/says.hpp"
 
 #include <array>
 #include <atomic>
@@ -323,4 +324,186 @@ TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
             std::printf("%s: %d trials, the latest error after %.3f s, %d times no majority to shrink\n", transport.c_str(), all.trials, all.latest,
                         all.not_shrunk);
     }
+}
+
+namespace {
+
+/// Which part of a rank's memory has changed: "" for none.
+std::string changed(const char* what, const std::uint64_t* data, std::size_t count, std::uint64_t value) {
+    for (std::size_t i = 0; i < count; ++i)
+        if (data[i] != value) return std::string(what) + ": element " + std::to_string(i) + " has changed; ";
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
+    const std::uint64_t trials = setting("COLLS_TEST_STOPS", sanitized ? 2 : 4), seed = setting("COLLS_TEST_SEED", 1);
+    constexpr double deadline = 1;
+    constexpr std::uint64_t untouched = 0x7e57ed7e57ed7e57u;
+    for (const std::string& transport : process_transports())
+        for (std::uint64_t t = 0; t < trials; ++t) {
+            random_source random = stream(seed, 2, t);
+            const int n = random.between(2, 5), victim = random.between(0, n - 1);
+            const bool reached = t % 2 == 0;
+            const double delay = random.unit() * 20e-3;
+            traffic calls{random.next(), t % 4 < 2 ? static_cast<int>(what::all_reduce) : -1, most_bytes, true};
+            const with_environment by("COLLS_TRANSPORT", transport.c_str()), limit("COLLS_TIMEOUT", "1");
+            forget();
+            const remains before;
+            std::string thrown;
+            try {
+                colls::processes::run(n, [&](colls::communicator& comm) {
+                    report& mine = reported()->of[comm.rank()];
+                    std::optional<memory_of_calls> memory(std::in_place, comm, calls.bytes, reached);
+                    const auto call = [&] {
+                        for (int k = 0; k < 1'000'000; ++k) calls.turn(comm, *memory, k, mine);
+                    };
+                    if (comm.rank() == victim) {
+                        reported()->process = getpid();
+                        in_a_while(delay, [](int) {
+                            reported()->died = colls::detail::seconds_now();
+                            raise(SIGSTOP);
+                        });
+                        note_error(mine, call);
+                        ++reported()->woken;
+                        mine.finished = true;
+                        return;
+                    }
+                    end_after(60);
+                    note_error(mine, call);
+                    // What it had is the survivor's own again, and so is what it gets in its place.
+                    if (reached) {
+                        memory.reset();
+                        memory.emplace(comm, calls.bytes, true);
+                    }
+                    const std::size_t count = calls.bytes / judged_call::element;
+                    for (int pair = 0; pair < 2; ++pair) {
+                        std::fill_n(memory->in(pair), count, untouched);
+                        std::fill_n(memory->out(pair), count, untouched);
+                    }
+                    if (++reported()->failed == n - 1) kill(reported()->process, SIGCONT);
+                    for (int i = 0; i < 5'000 && reported()->woken == 0; ++i) usleep(1'000);
+                    std::string wrong;
+                    for (int pair = 0; pair < 2; ++pair)
+                        wrong += changed("in", memory->in(pair), count, untouched) + changed("out", memory->out(pair), count, untouched);
+                    put(mine.later, wrong);
+                    mine.finished = true;
+                });
+            } catch (const colls::error& x) {
+                thrown = x.what();
+            }
+            INFO(transport << ", trial " << t << ", n " << n << ", stopped " << victim << (reached ? ", allocated" : ""));
+            CHECK(thrown == "");
+            CHECK(before.left() == "");
+            CHECK(reported()->died > 0);
+            for (int r = 0; r < n; ++r) {
+                const report& got = reported()->of[r];
+                INFO("rank " << r << ", " << got.at - reported()->died << " s: " << got.text);
+                CHECK(got.finished);
+                CHECK(got.wrong == 0);
+                CHECK(std::string(got.later) == "");
+                CHECK(got.code == static_cast<int>(colls::errc::timeout));
+                if (r == victim) continue;
+                CHECK(got.peer == victim);
+                CHECK(got.at - reported()->died < deadline + 2 + (sanitized ? 10 : 0));
+                if (setting("COLLS_TEST_FIGURES", 0)) std::printf("%s: %.2f s, %s\n", transport.c_str(), got.at - reported()->died, got.text);
+            }
+        }
+}
+
+namespace {
+
+/// How a rank leaves the others alone.
+enum class farewell { throws, operator_throws, returns, exits, exits_with_status, aborts };
+constexpr const char* farewells[] = {"its function throws", "its operator throws", "its function returns", "it calls exit(0)", "it calls exit(3)",
+                                     "it calls abort()"};
+
+struct own_exception : std::runtime_error {
+    own_exception() : std::runtime_error("my own business") {}
+};
+
+}  // namespace
+
+TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
+    const std::uint64_t turns = setting("COLLS_TEST_FAREWELLS", sanitized ? 1 : 4), seed = setting("COLLS_TEST_SEED", 1);
+    for (const std::string& transport : process_transports())
+        for (int f = 0; f < static_cast<int>(std::size(farewells)); ++f)
+            for (std::uint64_t t = 0; t < turns * 3; ++t) {
+                const auto how = static_cast<farewell>(f);
+                random_source random = stream(seed, 3 + static_cast<std::uint64_t>(f), t);
+                const int n = random.between(2, 6), victim = t % 3 == 0 ? 0 : random.between(0, n - 1);
+                const int at_call = random.between(0, 6);
+                traffic calls{random.next(), -1, t % 2 == 0 ? std::size_t{64} : std::size_t{256} << 10, t % 2 != 0, true};
+                if (how == farewell::operator_throws) calls.only = static_cast<int>(what::all_reduce), calls.messages = false;
+                const bool survivors_stay = random.one_in(2);
+                const with_environment by("COLLS_TRANSPORT", transport.c_str()), limit("COLLS_TIMEOUT", sanitized ? "60" : "20");
+                forget();
+                const remains before;
+                std::vector<int> survivors;
+                for (int r = 0; r < n; ++r)
+                    if (r != victim) survivors.push_back(r);
+                std::string thrown;
+                int code = 0, thrower = colls::none;
+                try {
+                    colls::processes::run(n, [&](colls::communicator& comm) {
+                        report& mine = reported()->of[comm.rank()];
+                        memory_of_calls memory(comm, calls.bytes, t % 2 == 0);
+                        end_after(60);
+                        if (comm.rank() == victim) {
+                            struct rlimit no_core{};
+                            setrlimit(RLIMIT_CORE, &no_core);
+                            for (int k = 0; k < at_call; ++k) calls.turn(comm, memory, k, mine);
+                            reported()->died = colls::detail::seconds_now();
+                            switch (how) {
+                                case farewell::throws: throw own_exception();
+                                case farewell::operator_throws:
+                                    mortal_sum::countdown = 1;
+                                    mortal_sum::at_the_end = [] { throw own_exception(); };
+                                    calls.turn(comm, memory, at_call, mine);
+                                    throw own_exception();   // a leaf of a tree folds nothing
+                                case farewell::returns: return;
+                                case farewell::exits: std::exit(0);
+                                case farewell::exits_with_status: std::exit(3);
+                                case farewell::aborts:
+                                    signal(SIGABRT, SIG_DFL);
+                                    std::abort();
+                            }
+                            return;
+                        }
+                        note_error(mine, [&] {
+                            for (int k = 0; k < 1'000'000; ++k) calls.turn(comm, memory, k, mine);
+                        });
+                        put(mine.files, named_files());
+                        if (survivors_stay) go_on(comm, transport == "shm", survivors, t, mine);
+                        mine.finished = true;
+                    });
+                } catch (const colls::error& x) {
+                    thrown = x.what();
+                    code = static_cast<int>(x.code());
+                    thrower = x.rank();
+                }
+                INFO(transport << ", " << farewells[f] << ", trial " << t << ", n " << n << ", rank " << victim << " after " << at_call
+                               << " calls of " << calls.bytes << " bytes; run threw: " << thrown);
+                CHECK(before.left() == "");
+                if (how == farewell::returns || how == farewell::exits) {
+                    CHECK(thrown == "");
+                } else {
+                    CHECK(code == static_cast<int>(colls::errc::peer_failed));
+                    CHECK(thrower == victim);
+                    if (how == farewell::throws || how == farewell::operator_throws) CHECK(lacks(thrown, {"my own business"}) == "");
+                    if (how == farewell::exits_with_status) CHECK(lacks(thrown, {"status 3"}) == "");
+                    if (how == farewell::aborts) CHECK(lacks(thrown, {"signal 6"}) == "");
+                }
+                for (const int r : survivors) {
+                    const report& got = reported()->of[r];
+                    INFO("rank " << r << ", " << got.at - reported()->died << " s: " << got.text);
+                    CHECK(got.finished);
+                    CHECK(got.wrong == 0);
+                    CHECK(got.code == static_cast<int>(colls::errc::peer_failed));
+                    CHECK(got.peer == victim);
+                    CHECK(std::string(got.later) == "");
+                    CHECK(std::string(got.files) == "");
+                }
+            }
 }

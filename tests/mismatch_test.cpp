@@ -193,7 +193,7 @@ struct attempt {
         c.count = c.collective == what::barrier ? 0 : counts[random.below(std::size(counts))];
         if (c.collective == what::all_to_all) c.count *= static_cast<std::size_t>(n);
         c.root = has_root(c.collective) ? random.between(0, n - 1) : 0;
-        c.element = static_cast<type>(random.below(3));
+        c.element = c.collective == what::barrier ? type::integer : static_cast<type>(random.below(3));
         c.takes_max = has_operator(c.collective) && random.one_in(2);
         c.started = random.one_in(4);
         return c;

@@ -56,18 +56,24 @@ public:
             if (!p.posted_all()) break;
             i = over ? order_.erase(i) : i + 1;
         }
+        if (o.site.peer == none && !order_.empty()) o.site.peer = order_.front()->site.peer;   // it waits for those before it
         return o.done;
     }
 
     void look(endpoint& e, const wait_site* at, double seconds) override {
         collectives_->progress();
         messages_->progress();
-        // Whoever waits for long tells the one it waits for where.
+        // Whoever waits for long tells the one it waits for where, and those who wait for it that it waits.
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank || at->fingerprint == no_call) return;
+        waiting_ = *at;
+        waited_at_ = seconds_now();
         if (told_call_ == at->call + 1 && told_peer_ == at->peer) return;
         told_call_ = at->call + 1;
         told_peer_ = at->peer;
         collectives_->tell(at->peer, news{notice::board, at->call, at->fingerprint, 0, ""});
+        for (int r = 0; r < e.size; ++r)
+            if (const auto call = e.memory.state(r).board_call.load(std::memory_order_relaxed); call != 0 && call + 64 > e.calls && r != at->peer)
+                collectives_->tell(r, news{notice::board, at->call, at->fingerprint, 1, ""});
     }
     // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
     bool rest(endpoint&, double waited) override {
@@ -198,6 +204,8 @@ private:
             case notice::board:
                 s.board_call.store(what.a + 1, std::memory_order_relaxed);
                 s.board_fingerprint.store(what.b, std::memory_order_relaxed);
+                if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)   // it waits for this rank
+                    collectives_->tell(peer, news{notice::board, waiting_.call, waiting_.fingerprint, 1, ""});
                 compare_board(peer);
                 break;
             case notice::broken: {
@@ -257,6 +265,8 @@ private:
     list<bool> dead_;
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
+    wait_site waiting_;        // for long, when it last looked
+    double waited_at_ = 0;
     council council_;
     bool fresh_ = false;   // progress has just been made
 };

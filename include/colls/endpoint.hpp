@@ -86,6 +86,8 @@ public:
     /// The endpoint is about to go; memory that was taken may stay.
     virtual void close() {}
     virtual void abandon(endpoint&) {}
+    /// A rank does not answer, and may yet come back and write: memory that is given back is not taken again.
+    virtual void pin() {}
     /// Where messages pass, collectives and messages are this link's affair: to begin one, and to bring it forward (true: it is over).
     virtual void begin(endpoint&, operation_state&) {}
     virtual bool advance(endpoint&, operation_state&) { return true; }
@@ -129,6 +131,7 @@ struct endpoint {
     std::uint64_t last_full_mail = 0;   ///< 1 + the latest in which every rank heard of every rank
     std::uint64_t completed_by_all = 0, mailed_by_all = 0;   ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;     ///< operations from completed on that are over: a bit each
+    int lingers = none;             ///< a rank that was still in its call when this one left by an error
 
     list<message_count> sent, received;   ///< messages to and from each rank
     list<operation_state*> in_flight, idle;
@@ -191,6 +194,12 @@ private:
 /// To stderr, where COLLS_DEBUG asks for it.
 [[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }
 
+/// What an error says besides, where a rank did not come back in time.
+[[gnu::cold]] inline void warn_of_lingering(message& text, const endpoint& e) {
+    if (e.lingers != none)
+        text << "; rank " << e.lingers << " has not left its call: should it wake, it may yet write into buffers from allocate()";
+}
+
 /// Where a rank is, for a message.
 [[gnu::cold]] inline message& operator<<(message& text, const wait_site& at) {
     text << " in " << at.what;
@@ -206,8 +215,13 @@ private:
     message text;
     text << "colls: rank " << e.rank;
     if (at) text << *at;
+    if (p.state.load(std::memory_order_acquire) == 1) {
+        text << ": the group is broken, by a rank that died before it had said why";
+        throw error(errc::peer_failed, text.text(), e.rank);
+    }
     const std::string_view news = p.text;   // which names its reporter
     text << ": the group is broken: " << (news.starts_with("colls: ") ? news.substr(7) : news);
+    warn_of_lingering(text, e);
     // The peer to blame: the one that the reporter blames, unless that is this rank.
     throw error(static_cast<errc>(p.code), text.text(), e.rank, p.peer == none || p.peer == e.rank ? p.rank : p.peer, p.round);
 }
@@ -231,16 +245,22 @@ private:
 }
 
 /// Before an error leaves a call, nobody may still be touching this rank's buffers: each rank says when it is out, or is dead.
-/// Bounded: a rank that never comes back within the deadline is named by the caller's error already.
+/// Bounded: who does not come back within the deadline may still be there, and what it may write to is not used again.
 [[gnu::cold]] inline void leave(endpoint& e) {
     e.via->abandon(e);
     e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
-    const double until = seconds_now() + (e.env.timeout < 10 ? e.env.timeout : 10);
-    for (int r = 0; r < e.size; ++r)
-        while (r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.via->dead(r) && seconds_now() < until) {
+    const double most = e.env.timeout < 10 ? e.env.timeout : 10;
+    const double until = seconds_now() + (e.lingers == none ? most : 0);   // once is enough
+    for (int r = 0; r < e.size; ++r) {
+        const auto inside = [&] { return r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.via->dead(r); };
+        while (inside() && seconds_now() < until) {
             e.via->look(e, nullptr, 0);
             sched_yield();
         }
+        if (!inside()) continue;
+        e.lingers = r;
+        e.via->pin();
+    }
 }
 
 /// From here on this rank may touch others' memory. Dekker with `leave`: either it sees the poison here, or whoever
@@ -257,6 +277,7 @@ inline void activate(endpoint& e) {
     text << "colls: rank " << e.rank << at << ": " << why.text();
     break_group(e, code, at.peer, at.round, text.text());
     leave(e);
+    warn_of_lingering(text, e);
     throw error(code, text.text(), e.rank, at.peer, at.round);
 }
 
@@ -326,10 +347,17 @@ private:
             if (peer_gone_++ > 2)
                 fail(*e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
         }
-        if (waited_ > e_->env.timeout)
+        if (waited_ > e_->env.timeout && !leaves_it_to_peer(at))
             fail(*e_, errc::timeout, at,
                  message() << "waited " << waited_ << " s for rank " << at.peer
                            << "; is it in another collective, or slow? (COLLS_TIMEOUT sets the deadline)");
+    }
+    // A peer that waits itself may soon know better who it is that does not come.
+    bool leaves_it_to_peer(const wait_site& at) const {
+        const double quarter = e_->env.timeout / 4;
+        if (at.peer == none || waited_ > e_->env.timeout + (quarter < 0.5 ? quarter : 0.5)) return false;
+        const auto call = e_->memory.state(at.peer).board_call.load(std::memory_order_relaxed);
+        return call != 0 && call + 64 > e_->calls;
     }
     // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
     [[gnu::cold]] void compare_boards(const wait_site& at) {

@@ -29,7 +29,7 @@ struct message_label {
 enum class notice : std::uint8_t {
     offer,     ///< send: `a` the message's number in its direction, `b` its bytes, `c` its type
     accept,    ///< recv: message `a` may come
-    board,     ///< a rank waits in call `a`, whose fingerprint is `b`
+    board,     ///< a rank waits in call `a`, whose fingerprint is `b`; `c` 0: for the one that it tells
     broken,    ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it; with a text
     leave,     ///< the sender leaves the group for good
     join       ///< shrink: `a`, `b`, `c` as shrink.hpp says

@@ -49,6 +49,7 @@ public:
                                                  << ") has died").text());
     }
     bool dead(int rank) const override { return arena_->dead(ranks_[rank]); }
+    void pin() override { arena_->pin(); }
     std::byte* take(std::size_t bytes) override { return arena_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
     const machine& figures() override { return arena_->head().figures; }
