@@ -426,6 +426,52 @@ TEST_CASE("whoever leaves shared memory is not lost, and all that it sent is rec
     }
 }
 
+TEST_CASE("whoever leaves shared memory with much still to send is heard to the end", "[memory_wire]") {
+    constexpr std::size_t bytes = 700'000;   // more than the rings hold
+    for (const memory_shape& shape : {usual, memory_shape{4096, 64}})
+        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
+                  std::vector<std::byte> data(bytes, static_cast<std::byte>(r));
+                  const piece p{data.data(), bytes};
+                  const std::string text(400, 'x');
+                  ear e;
+                  own->listening = &e;
+                  if (r == 1) {
+                      if (!until(*own, [&] { return e.count("heard 1") > 0; })) complain("not begun; " + e.text());
+                      own->send(0, label_of(0, 0, 0), &p, 1);
+                      for (std::uint64_t i = 0; i < 20; ++i) own->tell(0, {notice::board, i, 0, 0, text.c_str()});
+                      return own.reset();
+                  }
+                  own->receive(1, label_of(0, 0, 0), &p, 1);
+                  own->tell(1, {notice::accept, 0, 0, 0, ""});
+                  if (!until(*own, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                  if (own->received(1) != 1 || data != std::vector<std::byte>(bytes, std::byte{1})) complain("not received");
+                  if (e.count(said_board) != 20 || e.events.back() != said_leave + " from 1") complain(e.text());
+              }) == "");
+}
+
+TEST_CASE("what a process wrote up to the moment of its death is received", "[memory_wire]") {
+    const shared_block shared(memory_wire::bytes(2));
+    std::unique_ptr<memory_wire> other;
+    std::uint64_t out = 5, in = 0;
+    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+    const auto dies = [&](int) {   // while it is asked whether it has
+        if (other->sent(0) == 0) {
+            other->send(0, {}, &po, 1);
+            other->tell(0, {notice::broken, 1, 2, 3, "last words"});
+        }
+        return true;
+    };
+    memory_wire w(shared.at(), 0, 2, dies);
+    other = std::make_unique<memory_wire>(shared.at(), 1, 2, nullptr);
+    ear e;
+    w.listening = &e;
+    w.receive(1, {}, &pi, 1);
+    CHECK(until(w, [&] { return e.count("lost") > 0; }));
+    CHECK(in == 5);
+    CHECK(w.received(1) == 1);
+    CHECK(e.text() == said_broken + " from 1; lost 1; (its process has ended) ");
+}
+
 TEST_CASE("whoever has left and then died is not lost", "[memory_wire]") {
     two_processes(
         0, usual,

@@ -198,7 +198,7 @@ inline void memory_wire::write_news(end& e) {
     bool told = false;
     while (!e.queue.empty() && !e.news_out.full()) {
         news_frame& n = e.queue.front();
-        if (e.news_done == 0) n.number(e.news_frames);
+        n.number(e.news_frames);
         const iovec v{n.data + e.news_done, n.bytes - e.news_done};
         e.news_done += e.news_out.write(&v, 1);
         told = true;
