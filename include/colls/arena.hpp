@@ -12,6 +12,7 @@
 #include <mutex>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -52,19 +53,26 @@ struct arena_head {
 class arena {
 public:
     /// Made by one process, for `ranks` of them. Throws colls::error.
-    explicit arena(int ranks) : arena(ranks, create_file(ranks)) {
+    explicit arena(int ranks) : arena(ranks, create_file()) {
         head().ranks = static_cast<std::uint64_t>(ranks);
         head().figures = colls::detail::measured();
     }
     /// Through a descriptor, which it then owns.
-    arena(int ranks, int file) : ranks_(ranks), file_(file), bytes_(size_for(ranks)) {
-        void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
-        if (at == MAP_FAILED) {
-            const int why = errno;
-            close(file_);
-            refuse("cannot map", why);
+    arena(int ranks, int file) : ranks_(ranks), file_(file) {
+        struct stat status {};
+        fstat(file_, &status);
+        int why = 0;
+        // A file that is new has no size yet: as much as may be had.
+        for (std::size_t part = most_part_bytes(); base_ == nullptr && part >= std::size_t{1} << 24; part /= 4) {
+            bytes_ = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : size_for(ranks, part);
+            void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+            why = errno;
+            if (at != MAP_FAILED) base_ = static_cast<std::byte*>(at);
         }
-        base_ = static_cast<std::byte*>(at);
+        if (base_ != nullptr && (status.st_size > 0 || ftruncate(file_, static_cast<off_t>(bytes_)) == 0)) return;
+        if (base_ != nullptr) why = errno, munmap(base_, bytes_);
+        close(file_);
+        refuse("cannot map", why);
     }
     arena(const arena&) = delete;
     arena& operator=(const arena&) = delete;
@@ -184,31 +192,28 @@ private:
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
     static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 4 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
     /// A rank may allocate as much as the machine has: pages are there only once they are used.
-    static std::size_t part_bytes() {
+    static std::size_t most_part_bytes() {
         static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
         constexpr std::size_t least = std::size_t{1} << 30, most = std::size_t{1} << 36;
         return all < least ? least : all > most ? most : all;
     }
-    static std::size_t size_for(int ranks) {
-        return head_bytes + control_bytes(ranks) + part_bytes() * static_cast<std::size_t>(ranks);
+    static std::size_t size_for(int ranks, std::size_t part) {
+        return head_bytes + control_bytes(ranks) + part * static_cast<std::size_t>(ranks);
     }
+    std::size_t part_bytes() const { return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page; }
     [[noreturn]] static void refuse(const char* what, int why) {
         throw error(errc::unsupported, (message() << "colls: " << what << " shared memory: " << strerror(why)
                                                   << "; is there a limit on address space (ulimit -v)?").text());
     }
-    static int create_file(int ranks) {
+    static int create_file() {
         const int file = memfd_create("colls", MFD_CLOEXEC);
-        if (file < 0 || ftruncate(file, static_cast<off_t>(size_for(ranks))) != 0) {
-            const int why = errno;
-            if (file >= 0) close(file);
-            refuse("cannot make", why);
-        }
+        if (file < 0) refuse("cannot make", errno);
         return file;
     }
 
     const int ranks_;
     const int file_;
-    const std::size_t bytes_;
+    std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
     std::mutex mutex_;   // of the allocator: buffers may be given back by any thread
