@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <sched.h>
 #include <thread>
@@ -108,7 +109,13 @@ struct probe {
 };
 
 COLLS_ENGINE const machine& measured() {
-    static const machine m = probe().run();
+    static const machine m = [] {
+        try {
+            return probe().run();
+        } catch (const std::exception&) {   // no second thread, no memory: usual figures will do
+            return machine{.cores = cores()};
+        }
+    }();
     return m;
 }
 #endif
