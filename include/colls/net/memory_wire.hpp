@@ -15,8 +15,11 @@
 
 #include <bit>
 #include <functional>
+#include <linux/futex.h>
 #include <memory>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace colls::inline v1::detail {
 
@@ -26,6 +29,12 @@ struct memory_shape {
     std::size_t messages = std::size_t{256} << 10;
     std::size_t news = std::size_t{2} << 10;
     std::size_t stream_from = ~std::size_t{0};
+};
+
+/// One of each rank, which the others write to.
+struct alignas(line) bell_line {
+    std::atomic<std::uint32_t> rung;     ///< how often: there are news, or something for a rank that sleeps
+    std::atomic<std::uint32_t> asleep;   ///< it sleeps on `rung`
 };
 
 class memory_wire final : public wire {
@@ -74,7 +83,7 @@ public:
     }
 
     void progress() override;
-    /// Nothing wakes a process here: it yields for a while, then takes short naps, and looks.
+    /// Yields for a while, then sleeps until one of the others has done something.
     void rest(double seconds) override;
 
 private:
@@ -89,7 +98,7 @@ private:
         fifo<news_frame> queue;           // of news
         std::size_t news_done = 0;        // of the first of them, bytes gone
         std::uint64_t frames = 0, news_frames = 0;   // written
-        std::atomic<std::uint32_t>* bell = nullptr;   // the peer's
+        bell_line* bell = nullptr;        // the peer's
         bool listed = false;              // in busy_
         bool told_broken = false, leaving = false, closed = false;
         std::uint32_t peer_closed = 0;
@@ -106,7 +115,7 @@ private:
             : messages(std::bit_ceil(std::max<std::size_t>(s.messages, 64))),
               news(std::bit_ceil(std::max<std::size_t>(s.news, 64))) {
             const auto n = static_cast<std::size_t>(ranks);
-            states = n * line;
+            states = n * sizeof(bell_line);
             news_data = states + n * n * 2 * sizeof(ring_state);
             message_data = (news_data + n * n * news + 4095) / 4096 * 4096;
             whole = (message_data + n * n * messages + line - 1) / line * line;
@@ -124,7 +133,18 @@ private:
     void write_messages(end& e);
     void write_news(end& e);
     void close(end& e, std::uint32_t how);
-    static void ring(const end& e) { e.bell->fetch_add(1, std::memory_order_release); }
+    static void ring(const end& e) {
+        e.bell->rung.fetch_add(1, std::memory_order_release);
+        wake(e);
+    }
+    // The peer may fall asleep while this looks, and neither sees what the other has just written: its sleep is short.
+    static void wake(const end& e) {
+        if (e.bell->asleep.load(std::memory_order_relaxed) == 0) return;
+        e.bell->asleep.store(0, std::memory_order_relaxed);
+        e.bell->rung.fetch_add(1, std::memory_order_release);
+        syscall(SYS_futex, &e.bell->rung, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+    }
+    void sleep(double seconds);
     bool take(end& e, frame_reader& from, arrival what);
     void read(end& e, frame_reader& r, ring_reader& from, int turns = -1);   // all that is there, or in so many turns
     void serve(end& e);
@@ -139,7 +159,7 @@ private:
     int rank_, size_;
     std::unique_ptr<end[]> ends_;
     std::function<bool(int)> dead_;
-    std::atomic<std::uint32_t>* bell_;
+    bell_line* bell_;
     std::uint32_t heard_bell_ = 0;
     list<int> busy_;                // peers with something to do; never more than `size_`
     double looked_ = 0;
@@ -150,9 +170,7 @@ private:
 inline memory_wire::memory_wire(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape)
     : rank_(rank), size_(n), ends_(new end[static_cast<std::size_t>(n)]), dead_(std::move(dead)) {
     const layout l(n, shape);
-    const auto bell = [&](int r) {
-        return reinterpret_cast<std::atomic<std::uint32_t>*>(at + static_cast<std::size_t>(r) * line);
-    };
+    const auto bell = [&](int r) { return reinterpret_cast<bell_line*>(at) + r; };
     const auto pair = [&](int from, int to) {
         return static_cast<std::size_t>(from) * static_cast<std::size_t>(n) + static_cast<std::size_t>(to);
     };
@@ -183,6 +201,7 @@ inline memory_wire::memory_wire(std::byte* at, int rank, int n, std::function<bo
 // ---- writing --------------------------------------------------------------------------------------------------------
 
 inline void memory_wire::write_messages(end& e) {
+    bool moved = false;
     while (!e.outbox.empty() && !e.over && !e.closed && !e.messages_out.full()) {
         iovec v[most_iovecs];
         const int count = e.outbox.gather(v, most_iovecs, e.frames);
@@ -190,8 +209,10 @@ inline void memory_wire::write_messages(end& e) {
         for (int i = 0; i < count; ++i) whole += v[i].iov_len;
         const std::size_t n = e.messages_out.write(v, count);
         e.frames += e.outbox.left(n);
+        moved = moved || n > 0;
         if (n < whole) break;   // the other direction's turn
     }
+    if (moved) wake(e);
 }
 
 inline void memory_wire::write_news(end& e) {
@@ -262,6 +283,7 @@ inline void memory_wire::read(end& e, frame_reader& r, ring_reader& from, int tu
         const std::size_t n = count == 0 ? 0 : from.read(v, count);
         if (n == 0) return;
         r.came(n);
+        wake(e);   // it may wait for room
     }
 }
 
@@ -275,7 +297,7 @@ inline void memory_wire::serve(end& e) {
 }
 
 inline void memory_wire::answer_bell() {
-    const std::uint32_t bell = bell_->load(std::memory_order_acquire);
+    const std::uint32_t bell = bell_->rung.load(std::memory_order_acquire);
     if (bell == heard_bell_) return;
     heard_bell_ = bell;
     for (int r = 0; r < size_; ++r) {
@@ -345,7 +367,7 @@ inline void memory_wire::progress() {
 }
 
 inline bool memory_wire::something_to_do() {
-    if (bell_->load(std::memory_order_acquire) != heard_bell_) return true;
+    if (bell_->rung.load(std::memory_order_acquire) != heard_bell_) return true;
     for (const int r : busy_) {
         end& e = with(r);
         if (e.over) continue;
@@ -368,10 +390,15 @@ inline void memory_wire::rest(double seconds) {
             sched_yield();
             continue;
         }
-        const double nap = std::min(until - now, 50e-6);
-        const timespec t{0, static_cast<long>(nap * 1e9)};
-        nanosleep(&t, nullptr);
+        sleep(std::min(until - now, 200e-6));
     }
+}
+
+inline void memory_wire::sleep(double seconds) {
+    const timespec t{0, static_cast<long>(seconds * 1e9)};
+    bell_->asleep.store(1, std::memory_order_seq_cst);
+    if (!something_to_do()) syscall(SYS_futex, &bell_->rung, FUTEX_WAIT, heard_bell_, &t, nullptr, 0);
+    bell_->asleep.store(0, std::memory_order_relaxed);
 }
 
 inline memory_wire::~memory_wire() {
