@@ -110,7 +110,7 @@ void serve(control& shared, int which, int rank, std::span<float> input, std::sp
             else
                 sched_yield();
     };
-    const std::uint64_t lead = static_cast<std::uint64_t>((naps ? 500'000 : own_core ? 2000 : 0) * shared.ticks_per_ns);
+    const std::uint64_t lead = static_cast<std::uint64_t>((naps ? 200'000 : own_core ? 2000 : 0) * shared.ticks_per_ns);
     std::uint32_t call = 0;
     for (std::uint32_t turn = 0;; ++turn) {
         if (turn == 0) {
