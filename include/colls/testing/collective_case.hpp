@@ -51,10 +51,12 @@ template <class T>
 class guarded {
 public:
     guarded(communicator& comm, std::size_t count, bool of_group) : count_(count) {
-        if (of_group)
+        if (of_group) {
             of_group_.emplace(comm.allocate<T>(count + 2 * guards));
-        else
+            if (reinterpret_cast<std::uintptr_t>(whole()) % 128 != 0) throw finding("memory from allocate is not aligned to 128 bytes");
+        } else {
             any_.resize(count + 2 * guards);
+        }
         std::fill_n(whole(), count + 2 * guards, guard);
     }
     T* data() { return whole() + guards; }
