@@ -330,7 +330,8 @@ private:
             verdict = fmt::format("{:.2f} {}", *target, ratio >= *target ? "pass" : "MISS");
         }
         fmt::print("{:>9} {:>10.2f} {:>10.2f} {:>7.2f} {:>9.2f} {:>9.2f} {:>7.2f} {:>8.0f} {:<20} {}\n",
-            show_size(bytes), ours / 1e3, peer / 1e3, ratio, algbw, algbw * bus_factor(j, n), bound, median(at.line), chosen, verdict);
+            show_size(bytes), ours / 1e3, peer / 1e3, ratio, algbw, algbw * bus_factor(j, n), bound, median(at.line),
+            chosen, verdict);
         rows_.push_back({{"collective", bench::name_of(j)}, {"ranks", n}, {"bytes", bytes}, {"variant", variant},
             {"ours_us", ours / 1e3}, {"peer_us", peer / 1e3}, {"ratio", ratio}, {"algbw_gb_s", algbw},
             {"busbw_gb_s", algbw * bus_factor(j, n)}, {"bound_fraction", bound}, {"line_ns", median(at.line)},

@@ -15,6 +15,8 @@
 
 namespace {
 
+void add(void* to, const void* a, const void* b, std::size_t count) { gloo::sum<float>(to, a, b, count); }
+
 struct gloo_side {
     static constexpr bool has_threads = true;  // the device's loop
     std::shared_ptr<gloo::Context> context;
@@ -29,7 +31,7 @@ struct gloo_side {
                 gloo::AllreduceOptions options(context);
                 if (what == job::all_reduce) options.setInput(in.data(), in.size());
                 options.setOutput(out.data(), out.size());
-                options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, std::size_t)>(&gloo::sum<float>));
+                options.setReduceFunction(&add);
                 options.setTag(tag);
                 gloo::allreduce(options);
                 break;
