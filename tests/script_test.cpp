@@ -204,6 +204,7 @@ private:
                 write(r, i.to, sum);
                 break;
             }
+            default: fail("has an instruction that is not of this kind of script", r, i.to);
         }
         ++clocks_[index(r)][index(r)];
         ++at;
