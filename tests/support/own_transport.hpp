@@ -21,7 +21,9 @@ using namespace colls::detail;
 class passing_wire : public wire, private wire::listener {
 public:
     explicit passing_wire(std::unique_ptr<wire> to) : to_(std::move(to)) { to_->listening = this; }
-    std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override { return to_->send(peer, label, pieces, count); }
+    std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
+        return to_->send(peer, label, pieces, count);
+    }
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
         return to_->receive(peer, label, pieces, count);
     }
@@ -49,8 +51,12 @@ class message_group : public channel_link {
 public:
     /// Where a group meets: the memory of its two wires, until all members have come.
     struct place {
-        place(int n, wire_change w) : missing(n), change(std::move(w)), bytes((memory_wire::bytes(n) + 4095) / 4096 * 4096),
-                                      memory(new (std::align_val_t{4096}) std::byte[2 * bytes]{}, [](std::byte* p) { operator delete[](p, std::align_val_t{4096}); }) {}
+        place(int n, wire_change w)
+            : missing(n),
+              change(std::move(w)),
+              bytes((memory_wire::bytes(n) + 4095) / 4096 * 4096),
+              memory(new (page) std::byte[2 * bytes]{}, [](std::byte* p) { operator delete[](p, page); }) {}
+        static constexpr std::align_val_t page{4096};
         std::atomic<int> missing;
         const wire_change change;
         const std::size_t bytes;

@@ -53,7 +53,8 @@ public:
     guarded(communicator& comm, std::size_t count, bool of_group) : count_(count) {
         if (of_group) {
             of_group_.emplace(comm.allocate<T>(count + 2 * guards));
-            if (reinterpret_cast<std::uintptr_t>(whole()) % 128 != 0) throw finding("memory from allocate is not aligned to 128 bytes");
+            const auto at = reinterpret_cast<std::uintptr_t>(whole());
+            if (at % 128 != 0) throw finding("memory from allocate is not aligned to 128 bytes");
         } else {
             any_.resize(count + 2 * guards);
         }
@@ -111,7 +112,9 @@ inline bool offers(by schedule, collective what) {
             return ((static_cast<int>(what) == c && can<S, static_cast<collective>(c)>) || ...);
         }(std::make_integer_sequence<int, collective_count>{});
     };
-    return schedule == by::automatic ? true : schedule == by::direct ? asked(direct{}) : schedule == by::ring ? asked(ring{}) : asked(tree<2>{});
+    if (schedule == by::direct) return asked(direct{});
+    if (schedule == by::ring) return asked(ring{});
+    return schedule == by::tree ? asked(tree<2>{}) : true;
 }
 
 template <class T>
@@ -329,7 +332,8 @@ private:
             case collective::gather: return Way::gather_v(comm_, in, out, blocks_, s_.root);
             case collective::all_gather: return Way::all_gather_v(comm_, in, out, blocks_);
             case collective::reduce_scatter:
-                return s_.ordered ? Way::reduce_scatter_v(comm_, in, out, blocks_, compose_maps{}) : Way::reduce_scatter_v(comm_, in, out, blocks_, sum_t{});
+                return s_.ordered ? Way::reduce_scatter_v(comm_, in, out, blocks_, compose_maps{})
+                                  : Way::reduce_scatter_v(comm_, in, out, blocks_, sum_t{});
             default: {
                 const std::size_t n = index(n_);
                 std::vector<std::size_t> sends, receives;

@@ -42,7 +42,7 @@ struct transport_limits {
 
 /// Everything that a group owes its user, tried on groups of several sizes: each collective and v-variant against a serial
 /// reference, of sizes around those where the library changes its ways; messages; started and prepared calls; groups split
-/// off; memory; errors that must reach everyone. Some 900 calls a group; a second or two for each group of threads. Stops at
+/// off; memory; errors that must reach everyone. Over a thousand calls a group, in a second or so for threads. Stops at
 /// the first finding; where the transport loses something, that takes `deadline` seconds.
 ///
 /// `run(n, f)` makes a group of n ranks, threads or processes, calls f(colls::communicator&) on each, and returns when all have
@@ -59,12 +59,14 @@ namespace detail {
 
 inline std::vector<spec> calls_for(int n) {
     constexpr std::size_t k = 1024;
-    constexpr std::size_t sizes[] = {0, 1, 7, 8, 56, 57, 64, 1000, 8 * k - 8, 8 * k, 8 * k + 1, 128 * k - 8, 128 * k, 128 * k + 8, 1024 * k + 8};
+    constexpr std::size_t sizes[] = {0, 1, 7, 8, 56, 57, 64, 1000, 8 * k - 8, 8 * k, 8 * k + 1,
+                                     128 * k - 8, 128 * k, 128 * k + 8, 1024 * k + 8};
     std::vector<spec> all;
     std::uint64_t seed = hashed(index(n), 17);
     const auto add = [&](spec s) {
         s.seed = seed = hashed(seed);
-        s.ordered = v1::reduces(s.what) && (s.schedule == by::automatic || s.schedule == by::direct) && drawn(hashed(seed, 1), 2) == 0;
+        const bool keeps_order = s.schedule == by::automatic || s.schedule == by::direct;
+        s.ordered = v1::reduces(s.what) && keeps_order && drawn(hashed(seed, 1), 2) == 0;
         s.how = s.schedule == by::automatic ? static_cast<way>(drawn(hashed(seed, 2), 3)) : way::blocking;
         s.small_elements = s.bytes % 8 != 0 || (s.schedule == by::automatic && s.bytes < 9 * k && drawn(hashed(seed, 3), 2) == 0);
         if (s.root == none) s.root = drawn(hashed(seed, 4), n);
@@ -112,8 +114,8 @@ public:
     battery(communicator& comm, int n, double deadline) : comm_(comm), n_(n), rank_(comm.rank()), deadline_(deadline) {}
 
     static std::size_t checks(int n) {
-        return index(n) * (1 + calls_for(n).size() + in_a_row + in_flight_rounds * in_flight_width + 3 * std::size(message_sizes) + 2 * split_rounds +
-                           memory_rounds + (n > 1 ? mismatches + 2 : 0));
+        const std::size_t calls = calls_for(n).size() + in_a_row + in_flight_rounds * in_flight_width + 3 * std::size(message_sizes);
+        return index(n) * (1 + calls + 2 * split_rounds + memory_rounds + (n > 1 ? mismatches + 2 : 0));
     }
 
     void run() {
@@ -183,7 +185,8 @@ private:
         std::vector<int> all(index(n_), none);
         all_gather(comm_, std::span(&rank_, 1), all);
         for (int r = 0; r < n_; ++r)
-            expect(all[index(r)] == r, "rank " + std::to_string(r) + " of the group says that it is rank " + std::to_string(all[index(r)]));
+            expect(all[index(r)] == r,
+                   "rank " + std::to_string(r) + " of the group says that it is rank " + std::to_string(all[index(r)]));
     }
     void one(const spec& s) {
         if (s.small_elements)
@@ -245,7 +248,8 @@ private:
     void judge(guarded<std::uint64_t>& got, std::uint64_t seed, const char* what, int from) {
         for (std::size_t i = 0; i < got.size(); ++i)
             expect(got.data()[i] == element<std::uint64_t>(seed, i),
-                   std::string(what) + ": element " + std::to_string(i) + " of " + std::to_string(got.size()) + " from rank " + std::to_string(from) + " is wrong");
+                   std::string(what) + ": element " + std::to_string(i) + " of " + std::to_string(got.size()) + " from rank " +
+                       std::to_string(from) + " is wrong");
         expect(got.intact(), std::string(what) + ": memory beside a buffer has changed");
     }
     static std::span<const std::uint64_t> from(guarded<std::uint64_t>& g) { return {g.data(), g.size()}; }
@@ -343,9 +347,10 @@ private:
         std::vector<int> got(want.size(), none);
         all_gather(group, std::span(&rank_, 1), got);
         for (std::size_t i = 0; i < want.size(); ++i)
-            expect(got[i] == want[i], "in a group split off, rank " + std::to_string(i) + " was rank " + std::to_string(got[i]) + ", and should have been " +
-                                          std::to_string(want[i]));
-        expect(group.rank() >= 0 && group.rank() < group.size() && want[index(group.rank())] == rank_, "split gives a wrong rank");
+            expect(got[i] == want[i], "in a group split off, rank " + std::to_string(i) + " was rank " + std::to_string(got[i]) +
+                                          ", and should have been " + std::to_string(want[i]));
+        const bool within = group.rank() >= 0 && group.rank() < group.size();
+        expect(within && want[index(group.rank())] == rank_, "split gives a wrong rank");
     }
 
     // Taken and given in an order of chance; what is left stays good when the group it came from is gone.
@@ -369,7 +374,8 @@ private:
                 const std::size_t most = chance % 5 == 0 ? 60'000 : 300;
                 kept.emplace_back(own.allocate<std::uint64_t>(hashed(chance) % most), chance);
                 auto& made = kept.back().first;
-                expect(reinterpret_cast<std::uintptr_t>(made.data()) % 128 == 0, "memory from allocate is not aligned to 128 bytes");
+                const auto at = reinterpret_cast<std::uintptr_t>(made.data());
+                expect(at % 128 == 0, "memory from allocate is not aligned to 128 bytes");
                 for (std::size_t i = 0; i < made.size(); ++i) made[i] = element<std::uint64_t>(chance, i);
             }
         }
