@@ -68,6 +68,100 @@ void wires(std::uint64_t seed, tally& t) {
     }
 }
 
+/// How a wire ends, between ranks 0 and 1; the first part with a peer that stops within a message, by hand.
+void ends_of_wires(tally& t) {
+    using namespace support;
+    int rank = 0, size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm own = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &own);
+    const auto meet = [] { MPI_Barrier(MPI_COMM_WORLD); };
+    if (rank >= 2) {
+        for (int i = 0; i < 5; ++i) meet();
+        return;
+    }
+    const auto context = std::make_shared<mpi_context>(own);
+    if (size < 2) return;
+    const message_label label{11, 22, 33};
+    std::vector<std::byte> data(3u << 20, static_cast<std::byte>(rank + 1));
+    const auto untouched = [&] { return std::count(data.begin(), data.end(), static_cast<std::byte>(rank + 1)) == std::ssize(data); };
+    const piece all{data.data(), data.size()}, part{data.data(), 100};
+
+    // The payload comes when the receiver has given up.
+    if (rank == 0) {
+        struct {
+            std::uint64_t fingerprint, sequence, bytes;
+            std::uint32_t part, unused;
+        } const header{11, 22, data.size(), 33, 0};
+        MPI_Send(&header, sizeof header, MPI_BYTE, 1, 0, own);
+        meet();
+        meet();
+        MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1, own);   // which ends, since it is taken
+        struct {
+            std::uint64_t a, b, c;
+            notice what;
+            char text[1];
+        } const leave{1, 0, 0, notice::leave, ""};
+        MPI_Send(&leave, sizeof leave, MPI_BYTE, 1, 2, own);
+        // What is left unread would reach a later communicator: MPI uses freed contexts again.
+        std::byte theirs[1024];
+        MPI_Recv(theirs, sizeof theirs, MPI_BYTE, 1, 2, own, MPI_STATUS_IGNORE);
+    } else {
+        mpi_wire w(context, 0);
+        ear e;
+        w.listening = &e;
+        w.receive(0, label, &all, 1);
+        meet();
+        idle(w, 0.05);
+        w.abandon();
+        meet();
+        t.check(until(w, [&] { return e.count(said_leave) == 1; }), "a peer's leave, after abandon");
+        t.check(untouched(), "memory written after abandon");
+    }
+    meet();
+
+    // Both give up, one of them before it has asked for what the other sends: the send ends nevertheless.
+    {
+        mpi_wire w(context, 1);
+        ear e;
+        w.listening = &e;
+        if (rank == 0) {
+            w.send(1, label, &all, 1);
+            w.abandon();
+            t.check(until(w, [&] { return w.sent(1) == 1; }), "a send from memory of a caller's that abandon had to leave");
+            w.tell(1, news{notice::board, 1, 2, 3, ""});
+        } else {
+            w.abandon();
+            t.check(until(w, [&] { return e.count(said_board) == 1; }), "news after abandon");
+            t.check(untouched(), "memory written after abandon");
+        }
+    }
+    meet();
+
+    // Messages that were sent before the peer left count, and come before its leave.
+    {
+        const auto w = std::make_unique<mpi_wire>(context, 2);
+        ear e;
+        w->listening = &e;
+        if (rank == 0) {
+            for (int i = 0; i < 3; ++i) w->send(1, label, &part, 1);
+            w->tell(1, news{notice::board, 1, 2, 3, ""});
+        } else {
+            t.check(until(*w, [&] { return e.count(said_board) == 1; }), "news without a message that is asked for");
+            idle(*w, 0.05);
+            for (int i = 0; i < 3; ++i) {
+                t.check(e.count(said_leave) == 0, "heard that a peer has left before its messages");
+                w->receive(0, label, &part, 1);
+                t.check(until(*w, [&] { return w->received(0) == static_cast<std::uint64_t>(i + 1); }), "a message of one who has left");
+            }
+            t.check(until(*w, [&] { return e.count(said_leave) == 1; }), "a peer's leave");
+            t.check(e.count("lost") == 0 && data[99] == std::byte{1} && data[100] == std::byte{2}, "messages of one who has left");
+        }
+    }
+    meet();
+}
+
 /// A group whose last one leaves while the first has sent it a message, and expects one: what came before counts, and what
 /// does not come is an error.
 void leaves(tally& t) {
@@ -208,6 +302,8 @@ int main(int argc, char** argv) {
     try {
         section("wires");
         wires(seed, t);
+        section("ends of wires");
+        ends_of_wires(t);
         {
             section("random calls");
             colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
