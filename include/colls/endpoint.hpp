@@ -272,6 +272,19 @@ inline void activate(endpoint& e) {
     throw_poison(e);
 }
 
+/// After the last look at others' buffers, before a call is over: whoever has left it by an error meanwhile may be using
+/// its buffers for something else already.
+inline void confirm(endpoint& e, const wait_site& at) {
+#if defined(__aarch64__)
+    asm volatile("dmb ishld" ::: "memory");   // the loads before are before
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
+    leave(e);
+    throw_poison(e, &at);
+}
+
 [[noreturn, gnu::cold]] inline void fail(endpoint& e, errc code, const wait_site& at, const message& why) {
     message text;
     text << "colls: rank " << e.rank << at << ": " << why.text();

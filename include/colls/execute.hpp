@@ -488,6 +488,7 @@ inline bool runner::advance() {
 }
 
 inline void runner::finish() {
+    confirm(e_, o_.site);
     rank_state& state = e_.memory.state(e_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
     e_.finished |= std::uint32_t{1} << (o_.sequence - completed);
@@ -500,6 +501,7 @@ inline void runner::finish() {
     o_.done = true;
 }
 
+#ifndef COLLS_SEPARATE
 COLLS_ENGINE endpoint::~endpoint() {
     previous->next = next;
     next->previous = previous;
@@ -509,6 +511,7 @@ COLLS_ENGINE endpoint::~endpoint() {
         delete o;
     }
 }
+#endif
 
 inline operation_state* take_operation(endpoint& e) {
     if (e.idle.empty()) return new operation_state;

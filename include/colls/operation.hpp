@@ -55,6 +55,7 @@ inline bool advance_message(endpoint& e, operation_state& o) {
             const extent p = part();
             const bool last = o.chunk + 1 == pieces();
             copy_bytes(o.request.out + p.first, e.here<const std::byte>(l.data[taken % 2]), p.count);
+            confirm(e, o.site);
             l.taken.store(++taken, std::memory_order_release);
             if (!last) continue;
             o.done = true;
@@ -94,6 +95,7 @@ inline void advance_all(endpoint& e) {
 /// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders. What
 /// goes wrong in another group breaks that one, and comes out of its own next call: here it would leave this group whole,
 /// and its peers at buffers that the caller is about to give up.
+#ifndef COLLS_SEPARATE
 COLLS_ENGINE void progress(endpoint& e) {
     advance_all(e);
     for (endpoint* x = e.next; x != &e; x = x->next) {
@@ -107,6 +109,7 @@ COLLS_ENGINE void progress(endpoint& e) {
         rest(*x);
     }
 }
+#endif
 
 /// Runs f, which may throw from a user's operator: the others must not wait for this rank then. However it ends, this rank
 /// is at nobody's memory after.

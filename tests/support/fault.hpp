@@ -7,6 +7,8 @@
 #include <colls/transports/shm.hpp>
 
 #include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -86,13 +88,21 @@ inline std::set<std::string> names_in(const char* folder) {
     return names;
 }
 
-/// This process's descriptors, the library's files where files are, and its children: before and after must be the same.
+/// Where this process may have it so, it sees a /dev/shm and a /tmp of its own: what appears there is its own, or its children's.
+inline bool has_own_folders() {
+    static const bool has = unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                            mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) == 0 && mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0;
+    return has;
+}
+
+/// This process's descriptors, the files where files are, and its children: before and after must be the same.
 /// Processes whose parent has died become this one's children: so none is overlooked.
 class remains {
 public:
     remains() {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         descriptors_ = names_in("/proc/self/fd").size();
+        if (!has_own_folders()) return;   // other programs have files there, too
         for (const char* folder : folders) files_.push_back(names_in(folder));
     }
     /// "" or what is left.
@@ -104,9 +114,8 @@ public:
         if (const std::size_t now = names_in("/proc/self/fd").size(); now != descriptors_)
             text += std::to_string(now) + " descriptors, before " + std::to_string(descriptors_) + "; ";
         for (std::size_t i = 0; i < files_.size(); ++i)
-            for (const std::string& name : names_in(folders[i]))   // other programs have theirs there, too
-                if (name.find("colls") != std::string::npos && !files_[i].contains(name))
-                    text += std::string(folders[i]) + "/" + name + " is left; ";
+            for (const std::string& name : names_in(folders[i]))
+                if (!files_[i].contains(name)) text += std::string(folders[i]) + "/" + name + " is left; ";
         return text;
     }
 
