@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/cost.hpp>
+#include <colls/examine.hpp>
 #include <colls/execute.hpp>
 #include <colls/mailbox.hpp>
 

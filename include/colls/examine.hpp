@@ -25,6 +25,7 @@ private:
     const any_schedule& s_;
 };
 
+#ifndef COLLS_SEPARATE
 COLLS_ENGINE finding prove(const any_schedule& s, int n) {
     const any_reader reader(s);
     engine e(reader, n, reduces(s.implements));
@@ -33,5 +34,6 @@ COLLS_ENGINE finding prove(const any_schedule& s, int n) {
     if (!r.ok()) f.text << r.text();
     return f;
 }
+#endif
 
 }  // namespace colls::inline v1::detail

@@ -91,7 +91,7 @@ public:
         std::uint64_t own = 0;
         if (here.first == rank && here.count > 1) {
             std::byte* const at = s->near->take(2 * bytes);
-            std::memset(at, 0, 2 * bytes);
+            for (const std::size_t which : {std::size_t{0}, bytes}) std::memset(at + which, 0, colls::detail::memory_wire::zeroed_bytes(here.count));
             own = static_cast<std::uint64_t>(at - s->near->base());
         }
         list<std::uint64_t> all;

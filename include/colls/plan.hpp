@@ -740,7 +740,7 @@ inline void planner::ring_phase() {
         for (const history& h : histories_[static_cast<std::size_t>(r)]) need_readers(r, h);
         // Two chunks or more later: who is known to have done anything in the chunk between has done all of that one.
         for (int x = 0; x < n_; ++x)
-            if (clock(r, x) > 1) clock(r, x) = ~std::uint16_t{0};
+            if (clock(r, x) > 1) clock(r, x) = 0xffff;
         flush_waits(r, mine(r).ring, rounds_);
         for (int x = 0; x < n_; ++x) clock(r, x) = known[x];   // of an earlier chunk: at the exit it is not known yet
     }
