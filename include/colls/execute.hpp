@@ -252,8 +252,10 @@ inline void take_scratch(endpoint& e, operation_state& o, std::size_t bytes) {
 // Can the others reach this rank's buffers? Those that are empty they need not.
 inline bool runner::within_reach() const {
     const call& c = o_.request;
-    const auto reaches = [&](const std::byte* p) { return p == nullptr || e_.shares(p, 1); };
-    return e_.shares_everything() || e_.size == 1 || c.count * c.element == 0 || (reaches(c.in) && reaches(c.out));
+    if (e_.shares_everything() || e_.size == 1) return true;
+    const auto reaches = [&](const std::byte* p, std::size_t bytes) { return p == nullptr || bytes == 0 || e_.shares(p, 1); };
+    const std::size_t whole = c.count * c.element;
+    return reaches(c.in, c.ragged ? ragged_bytes(place::input) : whole) && reaches(c.out, c.ragged ? ragged_bytes(place::output) : whole);
 }
 
 inline void runner::enter() {
