@@ -175,7 +175,7 @@ void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
         dawdle(random);
         const std::uint64_t mixed = j.plan().seed >> 20;
         const bool reached = mixed % 4 < 2 || (mixed % 4 == 2 && (mixed >> (2 + comm.rank() % 16)) % 2 == 1);
-        j.run(comm, in_flight, by_processes && reached ? &stand_ins : nullptr);
+        j.run(comm, in_flight, by_processes ? &stand_ins : nullptr, reached);
         while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) finish_one();
     }
     while (!in_flight.empty()) finish_one();

@@ -3,7 +3,10 @@
 
 #include "matrix.hpp"
 
+#include <cstdlib>
 #include <deque>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -30,28 +33,37 @@ public:
 
     const call_plan& plan() const { return plan_; }
 
-    /// Buffers from the communicator instead of a rank's own, guards and all; what was written is copied back.
+    /// Buffers from the communicator, or in this process's memory alone, instead of those that the test shares with all its
+    /// processes, guards and all; what was written is copied back.
     class stand_in {
     public:
-        stand_in(Comm& comm, guarded& original)
-            : original_(original.whole()), copy_(comm.template allocate<std::byte>(original_.size())) {
-            std::memcpy(copy_.data(), original_.data(), original_.size());
+        stand_in(Comm& comm, guarded& original, bool reached) : original_(original.whole()) {
+            const std::size_t bytes = (original_.size() + 63) / 64 * 64;
+            if (reached)
+                given_.emplace(comm.template allocate<std::byte>(bytes));
+            else
+                own_ = std::shared_ptr<void>(std::aligned_alloc(64, bytes), &std::free);
+            copy_ = reached ? given_->data() : static_cast<std::byte*>(own_.get());
+            std::memcpy(copy_, original_.data(), original_.size());
         }
         template <class P>
         bool replaces(P*& p) {
             if (p < original_.data() || p >= original_.data() + original_.size()) return false;
-            p = copy_.data() + (p - original_.data());
+            p = copy_ + (p - original_.data());
             return true;
         }
-        void settle() { std::memcpy(original_.data(), copy_.data(), original_.size()); }
+        void settle() { std::memcpy(original_.data(), copy_, original_.size()); }
 
     private:
         std::span<std::byte> original_;
-        colls::memory<std::byte> copy_;
+        std::optional<colls::memory<std::byte>> given_;
+        std::shared_ptr<void> own_;
+        std::byte* copy_;
     };
 
-    /// Called by every rank. Where `stand_ins` is given, with buffers of the communicator, to be settled when the call is over.
-    void run(Comm& comm, flight& in_flight, std::deque<stand_in>* stand_ins = nullptr) {
+    /// Called by every rank. Where `stand_ins` is given, with buffers of the communicator (`reached`) or of this process alone, to
+    /// be settled when the call is over.
+    void run(Comm& comm, flight& in_flight, std::deque<stand_in>* stand_ins = nullptr, bool reached = true) {
         const auto r = static_cast<std::size_t>(comm.rank());
         rank_buffers& b = ranks_[r];
         arguments a;
@@ -65,7 +77,7 @@ public:
         if (stand_ins)
             for (guarded* original : {&b.in, &b.out}) {
                 if (original->size() == 0) continue;
-                stand_in& s = stand_ins->emplace_back(comm, *original);
+                stand_in& s = stand_ins->emplace_back(comm, *original, reached);
                 s.replaces(a.in);
                 s.replaces(a.out);
             }
