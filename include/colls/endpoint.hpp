@@ -362,8 +362,8 @@ private:
         }
         if (waited_ > e_->env.timeout && !leaves_it_to_peer(at))
             fail(*e_, errc::timeout, at,
-                 message() << "waited " << waited_ << " s for rank " << at.peer
-                           << "; is it in another collective, or slow? (COLLS_TIMEOUT sets the deadline)");
+                 message() << "rank " << at.peer << " is unreachable: waited " << waited_ << " s for it"
+                           << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
     }
     // A peer that waits itself may soon know better who it is that does not come.
     bool leaves_it_to_peer(const wait_site& at) const {
