@@ -50,13 +50,18 @@ public:
         if (o.kind != operation_kind::collective) return advance_message(e, o);
         if (!fresh_) collectives_->progress();
         fresh_ = false;
+        bool reached = o.done;
         for (auto i = order_.begin(); i != order_.end();) {
             passer p(e, **i, *collectives_);
             const bool over = p.advance();
-            if (!p.posted_all()) break;
+            reached = reached || *i == &o;
+            if (!p.posted_all()) {
+                // It waits for one that was started before, and so for whom that one does, which changes.
+                if (!reached) o.site.peer = (*i)->site.peer;
+                break;
+            }
             i = over ? order_.erase(i) : i + 1;
         }
-        if (o.site.peer == none && !order_.empty()) o.site.peer = order_.front()->site.peer;   // it waits for those before it
         return o.done;
     }
 
