@@ -4,7 +4,8 @@
 
 #include <csignal>
 #include <cstdio>
-#include <vector>
+#include <span>
+#include <stdexcept>
 
 int main() {
     int survivors = 0;
@@ -20,6 +21,7 @@ int main() {
                 } catch (const colls::error& e) {
                     if (comm.rank() == 0) std::printf("%s\n", e.what());
                     comm = comm.shrink();   // those who are left, the same on all of them
+                    colls::all_reduce(comm, std::span(&step, 1), colls::min);   // some may have finished this step
                     --step;                 // and once more
                     continue;
                 }

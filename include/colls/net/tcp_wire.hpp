@@ -110,7 +110,7 @@ private:
         link* news_on = nullptr;       // where to
         bool listed = false;           // in busy_
         bool welcomed = false;         // the peer has taken the own connection
-        bool left = false, heard_left = false, given_up = false;
+        bool left = false, heard_left = false, given_up = false, looked_again = false;
         bool told_broken = false, told_left = false, leave_due = false;
         double ended_at = 0;           // when the first of the connections ended
         char why[96] = "";
@@ -438,6 +438,11 @@ inline void tcp_wire::judge(end& e) {
     if (!late) return;
     if (e.left) {
         if (e.messages().open) return;   // messages that were sent before it left
+        if (!e.looked_again) {   // the connection that they come on may be waiting to be taken: this process may have slept
+            e.looked_again = urgent_ = true;
+            e.ended_at = seconds_now();
+            return;
+        }
         give_up(e);
         if (!e.heard_left && listening) {
             e.heard_left = true;
