@@ -342,7 +342,7 @@ TEST_CASE("a dump says where the ranks stand", "[processes]") {
             colls::all_reduce(comm, x, colls::max);
             if (comm.rank() == 2) {
                 // Rank 0 is asked by a signal, while it waits for this one.
-                usleep(100'000);
+                while (c.done == 0) usleep(1'000);   // whose process it is; 0 would be everybody
                 kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
                 for (int i = 0; i < 1000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
             } else if (comm.rank() == 0) {

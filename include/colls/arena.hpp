@@ -44,7 +44,6 @@ struct outcome {
 
 /// At the beginning of the shared memory. Zeroed.
 struct arena_head {
-    std::uint64_t ranks;
     machine figures;
     outcome how;
 };
@@ -54,7 +53,6 @@ class arena {
 public:
     /// Made by one process, for `ranks` of them. Throws colls::error.
     explicit arena(int ranks) : arena(ranks, create_file()) {
-        head().ranks = static_cast<std::uint64_t>(ranks);
         head().figures = colls::detail::measured();
     }
     /// Through a descriptor, which it then owns.

@@ -27,7 +27,7 @@ struct channel_state {
     std::vector<std::uint64_t> sent, received;   // messages' numbers on their channels, by chunk under way and number in the program
     std::vector<std::uint64_t> last_sent;        // by chunk under way and peer: 1 + the number of the last
     std::vector<piece> pieces;
-    std::size_t step = 0, stagger = 1, under_way = 1, posted = 0;
+    std::size_t step = 0, stagger = 1, under_way = 1;
     bool learning = false;      // the count, by a broadcast ahead of the operation itself
     std::size_t learnt = 0;
     const script* then = nullptr;

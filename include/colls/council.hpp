@@ -36,7 +36,7 @@ public:
         w_ = &w;
         const auto gone = [&](int r) { return dead(r) || e.memory.state(r).gone.load(std::memory_order_relaxed) != 0; };
         to_all(line::here, 0, 0, {});
-        const double begun = seconds_now(), until = begun + e.env.timeout;
+        const double until = seconds_now() + e.env.timeout;
         double again = 0;
         while (!decided_) {
             w.progress();
