@@ -429,6 +429,41 @@ TEST_CASE("whoever leaves is not lost, and all that it sent is received, however
         }
 }
 
+TEST_CASE("whoever leaves with more than the peer's socket holds is received to the end", "[wire]") {
+    // The peer takes the connection, and so writes to it, only when the other is leaving: had that one closed it, what its own
+    // socket still holds would be gone.
+    for (const int leaver : {0, 1}) {
+        std::atomic<bool> leaving{false};
+        INFO("rank " << leaver << " leaves");
+        CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                  std::vector<std::byte> data(1'000'000, static_cast<std::byte>(r));
+                  const piece p{data.data(), data.size()};
+                  ear e;
+                  tcp_wire w(node, 5, r, members);
+                  w.listening = &e;
+                  w.linger = patience_s;
+                  if (r == leaver) {
+                      w.send(1 - r, label_of(0, 0, 0), &p, 1);
+                      if (!until(w, [&] { return w.sent(1 - r) == 1; })) complain("not sent; " + e.text());
+                      leaving = true;
+                      return;
+                  }
+                  if (leaver == 1) w.tell(1 - r, {notice::board, 0, 0, 0, ""});   // it sends on this rank's connection
+                  while (!leaving) {
+                      if (leaver == 1) w.progress();
+                      sched_yield();
+                  }
+                  usleep(200'000);
+                  idle(w, 0.05);
+                  w.receive(1 - r, label_of(0, 0, 0), &p, 1);
+                  if (!until(w, [&] { return w.received(1 - r) == 1; }, 10)) return complain("not received; " + e.text());
+                  if (data != std::vector<std::byte>(data.size(), static_cast<std::byte>(leaver))) complain("other bytes");
+                  if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                  if (e.count("lost") > 0) complain(e.text());
+              }) == "");
+    }
+}
+
 TEST_CASE("all leave at once, again and again", "[wire]") {
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
               for (std::uint64_t turn = 0; turn < 40; ++turn) {

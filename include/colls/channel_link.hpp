@@ -24,6 +24,7 @@ public:
         messages_ = std::move(messages);
         collectives_->listening = this;
         messages_->listening = this;
+        collectives_->linger = messages_->linger = e.env.timeout;
         dead_.resize(static_cast<std::size_t>(e.size));
         accepted_.resize(static_cast<std::size_t>(e.size));
     }

@@ -78,6 +78,8 @@ public:
                                 std::size_t got_bytes) = 0;
     };
     listener* listening = nullptr;
+    /// For how many seconds at most its end waits for peers that have not taken in yet what was sent to them.
+    double linger = 1;
 };
 
 }  // namespace colls::inline v1::detail

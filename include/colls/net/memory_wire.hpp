@@ -409,7 +409,7 @@ inline memory_wire::~memory_wire() {
         if (!e.told_broken) e.leaving = true;
         note(e);
     }
-    for (const double until = seconds_now() + 1;;) {
+    for (const double until = seconds_now() + linger;;) {
         progress();
         bool waiting = false;
         for (int r = 0; r < size_; ++r) {

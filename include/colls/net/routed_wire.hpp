@@ -36,6 +36,7 @@ public:
     routed_wire& operator=(const routed_wire&) = delete;
     /// As its wires', one after the other: two seconds at most.
     ~routed_wire() override {
+        near_.way->linger = far_.way->linger = linger;
         near_.way.reset();
         far_.way.reset();
     }

@@ -19,6 +19,7 @@
 #include <colls/net/tcp_node.hpp>
 
 #include <memory>
+#include <sys/ioctl.h>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -42,7 +43,8 @@ public:
     }
     tcp_wire(const tcp_wire&) = delete;
     tcp_wire& operator=(const tcp_wire&) = delete;
-    /// Says `leave` to those that have not been told that the group is broken, and gives what is queued a second to go.
+    /// Says `leave` to those that have not been told that the group is broken, and waits, at most `linger`, until all that was
+    /// sent has reached its peers.
     ~tcp_wire() override;
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
@@ -102,6 +104,7 @@ private:
         link own, theirs;              // the connection made by this rank, and the peer's
         bool connecting = false;
         int attempts = 0;
+        double tried_at = 0;
         bool lower = false;            // this rank is
         message_places inbox;
         frame_writer outbox;
@@ -121,6 +124,8 @@ private:
     static constexpr int most_iovecs = 64;
     static constexpr std::size_t buffer_bytes = 16 << 10;
     static constexpr std::size_t most_news = 4096;
+    static constexpr int most_attempts = 3;
+    static constexpr double first_patience = 0.2;
     static constexpr double grace = 0.25;   // after a first sign of a peer's end: what else it sent may still be on its way
 
     std::uint64_t group() const override { return group_; }
@@ -135,6 +140,7 @@ private:
         busy_.push_back(e.theirs.peer);
     }
     void contact(end& e);
+    void try_again(end& e);
     void look_at_connection(end& e);
     void over(end& e, link& l, int code);
     void silence(end& e, link& l, int code);
@@ -161,6 +167,12 @@ private:
         return !e.news_out.empty() ||
                (!l.ended && !l.mute && ((l.open && e.leave_due && !e.outbox.cut()) || !e.outbox.empty()));
     }
+    /// The system still has something of this rank's to pass on. If the connection were closed now, whatever the peer writes to
+    /// it would be answered by a reset, and that would be lost.
+    static bool on_its_way(const link& l) {
+        int bytes = 0;
+        return l.takes() && ioctl(l.fd.get(), TIOCOUTQ, &bytes) == 0 && bytes > 0;
+    }
     static bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
     tcp_node& node_;
@@ -179,6 +191,7 @@ inline void tcp_wire::contact(end& e) {
     if (e.own.open || e.own.ended || e.theirs.peer == rank_) return;
     e.connecting = true;
     ++e.attempts;
+    e.tried_at = seconds_now();
     e.own.fd = start_connect(e.at);
     if (!e.own.fd || !node_.watch(e.own)) {
         over(e, e.own, errno);
@@ -190,9 +203,20 @@ inline void tcp_wire::contact(end& e) {
     note(e);
 }
 
+inline void tcp_wire::try_again(end& e) {
+    node_.unwatch(e.own);
+    e.own.fd.close();
+    e.own.open = e.connecting = false;
+    contact(e);
+}
+
 inline void tcp_wire::look_at_connection(end& e) {
     const connection_state state = connected(e.own.fd.get());
-    if (state.is == connection_state::no) return;
+    if (state.is == connection_state::no) {
+        // A first packet that is lost, or dropped by a process that just dies, the system repeats only after a second.
+        if (e.attempts < most_attempts && seconds_now() - e.tried_at > first_patience * (1 << 2 * (e.attempts - 1))) try_again(e);
+        return;
+    }
     if (state.is == connection_state::failed) {
         over(e, e.own, state.error);
         return;
@@ -201,15 +225,10 @@ inline void tcp_wire::look_at_connection(end& e) {
     encode(wire_hello{group_, rank_, e.own.peer}, hello);
     // It fits into a new socket's buffer. Where this rank was so slow that the peer took it for silent, it tries again.
     if (::send(e.own.fd.get(), hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
-        const int code = errno;
-        if (e.attempts >= 3) {
-            over(e, e.own, code);
-            return;
-        }
-        node_.unwatch(e.own);
-        e.own.fd.close();
-        e.own.open = e.connecting = false;
-        contact(e);
+        if (e.attempts < most_attempts)
+            try_again(e);
+        else
+            over(e, e.own, errno);
         return;
     }
     e.connecting = false;
@@ -510,13 +529,16 @@ inline tcp_wire::~tcp_wire() {
         if ((e.theirs.open || e.own.open) && !e.told_broken) say(e, news{notice::leave});
         if (e.theirs.open || e.own.open) note(e);
     }
-    for (const double until = seconds_now() + 1;;) {
+    for (const double begin = seconds_now();;) {
         progress();
         bool waiting = false;
-        for (int r = 0; r < size_; ++r) waiting = waiting || (!with(r).given_up && to_be_said(with(r)));
-        const double left = until - seconds_now();
-        if (!waiting || left <= 0) break;
-        rest(std::min(left, 0.1));
+        for (int r = 0; r < size_; ++r) {
+            end& e = with(r);
+            waiting = waiting || (!e.given_up && (to_be_said(e) || (!e.told_broken && (on_its_way(e.own) || on_its_way(e.theirs)))));
+        }
+        const double now = seconds_now();
+        if (!waiting || now - begin > linger) break;
+        rest(std::min((now - begin) / 4 + 1e-4, 0.02));   // nothing tells when the last byte has arrived
     }
     node_.look();
     for (int r = 0; r < size_; ++r)
