@@ -26,6 +26,7 @@ struct message_policy {
 struct channel_state {
     std::vector<std::uint64_t> sent, received;   // messages' numbers on their channels, by chunk under way and number in the program
     std::vector<std::uint64_t> last_sent;        // by chunk under way and peer: 1 + the number of the last
+    std::vector<std::size_t> to_send;            // by peer: messages that are still to come
     std::vector<piece> pieces;
     std::size_t step = 0, stagger = 1, under_way = 1;
     bool learning = false;      // the count, by a broadcast ahead of the operation itself
@@ -101,7 +102,7 @@ inline void passer::begin() {
     o_.number = e_.calls;
     o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
                                               static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-    o_.site = {none, none, name_of(c.what), p_->schedule.name(), o_.number, o_.fingerprint};
+    o_.site = site_of(e_, o_, *p_);
     o_.sequence = e_.sequence++;
     o_.operands.resize(static_cast<std::size_t>(e_.size) + 1);
     o_.chunk = o_.at = 0;
@@ -170,6 +171,9 @@ inline void passer::lay_out() {
     s_.sent.assign(s_.under_way * static_cast<std::size_t>(o_.mine->sends), 0);
     s_.received.assign(s_.under_way * static_cast<std::size_t>(o_.mine->receives), 0);
     s_.last_sent.assign(s_.under_way * n, 0);
+    s_.to_send.assign(n, 0);
+    for (const instruction& i : o_.mine->body)
+        if (i.op == opcode::send) s_.to_send[static_cast<std::size_t>(actual(i.peer))] += o_.chunks;
     s_.step = 0;
     o_.chunk = 0;
     o_.at = 0;
@@ -194,6 +198,7 @@ inline void passer::post(const instruction& i) {
         const std::uint64_t number = w_.send(peer, label, s_.pieces.data(), pieces);
         s_.sent[slot() * static_cast<std::size_t>(o_.mine->sends) + static_cast<std::size_t>(i.value)] = number;
         s_.last_sent[slot() * static_cast<std::size_t>(e_.size) + static_cast<std::size_t>(peer)] = number + 1;
+        if (--s_.to_send[static_cast<std::size_t>(peer)] == 0) w_.settle(peer);
     } else {
         s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)] =
             w_.receive(peer, label, s_.pieces.data(), pieces);
@@ -311,7 +316,11 @@ inline bool passer::run() {
                         return false;
                     }
             for (; begin + o_.at < end; ++o_.at)
-                if (!perform(o_.mine->body[begin + o_.at])) return false;
+                if (!perform(o_.mine->body[begin + o_.at])) {
+                    w_.flush();
+                    return false;
+                }
+            w_.flush();   // before the next chunk's folds
             o_.at = 0;
             if (segment + 1 == segments) o_.exit_at = o_.chunk + 1;
         }

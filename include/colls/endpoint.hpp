@@ -43,6 +43,11 @@ struct wait_site {
     std::string_view schedule = {};
     std::uint64_t call = 0;         ///< number of the call in this group
     std::uint64_t fingerprint = 0;
+    /// Says, for an error, which blocks this rank and the peer exchange in the round.
+    void (*blocks)(message& text, const wait_site& at) = nullptr;
+    const void* steps = nullptr;    ///< the any_schedule that it asks
+    int rank = 0, size = 0;
+    int shift = 0;                  ///< the actual root less the schedule's
 };
 
 struct memory_piece {
@@ -200,11 +205,28 @@ private:
         text << "; rank " << e.lingers << " has not left its call: should it wake, it may yet write into buffers from allocate()";
 }
 
+/// A schedule's name without the library's namespace; of a long one the beginning.
+[[gnu::cold]] inline message& put_brief(message& text, std::string_view name) {
+    constexpr std::string_view own = "colls::v1::";
+    constexpr std::size_t most = 72;
+    for (std::size_t room = most; !name.empty();) {
+        if (name.starts_with(own)) {
+            name.remove_prefix(own.size());
+            continue;
+        }
+        if (room-- == 0) return text << "...";
+        text << name.substr(0, 1);
+        name.remove_prefix(1);
+    }
+    return text;
+}
+
 /// Where a rank is, for a message.
 [[gnu::cold]] inline message& operator<<(message& text, const wait_site& at) {
     text << " in " << at.what;
-    if (!at.schedule.empty()) text << " (" << at.schedule << ")";
+    if (!at.schedule.empty()) put_brief(text << " (", at.schedule) << ")";
     if (at.round != none) text << ", round " << at.round;
+    if (at.round != none && at.peer != none && at.blocks) at.blocks(text, at);
     return text;
 }
 

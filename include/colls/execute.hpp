@@ -70,6 +70,33 @@ inline operation_state::~operation_state() {
     if (passing) drop_passing(passing);
 }
 
+/// For an error: the blocks that this rank and its peer exchange in the round, a few of them by number.
+[[gnu::cold]] inline void say_blocks(message& text, const wait_site& at) {
+    const any_schedule& s = *static_cast<const any_schedule*>(at.steps);
+    const auto role = [&](int rank) { return (rank - at.shift + 2 * at.size) % at.size; };
+    constexpr int most = 4;
+    int said = 0, last = none;
+    for (int port = 0; port < s.ports(at.size); ++port) {
+        const step does = s.at(role(at.rank), at.size, at.round, port);
+        for (const auto& [peer, blocks] : {send_part{does.recv.peer, does.recv.blocks}, does.send}) {
+            if (peer != role(at.peer)) continue;
+            for (int i = 0; i < blocks.size() && said <= most; ++i) {
+                const int slot = blocks[i], block = slot < s.blocks(at.size) ? s.home(at.size, slot) : none;
+                if (block == none || block == last) continue;
+                text << (said == 0 ? ", block " : ", ");
+                said++ == most ? text << "..." : text << block;
+                last = block;
+            }
+        }
+    }
+}
+
+inline wait_site site_of(const endpoint& e, const operation_state& o, const script& p) {
+    const call& c = o.request;
+    return {.what = name_of(c.what), .schedule = p.schedule.name(), .call = o.number, .fingerprint = o.fingerprint, .blocks = &say_blocks,
+            .steps = &p.schedule, .rank = e.rank, .size = e.size, .shift = rooted(c.what) ? c.root - p.root : 0};
+}
+
 /// Executes one operation of an endpoint.
 class runner {
 public:
@@ -159,7 +186,7 @@ inline void runner::begin() {
     o_.number = e_.calls;
     o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
                                               static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-    o_.site = {none, none, name_of(c.what), p_->schedule.name(), o_.number, o_.fingerprint};
+    o_.site = site_of(e_, o_, *p_);
     o_.views.resize(n);
     o_.operands.resize(n + 1);
     o_.chunk = o_.at = o_.exit_at = 0;
