@@ -145,6 +145,7 @@ private:
         } else if (o.kind == operation_kind::recv) {
             const piece to{o.request.out, bytes};
             messages_->receive(peer, label_of(o), &to, bytes > 0);
+            messages_->flush();
             messages_->tell(peer, news{notice::accept, o.sequence, bytes, o.request.signature, ""});
         }
     }
@@ -170,6 +171,8 @@ private:
                 accepted.pop_front();
                 const piece from{const_cast<std::byte*>(o.request.in), bytes};
                 messages_->send(peer, label_of(o), &from, bytes > 0);
+                messages_->settle(peer);
+                messages_->flush();
                 o.exit_at = 1;
             }
             o.done = o.exit_at == 1 && messages_->sent(peer) > o.sequence;
@@ -223,7 +226,8 @@ private:
             }
             case notice::leave: s.gone.store(1, std::memory_order_relaxed); break;
             case notice::join: council_.heard(peer, what); break;
-            case notice::offer: break;
+            case notice::offer:
+            case notice::wiring: break;
         }
     }
     void lost(int peer, const char* why) override {
@@ -232,6 +236,16 @@ private:
         if (e_->memory.state(peer).gone.load(std::memory_order_relaxed) != 0) return;
         breaks(errc::peer_failed, e_->rank, peer, none,
                (message() << "colls: rank " << e_->rank << ": rank " << peer << " has died, or cannot be reached any more: " << why).text());
+    }
+    void failed(int peer, const char* why) override {
+        breaks(errc::peer_failed, e_->rank, peer, waiting_round(peer),
+               (message() << "colls: rank " << e_->rank << ": messages to or from rank " << peer << " cannot be moved: " << why).text());
+    }
+    // Of the oldest operation that waits for the peer.
+    int waiting_round(int peer) const {
+        for (const operation_state* o : order_)
+            if (o->site.peer == peer) return o->site.round;
+        return none;
     }
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
         message text;

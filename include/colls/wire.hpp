@@ -32,7 +32,8 @@ enum class notice : std::uint8_t {
     board,     ///< a rank waits in call `a`, whose fingerprint is `b`; `c` 0: for the one that it tells
     broken,    ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it; with a text
     leave,     ///< the sender leaves the group for good
-    join       ///< shrink: `a`, `b`, `c` as shrink.hpp says
+    join,      ///< shrink: `a`, `b`, `c` as shrink.hpp says
+    wiring     ///< between wires, of which no listener hears: how the peers' devices reach each other; see the wire
 };
 struct news {
     notice what{};
@@ -52,6 +53,10 @@ public:
     /// Says where the next message from `peer` goes; it must be of the label given and of as many bytes as the pieces. Returns
     /// its number. Never waits.
     virtual std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) = 0;
+    /// What was sent may wait for others, to go together, until this is called or `progress`.
+    virtual void flush() {}
+    /// No message to `peer` follows in this operation: the wire should come to know soon, by itself, that the last has left.
+    virtual void settle(int /*peer*/) {}
     /// Messages to `peer` that have left (their memory may change), messages from it that have arrived.
     virtual std::uint64_t sent(int peer) const = 0;
     virtual std::uint64_t received(int peer) const = 0;
@@ -74,6 +79,8 @@ public:
         virtual ~listener() = default;
         virtual void heard(int peer, const news& what) = 0;
         virtual void lost(int peer, const char* why) = 0;
+        /// Messages to or from the peer cannot be moved any more, though it may live.
+        virtual void failed(int peer, const char* why) { lost(peer, why); }
         virtual void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
                                 std::size_t got_bytes) = 0;
     };

@@ -117,7 +117,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                 case arrival::message: o.events += 'm'; break;
                 case arrival::welcome: o.events += 'w'; break;
                 case arrival::news:
-                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(notice::join), "a notice");
+                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(notice::wiring), "a notice");
                     must(std::strlen(reader.heard().text) <= most_text, "a text ends");
                     o.events += "n" + std::to_string(reader.heard().a) + reader.heard().text;
                     if (++heard == drop_after) to.drop();

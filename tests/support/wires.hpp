@@ -45,6 +45,10 @@ struct ear final : wire::listener {
         events.push_back("lost " + std::to_string(peer));
         reasons.push_back(why);
     }
+    void failed(int peer, const char* why) override {
+        events.push_back("failed " + std::to_string(peer));
+        reasons.push_back(why);
+    }
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
                     std::size_t got_bytes) override {
         events.push_back("unexpected from " + std::to_string(peer));
@@ -320,7 +324,7 @@ inline std::string exchange(const random_traffic& t, int rank, int n, wire& w) {
                 if (!differs.empty()) wrong = "message " + std::to_string(i) + " from " + std::to_string(q) + ": " + differs;
             }
     }
-    if (e.count("lost") + e.count("unexpected") > 0) wrong += e.text();
+    if (e.count("lost") + e.count("failed") + e.count("unexpected") > 0) wrong += e.text();
     w.listening = nullptr;
     return wrong;
 }

@@ -53,6 +53,8 @@ public:
         e.receives = number + 1;
         return number;
     }
+    void flush() override { far_.way->flush(); }   // what goes through memory has gone
+    void settle(int peer) override { with(peer).on->way->settle(with(peer).number); }
     std::uint64_t sent(int peer) const override { return with(peer).on->way->sent(with(peer).number); }
     std::uint64_t received(int peer) const override { return with(peer).on->way->received(with(peer).number); }
     void abandon() override {
@@ -108,6 +110,10 @@ private:
             const int r = rank_of(number);
             if (r == none || of.ends(r)) return;
             if (of.listening) of.listening->lost(r, why);
+        }
+        void failed(int number, const char* why) override {
+            const int r = rank_of(number);
+            if (r != none && of.listening) of.listening->failed(r, why);
         }
         void unexpected(int number, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
                         std::size_t got_bytes) override {

@@ -72,6 +72,19 @@ public:
             bytes -= part;
         }
     }
+    /// The i-th from the front.
+    const piece& operator[](std::size_t i) { return pieces_[i]; }
+    std::size_t size() const { return pieces_.size(); }
+    void copy_out(std::byte* to, std::size_t bytes) {
+        while (bytes > 0) {
+            piece& p = pieces_.front();
+            const std::size_t part = std::min(bytes, p.bytes);
+            std::memcpy(to, p.data, part);
+            advance(part);
+            to += part;
+            bytes -= part;
+        }
+    }
     void copy_in(const std::byte* from, std::size_t bytes) {
         while (bytes > 0) {
             piece& p = pieces_.front();

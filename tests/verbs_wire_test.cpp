@@ -1,0 +1,326 @@
+// Messages between ranks as RDMA writes, on a device that is played within this process: ranks as threads.
+#include "catch.hpp"
+
+#include "support/wires.hpp"
+
+#include <colls/net/tcp_wire.hpp>
+#include <colls/net/verbs_wire.hpp>
+#include <colls/testing/verbs_dry_run.hpp>
+
+#include <atomic>
+
+using namespace support;
+using colls::none;
+using colls::testing::dry_network;
+
+namespace {
+
+const verbs_shape usual{}, tiny{.slots = 2, .slot_bytes = 64, .notices = 2};
+
+/// Which of a rank's memory the device may reach.
+enum class reach_of { nothing, everything };
+
+/// What each rank of a test has.
+struct station {
+    std::shared_ptr<rdma::memory_book> book;
+    station(const std::shared_ptr<dry_network>& net, int rank, reach_of what) : book(std::make_shared<rdma::memory_book>(net->device(rank))) {
+        if (what == reach_of::everything) book->add(nullptr, ~std::size_t{0} / 2);
+    }
+    std::unique_ptr<verbs_wire> wire(tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members, const verbs_shape& shape) {
+        return std::make_unique<verbs_wire>(std::make_unique<tcp_wire>(node, group, rank, members), book, rank, static_cast<int>(members.size()), shape);
+    }
+};
+
+struct setting_of {
+    bool lazy = true;
+    reach_of reach = reach_of::nothing;
+    verbs_shape shape = usual;
+    std::uint32_t inlined = 256, gathers = 16;
+};
+std::vector<setting_of> settings() {
+    std::vector<setting_of> all;
+    for (const reach_of r : {reach_of::nothing, reach_of::everything})
+        for (const verbs_shape& s : {usual, tiny})
+            for (const bool lazy : {false, true}) all.push_back({lazy, r, s, 256, 16});
+    all.push_back({true, reach_of::everything, usual, 0, 2});
+    all.push_back({true, reach_of::nothing, usual, 0, 1});
+    return all;
+}
+std::ostream& operator<<(std::ostream& out, const setting_of& s) {
+    return out << (s.lazy ? "lazy, " : "at once, ") << (s.reach == reach_of::everything ? "registered, " : "not registered, ") << s.shape.slots
+               << " slots of " << s.shape.slot_bytes << " bytes, inlined " << s.inlined << ", " << s.gathers << " pieces";
+}
+
+/// f(rank, wire as unique_ptr, complain) on a thread a rank.
+template <class F>
+std::string over_verbs(int n, const setting_of& s, F f, std::shared_ptr<dry_network> net = nullptr) {
+    if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers);
+    std::vector<std::unique_ptr<station>> stations;   // as of processes, which end together
+    for (int r = 0; r < n; ++r) stations.push_back(std::make_unique<station>(net, r, s.reach));
+    std::string complaints = ranks_as_threads(n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+        auto w = stations[static_cast<std::size_t>(r)]->wire(node, 99, r, members, s.shape);
+        f(r, w, complain);
+    });
+    stations.clear();
+    if (net->regions() > 0) complaints += "memory is still registered\n";
+    return complaints;
+}
+
+}  // namespace
+
+TEST_CASE("random messages and news both ways at once, over verbs", "[verbs_wire]") {
+    const int before = open_descriptors();
+    struct form {
+        int n, messages;
+        std::size_t largest;
+    };
+    for (const setting_of& s : settings())
+        for (const form& f : {form{2, 40, 600'000}, form{3, 20, 200'000}, form{5, 12, 50'000}}) {
+            const bool small = s.shape.slot_bytes < 1000;
+            const std::uint64_t seed = setting("COLLS_TEST_SEED", 1) + static_cast<std::uint64_t>(f.n);
+            const random_traffic t{seed, f.messages, f.messages / 2, small ? f.largest / 20 : f.largest};
+            INFO(f.n << " ranks, seed " << t.seed << ", " << s);
+            CHECK(over_verbs(f.n, s, [&](int r, auto& w, auto complain) {
+                      const std::string wrong = exchange(t, r, f.n, *w);
+                      if (!wrong.empty()) complain(wrong);
+                  }) == "");
+        }
+    CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("many small messages in a row over verbs, and more pieces than a request takes", "[verbs_wire]") {
+    for (const setting_of& s : settings()) {
+        INFO(s);
+        CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
+                  verbs_wire& w = *own;
+                  ear e;
+                  w.listening = &e;
+                  constexpr std::uint64_t many = 3000;
+                  std::vector<std::uint64_t> out(many), in(many);
+                  for (std::uint64_t i = 0; i < many; ++i) {
+                      out[i] = i * 3 + static_cast<std::uint64_t>(r);
+                      const piece p{reinterpret_cast<std::byte*>(&in[i]), i % 5 == 0 ? 0 : sizeof in[i]};
+                      w.receive(1 - r, label_of(1 - r, r, i), &p, 1);
+                  }
+                  for (std::uint64_t i = 0; i < many; ++i) {
+                      const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
+                      w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
+                  }
+                  if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; })) complain("not done; " + e.text());
+                  for (std::uint64_t i = 0; i < many; ++i)
+                      if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r))) return complain("wrong at " + std::to_string(i));
+                  // Pieces of a byte, and of more than that, every other one.
+                  for (const std::size_t size : {std::size_t{1}, std::size_t{700}}) {
+                      std::vector<std::byte> from(size * 4000), to(size * 4000);
+                      std::vector<piece> pf, pt;
+                      for (std::size_t i = 0; i < 4000; i += 2) {
+                          std::fill_n(&from[i * size], size, static_cast<std::byte>(i % 251));
+                          pf.push_back({&from[i * size], size});
+                          pt.push_back({&to[i * size], size});
+                      }
+                      w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
+                      w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
+                      const auto before = w.sent(1 - r);
+                      if (!until(w, [&] { return w.sent(1 - r) == before + 1 && w.received(1 - r) == before + 1; })) complain("pieces: not done");
+                      if (from != to) complain("pieces: wrong");
+                  }
+              }) == "");
+    }
+}
+
+TEST_CASE("what lies in registered memory is not copied, if it is large", "[verbs_wire]") {
+    for (const bool here : {true, false})
+        for (const bool there : {true, false}) {
+            const auto net = std::make_shared<dry_network>(true);
+            constexpr std::size_t bytes = 1'000'000;
+            std::vector<std::unique_ptr<station>> stations;
+            for (int r = 0; r < 2; ++r)
+                stations.push_back(std::make_unique<station>(net, r, (r == 0 ? here : there) ? reach_of::everything : reach_of::nothing));
+            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                      auto w = stations[static_cast<std::size_t>(r)]->wire(node, 99, r, members, usual);
+                      std::vector<std::byte> data(bytes, static_cast<std::byte>(7 * r));
+                      // Three pieces there, two of another size here.
+                      const piece from[] = {{data.data(), 300'000}, {data.data() + 300'000, bytes - 300'000}};
+                      const piece to[] = {{data.data() + 500'000, 500'000}, {data.data(), 1000}, {data.data() + 1000, 499'000}};
+                      if (r == 0)
+                          w->send(1, label_of(0, 1, 0), from, 2);
+                      else
+                          w->receive(0, label_of(0, 1, 0), to, 3);
+                      if (!until(*w, [&] { return r == 0 ? w->sent(1) == 1 : w->received(0) == 1; })) complain("not done");
+                      if (data != std::vector<std::byte>(bytes, std::byte{0})) complain("other bytes");
+                      if (r == 0 && w->copied().out != (here ? 0 : bytes)) complain("copied at its source: " + std::to_string(w->copied().out));
+                      if (r == 1 && w->copied().in != (here && there ? 0 : bytes)) complain("copied where it landed: " + std::to_string(w->copied().in));
+                  }) == "");
+        }
+}
+
+TEST_CASE("messages over verbs that nobody has posted a receive for wait at their sender; news pass them", "[verbs_wire]") {
+    constexpr int many = 8;
+    constexpr std::size_t bytes = 900'000;
+    for (const setting_of& s : settings())
+        for (const int sender : {0, 1}) {
+            INFO(s << ", rank " << sender << " sends");
+            CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
+                      verbs_wire& w = *own;
+                      ear e;
+                      w.listening = &e;
+                      std::vector<std::byte> data(bytes, std::byte{3});
+                      const piece p{data.data(), bytes};
+                      if (r == sender) {
+                          for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
+                          w.tell(1 - r, {notice::board, 1, 2, 3, "behind"});
+                          if (!until(w, [&] { return e.count(said_board) == 1; })) complain("no answer; " + e.text());
+                          if (w.sent(1 - r) == many) complain("all of it left");
+                          if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("it did not leave later; " + e.text());
+                      } else {
+                          if (!until(w, [&] { return e.count(said_board) == 1; })) complain("news did not pass; " + e.text());
+                          w.tell(1 - r, {notice::board, 4, 5, 6, "answer"});
+                          idle(w, 0.01);
+                          for (std::uint64_t i = 0; i < many; ++i) {
+                              std::fill(data.begin(), data.end(), std::byte{0});
+                              w.receive(1 - r, label_of(0, 0, i), &p, 1);
+                              if (!until(w, [&] { return w.received(1 - r) == i + 1; })) complain("not received; " + e.text());
+                              if (std::count(data.begin(), data.end(), std::byte{3}) != static_cast<std::ptrdiff_t>(bytes)) complain("other bytes");
+                          }
+                      }
+                      if (e.count("lost") + e.count("failed") > 0) complain(e.text());
+                  }) == "");
+        }
+}
+
+TEST_CASE("a message over verbs of another label or size is reported, and nothing lands", "[verbs_wire]") {
+    for (const setting_of& s : settings())
+        for (const std::size_t size : {std::size_t{100}, std::size_t{50'000}, usual.slot_bytes + std::size_t{0}})
+            for (const int wrong : {0, 1, 2, 3, 4}) {
+                INFO(s << ", " << size << " bytes, case " << wrong);
+                CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
+                          verbs_wire& w = *own;
+                          ear e;
+                          w.listening = &e;
+                          const int receiver = wrong % 2;
+                          std::vector<std::byte> data(100'000, static_cast<std::byte>(r == receiver ? 1 : 2));
+                          const piece first{data.data(), 10'000}, second{data.data() + 10'000, size};
+                          message_label label{8, 9, 10}, other = label;
+                          (wrong == 0 ? other.fingerprint : other.sequence) += wrong < 2;
+                          other.part += wrong == 2;
+                          const piece sent{second.data, second.bytes + (wrong == 3) - (wrong == 4)};
+                          if (r != receiver) {
+                              w.send(1 - r, label, &first, 1);
+                              w.send(1 - r, other, &sent, 1);
+                              w.send(1 - r, label, &second, 1);
+                              if (!until(w, [&] { return w.sent(1 - r) == 3; })) complain("sender stuck; " + e.text());
+                              if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                              return;
+                          }
+                          w.receive(1 - r, label, &first, 1);
+                          w.receive(1 - r, label, &second, 1);
+                          if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
+                          idle(w, 0.005);
+                          if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
+                          if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1) complain(e.text());
+                          if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes || e.sizes[1] != sent.bytes)
+                              complain("reported wrongly");
+                          if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000) complain("the first did not land");
+                          if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000) complain("the wrong one landed");
+                      }) == "");
+            }
+}
+
+TEST_CASE("whoever leaves a verbs wire is not lost, and all that it sent is received, however late", "[verbs_wire]") {
+    for (const setting_of& s : settings())
+        for (const int leaver : {0, 1}) {
+            INFO(s << ", rank " << leaver << " leaves");
+            std::atomic<bool> gone{false};
+            CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
+                      verbs_wire& w = *own;
+                      ear e;
+                      w.listening = &e;
+                      std::vector<std::byte> data(s.shape.slot_bytes, static_cast<std::byte>(r));
+                      const piece p{data.data(), data.size()};
+                      const std::uint64_t count = s.shape.slots;   // as many as fit without a receive
+                      if (r == leaver) {
+                          for (std::uint64_t i = 0; i < count; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
+                          if (!until(w, [&] { return w.sent(1 - r) == count; })) complain("not sent; " + e.text());
+                          own.reset();
+                          gone = true;
+                          return;
+                      }
+                      while (!gone) w.progress();
+                      for (std::uint64_t i = 0; i < count; ++i) {
+                          if (i % 8 == 0) idle(w, 0.002);
+                          if (e.count(said_leave) > 0) complain("left before its messages");
+                          w.receive(1 - r, label_of(0, 0, i), &p, 1);
+                          if (!until(w, [&] { return w.received(1 - r) == i + 1; })) return complain("not received; " + e.text());
+                          if (data != std::vector<std::byte>(data.size(), static_cast<std::byte>(leaver))) complain("other bytes");
+                      }
+                      if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                      idle(w, 0.01);
+                      if (e.count("lost") + e.count("failed") > 0 || e.count(said_leave) != 1) complain(e.text());
+                  }) == "");
+        }
+}
+
+TEST_CASE("all leave a verbs wire at once, again and again", "[verbs_wire]") {
+    const auto net = std::make_shared<dry_network>(true);
+    std::vector<std::unique_ptr<station>> stations;
+    for (int r = 0; r < 3; ++r) stations.push_back(std::make_unique<station>(net, r, reach_of::nothing));
+    CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+              for (std::uint64_t turn = 0; turn < 40; ++turn) {
+                  auto w = stations[static_cast<std::size_t>(r)]->wire(node, 1000 + turn, r, members, usual);
+                  ear e;
+                  w->listening = &e;
+                  std::uint64_t out = turn, in[3] = {};
+                  const int a = (r + 1) % 3, b = (r + 2) % 3;
+                  for (const int p : {a, b}) {
+                      const piece there{reinterpret_cast<std::byte*>(&out), 8}, here{reinterpret_cast<std::byte*>(&in[p]), 8};
+                      w->receive(p, label_of(0, 0, turn), &here, 1);
+                      w->send(p, label_of(0, 0, turn), &there, 1);
+                  }
+                  if (!until(*w, [&] { return w->received(a) + w->received(b) == 2 && w->sent(a) + w->sent(b) == 2; })) return complain("not done; " + e.text());
+                  if (in[a] != turn || in[b] != turn) complain("other bytes");
+                  if (e.count("lost") + e.count("failed") > 0) complain(e.text());
+              }
+          }) == "");
+}
+
+TEST_CASE("after `abandon` no memory of the caller is read or written over verbs; news still go", "[verbs_wire]") {
+    for (const setting_of& s : settings())
+        for (const int who : {0, 1}) {
+            INFO(s << ", rank " << who << " abandons first");
+            CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
+                      verbs_wire& w = *own;
+                      constexpr std::size_t bytes = 500'000;
+                      ear e;
+                      w.listening = &e;
+                      auto out = std::make_unique<std::vector<std::byte>>(bytes);
+                      auto in = std::make_unique<std::vector<std::byte>>(bytes);
+                      const piece po{out->data(), bytes}, pi{in->data(), bytes};
+                      for (std::uint64_t i = 0; i < 3; ++i) {
+                          w.send(1 - r, label_of(0, 0, i), &po, 1);
+                          if (r == who || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
+                      }
+                      if (r == who) {
+                          until(w, [&] { return w.received(1 - r) > 0; });
+                          w.abandon();
+                          const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
+                          out.reset();
+                          in.reset();
+                          w.send(1 - r, label_of(0, 0, 9), &po, 1);   // pieces of memory that is gone
+                          w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
+                          if (!w.tell(1 - r, {notice::broken, 1, 2, 3, "abandoned"})) complain("no way");
+                          if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                          if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
+                      } else {
+                          if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                          w.abandon();
+                          out.reset();
+                          in.reset();
+                          w.tell(1 - r, {notice::broken, 1, 2, 3, "abandoned too"});
+                          idle(w, 0.01);
+                      }
+                      // Whoever has been told that the group is broken does not hear `leave`.
+                      if (e.count("unexpected") + e.count("failed") > 0 || e.events.front() != said_broken + " from " + std::to_string(1 - r))
+                          complain(e.text());
+                  }) == "");
+        }
+}
