@@ -160,7 +160,7 @@ struct pretended : colls::detail::link {
     std::unique_ptr<colls::detail::endpoint> attach(colls::detail::endpoint&, std::uint64_t, int, const colls::detail::list<int>&) override {
         return nullptr;
     }
-    void discard(std::uint64_t) override {}
+    void discard(std::uint64_t, int) override {}
     std::unique_ptr<colls::detail::endpoint> shrink(colls::detail::endpoint&) override { return nullptr; }
 };
 

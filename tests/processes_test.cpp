@@ -141,6 +141,41 @@ TEST_CASE("a message of another length or type is an error at both ends", "[proc
     }
 }
 
+TEST_CASE("the memory of groups that have been left comes back", "[processes]") {
+    // Kilobytes in use, shared and own.
+    const auto used = [] {
+        std::FILE* const status = std::fopen("/proc/self/status", "r");
+        long all = 0, some = 0;
+        for (char text[256]; std::fgets(text, sizeof text, status);)
+            if (std::sscanf(text, "RssAnon: %ld", &some) == 1 || std::sscanf(text, "RssShmem: %ld", &some) == 1) all += some;
+        std::fclose(status);
+        return all;
+    };
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        on(t, 4, [&](colls::communicator& comm) {
+            const auto turn = [&] {
+                auto half = comm.split(comm.rank() % 2, -comm.rank());
+                auto all = comm.split(0, comm.rank());
+                std::vector<int> sum(1, comm.rank());
+                colls::all_reduce(half, sum, colls::sum);
+                c.wrong += sum[0] != (comm.rank() % 2 ? 4 : 2);
+                colls::barrier(all);
+            };
+            for (int i = 0; i < 20; ++i) turn();
+            const long before = used();
+            for (int i = 0; i < 200; ++i) turn();
+            const long grown = used() - before;
+            if (grown > 10'000) std::fprintf(stderr, "%s: %ld KB more\n", t.c_str(), grown);
+            c.wrong += !sanitized && grown > 10'000;   // the groups had 150 KB each, and more
+            ++c.done;
+        });
+        INFO(t);
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 4);
+    }
+}
+
 TEST_CASE("groups within groups", "[processes]") {
     for (const auto& t : transports()) {
         counters& c = shared_counters();

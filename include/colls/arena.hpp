@@ -9,12 +9,14 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <functional>
 #include <mutex>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <vector>
 
 namespace colls::inline v1::processes::detail {
 
@@ -132,6 +134,23 @@ public:
         const std::size_t last = static_cast<std::size_t>(p - base_) + padded(bytes);
         if (last > first + 64 * page) madvise(base_ + first, (last - first) / page * page, MADV_REMOVE);
     }
+    /// Memory of this rank's part that others use as well, until `over`, which is asked whenever more is lent.
+    void lend(std::byte* at, std::size_t bytes, std::function<bool()> over) {
+        look();
+        for (std::size_t i = 0; i < lent_.size();)
+            if (lent_[i].over()) {
+                give(lent_[i].at, lent_[i].bytes);
+                lent_.erase(lent_.begin() + static_cast<std::ptrdiff_t>(i));
+            } else {
+                ++i;
+            }
+        lent_.push_back({at, bytes, std::move(over)});
+    }
+    /// Is that in this rank's part?
+    bool owns(const std::byte* at) const {
+        const auto first = base_ + head_bytes + control_bytes(ranks_) + part_bytes() * static_cast<std::size_t>(rank_);
+        return at >= first && at < first + part_bytes();
+    }
     /// A rank that does not answer may yet come back and write: nothing is used again.
     void pin() { pinned_ = true; }
 
@@ -185,6 +204,11 @@ private:
     struct extent {
         std::size_t at, bytes;
     };
+    struct loan {
+        std::byte* at;
+        std::size_t bytes;
+        std::function<bool()> over;
+    };
     static constexpr std::size_t page = 4096, head_bytes = 4096;
     static_assert(sizeof(arena_head) <= head_bytes);
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
@@ -217,6 +241,7 @@ private:
     std::mutex mutex_;   // of the allocator: buffers may be given back by any thread
     list<extent> free_;
     bool pinned_ = false;
+    std::vector<loan> lent_;
     list<bool> dead_;
     list<int> watched_;   // descriptors of the ranks' processes
     double looked_ = 0;

@@ -104,7 +104,7 @@ public:
     /// A place for a group of n, whatever that is, made by one rank; and the way there for each.
     virtual std::uint64_t create(int n) = 0;
     virtual std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) = 0;
-    virtual void discard(std::uint64_t place) = 0;
+    virtual void discard(std::uint64_t place, int n) = 0;
     /// Those who still call, as a group of its own.
     virtual std::unique_ptr<endpoint> shrink(endpoint& from) = 0;
     /// What predictions are made from: the same for all ranks of the group.

@@ -25,14 +25,36 @@ struct site {
     std::uint64_t host;   ///< equal for ranks that share memory
 };
 
+/// Another way for the messages between hosts than TCP, which then carries their news: see transports/verbs.hpp.
+class far_way {
+public:
+    virtual ~far_way() = default;
+    virtual std::unique_ptr<wire> over(std::unique_ptr<wire> news, int rank, int size) = 0;
+    /// Memory from which messages go best. Throws std::bad_alloc, colls::error.
+    virtual std::byte* take(std::size_t bytes) = 0;
+    virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
+};
+/// Opens it for a rank with that address. Null: the program does not include transports/verbs.hpp.
+inline std::shared_ptr<far_way> (*open_verbs)(int rank, const address& own) = nullptr;
+
+inline std::shared_ptr<far_way> far_way_of(const environment& env, int rank, const address& own) {
+    if (!env.verbs) return nullptr;
+    if (open_verbs == nullptr)
+        throw error(errc::unsupported, (colls::detail::message() << "colls: rank " << rank << ": COLLS_TRANSPORT wants verbs, but this program is without them: "
+                                                                   "include <colls/transports/verbs.hpp>, and link colls::verbs").text(), rank);
+    return open_verbs(rank, own);
+}
+
 /// What a process has for all its groups: the node of its connections, where all ranks are, and the memory of its host.
 struct station {
-    station(colls::detail::descriptor&& listening, std::vector<site>&& all, const machine& m, std::shared_ptr<processes::detail::arena> a)
-        : node(std::move(listening)), sites(std::move(all)), figures(m), near(std::move(a)) {}
+    station(colls::detail::descriptor&& listening, std::vector<site>&& all, const machine& m, std::shared_ptr<processes::detail::arena> a,
+            std::shared_ptr<far_way> w)
+        : node(std::move(listening)), sites(std::move(all)), figures(m), near(std::move(a)), way(std::move(w)) {}
     colls::detail::tcp_node node;
     const std::vector<site> sites;
     const machine figures;
-    const std::shared_ptr<processes::detail::arena> near;   ///< null: messages over TCP alone, on all hosts
+    const std::shared_ptr<processes::detail::arena> near;   ///< null: no memory is shared
+    const std::shared_ptr<far_way> way;                     ///< null: messages go over TCP
 };
 
 /// A number for a group; those up to three above are the group's, too.
@@ -83,9 +105,9 @@ public:
 
     /// A rank's end of the group with this number. Collective, where memory is shared: members tell each other where.
     static std::unique_ptr<endpoint> end_of(const std::shared_ptr<station>& s, std::uint64_t number, int rank, const list<int>& members, bool crowded) {
-        std::unique_ptr<endpoint> over_tcp = end_with(s, rank, members, crowded, [&](int which) { return tcp(*s, number + static_cast<unsigned>(which), rank, members); });
         const neighbours here(*s, rank, members);
-        if (!here.anywhere) return over_tcp;
+        if (!here.anywhere) return end_with(s, rank, members, crowded, [&](int which) { return across(*s, number + static_cast<unsigned>(which), rank, members); });
+        std::unique_ptr<endpoint> over_tcp = end_with(s, rank, members, crowded, [&](int which) { return tcp(*s, number + static_cast<unsigned>(which), rank, members); });
         // The first of each host's members has memory for them.
         const std::size_t bytes = colls::detail::memory_wire::bytes(here.count);
         std::uint64_t own = 0;
@@ -93,12 +115,19 @@ public:
             std::byte* const at = s->near->take(2 * bytes);
             for (const std::size_t which : {std::size_t{0}, bytes}) std::memset(at + which, 0, colls::detail::memory_wire::zeroed_bytes(here.count));
             own = static_cast<std::uint64_t>(at - s->near->base());
+            s->near->lend(at, 2 * bytes, [a = s->near.get(), at, bytes, who = here.in_arena] {
+                for (std::size_t r = 0; r < who.size(); ++r) {
+                    const auto over = [&](std::size_t which) { return colls::detail::memory_wire::over(at + which * bytes, static_cast<int>(r)); };
+                    if (!a->dead(who[r]) && !(over(0) && over(1))) return false;
+                }
+                return true;
+            });
         }
         list<std::uint64_t> all;
         all.resize(members.size());
         colls::detail::exchange(*over_tcp, &own, sizeof own, all.data());
         std::unique_ptr<endpoint> e = end_with(s, rank, members, crowded, [&](int which) -> std::unique_ptr<wire> {
-            auto far = tcp(*s, number + 2 + static_cast<unsigned>(which), rank, members);
+            auto far = across(*s, number + 2 + static_cast<unsigned>(which), rank, members);
             if (here.count == 1) return far;
             // Who has died is seen by the arena: its ranks are the host's.
             auto dead = [a = s->near, in_arena = here.in_arena](int r) {
@@ -123,7 +152,7 @@ public:
         for (const int m : members) there.push_back(members_[m]);
         return end_of(station_, place, rank, there, from.crowded);
     }
-    void discard(std::uint64_t) override {}
+    void discard(std::uint64_t, int) override {}
     const machine& figures() override { return station_->figures; }
 
 private:
@@ -166,6 +195,10 @@ private:
         for (const int m : members) there.push_back(s.sites[static_cast<std::size_t>(m)].at);
         return std::make_unique<colls::detail::tcp_wire>(s.node, number, rank, there);
     }
+    static std::unique_ptr<wire> across(station& s, std::uint64_t number, int rank, const list<int>& members) {
+        auto w = tcp(s, number, rank, members);
+        return s.way ? s.way->over(std::move(w), rank, static_cast<int>(members.size())) : std::move(w);
+    }
     template <class MakeWire>
     static std::unique_ptr<endpoint> end_with(const std::shared_ptr<station>& s, int rank, const list<int>& members, bool crowded, MakeWire make) {
         const auto g = std::make_shared<group>(s, members);
@@ -183,10 +216,10 @@ private:
 
 /// The group of all ranks.
 inline communicator group_of_all(colls::detail::descriptor&& listening, std::vector<site>&& sites, std::uint64_t number, int rank, bool crowded,
-                                 std::shared_ptr<processes::detail::arena> near) {
+                                 std::shared_ptr<processes::detail::arena> near, std::shared_ptr<far_way> way = nullptr) {
     list<int> all;
     for (std::size_t r = 0; r < sites.size(); ++r) all.push_back(static_cast<int>(r));
-    const auto s = std::make_shared<station>(std::move(listening), std::move(sites), usual(crowded), std::move(near));
+    const auto s = std::make_shared<station>(std::move(listening), std::move(sites), usual(crowded), std::move(near), std::move(way));
     return communicator(group::end_of(s, number & ~std::uint64_t{3}, rank, all, crowded));
 }
 

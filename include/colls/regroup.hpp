@@ -70,7 +70,7 @@ COLLS_ENGINE std::unique_ptr<endpoint> split(endpoint& e, int color, int key) {
         std::uint32_t none_yet = 0;
         // Release: who sees the decision sees the proposal.
         if (!m.decision().decided.compare_exchange_strong(none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
-            e.via->discard(place);   // another was first
+            e.via->discard(place, count);   // another was first
     }
     const int decider = static_cast<int>(m.decision().decided.load(std::memory_order_acquire)) - 1;
     list<int> members;

@@ -14,20 +14,6 @@ namespace support {
 /// The group sizes that find bugs.
 inline constexpr int awkward_sizes[] = {1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 17, 31, 32, 33, 48, 64, 65, 66, 129};
 
-/// Sanitizers slow everything down, and instrument for what a few cases show.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define TESTS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define TESTS_SANITIZED 1
-#endif
-#endif
-#ifdef TESTS_SANITIZED
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
 /// A wait that lasts this long is a hang: tests would rather fail than stand still.
 inline const bool deadline_is_set = [] {
     setenv("COLLS_TIMEOUT", sanitized ? "120" : "60", 0);

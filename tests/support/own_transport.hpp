@@ -81,7 +81,7 @@ public:
     std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t at, int rank, const list<int>& members) override {
         return end_of(reinterpret_cast<place*>(at), rank, static_cast<int>(members.size()));
     }
-    void discard(std::uint64_t at) override { delete reinterpret_cast<place*>(at); }
+    void discard(std::uint64_t at, int) override { delete reinterpret_cast<place*>(at); }
     const machine& figures() override {
         static const machine some{.alpha = 2e-6, .beta = 2e-10, .gamma = 1.5e-10, .cores = cores(), .message = 1e-6};
         return some;
@@ -130,7 +130,7 @@ public:
     std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) override {
         return to_->attach(from, place, rank, members);
     }
-    void discard(std::uint64_t place) override { to_->discard(place); }
+    void discard(std::uint64_t place, int n) override { to_->discard(place, n); }
     std::unique_ptr<endpoint> shrink(endpoint& from) override { return to_->shrink(from); }
     const machine& figures() override { return to_->figures(); }
 

@@ -8,6 +8,20 @@
 
 namespace support {
 
+/// Sanitizers slow everything down, and instrument for what a few cases show.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define TESTS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define TESTS_SANITIZED 1
+#endif
+#endif
+#ifdef TESTS_SANITIZED
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
 /// splitmix64 (Steele, Lea, Flood 2014).
 class random_source {
 public:

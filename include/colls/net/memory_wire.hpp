@@ -35,6 +35,7 @@ struct memory_shape {
 struct alignas(line) bell_line {
     std::atomic<std::uint32_t> rung;     ///< how often: there are news, or something for a rank that sleeps
     std::atomic<std::uint32_t> asleep;   ///< it sleeps on `rung`
+    std::atomic<std::uint32_t> gone;     ///< the rank has done with this memory
 };
 
 class memory_wire final : public wire {
@@ -49,8 +50,12 @@ public:
     memory_wire(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape = {});
     memory_wire(const memory_wire&) = delete;
     memory_wire& operator=(const memory_wire&) = delete;
-    /// Leaves those that have not been told that the group is broken, and gives what is queued a second to go.
+    /// Leaves those that have not been told that the group is broken, and waits, at most `linger`, until what is queued has gone.
     ~memory_wire() override;
+    /// Has that rank's wire ended? Then it never touches the memory again.
+    static bool over(const std::byte* at, int rank) {
+        return reinterpret_cast<const bell_line*>(at)[rank].gone.load(std::memory_order_acquire) != 0;
+    }
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         end& e = with(peer);
@@ -424,6 +429,7 @@ inline memory_wire::~memory_wire() {
         end& e = with(r);
         if (r != rank_ && !e.closed) close(e, e.leaving ? left : ended);
     }
+    bell_->gone.store(1, std::memory_order_release);   // and whatever it did there before
 }
 
 }  // namespace colls::inline v1::detail

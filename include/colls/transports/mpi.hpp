@@ -67,7 +67,7 @@ public:
         check(code, "MPI_Comm_create_group", from.rank);
         return end_of(std::make_shared<mpi_context>(part), figures_, from.crowded);
     }
-    void discard(std::uint64_t) override {}
+    void discard(std::uint64_t, int) override {}
     std::unique_ptr<endpoint> shrink(endpoint& from) override {
         throw error(errc::unsupported,
                     (message() << "colls: rank " << from.rank << " in shrink: not over MPI, which itself would have to survive the loss of a "

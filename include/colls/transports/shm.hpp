@@ -59,15 +59,21 @@ public:
         std::memset(at, 0, group_memory::bytes(n));
         return static_cast<std::uint64_t>(at - arena_->base());
     }
-    // The memory of a group that was split off stays until the arena goes: other members may still look at it.
+    // Its memory comes back to whoever gave it when all members have left, or are dead.
     std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t place, int rank, const list<int>& members) override {
         list<int> ranks;
         for (const int m : members) ranks.push_back(ranks_[m]);
         const group_memory m(arena_->base() + place, static_cast<int>(members.size()));
         m.state(rank).process.store(getpid(), std::memory_order_relaxed);
+        if (arena_->owns(m.base()))
+            arena_->lend(m.base(), group_memory::bytes(static_cast<int>(ranks.size())), [a = arena_.get(), m, who = std::vector(ranks.begin(), ranks.end())] {
+                for (std::size_t r = 0; r < who.size(); ++r)
+                    if (m.state(static_cast<int>(r)).gone.load(std::memory_order_acquire) == 0 && !a->dead(who[r])) return false;
+                return true;
+            });
         return std::make_shared<group>(arena_, m, std::move(ranks))->end_of(rank);
     }
-    void discard(std::uint64_t) override {}
+    void discard(std::uint64_t place, int n) override { arena_->give(arena_->base() + place, group_memory::bytes(n)); }
     std::unique_ptr<endpoint> shrink(endpoint& from) override { return colls::detail::shrink_shared(from); }
 
 private:
@@ -84,7 +90,7 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout)
     return communicator(std::make_shared<group>(a, a->whole(), std::move(all))->end_of(a->rank()));
 }
 
-/// The same, over TCP on the loopback: the arena serves to find one another, and to tell the parent how it ended.
+/// The same, over TCP on the loopback, or verbs: the arena serves to find one another, and to tell the parent how it ended.
 inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
     colls::detail::descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
     a->port(a->rank()).store(static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
@@ -93,7 +99,8 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
     for (int r = 0; r < a->ranks(); ++r)
         sites.push_back({colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
                          static_cast<std::uint64_t>(r)});   // as if on a host of its own
-    return net::group_of_all(std::move(listening), std::move(sites), 0, a->rank(), a->ranks() > colls::detail::cores(), nullptr);
+    auto way = net::far_way_of(environment::read(), a->rank(), {});
+    return net::group_of_all(std::move(listening), std::move(sites), 0, a->rank(), a->ranks() > colls::detail::cores(), nullptr, std::move(way));
 }
 
 /// Notes how a rank ended. In a handler, its exception: the others must not wait for it then.

@@ -53,7 +53,7 @@ public:
         if (made->missing.fetch_sub(1, std::memory_order_acq_rel) == 1) delete made;
         return e;
     }
-    void discard(std::uint64_t place) override { delete reinterpret_cast<birth*>(place); }
+    void discard(std::uint64_t place, int) override { delete reinterpret_cast<birth*>(place); }
     std::unique_ptr<endpoint> shrink(endpoint& from) override { return colls::detail::shrink_shared(from); }
     const machine& figures() override { return colls::detail::measured(); }
 
