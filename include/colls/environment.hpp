@@ -3,7 +3,8 @@
 //                                         call of each rank too                warn
 //   COLLS_TIMEOUT   seconds               deadline of every wait               300
 //   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
-//   COLLS_TRANSPORT shm | tcp             between processes: shared memory where they share a host, or messages always    shm
+//   COLLS_TRANSPORT shm | tcp | verbs | shm+verbs   between processes: shared memory where they share a host, and TCP between
+//                                         hosts; TCP always; RDMA always; shared memory, and RDMA between hosts        shm
 #pragma once
 
 #include <colls/config.hpp>
@@ -19,7 +20,8 @@ struct environment {
     debug_level debug = debug_level::warn;
     double timeout = 300;
     const char* schedule = nullptr;
-    bool tcp = false;   ///< messages even where processes share a host
+    bool tcp = false;     ///< messages even where processes share a host
+    bool verbs = false;   ///< messages by RDMA: see transports/verbs.hpp
 
     /// Read anew: a communicator does so once, when it is made.
     static environment read() {
@@ -33,7 +35,10 @@ struct environment {
             if (seconds > 0) e.timeout = seconds;
         }
         if (const char* v = std::getenv("COLLS_SCHEDULE"); v && *v) e.schedule = v;
-        if (const char* v = std::getenv("COLLS_TRANSPORT")) e.tcp = !std::strcmp(v, "tcp");
+        if (const char* v = std::getenv("COLLS_TRANSPORT")) {
+            e.verbs = !std::strcmp(v, "verbs") || !std::strcmp(v, "shm+verbs");
+            e.tcp = !std::strcmp(v, "tcp") || !std::strcmp(v, "verbs");
+        }
         return e;
     }
 };

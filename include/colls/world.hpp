@@ -54,14 +54,16 @@ inline communicator world(const launch& l) {
     if (env.debug != debug_level::warn && m.rank == 0)
         detail::say(detail::message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts << (hosts == 1 ? " host" : " hosts")
                                       << ", as " << std::string_view(l.source) << " says: "
-                                      << (env.tcp ? "TCP" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, TCP between" : "TCP"));
+                                      << (env.tcp ? "" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, between them " : "")
+                                      << (hosts == 1 && !env.tcp ? "" : env.verbs ? "RDMA" : "TCP"));
     if (hosts == 1 && !env.tcp) return processes::detail::whole_group(detail::host_memory(m.group, m.rank, here, env.timeout), env.timeout);
     std::shared_ptr<processes::detail::arena> memory;
     if (near) {
         memory = detail::host_memory(m.group, m.rank, here, env.timeout);
         memory->assemble(env.timeout);
     }
-    return net::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory));
+    auto way = net::far_way_of(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
+    return net::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
 }
 
 /// The same, as the environment says: COLLS_RANK and COLLS_SIZE, torchrun's, Open MPI's, PMI's or Slurm's variables, in this

@@ -1,5 +1,5 @@
-// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes: shm, tcp, or routed (a world of hosts
-// with two ranks each, in name: shared memory within, TCP between).
+// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes: shm, tcp, verbs, or routed (a world of
+// hosts with two ranks each, in name: shared memory within, TCP between) or routed-verbs.
 #pragma once
 
 #include <colls/colls.hpp>
@@ -23,7 +23,7 @@ namespace support {
 
 inline const std::string_view transport = [] {
     const char* named = std::getenv("COLLS_TEST_TRANSPORT");
-    if (named) setenv("COLLS_TRANSPORT", named, 1);
+    if (named) setenv("COLLS_TRANSPORT", std::string_view(named) == "routed-verbs" ? "shm+verbs" : named, 1);
     return std::string_view(named ? named : "threads");
 }();
 inline const bool by_processes = transport != "threads";
@@ -77,7 +77,7 @@ void launch_world(int n, int per_host, F&& f) {
 /// Runs f on n ranks.
 template <class F>
 void launch(int n, F&& f) {
-    if (transport == "routed")
+    if (transport == "routed" || transport == "routed-verbs")
         launch_world(n, 2, f);
     else if (by_processes)
         colls::processes::run(n, f);

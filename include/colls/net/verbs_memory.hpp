@@ -4,6 +4,7 @@
 #include <colls/net/verbs_seam.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <memory>
@@ -38,6 +39,11 @@ public:
         const std::lock_guard lock(mutex_);
         regions_.insert(std::upper_bound(regions_.begin(), regions_.end(), r, before), r);
         longest_ = std::max(longest_, r.bytes);
+        if (r.foreign) foreign_.store(true, std::memory_order_relaxed);
+    }
+    /// May this processor read and write it?
+    bool native(const std::byte* p) {
+        return !foreign_.load(std::memory_order_relaxed) || !find(p, 1).foreign;
     }
     void drop(const region& r) noexcept {
         {
@@ -50,7 +56,7 @@ public:
     /// The registered range that holds all of it; one without bytes: none does.
     region find(const std::byte* p, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
-        auto i = std::upper_bound(regions_.begin(), regions_.end(), region{const_cast<std::byte*>(p), 0, 0, 0, nullptr}, before);
+        auto i = std::upper_bound(regions_.begin(), regions_.end(), region{const_cast<std::byte*>(p), 0, 0, 0, nullptr, false}, before);
         while (i != regions_.begin()) {
             --i;
             if (i->holds(p, bytes)) return *i;
@@ -131,6 +137,7 @@ private:
     std::mutex mutex_, pool_;   // where both: pool_ first
     std::vector<region> regions_;   // by address
     std::size_t longest_ = 0;
+    std::atomic<bool> foreign_{false};   // there is, or was, memory of that kind
     std::vector<std::byte*> free_[19];   // by the binary logarithm of their size
     std::vector<region> busy_, idle_;
     std::size_t idle_bytes_ = 0;

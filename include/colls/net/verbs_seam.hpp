@@ -17,6 +17,7 @@ struct region {
     std::size_t bytes = 0;
     std::uint32_t local = 0, remote = 0;
     void* handle = nullptr;   ///< the device's own
+    bool foreign = false;     ///< this processor cannot read or write it: a GPU's
 
     bool holds(const std::byte* p, std::size_t n) const {
         const auto begin = reinterpret_cast<std::uintptr_t>(at), q = reinterpret_cast<std::uintptr_t>(p);

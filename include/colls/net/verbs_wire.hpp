@@ -285,6 +285,14 @@ private:
         return true;
     }
 
+    // The next bytes of these pieces are memory that this processor may use.
+    bool native(piece_queue& pieces, std::uint64_t bytes) {
+        for (std::size_t i = 0, found = 0; found < bytes; found += pieces[i++].bytes)
+            if (!book_->native(pieces[i].data)) return false;
+        return true;
+    }
+    static constexpr const char* foreign = "a message lies in memory of another device, and is too small or in too many pieces to go straight from and to it";
+
     // coming in
     void serve(end& e);
     void poll(end& e);
@@ -535,6 +543,7 @@ inline bool verbs_wire::lower(end& e) {
         e.cut_up = true;
     }
     do {
+        if (e.failed) return false;
         if (e.slots_used - e.slots_free >= shape_.slots || !room(e, 1)) return false;
         const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.bytes - e.part_done, shape_.slot_bytes));
         put_slot(e, m, bytes);
@@ -558,7 +567,7 @@ inline void verbs_wire::put_slot(end& e, const outgoing& m, std::uint32_t bytes)
     std::byte* const own = e.base + half() + at;
     const header h{m.label.fingerprint, m.label.sequence, e.lowered, m.bytes, m.label.part, bytes, own_credits(e)};
     std::memcpy(own, &h, sizeof h);
-    const bool inlined = sizeof h + bytes <= e.limits.inlined;
+    const bool inlined = sizeof h + bytes <= e.limits.inlined && native(e.out_pieces, bytes);
     rdma::request& r = add(e, at, kind::slot, e.slots_used++, inlined);
     const std::size_t before = e.gathers.size();
     e.gathers.push_back({own, sizeof h, e.memory.local});
@@ -576,6 +585,7 @@ inline void verbs_wire::put_slot(end& e, const outgoing& m, std::uint32_t bytes)
         e.out_pieces.skip(bytes);
         if (!inlined && bytes > 0) e.reading = true, e.reads_until = e.next;
     } else {
+        if (!native(e.out_pieces, bytes)) return trouble(e, foreign, nullptr, true);
         e.gathers.resize(before);
         e.gathers.push_back({own, static_cast<std::uint32_t>(sizeof h) + bytes, e.memory.local});
         e.out_pieces.copy_out(own + sizeof h, bytes);
@@ -802,6 +812,7 @@ inline void verbs_wire::consume(end& e) {
                 mismatch(e, h);
                 if (!e.queue) return;
             } else {
+                if (!native(e.in_pieces, h.here)) return trouble(e, foreign, nullptr, true);
                 e.in_pieces.copy_in(at + sizeof h, h.here);
                 copies_.in += h.here;
                 e.landed += h.here;

@@ -166,7 +166,7 @@ public:
             throw error(errc::unsupported, (detail::message() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes").text(), rank_);
         net_->registered_ += bytes;
         const std::uint32_t key = net_->keys_ += 2;   // the peers' is another one
-        const detail::rdma::region r{at, bytes, key, key + 1, this};
+        const detail::rdma::region r{at, bytes, key, key + 1, this, false};
         net_->regions_[key] = net_->regions_[key + 1] = {r, rank_};
         return r;
     }
