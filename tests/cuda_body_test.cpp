@@ -1,0 +1,304 @@
+// The kernel body on host threads, every schedule against the serial reference; meant to be run under ThreadSanitizer too.
+#include "catch.hpp"
+
+#include "cuda/bodies.hpp"
+#include "support/random.hpp"
+#include "support/schedules.hpp"
+
+#include <deque>
+#include <string>
+
+using namespace bodies;
+using support::random_source;
+
+namespace {
+
+using word = std::uint64_t;
+
+/// Maps x -> a x + b modulo 2^32: composing them is associative and does not commute.
+struct compose_maps {
+    constexpr word operator()(const word& x, const word& y) const {
+        const word xa = x >> 32, xb = x & 0xffffffffu, ya = y >> 32, yb = y & 0xffffffffu;
+        return (xa * ya & 0xffffffffu) << 32 | ((xa * yb + xb) & 0xffffffffu);
+    }
+};
+/// A sum of contributions each tripled first, and what is done with it at the end: all that an operator may want.
+struct tripled_sum {
+    static constexpr bool commutative = true;
+    constexpr word operator()(const word& a, const word& b) const { return a + b; }
+    constexpr word leaf(const word& x) const { return 3 * x; }
+    constexpr word finish(const word& x, int n) const { return x + static_cast<word>(1000 * n); }
+};
+/// To another type, by value and place.
+struct halved {
+    constexpr std::uint32_t operator()(const word& x, std::size_t i) const { return static_cast<std::uint32_t>((x >> 7) + 13 * i); }
+};
+
+enum class mode { sum, ordered, all_hooks, epilogue };
+
+/// One call of all ranks.
+struct job {
+    collective what{};
+    const support::row* row = nullptr;   // none: the small protocol
+    mode how = mode::sum;
+    int n = 1, root = 0, blocks = 1;
+    bool in_place = false;
+    std::size_t count = 0;   // of the whole layout
+    std::vector<std::uint64_t> offsets;
+    kernel::slot_map map;
+    std::vector<kernel::call> calls;
+    std::vector<std::unique_ptr<buffer<word>>> ins, outs;
+    std::vector<std::unique_ptr<buffer<std::uint32_t>>> narrow;
+    word seed = 0;
+
+    std::string describe() const {
+        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "small messages") + ", n " + std::to_string(n) + ", root " +
+               std::to_string(root) + ", count " + std::to_string(count) + ", blocks " + std::to_string(blocks) + ", mode " +
+               std::to_string(static_cast<int>(how)) + (in_place ? ", in place" : "") + (offsets.empty() ? "" : ", v") + ", chunk " +
+               std::to_string(calls.empty() ? 0 : calls[0].chunk);
+    }
+    std::size_t before(int b) const { return offsets.empty() ? kernel::balanced(count, index(n), index(b)).first : offsets[index(b)]; }
+    std::size_t length(int b) const { return (b + 1 == n ? count : before(b + 1)) - before(b); }
+    bool owns_in() const { return what == collective::gather || what == collective::all_gather; }
+    bool owns_out() const { return what == collective::scatter || what == collective::reduce_scatter; }
+    std::size_t gives(int r) const {
+        if (what == collective::barrier) return 0;
+        if (what == collective::broadcast || what == collective::scatter) return r == root ? count : 0;
+        return owns_in() ? length(r) : count;
+    }
+    std::size_t takes(int r) const {
+        if (what == collective::barrier) return 0;
+        if (what == collective::gather || what == collective::reduce) return r == root ? count : 0;
+        return owns_out() ? length(r) : count;
+    }
+    word input(int r, std::size_t i) const {
+        word x = (seed + static_cast<word>(r) * 0x10001 + i) * 0x9e3779b97f4a7c15ull;
+        x ^= x >> 29;
+        return x | word{1} << 32;
+    }
+    word fold(int ranks, std::size_t i) const {
+        const auto leaf = [&](int r) { return how == mode::all_hooks ? 3 * input(r, i) : input(r, i); };
+        word all = leaf(0);
+        for (int r = 1; r < ranks; ++r) all = how == mode::ordered ? compose_maps{}(all, leaf(r)) : all + leaf(r);
+        return how == mode::all_hooks && ranks == n ? all + static_cast<word>(1000 * n) : all;
+    }
+    word expected(int r, std::size_t i) const {
+        const auto from_blocks = [&] {
+            int b = 0;
+            while (i - before(b) >= length(b)) ++b;
+            return b;
+        };
+        switch (what) {
+            case collective::broadcast: return input(root, i);
+            case collective::scatter: return input(root, before(r) + i);
+            case collective::gather:
+            case collective::all_gather: {
+                const int b = from_blocks();
+                return input(b, i - before(b));
+            }
+            case collective::all_to_all: {
+                const int b = from_blocks();
+                return input(b, before(r) + i - before(b));
+            }
+            case collective::reduce_scatter: return fold(n, before(r) + i);
+            case collective::inclusive_scan: return fold(r + 1, i);
+            case collective::exclusive_scan: return fold(r, i);
+            default: return fold(n, i);
+        }
+    }
+    std::string wrong() {
+        for (int r = 0; r < n; ++r) {
+            const std::string at = "rank " + std::to_string(r) + ": ";
+            for (std::size_t i = 0; i < takes(r); ++i) {
+                if (what == collective::exclusive_scan && r == 0) break;
+                const word want = expected(r, i);
+                if (how == mode::epilogue) {
+                    const auto got = narrow[index(r)]->data()[i], narrowed = halved{}(want, i);
+                    if (got != narrowed) return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(narrowed);
+                } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i]; got != want) {
+                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(want);
+                }
+            }
+            if (!in_place)
+                for (std::size_t i = 0; i < gives(r); ++i)
+                    if (ins[index(r)]->data()[i] != input(r, i)) return at + "input " + std::to_string(i) + " has changed";
+            if (!ins[index(r)]->intact() || !outs[index(r)]->intact() || (how == mode::epilogue && !narrow[index(r)]->intact()))
+                return at + "memory beside a buffer has changed";
+        }
+        return {};
+    }
+};
+
+/// Buffers, and what the kernel is told.
+void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hide) {
+    const auto n = index(j.n);
+    for (int r = 0; r < j.n; ++r) {
+        const std::size_t a = 8 * random.below(2), b = random.one_in(2) ? a : 8 - a;
+        const std::size_t whole = j.in_place ? std::max(j.gives(r), j.takes(r)) : j.gives(r);
+        j.ins.push_back(std::make_unique<buffer<word>>(whole, a));
+        j.outs.push_back(std::make_unique<buffer<word>>(j.in_place ? 0 : j.takes(r), b));
+        if (j.how == mode::epilogue) j.narrow.push_back(std::make_unique<buffer<std::uint32_t>>(j.takes(r), 4 * random.below(4)));
+        word *in = j.ins.back()->data(), *out = j.in_place ? in : j.outs.back()->data();
+        if (j.in_place && j.owns_in() && j.takes(r) == j.count) in += j.before(r);
+        if (j.in_place && j.owns_out() && j.gives(r) == j.count) out += j.before(r);
+        for (std::size_t i = 0; i < j.gives(r); ++i) in[i] = j.input(r, i);
+        kernel::call c;
+        c.in = reinterpret_cast<const std::byte*>(in);
+        c.out = j.how == mode::epilogue ? reinterpret_cast<std::byte*>(j.narrow.back()->data()) : reinterpret_cast<std::byte*>(out);
+        c.in_where = {reinterpret_cast<std::uint64_t>(c.in), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
+        c.out_where = {reinterpret_cast<std::uint64_t>(c.out), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
+        c.count = j.count;
+        c.offsets = j.offsets.empty() ? nullptr : j.offsets.data();
+        c.fingerprint = j.seed | 1;
+        c.root = j.root;
+        c.blocks = j.blocks;
+        c.user_blocks = j.row ? j.map.blocks : colls::owned(j.what) || j.what == collective::all_to_all ? j.n : 1;
+        if (j.row) {
+            c.slots = j.map.slots.data();
+            c.overwrites = j.map.overwrites.data();
+            c.width = j.map.width;
+            std::size_t longest = 0;
+            for (int b = 0; b < c.user_blocks; ++b)
+                longest = std::max(longest, j.offsets.empty() ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(b)).count) : j.length(b));
+            c.chunk = 16 * (1 + j.seed % 3);
+            while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes) c.chunk -= 16;
+            REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
+            c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.blocks), c.chunk));
+        }
+        j.calls.push_back(c);
+    }
+    REQUIRE(j.calls.size() == n);
+}
+
+template <collective C, class D, class Op, class E>
+bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block, const Op& op, const E& e) {
+    const kernel::call& c = j.calls[index(t.rank)];
+    if (!j.row) return kernel::run_small<C, word, D>(g, t, c, block, op, e);
+    const erased<C> s{j.row->schedule};
+    return kernel::run_body<word, D>(g, t, c, block, s, op, e);
+}
+template <collective C>
+bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block) {
+    if (block >= j.blocks) return true;
+    const colls::cuda::no_epilogue none;
+    if constexpr (colls::reduces(C)) {
+        switch (j.how) {
+            case mode::sum: return play<C, word>(g, t, j, block, colls::sum, none);
+            case mode::ordered: return play<C, word>(g, t, j, block, compose_maps{}, none);
+            case mode::all_hooks: return play<C, word>(g, t, j, block, tripled_sum{}, none);
+            case mode::epilogue: return play<C, std::uint32_t>(g, t, j, block, colls::sum, halved{});
+        }
+        return false;
+    } else {
+        if (j.how == mode::epilogue) return play<C, std::uint32_t>(g, t, j, block, kernel::moved{}, halved{});
+        return play<C, word>(g, t, j, block, kernel::moved{}, none);
+    }
+}
+template <std::size_t... c>
+bool play_any(kernel::host_group& g, const kernel::team& t, const job& j, int block, std::index_sequence<c...>) {
+    bool ok = false;
+    ((static_cast<std::size_t>(j.what) == c && (ok = play<static_cast<collective>(c)>(g, t, j, block), true)) || ...);
+    return ok;
+}
+template <std::size_t... c>
+kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
+    kernel::slot_map m;
+    ((static_cast<std::size_t>(what) == c && (m = kernel::map_of(erased<static_cast<collective>(c)>{s}, n), true)) || ...);
+    return m;
+}
+using all_collectives = std::make_index_sequence<support::what_count>;
+
+void run_and_check(ranks& group, std::deque<job>& jobs) {
+    const bool ok = group.run([&](kernel::host_group& g, const kernel::team& t, int block) {
+        for (const job& j : jobs)
+            if (!play_any(g, t, j, block, all_collectives{})) return false;
+        return true;
+    });
+    for (int r = 0; r < group.size(); ++r) {
+        const auto& say = group.report(r);
+        INFO("rank " << r << " gave up: " << say.what << ", peer " << say.peer << ", round " << say.round << ", block " << say.block);
+        REQUIRE(say.what == 0);
+    }
+    REQUIRE(ok);
+    std::size_t i = 0;
+    for (job& j : jobs) {
+        if (const std::string wrong = j.wrong(); !wrong.empty()) FAIL("call " << i << ": " << j.describe() << ": " << wrong);
+        ++i;
+    }
+    CHECK(i == jobs.size());
+    jobs.clear();
+}
+
+constexpr std::size_t scratch_bytes = 1 << 17, letter_bytes = 1 << 14;
+
+/// One call of the row, or of the small protocol, drawn.
+job drawn(random_source& random, collective what, const support::row* row, int n, int blocks) {
+    job j;
+    j.what = what;
+    j.row = row;
+    j.n = n;
+    j.seed = random.next();
+    j.blocks = random.between(1, blocks);
+    if (row) j.map = map_any(what, row->schedule, n, all_collectives{});
+    const bool direct = row == nullptr || row->name == "direct";
+    const bool in_order = !row || support::keeps_order(*row, n);
+    if (colls::reduces(what)) {
+        j.how = static_cast<mode>(random.below(4));
+        if (j.how == mode::ordered && !in_order) j.how = mode::all_hooks;
+    } else if (what != collective::barrier && random.one_in(4)) {
+        j.how = mode::epilogue;
+    }
+    if (colls::rooted(what)) j.root = j.how == mode::ordered && !direct ? 0 : random.between(0, n - 1);
+    const std::size_t ranks = index(n), limit = row ? 700 : 300;
+    const std::size_t counts[] = {0, 1, ranks - 1, ranks, ranks + 1, 16 * ranks, 97, limit, random.below(static_cast<unsigned>(limit))};
+    j.count = counts[random.below(9)];
+    if (what == collective::all_to_all) j.count = (j.count + ranks - 1) / ranks * ranks;
+    if (what == collective::barrier) j.count = 0;
+    if ((what == collective::all_gather || what == collective::reduce_scatter) && random.one_in(4)) {
+        j.offsets = {0};
+        for (int b = 0; b < n; ++b) j.offsets.push_back(j.offsets.back() + random.below(static_cast<unsigned>(2 * limit / ranks + 1)));
+        j.count = j.offsets.back();
+    }
+    j.in_place = j.how != mode::epilogue && what != collective::barrier && what != collective::all_to_all && random.one_in(3);
+    return j;
+}
+
+}  // namespace
+
+TEST_CASE("the kernel body: every schedule", "[cuda]") {
+    struct shape {
+        int n, blocks, threads, times;
+    };
+    for (const shape s : {shape{1, 2, 2, 2}, {2, 2, 2, 3}, {3, 2, 2, 2}, {4, 1, 2, 2}, {5, 2, 1, 1}, {6, 1, 1, 1}, {7, 1, 1, 1}, {8, 1, 1, 2}}) {
+        INFO("n " << s.n);
+        random_source random(static_cast<std::uint64_t>(s.n));
+        ranks group(s.n, s.blocks, s.threads, letter_bytes, scratch_bytes);
+        std::deque<job> jobs;
+        for (int time = 0; time < s.times; ++time)
+            for (const support::row& r : support::all_schedules()) {
+                if (!r.supports(s.n)) continue;
+                const auto what = static_cast<collective>(r.collective);
+                jobs.push_back(drawn(random, what, &r, s.n, s.blocks));
+                prepare(jobs.back(), random, group.sizes(), random.one_in(2));
+                if (random.one_in(6)) {   // small ones between them
+                    jobs.push_back(drawn(random, what, nullptr, s.n, s.blocks));
+                    prepare(jobs.back(), random, group.sizes(), false);
+                }
+            }
+        run_and_check(group, jobs);
+    }
+}
+
+TEST_CASE("the kernel body: small messages", "[cuda]") {
+    for (const int n : {1, 2, 3, 4, 7, 8}) {
+        INFO("n " << n);
+        random_source random(static_cast<std::uint64_t>(n + 100));
+        ranks group(n, n < 5 ? 2 : 1, 2, letter_bytes, 128);
+        std::deque<job> jobs;
+        for (int i = 0; i < 200; ++i) {
+            jobs.push_back(drawn(random, static_cast<collective>(i % support::what_count), nullptr, n, group.blocks()));
+            prepare(jobs.back(), random, group.sizes(), false);
+        }
+        run_and_check(group, jobs);
+    }
+}
