@@ -73,10 +73,14 @@ public:
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank || at->fingerprint == no_call) return;
         waiting_ = *at;
         waited_at_ = seconds_now();
-        if (told_call_ == at->call + 1 && told_peer_ == at->peer) return;
+        // Now and then again: the answer says that the other is still there.
+        const bool again = told_call_ == at->call + 1 && told_peer_ == at->peer;
+        if (again && waited_at_ < told_at_ + e.env.timeout / 8) return;
         told_call_ = at->call + 1;
         told_peer_ = at->peer;
+        told_at_ = waited_at_;
         collectives_->tell(at->peer, news{notice::board, at->call, at->fingerprint, 0, ""});
+        if (again) return;
         for (int r = 0; r < e.size; ++r)
             if (const auto call = e.memory.state(r).board_call.load(std::memory_order_relaxed); call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, news{notice::board, at->call, at->fingerprint, 1, ""});
@@ -212,6 +216,7 @@ private:
             case notice::accept: accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c}); break;
             case notice::board:
                 s.board_call.store(what.a + 1, std::memory_order_relaxed);
+                s.board_at.store(milliseconds_now(), std::memory_order_relaxed);
                 s.board_fingerprint.store(what.b, std::memory_order_relaxed);
                 if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)   // it waits for this rank
                     collectives_->tell(peer, news{notice::board, waiting_.call, waiting_.fingerprint, 1, ""});
@@ -285,6 +290,7 @@ private:
     list<bool> dead_;
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
+    double told_at_ = 0;
     wait_site waiting_;        // for long, when it last looked
     double waited_at_ = 0;
     council council_;

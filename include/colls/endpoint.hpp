@@ -32,6 +32,8 @@ inline double seconds_now() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
+inline std::uint64_t milliseconds_now() { return static_cast<std::uint64_t>(seconds_now() * 1e3); }
+
 /// Of messages, which are no calls of everyone.
 inline constexpr std::uint64_t no_call = ~std::uint64_t{0};
 
@@ -391,8 +393,10 @@ private:
     bool leaves_it_to_peer(const wait_site& at) const {
         const double quarter = e_->env.timeout / 4;
         if (at.peer == none || waited_ > e_->env.timeout + (quarter < 0.5 ? quarter : 0.5)) return false;
-        const auto call = e_->memory.state(at.peer).board_call.load(std::memory_order_relaxed);
-        return call != 0 && call + 64 > e_->calls;
+        const rank_state& peer = e_->memory.state(at.peer);
+        const auto call = peer.board_call.load(std::memory_order_relaxed);
+        const double said = 1e-3 * static_cast<double>(peer.board_at.load(std::memory_order_relaxed));
+        return call != 0 && call + 64 > e_->calls && seconds_now() - said < e_->env.timeout * 3 / 8;
     }
     // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
     [[gnu::cold]] void compare_boards(const wait_site& at) {
@@ -400,6 +404,7 @@ private:
         rank_state& own = e_->memory.state(e_->rank);
         own.board_call.store(0, std::memory_order_relaxed);
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
+        own.board_at.store(milliseconds_now(), std::memory_order_relaxed);
         own.board_call.store(at.call + 1, std::memory_order_release);
         for (int r = 0; r < e_->size; ++r) {
             if (r == e_->rank) continue;

@@ -75,19 +75,20 @@ inline operation_state::~operation_state() {
     const any_schedule& s = *static_cast<const any_schedule*>(at.steps);
     const auto role = [&](int rank) { return (rank - at.shift + 2 * at.size) % at.size; };
     constexpr int most = 4;
-    int said = 0, last = none;
+    int found[most + 1], count = 0;
     for (int port = 0; port < s.ports(at.size); ++port) {
         const step does = s.at(role(at.rank), at.size, at.round, port);
         for (const auto& [peer, blocks] : {send_part{does.recv.peer, does.recv.blocks}, does.send}) {
             if (peer != role(at.peer)) continue;
-            for (int i = 0; i < blocks.size() && said <= most; ++i) {
+            for (int i = 0; i < blocks.size() && count <= most; ++i) {
                 const int slot = blocks[i], block = slot < s.blocks(at.size) ? s.home(at.size, slot) : none;
-                if (block == none || block == last) continue;
-                text << (said == 0 ? ", block " : ", ");
-                said++ == most ? text << "..." : text << block;
-                last = block;
+                if (block != none && (count == 0 || found[count - 1] != block)) found[count++] = block;
             }
         }
+    }
+    for (int i = 0; i < count; ++i) {
+        text << (i > 0 ? ", " : count > 1 ? ", blocks " : ", block ");
+        i == most ? text << "..." : text << found[i];
     }
 }
 
