@@ -35,9 +35,9 @@ struct channel_state {
 };
 
 /// Executes one operation of an endpoint whose link has a wire.
-class passer {
+class passer : follower {
 public:
-    passer(endpoint& e, operation_state& o, wire& w) : e_(e), o_(o), w_(w), p_(o.steps), s_(*o.passing) {}
+    passer(endpoint& e, operation_state& o, wire& w) : follower(e, o), w_(w), s_(*o.passing) {}
 
     void begin();
     /// Has it posted all that it ever will?
@@ -56,11 +56,6 @@ private:
         return all.first[i].schedule;
     }
     bool own_only() const { return p_->own_only && owned(o_.request.what) && rooted(o_.request.what) && e_.rank != o_.request.root; }
-    int actual(int virtual_rank) const {
-        if (!rooted(o_.request.what)) return virtual_rank;
-        const int r = virtual_rank - p_->root + o_.request.root;
-        return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
-    }
     std::size_t slot() const { return o_.chunk % s_.under_way; }
     extent unit_in(place where, int unit) const;
     extent chunk_of(const extent& whole) const {
@@ -86,23 +81,15 @@ private:
     void fold(const instruction& i);
     bool left(int peer, std::uint64_t count) const { return w_.sent(peer) >= count; }
 
-    endpoint& e_;
-    operation_state& o_;
     wire& w_;
-    const script* p_;
     channel_state& s_;
     const std::byte* in_ = nullptr;
     std::byte* out_ = nullptr;
 };
 
 inline void passer::begin() {
-    const call& c = o_.request;
     s_.learning = false;
-    const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
-    o_.number = e_.calls;
-    o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
-                                              static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-    o_.site = site_of(e_, o_, *p_);
+    sign();
     o_.sequence = e_.sequence++;
     o_.operands.resize(static_cast<std::size_t>(e_.size) + 1);
     o_.chunk = o_.at = 0;
@@ -112,27 +99,8 @@ inline void passer::begin() {
 inline extent passer::unit_in(place where, int unit) const {
     const call& c = o_.request;
     if (s_.learning) return {0, sizeof(std::size_t)};
-    const std::size_t* offsets = where == place::input ? c.in_offsets : c.out_offsets;
-    auto parts = static_cast<std::size_t>(p_->parts);
-    auto block = static_cast<std::size_t>(unit) / parts;
-    const std::size_t part = static_cast<std::size_t>(unit) % parts;
-    if (!p_->parts_of.empty()) parts = static_cast<std::size_t>(p_->parts_of[block]);
-    if (owned(c.what) && rooted(c.what)) block = static_cast<std::size_t>(actual(static_cast<int>(block)));
-    extent whole;
-    if (own_only() || (c.ragged && !offsets))
-        whole = {0, c.own_count};
-    else if (offsets)
-        whole = {offsets[block], offsets[block + 1] - offsets[block]};
-    else
-        whole = balanced(c.count, static_cast<std::size_t>(p_->blocks), block);
-    const bool own_layout = where == place::input ? c.what == collective::gather || c.what == collective::all_gather
-                                                  : c.what == collective::scatter || c.what == collective::reduce_scatter;
-    if (own_layout) whole.first = 0;
-    if (parts > 1) {
-        const extent piece = balanced(whole.count, parts, part);
-        return {whole.first + piece.first, piece.count};
-    }
-    return whole;
+    const bool alone = own_only();
+    return unit_at(where, unit, alone ? nullptr : where == place::input ? c.in_offsets : c.out_offsets, alone || c.ragged, c.own_count);
 }
 
 // Chunks, and scratch memory for those that are under way. All ranks come to the same numbers: where they do not know all
@@ -215,9 +183,7 @@ inline void passer::copy(const instruction& i) {
 
 inline void passer::fold(const instruction& i) {
     const call& c = o_.request;
-    if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
-    // A fold of everyone's at a root that is not rank 0: the operands in the order of ranks, not of roles.
-    const int first = i.count == e_.size && rooted(c.what) ? mod(p_->root - c.root, e_.size) : 0;
+    const int first = first_operand(i);
     std::size_t count = 0;
     for (int k = 0; k < i.count; ++k) {
         const location& from = o_.mine->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];

@@ -98,10 +98,69 @@ inline wait_site site_of(const endpoint& e, const operation_state& o, const scri
             .steps = &p.schedule, .rank = e.rank, .size = e.size, .shift = rooted(c.what) ? c.root - p.root : 0};
 }
 
+/// What executors know of an operation, whatever way its data take: whose part in the script is whose, and what lies where.
+class follower {
+protected:
+    follower(endpoint& e, operation_state& o) : e_(e), o_(o), p_(o.steps) {}
+
+    /// Takes a number in the order of calls.
+    void sign() {
+        const call& c = o_.request;
+        const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
+        o_.number = e_.calls;
+        o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
+                                                  static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
+        o_.site = site_of(e_, o_, *p_);
+    }
+    int actual(int virtual_rank) const {
+        if (!rooted(o_.request.what)) return virtual_rank;
+        const int r = virtual_rank - p_->root + o_.request.root;
+        return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
+    }
+    bool own_layout(place where) const {
+        const collective c = o_.request.what;
+        return where == place::input ? c == collective::gather || c == collective::all_gather
+                                     : c == collective::scatter || c == collective::reduce_scatter;
+    }
+    /// Where a unit lies in an input or output, in elements. `offsets`: of the blocks; if there are none, and `alone`, there
+    /// is one block only, of `own` elements.
+    extent unit_at(place where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
+        const call& c = o_.request;
+        auto parts = static_cast<std::size_t>(p_->parts);
+        auto block = static_cast<std::size_t>(unit) / parts;
+        const std::size_t part = static_cast<std::size_t>(unit) % parts;
+        if (!p_->parts_of.empty()) parts = static_cast<std::size_t>(p_->parts_of[block]);
+        if (owned(c.what) && rooted(c.what)) block = static_cast<std::size_t>(actual(static_cast<int>(block)));
+        extent whole;
+        if (offsets)
+            whole = {offsets[block], offsets[block + 1] - offsets[block]};
+        else if (alone)
+            whole = {0, own};
+        else
+            whole = balanced(c.count, static_cast<std::size_t>(p_->blocks), block);
+        if (own_layout(where)) whole.first = 0;
+        if (parts > 1) {
+            const extent piece = balanced(whole.count, parts, part);
+            return {whole.first + piece.first, piece.count};
+        }
+        return whole;
+    }
+    /// Makes room for a fold's operands. The first of them: those of a fold of everyone's at a root that is not rank 0 come in
+    /// the order of ranks, not of roles.
+    int first_operand(const instruction& i) {
+        if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
+        return i.count == e_.size && rooted(o_.request.what) ? mod(p_->root - o_.request.root, e_.size) : 0;
+    }
+
+    endpoint& e_;
+    operation_state& o_;
+    const script* p_;   // the one that is followed: o_.steps
+};
+
 /// Executes one operation of an endpoint.
-class runner {
+class runner : follower {
 public:
-    runner(endpoint& e, operation_state& o) : e_(e), o_(o), p_(o.steps) {}
+    runner(endpoint& e, operation_state& o) : follower(e, o) {}
 
     void begin();
     /// As far as it gets without waiting; true when the operation is over.
@@ -122,44 +181,16 @@ private:
         const bool own = c.what == (where == place::input ? collective::gather : collective::scatter);
         return (offsets ? offsets[e_.size] : own ? c.own_count : 0) * c.element;
     }
-    int actual(int virtual_rank) const {
-        if (!rooted(o_.request.what)) return virtual_rank;
-        const int r = virtual_rank - p_->root + o_.request.root;
-        return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
-    }
     operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
     std::uint64_t word(std::size_t chunk, int value) const {
         return (o_.sequence + 1) << 24 |   // zeroed memory is no entry
                (value == 0 ? 0 : chunk * static_cast<std::size_t>(p_->values()) + static_cast<std::size_t>(value));
     }
-    bool own_layout(place where) const {
-        const collective c = o_.request.what;
-        return where == place::input ? c == collective::gather || c == collective::all_gather
-                                     : c == collective::scatter || c == collective::reduce_scatter;
-    }
     // Where a unit lies in a rank's input or output, in elements.
     extent unit_in(const buffer_view& v, place where, int unit) const {
         const call& c = o_.request;   // whose tables are those of all ranks, where they are not ragged
-        const std::size_t* offsets = where == place::input ? (c.ragged ? v.in_offsets : c.in_offsets)
-                                                           : (c.ragged ? v.out_offsets : c.out_offsets);
-        auto parts = static_cast<std::size_t>(p_->parts);
-        auto block = static_cast<std::size_t>(unit) / parts;
-        const std::size_t part = static_cast<std::size_t>(unit) % parts;
-        if (!p_->parts_of.empty()) parts = static_cast<std::size_t>(p_->parts_of[block]);
-        if (owned(o_.request.what) && rooted(o_.request.what)) block = static_cast<std::size_t>(actual(static_cast<int>(block)));
-        extent whole;
-        if (offsets)
-            whole = {offsets[block], offsets[block + 1] - offsets[block]};
-        else if (o_.request.ragged)
-            whole = {0, v.count};
-        else
-            whole = balanced(o_.request.count, static_cast<std::size_t>(p_->blocks), block);
-        if (own_layout(where)) whole.first = 0;
-        if (parts > 1) {
-            const extent piece = balanced(whole.count, parts, part);
-            return {whole.first + piece.first, piece.count};
-        }
-        return whole;
+        return unit_at(where, unit, where == place::input ? (c.ragged ? v.in_offsets : c.in_offsets) : (c.ragged ? v.out_offsets : c.out_offsets),
+                       c.ragged, v.count);
     }
     const buffer_view* view_of(int rank);
     const std::byte* address(const buffer_view& v, const location& l) const;
@@ -173,21 +204,13 @@ private:
         return o_.streams && !(reduces(o_.request.what) && v.in == v.out);
     }
     void finish();
-
-    endpoint& e_;
-    operation_state& o_;
-    const script* p_;   // the one that is followed: o_.steps
 };
 
 inline void runner::begin() {
     activate(e_);   // now, while no stores are pending that it would have to wait for
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
-    const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
-    o_.number = e_.calls;
-    o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
-                                              static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-    o_.site = site_of(e_, o_, *p_);
+    sign();
     o_.views.resize(n);
     o_.operands.resize(n + 1);
     o_.chunk = o_.at = o_.exit_at = 0;
@@ -427,9 +450,7 @@ inline bool runner::fold(const instruction& i) {
     if (count <= skip) return true;
     count -= skip;
     if (count > o_.chunk_count) count = o_.chunk_count;
-    if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
-    // A fold of everyone's at a root that is not rank 0: the operands in the order of ranks, not of roles.
-    const int first = i.count == e_.size && rooted(c.what) ? mod(p_->root - c.root, e_.size) : 0;
+    const int first = first_operand(i);
     for (int k = 0; k < i.count; ++k) {
         const location& from = sources[(k + first) % i.count];
         const int q = actual(from.rank);
