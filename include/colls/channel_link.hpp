@@ -86,12 +86,11 @@ public:
                 collectives_->tell(r, news{notice::board, at->call, at->fingerprint, 1, ""});
     }
     // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
-    bool rest(endpoint&, double waited) override {
+    void rest(endpoint&, double waited) override {
         if (waited > 1e-3)
             collectives_->rest(1e-3);
         else
             sched_yield();
-        return true;
     }
     void broke(endpoint& e) override { spread(e.memory.poison()); }
     void abandon(endpoint&) override {

@@ -86,8 +86,8 @@ public:
     virtual ~link() = default;
     /// Now and then, while a rank waits, for how long already: finds out who has died, and passes on what others should know.
     virtual void look(endpoint&, const wait_site*, double /*seconds*/) {}
-    /// A while without work. True: waited in a way of its own.
-    virtual bool rest(endpoint&, double /*seconds*/) { return false; }
+    /// Where messages pass, a while without work, after so many seconds of waiting.
+    virtual void rest(endpoint&, double /*waited*/) {}
     /// This rank has just broken the group, or leaves a call by an error: nothing of its buffers is touched after.
     virtual void broke(endpoint&) {}
     /// The endpoint is about to go; memory that was taken may stay.
@@ -355,8 +355,8 @@ public:
 private:
     [[gnu::noinline]] void turn(const wait_site& at) {
         if (++turns_ % 16 == 0) look(at);
-        if (e_->by_messages && e_->via->rest(*e_, waited_)) {
-            // it has waited, for messages
+        if (e_->by_messages) {
+            e_->via->rest(*e_, waited_);
         } else if (waited_ > 3e-3) {
             const timespec nap{0, 50'000};
             nanosleep(&nap, nullptr);

@@ -117,7 +117,7 @@ class passing_link : public link {
 public:
     explicit passing_link(shared_link to) : to_(std::move(to)) {}
     void look(endpoint& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
-    bool rest(endpoint& e, double seconds) override { return to_->rest(e, seconds); }
+    void rest(endpoint& e, double waited) override { to_->rest(e, waited); }
     void broke(endpoint& e) override { to_->broke(e); }
     void close() override { to_->close(); }
     void abandon(endpoint& e) override { to_->abandon(e); }
