@@ -36,25 +36,27 @@ struct setting_of {
     reach_of reach = reach_of::nothing;
     verbs_shape shape = usual;
     std::uint32_t inlined = 256, gathers = 16;
+    std::uint64_t bytes = 1 << 30;
 };
 std::vector<setting_of> settings() {
     std::vector<setting_of> all;
     for (const reach_of r : {reach_of::nothing, reach_of::everything})
         for (const verbs_shape& s : {usual, tiny})
-            for (const bool lazy : {false, true}) all.push_back({lazy, r, s, 256, 16});
-    all.push_back({true, reach_of::everything, usual, 0, 2});
-    all.push_back({true, reach_of::nothing, usual, 0, 1});
+            for (const bool lazy : {false, true}) all.push_back({lazy, r, s, 256, 16, 1 << 30});
+    all.push_back({true, reach_of::everything, usual, 0, 2, 1 << 30});
+    all.push_back({true, reach_of::nothing, usual, 0, 1, 1 << 30});
+    for (const reach_of r : {reach_of::nothing, reach_of::everything}) all.push_back({true, r, usual, 500, 3, 1000});
     return all;
 }
 std::ostream& operator<<(std::ostream& out, const setting_of& s) {
     return out << (s.lazy ? "lazy, " : "at once, ") << (s.reach == reach_of::everything ? "registered, " : "not registered, ") << s.shape.slots
-               << " slots of " << s.shape.slot_bytes << " bytes, inlined " << s.inlined << ", " << s.gathers << " pieces";
+               << " slots of " << s.shape.slot_bytes << " bytes, inlined " << s.inlined << ", " << s.gathers << " pieces, " << s.bytes << " bytes";
 }
 
 /// f(rank, wire as unique_ptr, complain) on a thread a rank.
 template <class F>
 std::string over_verbs(int n, const setting_of& s, F f, std::shared_ptr<dry_network> net = nullptr) {
-    if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers);
+    if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers, s.bytes);
     std::vector<std::unique_ptr<station>> stations;   // as of processes, which end together
     for (int r = 0; r < n; ++r) stations.push_back(std::make_unique<station>(net, r, s.reach));
     std::string complaints = ranks_as_threads(n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {

@@ -61,7 +61,7 @@ struct queue_limits {
     std::uint32_t gathers = 1;    ///< pieces of one request
     std::uint32_t requests = 1;   ///< that may be posted and not yet known to be done
     std::uint32_t receives = 1;   ///< posted
-    std::uint64_t bytes = 1 << 20;   ///< of one request
+    std::uint64_t bytes = 1 << 20;   ///< of one request, 256 or more: known for sure when the queue is connected
 };
 
 /// How a queue is reached: what it is connected by, in the device's own words.

@@ -265,8 +265,7 @@ private:
     void put_notices(end& e);
     bool lower(end& e);
     void put_slot(end& e, const outgoing& m, std::uint32_t bytes);
-    enum class outcome { done, later, never };
-    outcome put_direct(end& e, const outgoing& m, const notice_record& where);
+    bool put_direct(end& e, const outgoing& m, const notice_record& where);
     void put_credits(end& e, bool signalled);
     credits own_credits(end& e) {
         e.told_slots = e.slots_taken;
@@ -328,6 +327,7 @@ private:
     int forming_ = 0;            // queues that wait for their peer
     unsigned turns_ = 0, idle_ = 0;
     bool inside_ = false, abandoned_ = false, closing_ = false;
+    std::vector<rdma::gather> slot_pieces_;
     copies copies_;
 };
 
@@ -393,6 +393,7 @@ inline bool verbs_wire::take_greeting(end& e, const char* text) {
         trouble(e, "the queue pair cannot be connected", wrong, true);
         return true;
     }
+    e.limits = e.queue->limits();
     e.connected = true;
     return true;
 }
@@ -454,7 +455,7 @@ inline std::uint64_t verbs_wire::send(int peer, const message_label& label, cons
     if (abandoned_ || e.sunk || e.gone) return number;
     greet(e);
     const std::uint64_t bytes = sum_of(pieces, count);
-    e.out.push({label, bytes, bytes > shape_.slot_bytes && registered(pieces, count), false});
+    e.out.push({label, bytes, bytes > shape_.slot_bytes && bytes >= least_place * static_cast<std::uint64_t>(count) && registered(pieces, count), false});
     e.out_pieces.push(pieces, count);
     note(e);
     return number;
@@ -534,18 +535,17 @@ inline bool verbs_wire::lower(end& e) {
         const notice_record where = e.granted.front();
         e.mismatched = !(where.what.label() == m.label && where.what.bytes == m.bytes);   // the receiver will say so
         if (where.kind == notice_kind::in_place && !e.mismatched) {
-            switch (put_direct(e, m, where)) {
-                case outcome::done: over(e, m); return true;
-                case outcome::later: return false;
-                case outcome::never: break;
-            }
+            if (!put_direct(e, m, where)) return false;
+            over(e, m);
+            return true;
         }
         e.cut_up = true;
     }
     do {
         if (e.failed) return false;
-        if (e.slots_used - e.slots_free >= shape_.slots || !room(e, 1)) return false;
         const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.bytes - e.part_done, shape_.slot_bytes));
+        const std::uint64_t requests = (sizeof(header) + bytes + e.limits.bytes - 1) / e.limits.bytes;
+        if (e.slots_used - e.slots_free >= shape_.slots || !room(e, requests)) return false;
         put_slot(e, m, bytes);
         e.cut_up = true;
     } while (e.part_done < m.bytes);
@@ -561,79 +561,81 @@ inline void verbs_wire::over(end& e, const outgoing& m) {
     e.cut_up = e.reading = false;
 }
 
-// So many bytes of the front message, or none of an empty one.
+// So many bytes of the front message, or none of an empty one, into a slot: by one request, or as many as the device needs.
 inline void verbs_wire::put_slot(end& e, const outgoing& m, std::uint32_t bytes) {
     const std::size_t at = slot_at(e.slots_used);
     std::byte* const own = e.base + half() + at;
     const header h{m.label.fingerprint, m.label.sequence, e.lowered, m.bytes, m.label.part, bytes, own_credits(e)};
     std::memcpy(own, &h, sizeof h);
-    const bool inlined = sizeof h + bytes <= e.limits.inlined && native(e.out_pieces, bytes);
-    rdma::request& r = add(e, at, kind::slot, e.slots_used++, inlined);
-    const std::size_t before = e.gathers.size();
-    e.gathers.push_back({own, sizeof h, e.memory.local});
+    const std::size_t whole = sizeof h + bytes;
+    const bool inlined = whole <= e.limits.inlined && whole <= e.limits.bytes && native(e.out_pieces, bytes);
     // From where it lies, if the device can read it there.
+    auto& from = slot_pieces_;
+    from.clear();
+    from.push_back({own, sizeof h, e.memory.local});
     std::uint32_t found = 0;
-    for (std::size_t i = 0; found < bytes && e.gathers.size() - before < e.limits.gathers; ++i) {
+    for (std::size_t i = 0; found < bytes && from.size() < e.limits.gathers; ++i) {
         const piece& p = e.out_pieces[i];
         const auto part = static_cast<std::uint32_t>(std::min<std::size_t>(p.bytes, bytes - found));
         const rdma::region where = inlined ? rdma::region{} : book_->find(p.data, part);
         if (!inlined && where.bytes == 0) break;
-        e.gathers.push_back({p.data, part, where.local});
+        from.push_back({p.data, part, where.local});
         found += part;
     }
+    const bool reads = found == bytes && !inlined && bytes > 0;
     if (found == bytes) {
         e.out_pieces.skip(bytes);
-        if (!inlined && bytes > 0) e.reading = true, e.reads_until = e.next;
     } else {
         if (!native(e.out_pieces, bytes)) return trouble(e, foreign, nullptr, true);
-        e.gathers.resize(before);
-        e.gathers.push_back({own, static_cast<std::uint32_t>(sizeof h) + bytes, e.memory.local});
+        from.assign(1, {own, static_cast<std::uint32_t>(whole), e.memory.local});
         e.out_pieces.copy_out(own + sizeof h, bytes);
         copies_.out += bytes;
     }
-    r.count = static_cast<std::uint32_t>(e.gathers.size() - before);
+    std::size_t i = 0;
+    std::uint32_t used = 0;   // of from[i]
+    for (std::size_t done = 0; done < whole;) {
+        rdma::request& r = add(e, at + done, kind::slot, e.slots_used, inlined);
+        const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(whole - done, e.limits.bytes));
+        for (std::size_t taken = 0; taken < most; ++r.count) {
+            const auto part = static_cast<std::uint32_t>(std::min<std::size_t>(from[i].bytes - used, most - taken));
+            e.gathers.push_back({from[i].at + used, part, from[i].local});
+            taken += part, done += part, used += part;
+            if (used == from[i].bytes) ++i, used = 0;
+        }
+        r.announces = done == whole;
+    }
+    ++e.slots_used;
+    if (reads) e.reading = true, e.reads_until = e.next;
     e.part_done += bytes;
 }
 
-// The whole front message, from where it lies to where it belongs; the last request announces it.
-inline verbs_wire::outcome verbs_wire::put_direct(end& e, const outgoing& m, const notice_record& where) {
-    // What one request takes is contiguous there, and lies in a few pieces here.
-    const auto each = [&](auto request, auto part) {
-        std::size_t i = 0, used = 0;   // piece of this rank's, bytes of it
-        for (std::uint32_t k = 0; k < where.what.here; ++k) {
-            const place& to = where.places[k];
-            for (std::uint64_t done = 0; done < to.bytes;) {
-                request(to.at + done, to.key);
-                std::uint64_t most = std::min(to.bytes - done, e.limits.bytes);
-                for (std::uint32_t n = 0; n < e.limits.gathers && most > 0; ++n) {
-                    const piece& p = e.out_pieces[i];
-                    const std::size_t bytes = static_cast<std::size_t>(std::min<std::uint64_t>(p.bytes - used, most));
-                    part(p.data + used, static_cast<std::uint32_t>(bytes));
-                    used += bytes, done += bytes, most -= bytes;
-                    if (used == p.bytes) ++i, used = 0;
-                }
-            }
+// The front message, or what the queue takes of it, from where it lies to where it belongs; its last request announces it.
+inline bool verbs_wire::put_direct(end& e, const outgoing& m, const notice_record& where) {
+    while (e.part_done < m.bytes) {
+        if (!room(e, 1)) return false;
+        // What one request takes is contiguous there, and lies in a few pieces here.
+        std::uint64_t skip = e.part_done;
+        std::uint32_t k = 0;
+        for (; skip >= where.places[k].bytes; ++k) skip -= where.places[k].bytes;
+        const place& to = where.places[k];
+        rdma::request& r = add(e, 0, kind::direct, e.lowered, false);
+        r.to = to.at + skip;
+        r.remote = to.key;
+        const std::uint64_t most = std::min(to.bytes - skip, e.limits.bytes);
+        std::uint64_t bytes = 0;
+        for (; r.count < e.limits.gathers && bytes < most; ++r.count) {
+            const piece& p = e.out_pieces[r.count];
+            const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(p.bytes, most - bytes));
+            e.gathers.push_back({p.data, part, book_->find(p.data, part).local});
+            bytes += part;
         }
-    };
-    std::uint64_t requests = 0;
-    each([&](std::uint64_t, std::uint32_t) { ++requests; }, [](const std::byte*, std::uint32_t) {});
-    if (requests > e.limits.requests / 2) return outcome::never;
-    if (!room(e, requests)) return outcome::later;
-    each(
-        [&](std::uint64_t to, std::uint32_t key) {
-            rdma::request& r = add(e, 0, kind::direct, e.lowered, false);
-            r.to = to;
-            r.remote = key;
-            r.announces = --requests == 0;
-        },
-        [&](const std::byte* at, std::uint32_t bytes) {
-            e.gathers.push_back({at, bytes, book_->find(at, bytes).local});
-            ++e.chain.back().count;
-        });
-    e.reading = true;
-    e.reads_until = e.next;
-    e.out_pieces.skip(m.bytes);
-    return outcome::done;
+        e.out_pieces.skip(bytes);
+        e.part_done += bytes;
+        r.announces = e.part_done == m.bytes;
+        e.reading = true;
+        e.reads_until = e.next;
+    }
+    return true;
 }
 
 inline void verbs_wire::count_sent(end& e) {

@@ -25,18 +25,18 @@ public:
     struct entry {
         int from, to;
         std::uint64_t doorbell;       ///< those of one chain have the same one
-        detail::rdma::request what;
+        colls::detail::rdma::request what;
         std::uint64_t bytes;
         std::uint64_t posted, landed = 0;   ///< when, as numbers of what happened; 0: it has not
         std::array<std::byte, 64> head{};   ///< the first bytes, as they landed
     };
-    /// `lazy`: requests are carried out, a random few at a time, when one of the two ranks polls; else at once. `inlined`, and
-    /// `gathers`: as the device offers.
-    explicit dry_network(bool lazy = false, std::uint32_t inlined = 256, std::uint32_t gathers = 16)
-        : lazy_(lazy), inlined_(inlined), gathers_(gathers) {}
+    /// `lazy`: requests are carried out, a random few at a time, when one of the two ranks polls; else at once. `inlined`,
+    /// `gathers`, `bytes`: as the device offers.
+    explicit dry_network(bool lazy = false, std::uint32_t inlined = 256, std::uint32_t gathers = 16, std::uint64_t bytes = 1 << 30)
+        : lazy_(lazy), inlined_(inlined), gathers_(gathers), bytes_(bytes) {}
 
     /// A rank's. The network must be held by a shared_ptr.
-    std::shared_ptr<detail::rdma::device> device(int rank);
+    std::shared_ptr<colls::detail::rdma::device> device(int rank);
 
     std::vector<entry> log() const {
         const std::lock_guard lock(mutex_);
@@ -63,19 +63,19 @@ public:
     std::size_t most_registered = ~std::size_t{0};
 
 private:
-    using request = detail::rdma::request;
-    using completion = detail::rdma::completion;
+    using request = colls::detail::rdma::request;
+    using completion = colls::detail::rdma::completion;
     class port;
     class pair;
     struct owned {
-        detail::rdma::region where;
+        colls::detail::rdma::region where;
         int rank;
     };
     struct posted {
         request what;
         std::size_t entry;       // in the log
         std::uint64_t log;
-        std::vector<detail::rdma::gather> gathers;
+        std::vector<colls::detail::rdma::gather> gathers;
         std::vector<std::byte> inlined;
     };
 
@@ -91,6 +91,7 @@ private:
     mutable std::mutex mutex_;
     const bool lazy_;
     const std::uint32_t inlined_, gathers_;
+    const std::uint64_t bytes_;
     std::vector<entry> log_;
     std::uint64_t logs_ = 0, doorbells_ = 0, time_ = 0, opened_ = 0, random_ = 88172645463325252ull;
     std::uint32_t keys_ = 100;
@@ -99,11 +100,12 @@ private:
     std::map<std::uint64_t, pair*> pairs_;
 };
 
-class dry_network::pair final : public detail::rdma::queue {
+class dry_network::pair final : public colls::detail::rdma::queue {
 public:
-    pair(std::shared_ptr<dry_network> net, int rank, const detail::rdma::queue_limits& wanted) : net_(std::move(net)), rank_(rank), limits_(wanted) {
+    pair(std::shared_ptr<dry_network> net, int rank, const colls::detail::rdma::queue_limits& wanted) : net_(std::move(net)), rank_(rank), limits_(wanted) {
         limits_.inlined = std::min(limits_.inlined, net_->inlined_);
         limits_.gathers = std::min(limits_.gathers, net_->gathers_);
+        limits_.bytes = std::min(limits_.bytes, net_->bytes_);
         const std::lock_guard lock(net_->mutex_);
         id_ = ++net_->opened_;
         net_->pairs_[id_] = this;
@@ -112,13 +114,13 @@ public:
         const std::lock_guard lock(net_->mutex_);
         net_->pairs_.erase(id_);
     }
-    detail::rdma::queue_limits limits() const override { return limits_; }
-    detail::rdma::queue_name name() const override {
-        detail::rdma::queue_name n{};
+    colls::detail::rdma::queue_limits limits() const override { return limits_; }
+    colls::detail::rdma::queue_name name() const override {
+        colls::detail::rdma::queue_name n{};
         std::memcpy(n.data(), &id_, sizeof id_);
         return n;
     }
-    const char* connect(const detail::rdma::queue_name& peer) override {
+    const char* connect(const colls::detail::rdma::queue_name& peer) override {
         const std::lock_guard lock(net_->mutex_);
         std::memcpy(&peer_, peer.data(), sizeof peer_);
         return peer_ > 0 && peer_ <= net_->opened_ ? nullptr : "no such queue pair";
@@ -128,7 +130,7 @@ public:
         receives_ += static_cast<std::uint32_t>(count);
         return receives_ <= limits_.receives ? nullptr : "the receive queue is full";
     }
-    const char* post(const request* chain, int count, const detail::rdma::gather* gathers) override;
+    const char* post(const request* chain, int count, const colls::detail::rdma::gather* gathers) override;
     int poll(completion* into, int most) override {
         const std::lock_guard lock(net_->mutex_);
         if (net_->lazy_) {
@@ -148,7 +150,7 @@ private:
     friend class dry_network;
     const std::shared_ptr<dry_network> net_;
     const int rank_;
-    detail::rdma::queue_limits limits_;
+    colls::detail::rdma::queue_limits limits_;
     std::uint64_t id_ = 0, peer_ = 0;
     std::uint64_t posted_ = 0, known_done_ = 0;
     std::uint32_t receives_ = 0;
@@ -157,26 +159,26 @@ private:
     std::deque<completion> completions_;
 };
 
-class dry_network::port final : public detail::rdma::device {
+class dry_network::port final : public colls::detail::rdma::device {
 public:
     port(std::shared_ptr<dry_network> net, int rank) : net_(std::move(net)), rank_(rank) {}
-    detail::rdma::region add(std::byte* at, std::size_t bytes) override {
+    colls::detail::rdma::region add(std::byte* at, std::size_t bytes) override {
         const std::lock_guard lock(net_->mutex_);
         if (net_->registered_ + bytes > net_->most_registered)
-            throw error(errc::unsupported, (detail::message() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes").text(), rank_);
+            throw error(errc::unsupported, (colls::detail::message() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes").text(), rank_);
         net_->registered_ += bytes;
         const std::uint32_t key = net_->keys_ += 2;   // the peers' is another one
-        const detail::rdma::region r{at, bytes, key, key + 1, this, false};
+        const colls::detail::rdma::region r{at, bytes, key, key + 1, this, false};
         net_->regions_[key] = net_->regions_[key + 1] = {r, rank_};
         return r;
     }
-    void drop(const detail::rdma::region& r) noexcept override {
+    void drop(const colls::detail::rdma::region& r) noexcept override {
         const std::lock_guard lock(net_->mutex_);
         net_->registered_ -= r.bytes;
         net_->regions_.erase(r.local);
         net_->regions_.erase(r.remote);
     }
-    std::unique_ptr<detail::rdma::queue> open(const detail::rdma::queue_limits& wanted) override {
+    std::unique_ptr<colls::detail::rdma::queue> open(const colls::detail::rdma::queue_limits& wanted) override {
         return std::make_unique<pair>(net_, rank_, wanted);
     }
 
@@ -185,7 +187,7 @@ private:
     const int rank_;
 };
 
-inline const char* dry_network::pair::post(const request* chain, int count, const detail::rdma::gather* gathers) {
+inline const char* dry_network::pair::post(const request* chain, int count, const colls::detail::rdma::gather* gathers) {
     const std::lock_guard lock(net_->mutex_);
     if (broken_) return "the queue pair is in the error state";
     ++net_->doorbells_;
@@ -265,6 +267,6 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
     }
 }
 
-inline std::shared_ptr<detail::rdma::device> dry_network::device(int rank) { return std::make_shared<port>(shared_from_this(), rank); }
+inline std::shared_ptr<colls::detail::rdma::device> dry_network::device(int rank) { return std::make_shared<port>(shared_from_this(), rank); }
 
 }  // namespace colls::inline v1::testing
