@@ -30,7 +30,7 @@ struct blackboard {
 
 /// The first to give up says why.
 template <class G>
-COLLS_DEVICE void give_up(G& g, const team& t, int block, failure why, int peer, int round, std::uint64_t mine, std::uint64_t theirs) {
+COLLS_DEVICE_CALLED void give_up(G& g, const team& t, int block, failure why, int peer, int round, std::uint64_t mine, std::uint64_t theirs) {
     if (!g.claim(poison_of(t))) return;
     report& r = *t.status;
     r.rank = t.rank;
@@ -67,7 +67,7 @@ private:
 
 /// Until `peer` has come to `value`. One thread waits; what it has seen, the group has seen after its next barrier.
 template <class G>
-COLLS_DEVICE bool wait_for(G& g, const team& t, int block, int peer, std::uint64_t value, int round, std::uint64_t fingerprint) {
+COLLS_DEVICE_CALLED bool wait_for(G g, const team& t, int block, int peer, std::uint64_t value, int round, std::uint64_t fingerprint) {
     const std::uint64_t* const progress = &channel_of(t, peer, block).progress;
     if (g.acquire(progress) >= value) return true;
     patience<G> p(g, t);

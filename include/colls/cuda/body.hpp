@@ -16,6 +16,16 @@
 
 namespace colls::inline v1::cuda::detail {
 
+COLLS_DEVICE_CALLED inline extent cut_of(std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
+    return cut(count, slices, i, chunk, c);
+}
+
+COLLS_DEVICE_CALLED inline int element_of(const block_set& blocks, int i) { return blocks[i]; }
+template <class S>
+COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int port) {
+    return step_of(s, rank, n, round, port);
+}
+
 /// T: elements; D: elements of the output (another type only through an epilogue).
 template <class Schedule, class T, class D, class Op, class Epilogue, class G>
 class body {
@@ -39,11 +49,13 @@ public:
             own.calls = calls + 1;
             own.entries[calls & 1] = {c_.fingerprint, c_.in_where, c_.out_where};
         }
+        COLLS_ROLLED
         for (chunk_ = 0; chunk_ < static_cast<std::uint64_t>(c_.chunks); ++chunk_) {
             const std::uint64_t v = base + 1 + chunk_ * static_cast<std::uint64_t>(2 * rounds_ + 1);
             if (c_.in_where.region == reachable::hidden) stage();
             publish(v);
             if (chunk_ == 0 && !meet(v, calls & 1)) return false;
+            COLLS_ROLLED
             for (round_ = 0; round_ < rounds_; ++round_)
                 if (!play_round(v + 2 * static_cast<std::uint64_t>(round_))) return false;
             if (!settle(v + 2 * static_cast<std::uint64_t>(rounds_))) return false;
@@ -65,46 +77,47 @@ private:
 
     // Where things are.
 
-    COLLS_DEVICE extent user_block(int block) const {
-        const auto b = static_cast<std::uint64_t>(owned(what) && rooted(what) ? rank_of(block) : block);
-        if (c_.offsets != nullptr) return {c_.offsets[b], c_.offsets[b + 1] - c_.offsets[b]};
-        return balanced(c_.count, static_cast<std::uint64_t>(c_.user_blocks), b);
-    }
     COLLS_DEVICE extent unit(const piece& p, int parts) const {
-        const extent whole = user_block(p.block);
-        if (parts == 1) return whole;
-        const extent part = balanced(whole.count, static_cast<std::uint64_t>(parts), static_cast<std::uint64_t>(p.part));
-        return {whole.first + part.first, part.count};
+        return unit_of(c_.count, c_.offsets, c_.user_blocks, owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
     }
     /// What of a slot is in hand: relative to its unit.
     COLLS_DEVICE extent span_of(const slot_info& s) const {
-        return cut(unit(s.is, s.parts).count, static_cast<std::uint64_t>(c_.blocks), static_cast<std::uint64_t>(block_), c_.chunk, chunk_);
+        return cut_of(unit(s.is, s.parts).count, static_cast<std::uint64_t>(c_.blocks), slice_of(c_, block_), c_.chunk, chunk_);
     }
-    /// Its first element in a buffer with all user blocks, or with the rank's own block alone.
-    COLLS_DEVICE std::uint64_t first_in(const piece& p, int parts, bool own_alone, std::uint64_t skip) const {
-        return unit(p, parts).first - (own_alone ? user_block(p.block).first : 0) + skip;
+    /// Where something lies: in a buffer with all user blocks, in one with the rank's own block alone, or in a slot of scratch
+    /// memory, which begins at the same phase as the data.
+    enum class lies : unsigned char { among_all, alone, in_scratch };
+    struct spot {
+        const std::byte* base;
+        piece is;
+        lies how;
+    };
+    COLLS_DEVICE std::uint64_t first_of(const spot& at, int parts, std::uint64_t skip) const {
+        const std::uint64_t first = unit(at.is, parts).first;
+        if (at.how == lies::in_scratch) return first % quantum;
+        return first + skip - (at.how == lies::alone ? unit({at.is.block, 0}, 1).first : 0);
     }
-    COLLS_DEVICE const std::byte* input(const std::byte* buffer, const slot_info& s, std::uint64_t skip) const {
-        return buffer + first_in(s.in, s.parts, own_block_in, skip) * sizeof(T);
-    }
-    COLLS_DEVICE std::uint64_t output_index(const slot_info& s, std::uint64_t skip) const {
-        return first_in(s.out, s.parts, own_block_out, skip);
-    }
-    COLLS_DEVICE std::byte* scratch(int role, int slot, const slot_info& s) const {
-        return scratch_of_block(t_, rank_of(role), block_) + static_cast<std::uint64_t>(slot) * slot_bytes(c_.chunk, sizeof(T)) +
-               unit(s.is, s.parts).first % quantum * sizeof(T);
+    COLLS_DEVICE spot input(const std::byte* buffer, const slot_info& s) const { return {buffer, s.in, own_block_in ? lies::alone : lies::among_all}; }
+    COLLS_DEVICE spot output(const std::byte* buffer, const slot_info& s) const { return {buffer, s.out, own_block_out ? lies::alone : lies::among_all}; }
+    COLLS_DEVICE spot scratch(int role, int slot, const slot_info& s) const {
+        return {scratch_of_block(t_, rank_of(role), block_) + static_cast<std::uint64_t>(slot) * slot_bytes(c_.chunk, sizeof(T)), s.is, lies::in_scratch};
     }
     COLLS_DEVICE bool moves_to_output(int role, const slot_info& s) const {
         return public_output && s.out.block != none && board_.views[role].out != nullptr;
     }
     /// Where a rank's slot is to be read at the start of this round.
-    COLLS_DEVICE const std::byte* source(int role, int slot, const slot_info& s, std::uint64_t skip) const {
+    COLLS_DEVICE spot source_spot(int role, int slot, const slot_info& s) const {
+        const view& theirs = board_.views[role];
         if (round_ <= s.moves) {
-            if (role == me_) return input(c_.in, s, skip);
-            return board_.views[role].in != nullptr ? input(board_.views[role].in, s, skip) : scratch(role, slot, s);
+            const std::byte* const in = role == me_ ? c_.in : theirs.in;
+            return in != nullptr || role == me_ ? input(in, s) : scratch(role, slot, s);
         }
-        if (!moves_to_output(role, s)) return scratch(role, slot, s);
-        return (role == me_ ? c_.out : board_.views[role].out) + output_index(s, skip) * sizeof(T);
+        return moves_to_output(role, s) ? output(role == me_ ? c_.out : theirs.out, s) : scratch(role, slot, s);
+    }
+    COLLS_DEVICE operand source(int role, int slot, std::uint64_t skip) const {
+        const slot_info& s = info(role, slot);
+        const spot at = source_spot(role, slot, s);
+        return {at.base + first_of(at, s.parts, skip) * sizeof(T), round_ <= s.moves};
     }
 
     // Meeting the others.
@@ -121,6 +134,7 @@ private:
     COLLS_DEVICE bool meet(std::uint64_t value, unsigned turn) {
         bool failed = false;
         round_ = none;
+        COLLS_ROLLED
         for (int r = g_.index(); r < n_ && !failed; r += g_.size()) {
             const int q = rank_of(r);
             if (!wait(r, value)) {
@@ -140,71 +154,84 @@ private:
 
     // Moving data.
 
-    template <class To, class E, class O>
-    COLLS_DEVICE void pass(To* to, const operand* x, int k, const extent& span, const O& op, const E& epilogue, std::uint64_t index, bool complete) {
-        sweep<T, To>(g_, to, x, k, span.count, treatment<T, To, O, E>{op, epilogue, complete ? n_ : 0}, index);
+    // Copies go through the operator's loop, which then leaves them alone, unless that computes in another type.
+    static constexpr bool copies_as_folds = reduces(what) && std::is_same_v<T, accumulator<T, Op>>;
+    static constexpr bool leaves = has_leaf<Op, accumulator<T, Op>>;
+
+    /// Operands of a slot to its place after this round, or where they land first; to the result, where this is it.
+    COLLS_DEVICE void place(const spot& to, bool result, const slot_info& s, const operand* x, int k, const extent& span, bool complete) {
+        const std::uint64_t index = first_of(to, s.parts, span.first);
+        std::byte* const base = const_cast<std::byte*>(to.base);
+        const int ranks = complete ? n_ : 0;
+        if constexpr (!as_it_is)
+            if (result) {
+                D* const goal = reinterpret_cast<D*>(base) + index;
+                if constexpr (reduces(what))
+                    return sweep<T>(g_, goal, x, k, span.count, op_, epilogue_, ranks, index);
+                else
+                    return sweep<T>(g_, goal, x, 1, span.count, moved{}, epilogue_, 0, index);
+            }
+        T* const goal = reinterpret_cast<T*>(base) + index;
+        const no_epilogue as_is;
+        const bool still = k == 1 && !complete && !(leaves && x[0].raw != 0);
+        if (still && x[0].data == goal) return;
+        if constexpr (copies_as_folds) {
+            sweep<T>(g_, goal, x, k, span.count, op_, as_is, ranks, index);
+        } else {
+            if constexpr (reduces(what))
+                if (!still) return sweep<T>(g_, goal, x, k, span.count, op_, as_is, ranks, index);
+            sweep<T>(g_, goal, x, 1, span.count, moved{}, as_is, 0, index);
+        }
     }
-    /// Operands into a place of elements T, where others, or a later round, find them.
-    COLLS_DEVICE void keep(std::byte* to, const operand* x, int k, const extent& span, bool complete) {
-        T* const goal = reinterpret_cast<T*>(to);
-        if constexpr (reduces(what))
-            if (k > 1 || complete || (has_leaf<Op, accumulator<T, Op>> && x[0].raw != 0))
-                return pass(goal, x, k, span, op_, no_epilogue{}, 0, complete);
-        if (x[0].data != goal) pass(goal, x, 1, span, moved{}, no_epilogue{}, 0, false);
+    COLLS_DEVICE spot landing(int slot, const slot_info& s) const { return scratch(me_, c_.width + slot, s); }
+    COLLS_DEVICE operand landed_at(int slot, const slot_info& s) const {
+        const spot at = landing(slot, s);
+        return {at.base + first_of(at, s.parts, 0) * sizeof(T), 0};
     }
-    /// Operands into the result.
-    COLLS_DEVICE void deliver(const slot_info& s, const operand* x, int k, const extent& span, bool complete) {
-        const std::uint64_t index = output_index(s, span.first);
-        if constexpr (as_it_is)
-            keep(c_.out + index * sizeof(T), x, k, span, complete);
-        else if constexpr (reduces(what))
-            pass(reinterpret_cast<D*>(c_.out) + index, x, k, span, op_, epilogue_, index, complete);
-        else
-            pass(reinterpret_cast<D*>(c_.out) + index, x, 1, span, moved{}, epilogue_, index, false);
-    }
-    /// What arrives for, or is found in, a slot: to its place after this round.
-    COLLS_DEVICE void settle_slot(int slot, const slot_info& s, const operand* x, int k, const extent& span, bool complete) {
-        if (s.delivers == round_)
-            deliver(s, x, k, span, complete);
-        else if (moves_to_output(me_, s))
-            keep(c_.out + output_index(s, span.first) * sizeof(T), x, k, span, complete);
-        else
-            keep(scratch(me_, slot, s), x, k, span, complete);
-    }
-    COLLS_DEVICE std::byte* landing(int slot, const slot_info& s) const { return scratch(me_, c_.width + slot, s); }
 
     /// Input that others cannot reach, to where they can.
     COLLS_DEVICE void stage() {
         g_.any(false);   // what the chunk before left there has been read
         round_ = 0;
+        COLLS_ROLLED
         for (int slot = 0; slot < c_.width; ++slot) {
             const slot_info& s = info(me_, slot);
             if (s.is.block == none || s.in.block == none || s.sent == 0) continue;
             const extent span = span_of(s);
-            const operand x{input(c_.in, s, span.first), 1};
-            pass(reinterpret_cast<T*>(scratch(me_, slot, s)), &x, 1, span, moved{}, no_epilogue{}, 0, false);
+            if (g_.index() == 0) {
+                board_.operands[0][0] = source(me_, slot, span.first);
+                board_.operands[0][0].raw = 0;   // raw, and to stay so
+            }
+            g_.any(false);
+            place(scratch(me_, slot, s), false, s, board_.operands[0], 1, span, false);
+            g_.any(false);
         }
     }
 
     COLLS_DEVICE bool play_round(std::uint64_t v) {
         bool failed = false;
+        COLLS_ROLLED
         for (int p = g_.index(); p < ports_; p += g_.size()) {
-            const step mine = step_of(s_, me_, n_, round_, p);
+            const step mine = step_at(s_, me_, n_, round_, p);
             arrival& in = board_.in[p];
             in = {mine.recv.peer, mine.recv.action, {}, mine.recv.blocks};
-            if (in.peer != none) in.from = step_of(s_, in.peer, n_, round_, p).send.blocks;
+            if (in.peer != none) in.from = step_at(s_, in.peer, n_, round_, p).send.blocks;
             const int reader = round_ > 0 ? board_.to[(round_ - 1) & 1][p] : none;
             board_.to[round_ & 1][p] = mine.send.peer;
             failed = failed || !wait(in.peer, v) || !wait(reader, v);
         }
         if (g_.any(failed)) return false;
-        const bool lands = what != collective::barrier && c_.overwrites[me_ * rounds_ + round_] != 0;
-        if constexpr (what != collective::barrier) move_arrivals(lands, false);
-        if (lands) {
-            publish(v + 1);
-            for (int p = g_.index(); p < ports_; p += g_.size()) failed = failed || !wait(board_.to[round_ & 1][p], v + 1);
-            if (g_.any(failed)) return false;
-            move_arrivals(true, true);
+        if constexpr (what != collective::barrier) {
+            const bool lands = c_.overwrites[me_ * rounds_ + round_] != 0;
+            COLLS_ROLLED
+            for (bool landed = false;; landed = true) {
+                move_arrivals(lands, landed);
+                if (!lands || landed) break;
+                publish(v + 1);
+                COLLS_ROLLED
+                for (int p = g_.index(); p < ports_; p += g_.size()) failed = failed || !wait(board_.to[round_ & 1][p], v + 1);
+                if (g_.any(failed)) return false;
+            }
         }
         publish(v + 2);
         return true;
@@ -213,45 +240,48 @@ private:
     /// Each slot that something arrives for, once. `landed`: from where it has landed.
     COLLS_DEVICE void move_arrivals(bool lands, bool landed) {
         unsigned turn = 0;
+        COLLS_ROLLED
         for (int p = 0; p < ports_; ++p) {
             const arrival& in = board_.in[p];
+            COLLS_ROLLED
             for (int i = 0; in.peer != none && i < in.to.size(); ++i) {
-                const int slot = in.to[i];
+                const int slot = element_of(in.to, i);
                 const slot_info& s = info(me_, slot);
                 if (s.is.block == none) continue;
                 turn ^= 1u;
-                const int k = gather(turn, p, slot, s);
+                const int k = gather(turn, p, i, slot, s, landed);
                 if (k == 0) continue;
                 const extent span = span_of(s);
-                operand* const x = board_.operands[turn];
-                const bool complete = s.completes == round_;
-                if (landed) {
-                    const operand there{landing(slot, s), 0};
-                    settle_slot(slot, s, &there, 1, span, false);
-                } else if (lands) {
-                    keep(landing(slot, s), x, k, span, complete);
-                } else {
-                    settle_slot(slot, s, x, k, span, complete);
-                }
+                const bool to_landing = lands && !landed, result = s.delivers == round_ && !to_landing;
+                const spot to = to_landing ? landing(slot, s) : result || moves_to_output(me_, s) ? output(c_.out, s) : scratch(me_, slot, s);
+                place(to, result, s, board_.operands[turn], k, span, !landed && s.completes == round_);
             }
         }
     }
 
     /// The operands of a slot into the board: all that arrives for it in this round in ascending order of ranks, its own value at
-    /// its place among them, one that it sends itself before that. 0 where an earlier port has had the slot.
-    COLLS_DEVICE int gather(unsigned turn, int port, int slot, const slot_info& s) {
+    /// its place among them, one that it sends itself before that; or what has landed. 0 where an earlier port has had the slot.
+    COLLS_DEVICE int gather(unsigned turn, int port, int i, int slot, const slot_info& s, bool landed) {
         std::int32_t* const match = board_.match[turn];
-        for (int p = g_.index(); p < ports_; p += g_.size()) {
-            const arrival& in = board_.in[p];
-            int found = none;
-            for (int i = 0; found == none && in.peer != none && i < in.to.size(); ++i)
-                if (in.to[i] == slot) found = i;
-            match[p] = found;
-        }
         if (ports_ > 1) {
+            COLLS_ROLLED
+            for (int p = g_.index(); p < ports_; p += g_.size()) {
+                const arrival& in = board_.in[p];
+                int found = none;
+                COLLS_ROLLED
+                for (int j = 0; found == none && in.peer != none && j < in.to.size(); ++j)
+                    if (element_of(in.to, j) == slot) found = j;
+                match[p] = found;
+            }
             g_.any(false);
+            COLLS_ROLLED
             for (int p = 0; p < port; ++p)
                 if (match[p] != none) return 0;
+        }
+        if (landed) {
+            if (g_.index() == 0) board_.operands[turn][0] = landed_at(slot, s);
+            g_.any(false);
+            return 1;
         }
         const action act = board_.in[port].act;
         const int self = rank_of(me_);
@@ -259,25 +289,22 @@ private:
         const std::uint64_t skip = span_of(s).first;
         operand* const x = board_.operands[turn];
         int count = own ? 1 : 0;
+        COLLS_ROLLED
         for (int p = 0; p < ports_; ++p) count += ports_ == 1 || match[p] != none;
-        for (int p = g_.index(); p < ports_; p += g_.size()) {
-            const arrival& in = board_.in[p];
-            if (match[p] == none) continue;
-            const int from = rank_of(in.peer);
-            int at = own && self < from ? 1 : 0;
+        // One thread an operand, the rank's own being one port more. Its place: behind all of lower ranks.
+        COLLS_ROLLED
+        for (int p = g_.index(); p <= ports_; p += g_.size()) {
+            const bool is_own = p == ports_;
+            if (is_own ? !own : ports_ > 1 && match[p] == none) continue;
+            const int role = is_own ? me_ : board_.in[p].peer, from = rank_of(role);
+            int at = own && !is_own && self < from ? 1 : 0;
+            COLLS_ROLLED
             for (int other = 0; other < ports_; ++other) {
-                const int there = match[other] != none && other != p ? rank_of(board_.in[other].peer) : n_;
+                if (other == p || (ports_ > 1 && match[other] == none)) continue;
+                const int there = rank_of(board_.in[other].peer);
                 at += there < from || (there == from && other < p);
             }
-            const int index = in.from[match[p]];
-            const slot_info& theirs = info(in.peer, index);
-            x[at] = {source(in.peer, index, theirs, skip), round_ <= theirs.moves};
-        }
-        if (own && g_.index() == 0) {
-            int at = 0;
-            for (int p = 0; p < ports_; ++p)
-                at += (ports_ == 1 ? board_.in[p].peer != none : match[p] != none) && rank_of(board_.in[p].peer) <= self;
-            x[at] = {source(me_, slot, s, skip), round_ <= s.moves};
+            x[at] = source(role, is_own ? slot : element_of(board_.in[p].from, ports_ == 1 ? i : match[p]), skip);
         }
         g_.any(false);
         return act == action::reduce ? count : 1;
@@ -287,17 +314,22 @@ private:
     COLLS_DEVICE bool settle(std::uint64_t v) {
         bool failed = false;
         if (rounds_ > 0)
+            COLLS_ROLLED
             for (int p = g_.index(); p < ports_; p += g_.size()) failed = failed || !wait(board_.to[(rounds_ - 1) & 1][p], v);
         if (g_.any(failed)) return false;
+        unsigned turn = 0;
         if constexpr (what != collective::barrier)
+            COLLS_ROLLED
             for (int slot = 0; slot < c_.width; ++slot) {
                 const slot_info& s = info(me_, slot);
                 if (s.is.block == none || s.out.block == none || s.delivers != none) continue;
                 const bool still = s.moves >= rounds_;
                 if (still ? s.in.block == none : moves_to_output(me_, s)) continue;
                 const extent span = span_of(s);
-                const operand x{source(me_, slot, s, span.first), still};
-                deliver(s, &x, 1, span, reduces(what) && n_ == 1);
+                operand* const x = board_.operands[turn ^= 1u];
+                if (g_.index() == 0) *x = source(me_, slot, span.first);
+                g_.any(false);
+                place(output(c_.out, s), true, s, x, 1, span, reduces(what) && n_ == 1);
             }
         return true;
     }

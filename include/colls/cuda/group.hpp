@@ -8,13 +8,18 @@
 #include <cstddef>
 #include <cstdint>
 
-// What a kernel is made of is device code under nvcc, and host code elsewhere.
+// What a kernel is made of is device code under nvcc, and host code elsewhere. What is used in many places and takes long
+// anyway is called, not inlined: it would make up most of a kernel's size.
 #if defined(__CUDACC__)
 #define COLLS_DEVICE __device__
+#define COLLS_DEVICE_CALLED __device__ __noinline__
 #define COLLS_UNROLL _Pragma("unroll")
+#define COLLS_ROLLED _Pragma("unroll 1")
 #else
 #define COLLS_DEVICE
+#define COLLS_DEVICE_CALLED
 #define COLLS_UNROLL
+#define COLLS_ROLLED
 #endif
 
 namespace colls::inline v1::cuda::detail {

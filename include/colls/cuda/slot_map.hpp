@@ -81,6 +81,11 @@ private:
         throw error(errc::unsupported, (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: " << why).text());
     }
 
+    [[noreturn]] void wrong(const char* why, int rank, int round) const {
+        throw error(errc::wrong_schedule, (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: the schedule is wrong in round " << round
+                                           << " at rank " << rank << ": " << why << "; colls::verify says more").text(), rank, none, round);
+    }
+
     // Several slots of one block cut it in ascending slot order.
     void name_slots(int r) {
         std::vector<int> seen(index(n_)), from(index(n_)), to(index(n_));
@@ -137,7 +142,9 @@ private:
                         h = mixed(h, index(mine.send.blocks[i]));
                     }
                     if (q == none) continue;
-                    const step theirs = step_of(s_, q, n_, k, p);
+                    const step theirs = q >= 0 && q < n_ ? step_of(s_, q, n_, k, p) : step{};
+                    if (theirs.send.peer != r || theirs.send.blocks.size() != mine.recv.blocks.size())
+                        wrong("what is received is not what is sent", r, k);
                     for (int i = 0; i < mine.recv.blocks.size(); ++i) {
                         const std::size_t to = at(r, mine.recv.blocks[i]), from = at(q, theirs.send.blocks[i]);
                         h = mixed(h, index(mine.recv.blocks[i]) << 1 | index(mine.recv.action == action::reduce));
@@ -165,7 +172,10 @@ private:
         }
         map_.fingerprint = h;
     }
-    std::size_t at(int rank, int slot) const { return index(rank) * index(map_.width) + index(slot); }
+    std::size_t at(int rank, int slot) const {
+        if (slot < 0 || slot >= map_.width) wrong("there is no such block", rank, none);
+        return index(rank) * index(map_.width) + index(slot);
+    }
 
     const S& s_;
     const int n_;

@@ -33,6 +33,7 @@ public:
         if (flag_ == 0) flag_ = 1;   // memory that was never written has flag 0
         if (g_.any(poisoned)) return false;
         if (g_.index() == 0) own.letters = flag_;
+        COLLS_ROLLED
         for (int i = 0; i < n_; ++i) send((t_.rank + i) % n_);
         if (g_.any(false)) return false;   // in place, what has not been sent must not be overwritten
         const bool ok = receive() && compare();
@@ -55,7 +56,7 @@ private:
         return balanced(c_.count, static_cast<std::uint64_t>(c_.user_blocks), static_cast<std::uint64_t>(b));
     }
     COLLS_DEVICE extent sliced(const extent& e) const {
-        const extent s = cut(e.count, static_cast<std::uint64_t>(c_.blocks), static_cast<std::uint64_t>(block_), e.count + quantum, 0);
+        const extent s = cut(e.count, static_cast<std::uint64_t>(c_.blocks), slice_of(c_, block_), e.count + quantum, 0);
         return {e.first + s.first, s.count};
     }
     /// What `from` sends to `to`, in its input; nothing where `to` has no use for it.
@@ -92,6 +93,7 @@ private:
         if (g_.index() == 0) g_.put(box, word(print()));
         const extent e = letter(t_.rank, to);
         const T* const from = reinterpret_cast<const T*>(c_.in) + e.first;
+        COLLS_ROLLED
         for (std::uint64_t u = index(); u * elements < e.count; u += threads()) {
             const std::uint64_t left = e.count - u * elements, here = left < elements ? left : elements;
             values v{};
@@ -115,6 +117,7 @@ private:
     /// call has not sent finds the rank's poison word set.
     COLLS_DEVICE bool compare() {
         const std::uint32_t mine = print();
+        COLLS_ROLLED
         for (int r = g_.size() - 1 - g_.index(); r < n_; r += g_.size()) {
             std::uint64_t theirs = g_.relaxed(box_of(r));
             if (!take(r, box_of(r), theirs)) return false;
@@ -131,6 +134,7 @@ private:
             const int end = what == collective::inclusive_scan ? t_.rank + 1 : what == collective::exclusive_scan ? t_.rank : n_;
             return end == 0 || fold(0, end, letter(0, t_.rank).count, end == n_ ? n_ : 0);
         } else {
+            COLLS_ROLLED
             for (int r = 0; r < n_; ++r)
                 if (!fold(r, r + 1, letter(r, t_.rank).count, 0)) return false;
             return true;
@@ -141,9 +145,11 @@ private:
         constexpr int most = words <= 4 ? static_cast<int>(8 / words) : 1;
         const treatment<T, D, Op, Epilogue> how{op_, epilogue_, complete};
         const std::uint64_t to = goal(first);
+        COLLS_ROLLED
         for (std::uint64_t u = index(); u * elements < count; u += threads()) {
             const std::uint64_t left = count - u * elements, here = left < elements ? left : elements;
             A all[elements]{};
+            COLLS_ROLLED
             for (int from = first; from < end; from += most) {
                 std::uint64_t got[most][words];
                 COLLS_UNROLL

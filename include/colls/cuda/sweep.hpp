@@ -122,7 +122,9 @@ struct treatment {
 /// operands, else it overlaps none. Any alignment that the types allow. 16 bytes at a time, several at once, between a head
 /// and a tail of single elements, where all pointers are alike modulo 16 bytes; else by elements.
 template <class T, class D, class Op, class E, class G>
-COLLS_DEVICE void sweep(G& g, D* dst, const operand* x, int k, std::uint64_t count, const treatment<T, D, Op, E>& how, std::uint64_t index) {
+COLLS_DEVICE_CALLED void sweep(G g, D* dst, const operand* x, int k, std::uint64_t count, const Op& op, const E& epilogue, int ranks,
+                               std::uint64_t index) {
+    const treatment<T, D, Op, E> how{op, epilogue, ranks};
     using A = accumulator<T, Op>;
     constexpr int lanes = lanes_of<T, D>();
     const auto thread = static_cast<std::uint64_t>(g.index()), threads = static_cast<std::uint64_t>(g.size());

@@ -104,6 +104,9 @@ struct call {
     std::int32_t width = 0, user_blocks = 1;
 };
 
+/// A call of one block has the whole for itself, whatever its channel.
+constexpr std::uint64_t slice_of(const call& c, int block) { return c.blocks == 1 ? 0 : static_cast<std::uint64_t>(block); }
+
 /// Slices and chunks are cut at multiples of so many elements, which keeps their alignment.
 inline constexpr std::uint64_t quantum = 16;
 
@@ -112,6 +115,7 @@ struct extent {
 };
 /// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
 constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
+    if (parts == 1) return {0, count};   // divisions take long
     const std::uint64_t q = count / parts, r = count % parts;
     return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
 }
@@ -121,6 +125,14 @@ constexpr extent cut(std::uint64_t count, std::uint64_t slices, std::uint64_t i,
     const std::uint64_t from = mine.first * quantum + c * chunk, all = (mine.first + mine.count) * quantum;
     const std::uint64_t end = all < count ? all : count, stop = from + chunk < end ? from + chunk : end;
     return {from, from < stop ? stop - from : 0};
+}
+/// Part `part` of `parts` of user block `block`, of all.
+COLLS_DEVICE_CALLED constexpr extent unit_of(std::uint64_t count, const std::uint64_t* offsets, int blocks, int block, int part, int parts) {
+    const extent whole = offsets != nullptr ? extent{offsets[block], offsets[block + 1] - offsets[block]}
+                                            : balanced(count, static_cast<std::uint64_t>(blocks), static_cast<std::uint64_t>(block));
+    if (parts == 1) return whole;
+    const extent some = balanced(whole.count, static_cast<std::uint64_t>(parts), static_cast<std::uint64_t>(part));
+    return {whole.first + some.first, some.count};
 }
 constexpr std::uint64_t chunks_needed(std::uint64_t longest, std::uint64_t slices, std::uint64_t chunk) {
     const std::uint64_t slice = ((longest + quantum - 1) / quantum + slices - 1) / slices * quantum;
