@@ -27,6 +27,8 @@ public:
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
         return to_->receive(peer, label, pieces, count);
     }
+    void flush() override { to_->flush(); }
+    void settle(int peer) override { to_->settle(peer); }
     std::uint64_t sent(int peer) const override { return to_->sent(peer); }
     std::uint64_t received(int peer) const override { return to_->received(peer); }
     void abandon() override { to_->abandon(); }
@@ -38,6 +40,7 @@ public:
 protected:
     void heard(int peer, const news& what) override { listening->heard(peer, what); }
     void lost(int peer, const char* why) override { listening->lost(peer, why); }
+    void failed(int peer, const char* why) override { listening->failed(peer, why); }
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
         listening->unexpected(peer, wanted, got, wanted_bytes, got_bytes);
     }
