@@ -56,17 +56,33 @@ private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Memory of one device, all zero.
+/// A stream beside all others, for what must not touch those that are captured.
+class own_stream {
+public:
+    own_stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+    own_stream(const own_stream&) = delete;
+    own_stream& operator=(const own_stream&) = delete;
+    ~own_stream() { cudaStreamDestroy(stream_); }
+    cudaStream_t get() const { return stream_; }
+
+private:
+    cudaStream_t stream_ = nullptr;
+};
+
+/// Memory of one device: a copy of host data, or all zero.
 class device_memory {
 public:
     device_memory() = default;
-    device_memory(int device, std::size_t bytes) : device_(device), bytes_(bytes) {
+    device_memory(int device, std::size_t bytes, const void* data = nullptr) : device_(device), bytes_(bytes) {
         const on_device there(device);
-        check(cudaMalloc(&at_, bytes), "cudaMalloc");
-        const cudaError_t cleared = cudaMemset(at_, 0, bytes);
-        const cudaError_t done = cleared == cudaSuccess ? cudaStreamSynchronize(nullptr) : cleared;
-        if (done != cudaSuccess) cudaFree(at_);
-        check(done, "cudaMemset");
+        const own_stream stream;
+        check(cudaMalloc(&at_, bytes == 0 ? 1 : bytes), "cudaMalloc");
+        cudaError_t code = cudaSuccess;
+        if (bytes != 0)
+            code = data != nullptr ? cudaMemcpyAsync(at_, data, bytes, cudaMemcpyHostToDevice, stream.get()) : cudaMemsetAsync(at_, 0, bytes, stream.get());
+        if (code == cudaSuccess) code = cudaStreamSynchronize(stream.get());
+        if (code != cudaSuccess) cudaFree(at_);
+        check(code, "filling device memory");
     }
     device_memory(device_memory&& other) noexcept { *this = std::move(other); }
     device_memory& operator=(device_memory&& other) noexcept {
@@ -108,25 +124,5 @@ public:
 private:
     T* at_ = nullptr;
 };
-
-/// A copy of host data in a device's memory, made on a stream of its own: other streams, captured or not, are left alone.
-inline device_memory copied_to(int device, const void* data, std::size_t bytes) {
-    const on_device there(device);
-    device_memory to;
-    cudaStream_t stream = nullptr;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    cudaError_t code = cudaSuccess;
-    try {
-        to = device_memory(device, bytes == 0 ? 1 : bytes);
-    } catch (...) {
-        cudaStreamDestroy(stream);
-        throw;
-    }
-    if (bytes != 0) code = cudaMemcpyAsync(to.data(), data, bytes, cudaMemcpyHostToDevice, stream);
-    if (code == cudaSuccess) code = cudaStreamSynchronize(stream);
-    cudaStreamDestroy(stream);
-    check(code, "copying to the device");
-    return to;
-}
 
 }  // namespace colls::inline v1::cuda::detail

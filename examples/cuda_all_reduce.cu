@@ -1,0 +1,90 @@
+// Ranks as blocks of one GPU: an all_reduce of floats by two schedules, one of them the program's own, and of bfloat16 with
+// an epilogue. Prints "left out" where there is no GPU.
+#include <colls/schedules/ring.hpp>
+#include <colls/transports/cuda.hpp>
+#include <colls/verify.hpp>
+
+#include <cstdio>
+#include <span>
+#include <vector>
+
+namespace {
+
+/// A schedule of the program's own: everyone's block straight to its owner, one peer after the other.
+struct pairwise_reduce_scatter {
+    static constexpr colls::collective implements = colls::collective::reduce_scatter;
+    static constexpr int rounds(int n) { return n - 1; }
+    static constexpr colls::step at(int rank, int n, int round) {
+        const int to = (rank + round + 1) % n, from = (rank - round - 1 + n) % n;
+        return {.send = {to, colls::block(to)}, .recv = {from, colls::block(rank), colls::action::reduce}};
+    }
+};
+using own_all_reduce = colls::compose<pairwise_reduce_scatter, colls::reversed<pairwise_reduce_scatter>>;
+static_assert(colls::proven<own_all_reduce, 8>);
+
+/// Half of the sum, at least zero, as float.
+struct halved_relu {
+    __device__ float operator()(float x, std::size_t) const { return x > 0 ? x / 2 : 0; }
+};
+
+constexpr int n = 4;
+constexpr std::size_t count = 1'000'003;
+
+/// Every rank's buffer, one behind the other, 16 elements apart.
+template <class T>
+std::vector<std::span<T>> buffers(T* all) {
+    std::vector<std::span<T>> each;
+    for (std::size_t r = 0; r < n; ++r) each.emplace_back(all + r * (count + 16), count);
+    return each;
+}
+float input(std::size_t rank, std::size_t i) { return static_cast<float>((i * 7 + rank * 13) % 100) - 50; }
+
+int run() {
+    colls::cuda::virtual_ranks ranks(n);
+    float *in = nullptr, *out = nullptr;
+    __nv_bfloat16* narrow = nullptr;
+    const std::size_t elements = n * (count + 16);
+    if (cudaMallocManaged(&in, elements * sizeof(float)) != cudaSuccess || cudaMallocManaged(&out, elements * sizeof(float)) != cudaSuccess ||
+        cudaMallocManaged(&narrow, elements * sizeof(__nv_bfloat16)) != cudaSuccess)
+        return std::printf("no memory\n"), 1;
+    std::vector<float> sums(count);
+    for (std::size_t r = 0; r < n; ++r)
+        for (std::size_t i = 0; i < count; ++i) {
+            buffers(in)[r][i] = input(r, i);
+            buffers(narrow)[r][i] = __float2bfloat16(input(r, i));
+            sums[i] += input(r, i);
+        }
+    int wrong = 0;
+    const auto look = [&](const char* what, const auto& expected) {
+        if (cudaDeviceSynchronize() != cudaSuccess) ++wrong;
+        ranks.check();
+        for (const auto& buffer : buffers(out))
+            for (std::size_t i = 0; i < count; ++i) wrong += buffer[i] != expected(sums[i]);
+        std::printf("%s: %s\n", what, wrong == 0 ? "right" : "wrong");
+    };
+    const auto as_is = [](float x) { return x; };
+    colls::cuda::all_reduce<colls::ring>(ranks, buffers(in), buffers(out), colls::sum, cudaStream_t{});
+    look("ring", as_is);
+    colls::cuda::all_reduce<own_all_reduce>(ranks, buffers(in), buffers(out), colls::sum, cudaStream_t{});
+    look("a schedule of its own", as_is);
+    colls::cuda::all_reduce(ranks, buffers(narrow), buffers(out), colls::sum, cudaStream_t{}, halved_relu{});
+    // Integers of up to 8 bits are exact in bfloat16, and so are the sums of the ranks where they need no more.
+    const auto halved = [](float x) { return x > 0 ? __bfloat162float(__float2bfloat16(x)) / 2 : 0.0f; };
+    look("bfloat16, halved and cut off at zero", halved);
+    cudaFree(in);
+    cudaFree(out);
+    cudaFree(narrow);
+    return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    try {
+        return run();
+    } catch (const colls::error& e) {
+        return std::printf("%s\n", e.what()), 1;
+    }
+}
