@@ -156,7 +156,11 @@ inline void passer::post(const instruction& i) {
         const auto at = static_cast<std::size_t>(i.first + k);
         std::size_t count;
         std::byte* const data = address(o_.mine->operands[at], o_.mine->units[at], count);
-        if (count > 0) s_.pieces.push_back({data, count * (s_.learning ? 1 : c.element)});
+        const std::size_t bytes = count * (s_.learning ? 1 : c.element);
+        if (!s_.pieces.empty() && s_.pieces.back().data + s_.pieces.back().bytes == data)
+            s_.pieces.back().bytes += bytes;   // neighbours are one piece
+        else if (bytes > 0)
+            s_.pieces.push_back({data, bytes});
     }
     const message_label label{o_.fingerprint, o_.sequence * 2 + s_.learning,
                               static_cast<std::uint32_t>(o_.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u +
@@ -166,7 +170,7 @@ inline void passer::post(const instruction& i) {
         const std::uint64_t number = w_.send(peer, label, s_.pieces.data(), pieces);
         s_.sent[slot() * static_cast<std::size_t>(o_.mine->sends) + static_cast<std::size_t>(i.value)] = number;
         s_.last_sent[slot() * static_cast<std::size_t>(e_.size) + static_cast<std::size_t>(peer)] = number + 1;
-        if (--s_.to_send[static_cast<std::size_t>(peer)] == 0) w_.settle(peer);
+        if (--s_.to_send[static_cast<std::size_t>(peer)] == 0 && !s_.learning) w_.settle(peer);
     } else {
         s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)] =
             w_.receive(peer, label, s_.pieces.data(), pieces);

@@ -391,8 +391,8 @@ private:
     }
     // A peer that waits itself may soon know better who it is that does not come.
     bool leaves_it_to_peer(const wait_site& at) const {
-        const double quarter = e_->env.timeout / 4;
-        if (at.peer == none || waited_ > e_->env.timeout + (quarter < 0.5 ? quarter : 0.5)) return false;
+        const double longer = e_->env.timeout / 4;
+        if (at.peer == none || waited_ > e_->env.timeout + (longer < 2 ? longer : 2)) return false;
         const rank_state& peer = e_->memory.state(at.peer);
         const auto call = peer.board_call.load(std::memory_order_relaxed);
         const double said = 1e-3 * static_cast<double>(peer.board_at.load(std::memory_order_relaxed));

@@ -154,6 +154,10 @@ public:
     }
     void discard(std::uint64_t, int) override {}
     const machine& figures() override { return station_->figures; }
+    std::byte* take(std::size_t bytes) override { return station_->way ? station_->way->take(bytes) : channel_link::take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override {
+        station_->way ? station_->way->give(at, bytes) : channel_link::give(at, bytes);
+    }
 
 private:
     /// Who of a group's members is on which host.
