@@ -26,10 +26,10 @@
 
 namespace support {
 
-/// The transports between processes: COLLS_TEST_TRANSPORT, or both.
+/// The transports between processes: COLLS_TEST_TRANSPORT, or those that need no device.
 inline std::vector<std::string> process_transports() {
-    const char* named = std::getenv("COLLS_TEST_TRANSPORT");
-    if (named && (std::string(named) == "shm" || std::string(named) == "tcp")) return {named};
+    const std::string_view named = transport;
+    if (named == "shm" || named == "tcp" || named == "verbs") return {std::string(named)};
     return {"shm", "tcp"};
 }
 
