@@ -19,13 +19,24 @@ struct view {
     std::byte* out = nullptr;
 };
 
+/// One pass over memory, of all threads: operands, to be folded into a place.
+struct order {
+    std::byte* to = nullptr;
+    std::uint64_t count = 0, index = 0;   ///< elements; what the first is in its buffer
+    std::int32_t operands = 1;
+    std::int32_t ranks = 0;               ///< the fold is complete, of so many; else 0
+    std::int32_t result = 0;              ///< it is for the output, which is not simply where slots live
+};
+
 /// What the threads of a group share.
 struct blackboard {
+    call now;                               ///< on a device: what is being played
     view views[max_ranks];
     arrival in[max_ports];
     std::int32_t to[2][max_ports];          ///< whom this rank sends to in a round, by turns
     std::int32_t match[2][max_ports];       ///< which block of a port's arrival is the one in hand, by turns
-    operand operands[2][max_ports + 1];
+    operand operands[2][max_ports + 1];     ///< of an order, by turns
+    order orders[2];
 };
 
 /// The first to give up says why.

@@ -38,29 +38,13 @@ public:
         ports_ = ports_of(s, n_);
     }
 
-    /// False where the rank has given up; the host finds out why.
+    /// False where the rank has given up; the host finds out why. All that is not data is in `next`: the pass over memory has
+    /// the registers to itself.
     COLLS_DEVICE bool run() {
-        channel& own = channel_of(t_, t_.rank, block_);
-        const bool poisoned = g_.relaxed(static_cast<const std::uint32_t*>(poison_of(t_))) != 0;
-        const std::uint64_t base = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress));
-        const std::uint32_t calls = own.calls;
-        if (g_.any(poisoned)) return false;
-        if (g_.index() == 0) {
-            own.calls = calls + 1;
-            own.entries[calls & 1] = {c_.fingerprint, c_.in_where, c_.out_where};
-        }
+        start();
         COLLS_ROLLED
-        for (chunk_ = 0; chunk_ < static_cast<std::uint64_t>(c_.chunks); ++chunk_) {
-            const std::uint64_t v = base + 1 + chunk_ * static_cast<std::uint64_t>(2 * rounds_ + 1);
-            if (c_.in_where.region == reachable::hidden) stage();
-            publish(v);
-            if (chunk_ == 0 && !meet(v, calls & 1)) return false;
-            COLLS_ROLLED
-            for (round_ = 0; round_ < rounds_; ++round_)
-                if (!play_round(v + 2 * static_cast<std::uint64_t>(round_))) return false;
-            if (!settle(v + 2 * static_cast<std::uint64_t>(rounds_))) return false;
-        }
-        return true;
+        while (next()) carry_out(board_.orders[turn_], board_.operands[turn_]);
+        return !failed_;
     }
 
 private:
@@ -81,7 +65,7 @@ private:
         return unit_of(c_.count, c_.offsets, c_.user_blocks, owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
     }
     /// What of a slot is in hand: relative to its unit.
-    COLLS_DEVICE extent span_of(const slot_info& s) const {
+    COLLS_DEVICE_CALLED extent span_of(const slot_info& s) const {
         return cut_of(unit(s.is, s.parts).count, static_cast<std::uint64_t>(c_.blocks), slice_of(c_, block_), c_.chunk, chunk_);
     }
     /// Where something lies: in a buffer with all user blocks, in one with the rank's own block alone, or in a slot of scratch
@@ -92,7 +76,7 @@ private:
         piece is;
         lies how;
     };
-    COLLS_DEVICE std::uint64_t first_of(const spot& at, int parts, std::uint64_t skip) const {
+    COLLS_DEVICE_CALLED std::uint64_t first_of(spot at, int parts, std::uint64_t skip) const {
         const std::uint64_t first = unit(at.is, parts).first;
         if (at.how == lies::in_scratch) return first % quantum;
         return first + skip - (at.how == lies::alone ? unit({at.is.block, 0}, 1).first : 0);
@@ -114,7 +98,7 @@ private:
         }
         return moves_to_output(role, s) ? output(role == me_ ? c_.out : theirs.out, s) : scratch(role, slot, s);
     }
-    COLLS_DEVICE operand source(int role, int slot, std::uint64_t skip) const {
+    COLLS_DEVICE_CALLED operand source(int role, int slot, std::uint64_t skip) const {
         const slot_info& s = info(role, slot);
         const spot at = source_spot(role, slot, s);
         return {at.base + first_of(at, s.parts, skip) * sizeof(T), round_ <= s.moves};
@@ -127,29 +111,26 @@ private:
         g_.any(false);
         if (g_.index() == 0) g_.release(&channel_of(t_, t_.rank, block_).progress, value);
     }
-    COLLS_DEVICE bool wait(int role, std::uint64_t value) {
+    COLLS_DEVICE_CALLED bool wait(int role, std::uint64_t value) {
         return role == none || role == me_ || wait_for(g_, t_, block_, rank_of(role), value, round_, c_.fingerprint);
     }
     /// Everyone's entry: is it the same call, and where are the buffers?
-    COLLS_DEVICE bool meet(std::uint64_t value, unsigned turn) {
+    COLLS_DEVICE bool meet() {
         bool failed = false;
-        round_ = none;
         COLLS_ROLLED
         for (int r = g_.index(); r < n_ && !failed; r += g_.size()) {
             const int q = rank_of(r);
-            if (!wait(r, value)) {
-                failed = true;
-                break;
-            }
-            const entry e = channel_of(t_, q, block_).entries[turn];
-            if (e.fingerprint != c_.fingerprint) {
+            failed = r != me_ && !wait_for(g_, t_, block_, q, value_, none, c_.fingerprint);
+            if (failed) break;
+            const entry e = channel_of(t_, q, block_).entries[entry_];
+            failed = e.fingerprint != c_.fingerprint;
+            if (failed)
                 give_up(g_, t_, block_, failure::mismatch, q, none, c_.fingerprint, e.fingerprint);
-                failed = true;
-            } else {
+            else
                 board_.views[r] = {resolved(t_, q, e.in), resolved(t_, q, e.out)};
-            }
         }
-        return !g_.any(failed);
+        failed_ = g_.any(failed);
+        return !failed_;
     }
 
     // Moving data.
@@ -158,57 +139,103 @@ private:
     static constexpr bool copies_as_folds = reduces(what) && std::is_same_v<T, accumulator<T, Op>>;
     static constexpr bool leaves = has_leaf<Op, accumulator<T, Op>>;
 
-    /// Operands of a slot to its place after this round, or where they land first; to the result, where this is it.
-    COLLS_DEVICE void place(const spot& to, bool result, const slot_info& s, const operand* x, int k, const extent& span, bool complete) {
-        const std::uint64_t index = first_of(to, s.parts, span.first);
-        std::byte* const base = const_cast<std::byte*>(to.base);
-        const int ranks = complete ? n_ : 0;
+    COLLS_DEVICE void carry_out(const order& o, const operand* x) {
         if constexpr (!as_it_is)
-            if (result) {
-                D* const goal = reinterpret_cast<D*>(base) + index;
+            if (o.result != 0) {
+                D* const goal = reinterpret_cast<D*>(o.to);
                 if constexpr (reduces(what))
-                    return sweep<T>(g_, goal, x, k, span.count, op_, epilogue_, ranks, index);
+                    return sweep<T>(g_, goal, x, o.operands, o.count, op_, epilogue_, o.ranks, o.index);
                 else
-                    return sweep<T>(g_, goal, x, 1, span.count, moved{}, epilogue_, 0, index);
+                    return sweep<T>(g_, goal, x, 1, o.count, moved{}, epilogue_, 0, o.index);
             }
-        T* const goal = reinterpret_cast<T*>(base) + index;
+        T* const goal = reinterpret_cast<T*>(o.to);
         const no_epilogue as_is;
-        const bool still = k == 1 && !complete && !(leaves && x[0].raw != 0);
+        const bool still = o.operands == 1 && o.ranks == 0 && !(leaves && x[0].raw != 0);
         if (still && x[0].data == goal) return;
         if constexpr (copies_as_folds) {
-            sweep<T>(g_, goal, x, k, span.count, op_, as_is, ranks, index);
+            sweep<T>(g_, goal, x, o.operands, o.count, op_, as_is, o.ranks, o.index);
         } else {
             if constexpr (reduces(what))
-                if (!still) return sweep<T>(g_, goal, x, k, span.count, op_, as_is, ranks, index);
-            sweep<T>(g_, goal, x, 1, span.count, moved{}, as_is, 0, index);
+                if (!still) return sweep<T>(g_, goal, x, o.operands, o.count, op_, as_is, o.ranks, o.index);
+            sweep<T>(g_, goal, x, 1, o.count, moved{}, as_is, 0, o.index);
         }
     }
-    COLLS_DEVICE spot landing(int slot, const slot_info& s) const { return scratch(me_, c_.width + slot, s); }
-    COLLS_DEVICE operand landed_at(int slot, const slot_info& s) const {
-        const spot at = landing(slot, s);
-        return {at.base + first_of(at, s.parts, 0) * sizeof(T), 0};
-    }
 
-    /// Input that others cannot reach, to where they can.
-    COLLS_DEVICE void stage() {
-        g_.any(false);   // what the chunk before left there has been read
+    // What is to be done, one order after the other.
+
+    /// Staged input (what others cannot reach goes to where they can); what arrives in a round; that, from where it has landed;
+    /// results that are not yet where they belong.
+    enum class phase : unsigned char { stage, arrive, landed, settle };
+
+    COLLS_DEVICE void start() {
+        channel& own = channel_of(t_, t_.rank, block_);
+        const bool poisoned = g_.relaxed(static_cast<const std::uint32_t*>(poison_of(t_))) != 0;
+        const std::uint32_t calls = own.calls;
+        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress)) + 1;
+        entry_ = calls & 1;
+        failed_ = g_.any(poisoned);
+        if (g_.index() == 0 && !failed_) {
+            own.calls = calls + 1;
+            own.entries[entry_] = {c_.fingerprint, c_.in_where, c_.out_where};
+        }
+        begin(phase::stage);
         round_ = 0;
-        COLLS_ROLLED
-        for (int slot = 0; slot < c_.width; ++slot) {
-            const slot_info& s = info(me_, slot);
-            if (s.is.block == none || s.in.block == none || s.sent == 0) continue;
-            const extent span = span_of(s);
-            if (g_.index() == 0) {
-                board_.operands[0][0] = source(me_, slot, span.first);
-                board_.operands[0][0].raw = 0;   // raw, and to stay so
-            }
-            g_.any(false);
-            place(scratch(me_, slot, s), false, s, board_.operands[0], 1, span, false);
-            g_.any(false);
-        }
+    }
+    COLLS_DEVICE void begin(phase p) {
+        phase_ = p;
+        port_ = at_ = 0;
     }
 
-    COLLS_DEVICE bool play_round(std::uint64_t v) {
+    /// The next order of this block, in the board for all threads; false when all is done, or nothing more can be.
+    COLLS_DEVICE_CALLED bool next() {
+        COLLS_ROLLED
+        while (!failed_) {
+            const int slot = what == collective::barrier ? none : next_slot();
+            if (slot != none ? offer(slot) : !advance()) return slot != none;
+        }
+        return false;
+    }
+    COLLS_DEVICE int next_slot() {
+        if (phase_ == phase::stage || phase_ == phase::settle)
+            return at_ < c_.width && (phase_ == phase::settle || c_.in_where.region == reachable::hidden) ? at_++ : none;
+        COLLS_ROLLED
+        for (; port_ < ports_; ++port_, at_ = 0)
+            if (const arrival& in = board_.in[port_]; in.peer != none && at_ < in.to.size()) return element_of(in.to, at_++);
+        return none;
+    }
+
+    /// All threads have carried out the orders of this phase, or are about to.
+    COLLS_DEVICE bool advance() {
+        if (phase_ == phase::settle) {
+            g_.any(false);   // what stays in scratch memory has been read
+            if (++chunk_ >= static_cast<std::uint64_t>(c_.chunks)) return false;
+            ++value_;
+            round_ = 0;
+            begin(phase::stage);
+            return true;
+        }
+        const bool first = phase_ == phase::stage, again = phase_ == phase::arrive && lands_;
+        if (!first && !again) {
+            value_ += 2;
+            ++round_;
+        }
+        publish(value_ + again);
+        if (first && chunk_ == 0 && !meet()) return false;
+        if (!again && round_ < rounds_)
+            begin_round();
+        else
+            await(again ? board_.to[round_ & 1] : round_ > 0 ? board_.to[(round_ - 1) & 1] : nullptr, value_ + again);
+        begin(again ? phase::landed : round_ < rounds_ ? phase::arrive : phase::settle);
+        return !failed_;
+    }
+    /// Until those that a round's data goes to have come to `value`.
+    COLLS_DEVICE void await(const std::int32_t* peers, std::uint64_t value) {
+        bool failed = false;
+        COLLS_ROLLED
+        for (int p = g_.index(); peers != nullptr && p < ports_; p += g_.size()) failed = failed || !wait(peers[p], value);
+        failed_ = g_.any(failed);
+    }
+    COLLS_DEVICE void begin_round() {
         bool failed = false;
         COLLS_ROLLED
         for (int p = g_.index(); p < ports_; p += g_.size()) {
@@ -218,120 +245,96 @@ private:
             if (in.peer != none) in.from = step_at(s_, in.peer, n_, round_, p).send.blocks;
             const int reader = round_ > 0 ? board_.to[(round_ - 1) & 1][p] : none;
             board_.to[round_ & 1][p] = mine.send.peer;
-            failed = failed || !wait(in.peer, v) || !wait(reader, v);
+            failed = failed || !wait(in.peer, value_) || !wait(reader, value_);
         }
-        if (g_.any(failed)) return false;
-        if constexpr (what != collective::barrier) {
-            const bool lands = c_.overwrites[me_ * rounds_ + round_] != 0;
-            COLLS_ROLLED
-            for (bool landed = false;; landed = true) {
-                move_arrivals(lands, landed);
-                if (!lands || landed) break;
-                publish(v + 1);
-                COLLS_ROLLED
-                for (int p = g_.index(); p < ports_; p += g_.size()) failed = failed || !wait(board_.to[round_ & 1][p], v + 1);
-                if (g_.any(failed)) return false;
-            }
+        failed_ = g_.any(failed);
+        lands_ = what != collective::barrier && c_.overwrites[me_ * rounds_ + round_] != 0;
+    }
+
+    /// An order for a slot, if there is anything to be done for it.
+    COLLS_DEVICE bool offer(int slot) {
+        const slot_info& s = info(me_, slot);
+        const bool arrives = phase_ == phase::arrive || phase_ == phase::landed;
+        if (s.is.block == none) return false;
+        int operands = 1;
+        const bool still = s.moves >= rounds_;
+        if (phase_ == phase::stage && (s.in.block == none || s.sent == 0)) return false;
+        if (phase_ == phase::settle && (s.out.block == none || s.delivers != none || (still ? s.in.block == none : moves_to_output(me_, s)))) return false;
+        turn_ ^= 1u;
+        if (arrives && ports_ > 1 && !match(slot, port_)) return false;
+        const std::uint64_t skip = span_of(s).first;
+        if (phase_ == phase::arrive)
+            operands = gather(slot, port_, s, skip);
+        else if (g_.index() == 0)
+            board_.operands[turn_][0] = phase_ == phase::landed ? landed_at(slot, s) : source(me_, slot, skip);
+        if (g_.index() == 0) {
+            order& o = board_.orders[turn_];
+            const bool result = phase_ == phase::settle || (s.delivers == round_ && (phase_ == phase::landed || (phase_ == phase::arrive && !lands_)));
+            const spot to = phase_ == phase::stage               ? scratch(me_, slot, s)
+                            : phase_ == phase::arrive && lands_  ? landing(slot, s)
+                            : result || moves_to_output(me_, s) ? output(c_.out, s)
+                                                                 : scratch(me_, slot, s);
+            const bool complete = phase_ == phase::arrive ? s.completes == round_ : phase_ == phase::settle && reduces(what) && n_ == 1;
+            o.index = first_of(to, s.parts, skip);
+            o.to = const_cast<std::byte*>(to.base) + o.index * (result ? sizeof(D) : sizeof(T));
+            o.count = span_of(s).count;
+            o.operands = operands;
+            o.ranks = complete ? n_ : 0;
+            o.result = result;
+            if (phase_ == phase::stage) board_.operands[turn_][0].raw = 0;   // raw, and to stay so
         }
-        publish(v + 2);
+        g_.any(false);
         return true;
     }
 
-    /// Each slot that something arrives for, once. `landed`: from where it has landed.
-    COLLS_DEVICE void move_arrivals(bool lands, bool landed) {
-        unsigned turn = 0;
-        COLLS_ROLLED
-        for (int p = 0; p < ports_; ++p) {
-            const arrival& in = board_.in[p];
-            COLLS_ROLLED
-            for (int i = 0; in.peer != none && i < in.to.size(); ++i) {
-                const int slot = element_of(in.to, i);
-                const slot_info& s = info(me_, slot);
-                if (s.is.block == none) continue;
-                turn ^= 1u;
-                const int k = gather(turn, p, i, slot, s, landed);
-                if (k == 0) continue;
-                const extent span = span_of(s);
-                const bool to_landing = lands && !landed, result = s.delivers == round_ && !to_landing;
-                const spot to = to_landing ? landing(slot, s) : result || moves_to_output(me_, s) ? output(c_.out, s) : scratch(me_, slot, s);
-                place(to, result, s, board_.operands[turn], k, span, !landed && s.completes == round_);
-            }
-        }
+    COLLS_DEVICE spot landing(int slot, const slot_info& s) const { return scratch(me_, c_.width + slot, s); }
+    COLLS_DEVICE operand landed_at(int slot, const slot_info& s) const {
+        const spot at = landing(slot, s);
+        return {at.base + first_of(at, s.parts, 0) * sizeof(T), 0};
     }
 
-    /// The operands of a slot into the board: all that arrives for it in this round in ascending order of ranks, its own value at
-    /// its place among them, one that it sends itself before that; or what has landed. 0 where an earlier port has had the slot.
-    COLLS_DEVICE int gather(unsigned turn, int port, int i, int slot, const slot_info& s, bool landed) {
-        std::int32_t* const match = board_.match[turn];
-        if (ports_ > 1) {
+    /// On which ports something arrives for the slot; false where an earlier port than this one has had it.
+    COLLS_DEVICE bool match(int slot, int port) {
+        std::int32_t* const found = board_.match[turn_];
+        COLLS_ROLLED
+        for (int p = g_.index(); p < ports_; p += g_.size()) {
+            const arrival& in = board_.in[p];
+            int j = in.peer == none ? 0 : in.to.size();
             COLLS_ROLLED
-            for (int p = g_.index(); p < ports_; p += g_.size()) {
-                const arrival& in = board_.in[p];
-                int found = none;
-                COLLS_ROLLED
-                for (int j = 0; found == none && in.peer != none && j < in.to.size(); ++j)
-                    if (element_of(in.to, j) == slot) found = j;
-                match[p] = found;
-            }
-            g_.any(false);
-            COLLS_ROLLED
-            for (int p = 0; p < port; ++p)
-                if (match[p] != none) return 0;
+            while (--j >= 0)
+                if (element_of(in.to, j) == slot) break;
+            found[p] = j;
         }
-        if (landed) {
-            if (g_.index() == 0) board_.operands[turn][0] = landed_at(slot, s);
-            g_.any(false);
-            return 1;
-        }
-        const action act = board_.in[port].act;
+        g_.any(false);
+        COLLS_ROLLED
+        for (int p = 0; p < port; ++p)
+            if (found[p] >= 0) return false;
+        return true;
+    }
+    /// The operands of a slot: all that arrives for it in this round in ascending order of ranks, its own value at its place among
+    /// them, one that it sends itself before that. One thread an operand, the rank's own being one port more.
+    COLLS_DEVICE int gather(int slot, int port, const slot_info& s, std::uint64_t skip) {
+        const std::int32_t* const found = board_.match[turn_];
+        const bool folds = board_.in[port].act == action::reduce, own = folds && (s.in.block != none || round_ > s.moves);
         const int self = rank_of(me_);
-        const bool own = act == action::reduce && (s.in.block != none || round_ > s.moves);
-        const std::uint64_t skip = span_of(s).first;
-        operand* const x = board_.operands[turn];
         int count = own ? 1 : 0;
         COLLS_ROLLED
-        for (int p = 0; p < ports_; ++p) count += ports_ == 1 || match[p] != none;
-        // One thread an operand, the rank's own being one port more. Its place: behind all of lower ranks.
+        for (int p = 0; p < ports_; ++p) count += ports_ == 1 || found[p] >= 0;
         COLLS_ROLLED
         for (int p = g_.index(); p <= ports_; p += g_.size()) {
             const bool is_own = p == ports_;
-            if (is_own ? !own : ports_ > 1 && match[p] == none) continue;
+            if (is_own ? !own : ports_ > 1 && found[p] < 0) continue;
             const int role = is_own ? me_ : board_.in[p].peer, from = rank_of(role);
             int at = own && !is_own && self < from ? 1 : 0;
             COLLS_ROLLED
             for (int other = 0; other < ports_; ++other) {
-                if (other == p || (ports_ > 1 && match[other] == none)) continue;
+                if (other == p || (ports_ > 1 && found[other] < 0)) continue;
                 const int there = rank_of(board_.in[other].peer);
                 at += there < from || (there == from && other < p);
             }
-            x[at] = source(role, is_own ? slot : element_of(board_.in[p].from, ports_ == 1 ? i : match[p]), skip);
+            board_.operands[turn_][at] = source(role, is_own ? slot : element_of(board_.in[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
         }
-        g_.any(false);
-        return act == action::reduce ? count : 1;
-    }
-
-    /// After the last round: when nobody reads here any more, what is a result and not yet where it belongs.
-    COLLS_DEVICE bool settle(std::uint64_t v) {
-        bool failed = false;
-        if (rounds_ > 0)
-            COLLS_ROLLED
-            for (int p = g_.index(); p < ports_; p += g_.size()) failed = failed || !wait(board_.to[(rounds_ - 1) & 1][p], v);
-        if (g_.any(failed)) return false;
-        unsigned turn = 0;
-        if constexpr (what != collective::barrier)
-            COLLS_ROLLED
-            for (int slot = 0; slot < c_.width; ++slot) {
-                const slot_info& s = info(me_, slot);
-                if (s.is.block == none || s.out.block == none || s.delivers != none) continue;
-                const bool still = s.moves >= rounds_;
-                if (still ? s.in.block == none : moves_to_output(me_, s)) continue;
-                const extent span = span_of(s);
-                operand* const x = board_.operands[turn ^= 1u];
-                if (g_.index() == 0) *x = source(me_, slot, span.first);
-                g_.any(false);
-                place(output(c_.out, s), true, s, x, 1, span, reduces(what) && n_ == 1);
-            }
-        return true;
+        return folds ? count : 1;
     }
 
     G& g_;
@@ -342,8 +345,13 @@ private:
     const Epilogue& epilogue_;
     blackboard& board_;
     const int block_, n_;
-    int shift_ = 0, me_ = 0, rounds_ = 0, ports_ = 1, round_ = none;
+    int shift_ = 0, me_ = 0, rounds_ = 0, ports_ = 1, round_ = 0;
+    int port_ = 0, at_ = 0;   // in hand: a port and a place in what arrives on it, or a slot
+    unsigned turn_ = 0, entry_ = 0;
+    phase phase_ = phase::stage;
+    bool lands_ = false, failed_ = false;
     std::uint64_t chunk_ = 0;
+    std::uint64_t value_ = 0;   // this rank's state at the start of the round
 };
 
 /// Plays a call by one block of a rank.

@@ -85,31 +85,34 @@ __device__ bool all_reduce(const ranks<Schedule>& r, workspace& w, int local, in
     };
     device_group g(w);
     const team& t = r.teams[local];
-    call c = r.table;
-    c.in = reinterpret_cast<const std::byte*>(in);
-    c.out = reinterpret_cast<std::byte*>(out);
-    c.in_where = where(in, count * sizeof(T));
-    c.out_where = where(out, count * sizeof(D));
-    c.count = count;
-    c.fingerprint = mixed(mixed(r.fingerprint, count), sizeof(T));
+    call& c = w.now;
+    const bool small = count * sizeof(T) <= r.small_bytes;
     // The data of all threads, before others are told of it; and the board, which the threads may have used otherwise.
     __syncthreads();
-    bool ok;
-    if (count * sizeof(T) <= r.small_bytes) {
-        c.user_blocks = 1;
-        ok = run_small<collective::all_reduce, T, D>(g, t, c, channel, op, epilogue);
-    } else {
-        constexpr bool as_it_is = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
-        std::uint64_t bytes = r.chunk_bytes;
-        if (r.scratch_needed != 0 || !as_it_is || r.everywhere == 0) {
-            const std::uint64_t room = r.scratch_bytes / (2 * static_cast<std::uint64_t>(c.width)) / 128 * 128;
-            bytes = room < bytes + quantum * sizeof(T) + 128 ? room - quantum * sizeof(T) - 128 : bytes;
+    if (threadIdx.x == 0) {
+        c = r.table;
+        c.in = reinterpret_cast<const std::byte*>(in);
+        c.out = reinterpret_cast<std::byte*>(out);
+        c.in_where = where(in, count * sizeof(T));
+        c.out_where = where(out, count * sizeof(D));
+        c.count = count;
+        c.fingerprint = mixed(mixed(r.fingerprint, count), sizeof(T));
+        if (small) {
+            c.user_blocks = 1;
+        } else {
+            constexpr bool as_it_is = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
+            std::uint64_t bytes = r.chunk_bytes;
+            if (r.scratch_needed != 0 || !as_it_is || r.everywhere == 0) {
+                const std::uint64_t room = r.scratch_bytes / (2 * static_cast<std::uint64_t>(c.width)) / 128 * 128, more = quantum * sizeof(T) + 128;
+                if (room < bytes + more) bytes = room - more;
+            }
+            c.chunk = bytes / sizeof(T) < quantum ? quantum : bytes / sizeof(T) / quantum * quantum;
+            c.chunks = static_cast<std::int32_t>(chunks_needed(balanced(count, static_cast<std::uint64_t>(c.user_blocks), 0).count, 1, c.chunk));
         }
-        c.chunk = bytes / sizeof(T) / quantum * quantum;
-        c.chunk = c.chunk < quantum ? quantum : c.chunk;
-        c.chunks = static_cast<std::int32_t>(chunks_needed(balanced(count, static_cast<std::uint64_t>(c.user_blocks), 0).count, 1, c.chunk));
-        ok = run_body<T, D>(g, t, c, channel, r.schedule, op, epilogue);
     }
+    __syncthreads();
+    const bool ok = small ? run_small<collective::all_reduce, T, D>(g, t, c, channel, op, epilogue)
+                          : run_body<T, D>(g, t, c, channel, r.schedule, op, epilogue);
     __syncthreads();   // the results of all threads
     return ok;
 }

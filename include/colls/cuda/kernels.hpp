@@ -25,24 +25,26 @@ struct launch {
     Op op;
     Epilogue epilogue;
 
-    __device__ call mine(int local) const {
-        call c = common;
+    /// A local rank's call, in shared memory: registers are for the data.
+    __device__ void tell(int local, call& c) const {
+        if (threadIdx.x != 0) return;
+        c = common;
         c.in = of[local].in;
         c.out = of[local].out;
         c.in_where = of[local].in_where;
         c.out_where = of[local].out_where;
-        return c;
     }
 };
 
 template <class Schedule, class T, class D, class Op, class Epilogue>
-__global__ void __launch_bounds__(block_threads) large_kernel(const __grid_constant__ launch<Op, Epilogue> a, const Schedule s) {
+__global__ void __launch_bounds__(block_threads, 1) large_kernel(const __grid_constant__ launch<Op, Epilogue> a, const Schedule s) {
     __shared__ blackboard board;
     device_group g(board);
     const int local = static_cast<int>(blockIdx.x) % a.locals, block = static_cast<int>(blockIdx.x) / a.locals;
     const team& t = a.teams[local];
-    const call c = a.mine(local);
-    run_body<T, D>(g, t, c, block, s, a.op, a.epilogue);
+    a.tell(local, board.now);
+    __syncthreads();
+    run_body<T, D>(g, t, board.now, block, s, a.op, a.epilogue);
 }
 
 template <collective what, class T, class D, class Op, class Epilogue>
@@ -51,8 +53,9 @@ __global__ void __launch_bounds__(block_threads, 1) small_kernel(const __grid_co
     device_group g(board);
     const int local = static_cast<int>(blockIdx.x) % a.locals, block = static_cast<int>(blockIdx.x) / a.locals;
     const team& t = a.teams[local];
-    const call c = a.mine(local);
-    run_small<what, T, D>(g, t, c, block, a.op, a.epilogue);
+    a.tell(local, board.now);
+    __syncthreads();
+    run_small<what, T, D>(g, t, board.now, block, a.op, a.epilogue);
 }
 
 }  // namespace colls::inline v1::cuda::detail

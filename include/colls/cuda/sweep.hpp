@@ -122,7 +122,7 @@ struct treatment {
 /// operands, else it overlaps none. Any alignment that the types allow. 16 bytes at a time, several at once, between a head
 /// and a tail of single elements, where all pointers are alike modulo 16 bytes; else by elements.
 template <class T, class D, class Op, class E, class G>
-COLLS_DEVICE_CALLED void sweep(G g, D* dst, const operand* x, int k, std::uint64_t count, const Op& op, const E& epilogue, int ranks,
+COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint64_t count, const Op& op, const E& epilogue, int ranks,
                                std::uint64_t index) {
     const treatment<T, D, Op, E> how{op, epilogue, ranks};
     using A = accumulator<T, Op>;
@@ -133,6 +133,7 @@ COLLS_DEVICE_CALLED void sweep(G g, D* dst, const operand* x, int k, std::uint64
         const auto goal = reinterpret_cast<std::uintptr_t>(dst);
         const std::uint64_t phase = goal / sizeof(D) % lanes;
         bool alike = goal % sizeof(D) == 0;
+        COLLS_ROLLED
         for (int j = 0; j < k; ++j) {
             const auto from = reinterpret_cast<std::uintptr_t>(x[j].data);
             alike = alike && from % sizeof(T) == 0 && from / sizeof(T) % lanes == phase;
@@ -144,16 +145,20 @@ COLLS_DEVICE_CALLED void sweep(G g, D* dst, const operand* x, int k, std::uint64
         }
     }
     const std::uint64_t body = vectors * lanes;
+    COLLS_ROLLED
     for (std::uint64_t j = thread; j < count - body; j += threads) {
         const std::uint64_t i = j < head ? j : j + body;
         A a = how.read(static_cast<const T*>(x[0].data)[i], x[0].raw != 0);
+        COLLS_ROLLED
         for (int o = 1; o < k; ++o) a = how.combine(a, how.read(static_cast<const T*>(x[o].data)[i], x[o].raw != 0));
         dst[i] = how.write(a, index + i);
     }
     if constexpr (lanes > 1) {
-        constexpr int depth = lanes <= 4 ? 4 : 2;   // accesses in flight from each operand
+        constexpr int depth = lanes <= 4 ? 4 : lanes <= 8 ? 2 : 1;   // accesses in flight from each operand
+        COLLS_ROLLED
         for (std::uint64_t v = thread; v < vectors; v += depth * threads) {
             A a[depth][lanes];
+            COLLS_ROLLED
             for (int o = 0; o < k; ++o) {
                 const T* const from = static_cast<const T*>(x[o].data) + head;
                 const bool raw = x[o].raw != 0;
