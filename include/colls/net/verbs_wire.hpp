@@ -10,8 +10,9 @@
 // receives than slots, notices and granted places together, so none is ever missing.
 //
 // A message's memory may change when the device has taken it along with the request (inlined), a later request of its queue is
-// known to be done, or the peer says that the message has arrived. So few requests are signalled: every 32nd, the last of an
-// operation that reads a caller's memory, and, if somebody waits longer than a moment, one more.
+// known to be done, or the peer says that the message has arrived. So few requests are signalled: the last of an operation that
+// reads a caller's memory, one of many others, and, if somebody waits longer than a moment, one more. Of other messages the peer says
+// so, with whatever it writes next, or by itself if that is nothing.
 //
 // A slot that no receive has been posted for stays, and all behind it: then credits run out, and the sender waits.
 #pragma once
@@ -41,9 +42,11 @@ struct verbs_shape {
 
 class verbs_wire final : public wire, private wire::listener {
 public:
-    /// What an immediate announces: its two highest bits.
+    /// What an immediate announces: its two highest bits. The next one: the sender waits to hear that the message has arrived.
+    /// The others count slots, messages or notices.
     enum class kind : std::uint32_t { slot, direct, notice };
     static kind kind_of(std::uint32_t immediate) { return static_cast<kind>(immediate >> 30); }
+    static constexpr std::uint32_t wants_word = 1u << 29, count_bits = wants_word - 1;
 
     /// Bytes that this rank has copied between callers' memory and slots.
     struct copies {
@@ -103,7 +106,7 @@ public:
     void progress() override {
         if (inside_) return;
         inside_ = true;
-        if (forming_ > 0 || ++turns_ % 32 == 0) control_->progress();
+        if (++turns_ % 32 == 0 || forming_ > 0) control_->progress();
         for (std::size_t i = 0; i < open_.size(); ++i) serve(with(open_[i]));
         inside_ = false;
         flush();
@@ -146,7 +149,7 @@ private:
         offer,      // backwards: that is what message `number` will be; it waits for one of the two
         nothing     // whatever the peer still sends is thrown away: it need not
     };
-    static constexpr std::uint32_t most_places = 6;
+    static constexpr std::uint32_t most_places = 16;
     struct notice_record {
         header what;   // `here`: places
         notice_kind kind;
@@ -154,11 +157,10 @@ private:
         place places[most_places];
         std::uint32_t bytes() const { return static_cast<std::uint32_t>(offsetof(notice_record, places) + what.here * sizeof(place)); }
     };
-    static_assert(sizeof(notice_record) <= 256);
-    static constexpr std::size_t notice_stride = 256, counters_bytes = 64;
-    static constexpr std::uint64_t every = 32;   // requests, one is signalled
+    static_assert(sizeof(notice_record) <= 512);
+    static constexpr std::size_t notice_stride = 512, counters_bytes = 64;
+    static constexpr std::uint64_t some = 32;   // requests: after so many the last of an operation is signalled
     static constexpr std::uint32_t batch = 16;   // receives that are posted at once
-    static constexpr std::uint32_t immediates = 0x3fffffff;
     static constexpr std::size_t least_place = 512;   // shorter pieces go faster together, through slots
 
     struct outgoing {
@@ -226,7 +228,9 @@ private:
         piece_queue in_pieces;
         std::uint64_t in_posted = 0, received = 0, landed = 0;
         std::uint64_t slots_came = 0, slots_taken = 0, notices_taken = 0;
-        std::uint64_t told_slots = 0, told_notices = 0;
+        std::uint64_t told_slots = 0, told_notices = 0, told_messages = 0;
+        std::uint64_t wanted = 0;       // messages, of which the peer waits to hear
+        unsigned wanted_in = 0;         // since this turn
         std::uint32_t receives_used = 0;
         header offer{};
         bool has_offer = false;
@@ -267,9 +271,15 @@ private:
     void put_slot(end& e, const outgoing& m, std::uint32_t bytes);
     bool put_direct(end& e, const outgoing& m, const notice_record& where);
     void put_credits(end& e, bool signalled);
+    // Credits must go, for nothing else has carried them. What the peer waits to hear may go with what this turn brings.
+    bool owed(const end& e) const {
+        return e.slots_taken - e.told_slots >= shape_.slots / 2 || e.notices_taken - e.told_notices >= shape_.notices / 2 ||
+               (e.told_messages < e.wanted && e.wanted <= e.received && e.wanted_in != turns_);
+    }
     credits own_credits(end& e) {
         e.told_slots = e.slots_taken;
         e.told_notices = e.notices_taken;
+        e.told_messages = e.received;
         return {e.slots_taken, e.notices_taken, e.received};
     }
     void signal(end& e, rdma::request& r) {
@@ -466,7 +476,7 @@ inline void verbs_wire::go(end& e) {
     if (!e.ready || !e.queue || e.failed) return;
     put_notices(e);
     while (!e.out.empty() && lower(e)) {}
-    const bool owes = e.slots_taken - e.told_slots >= shape_.slots / 2 || e.notices_taken - e.told_notices >= shape_.notices / 2;
+    const bool owes = owed(e);
     if (e.settling && e.reads_until <= e.signalled) e.settling = false;
     if ((owes || e.settling) && room(e, 1)) {
         put_credits(e, e.settling);
@@ -486,9 +496,9 @@ inline void verbs_wire::ring(end& e) {
 
 inline rdma::request& verbs_wire::add(end& e, std::size_t far_offset, kind what, std::uint64_t count, bool inlined) {
     e.chain.push_back({e.next++, e.far_base + far_offset, e.far_key, static_cast<std::uint32_t>(e.gathers.size()), 0,
-                       static_cast<std::uint32_t>(what) << 30 | static_cast<std::uint32_t>(count & immediates), true, false, inlined});
+                       static_cast<std::uint32_t>(what) << 30 | static_cast<std::uint32_t>(count & count_bits), true, false, inlined});
     rdma::request& r = e.chain.back();
-    if (e.next - e.signalled >= every) signal(e, r);
+    if (e.next - e.signalled >= e.limits.requests / 2) signal(e, r);   // or the queue would never be known to have room
     return r;
 }
 inline void verbs_wire::put_credits(end& e, bool signalled) {
@@ -553,7 +563,11 @@ inline bool verbs_wire::lower(end& e) {
     return true;
 }
 inline void verbs_wire::over(end& e, const outgoing& m) {
-    if (m.last && e.reads_until > e.signalled) signal(e, e.chain.back());
+    if (m.last) {
+        if (e.reads_until > e.signalled || e.next - e.signalled >= some) signal(e, e.chain.back());
+    } else if (e.reading) {
+        e.chain.back().immediate |= wants_word;
+    }
     e.flights.push({e.next, e.reading});
     e.out.pop();
     ++e.lowered;
@@ -691,9 +705,7 @@ inline void verbs_wire::serve(end& e) {
         count_sent(e);
         consume(e);
         if (!e.queue) return;
-        if (!e.out.empty() || !e.due.empty() || e.slots_taken - e.told_slots >= shape_.slots / 2 ||
-            e.notices_taken - e.told_notices >= shape_.notices / 2)
-            note(e);
+        if (!e.out.empty() || !e.due.empty() || owed(e)) note(e);
         if ((e.asked || e.waits) && turns_ % 8 == 0) {
             const double now = seconds_now();
             if (e.asked && e.reads_until > e.signalled && !e.flights.empty()) {
@@ -743,7 +755,7 @@ inline void verbs_wire::poll(end& e) {
 
 inline void verbs_wire::arrived(end& e, std::uint32_t immediate) {
     ++e.receives_used;
-    const auto is = [&](std::uint64_t count) { return (immediate & immediates) == (count & immediates); };
+    const auto is = [&](std::uint64_t count) { return (immediate & count_bits) == (count & count_bits); };
     bool right = false;
     switch (kind_of(immediate)) {
         case kind::slot:
@@ -752,6 +764,7 @@ inline void verbs_wire::arrived(end& e, std::uint32_t immediate) {
                 header h;
                 std::memcpy(&h, e.base + slot_at(e.slots_came++), sizeof h);
                 absorb(e, h.own);
+                if (immediate & wants_word) e.wanted = h.number + 1;
             }
             break;
         case kind::direct:
@@ -759,6 +772,7 @@ inline void verbs_wire::arrived(end& e, std::uint32_t immediate) {
             if (!e.queue) return;
             right = e.dropping || (!e.in.empty() && is(e.received) && e.in.front().placed && e.landed == 0);
             if (right && !e.dropping) {
+                if (immediate & wants_word) e.wanted = e.received + 1;
                 e.in_pieces.skip(e.in.front().bytes);
                 landed(e);
             }
@@ -772,6 +786,7 @@ inline void verbs_wire::arrived(end& e, std::uint32_t immediate) {
 }
 inline void verbs_wire::landed(end& e) {
     if (e.in.front().placed) --e.placed;
+    if (e.wanted > e.received) e.wanted_in = turns_;
     e.in.pop();
     e.landed = 0;
     ++e.received;

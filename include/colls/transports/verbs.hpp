@@ -100,7 +100,7 @@ private:
 
 /// Memory of a GPU, for RDMA straight from and to it: `bytes` from `offset` on of the dma-buf `file` (CUDA:
 /// cuMemGetHandleForAddressRange), whose addresses there begin with `at`. Collectives that only copy may be given such memory
-/// on all ranks, with blocks above 8 KB in up to six pieces; others break the group with an error that says so. Untested on
+/// on all ranks, with blocks above 8 KB in up to sixteen pieces; others break the group with an error that says so. Untested on
 /// hardware. Throws colls::error (unsupported).
 inline registered register_dmabuf(int file, std::uint64_t offset, void* at, std::size_t bytes) {
     auto on = detail::opened::of_process();

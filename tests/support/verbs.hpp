@@ -1,0 +1,87 @@
+// Groups of threads whose messages are RDMA writes on the device that is played within this process.
+#pragma once
+
+#include "wires.hpp"
+
+#include <colls/communicator.hpp>
+#include <colls/net/verbs_wire.hpp>
+#include <colls/net_group.hpp>
+#include <colls/testing/verbs_dry_run.hpp>
+#include <colls/transports/threads.hpp>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace support {
+
+
+/// Messages between hosts on a device of that network.
+class dry_way final : public colls::net::far_way {
+public:
+    dry_way(const std::shared_ptr<colls::testing::dry_network>& net, int rank, const verbs_shape& shape)
+        : book_(std::make_shared<rdma::memory_book>(net->device(rank))), shape_(shape) {}
+    std::unique_ptr<wire> over(std::unique_ptr<wire> news, int rank, int size) override {
+        auto w = std::make_unique<verbs_wire>(std::move(news), book_, rank, size, shape_);
+        wires_.push_back(w.get());
+        return w;
+    }
+    std::byte* take(std::size_t bytes) override { return book_->take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { book_->give(at, bytes); }
+    rdma::memory_book& book() { return *book_; }
+    /// By the wires of the group, where there is one alone.
+    verbs_wire::copies copied() const {
+        verbs_wire::copies all;
+        for (const verbs_wire* w : wires_) {
+            all.out += w->copied().out;
+            all.in += w->copied().in;
+        }
+        return all;
+    }
+
+private:
+    const std::shared_ptr<rdma::memory_book> book_;
+    const verbs_shape shape_;
+    std::vector<verbs_wire*> wires_;
+};
+
+/// f(communicator, way) on n threads, as if on hosts with so many ranks each: 0, and none of them shares memory. What one of them
+/// throws comes out.
+template <class F>
+void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int n, F f, const verbs_shape& shape = {}, int per_host = 0) {
+    using colls::processes::detail::arena;
+    meeting_place place(n);
+    std::vector<colls::net::site> sites;
+    for (int r = 0; r < n; ++r) sites.push_back({place.members[static_cast<std::size_t>(r)], static_cast<std::uint64_t>(per_host > 0 ? r / per_host : r)});
+    std::vector<std::shared_ptr<arena>> memory(static_cast<std::size_t>(n));
+    for (int r = 0; per_host > 0 && r < n; ++r) {
+        const int first = r / per_host * per_host, here = std::min(per_host, n - first);
+        auto& own = memory[static_cast<std::size_t>(r)];
+        own = r == first ? std::make_shared<arena>(here) : std::make_shared<arena>(here, dup(memory[static_cast<std::size_t>(first)]->file()));
+        own->be(r - first);
+    }
+    colls::threads::detail::outcome how;
+    std::vector<std::shared_ptr<dry_way>> ways;   // as of processes, which end together
+    for (int r = 0; r < n; ++r) ways.push_back(std::make_shared<dry_way>(net, r, shape));
+    std::vector<std::thread> ranks;
+    for (int r = 0; r < n; ++r)
+        ranks.emplace_back([&, r] {
+            const auto& way = ways[static_cast<std::size_t>(r)];
+            auto own = sites;
+            const auto& near = memory[static_cast<std::size_t>(r)];
+            if (near) near->assemble(patience_s);
+            colls::communicator comm = colls::net::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, way);
+            try {
+                f(comm, *way);
+            } catch (...) {
+                colls::threads::detail::tell(comm.endpoint(), how);
+            }
+        });
+    for (std::thread& t : ranks) t.join();
+    how.rethrow();
+}
+
+}  // namespace support
