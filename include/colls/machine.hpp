@@ -29,12 +29,17 @@ const machine& measured();
 #ifndef COLLS_SEPARATE
 /// What the two threads of the measurement share.
 struct probe {
-    static constexpr int trips = 1000, turns = 4;
+    static constexpr int trips = 4, samples = 250, turns = 4;
+    // Where other programs have the cores a trip may take milliseconds: if none comes through, usual figures must do.
+    static constexpr double enough = 10e-3, most = 50e-3, plausible = 2e-6;   // seconds
     static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
+    enum request { answer, rewrite, end };
     struct alignas(128) flag {
         std::atomic<int> value{0};
+        request task = answer;   // goes with the value
     };
     flag there, back;
+    int asked = 0;
     const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};
 
     static void wait(const flag& f, int value) {
@@ -44,16 +49,13 @@ struct probe {
     void write(float x) {
         for (std::size_t i = 0; i < count; ++i) far[i] = x;
     }
-    // The other thread: answers, then rewrites its buffer whenever asked, so that its lines are dirty in its cache.
-    void answer(int not_on) {
+    // The other thread: answers, or rewrites its buffer first, so that its lines are dirty in its cache.
+    void serve(int not_on) {
         stay_off(not_on);
-        for (int i = 1; i <= trips; ++i) {
+        for (int i = 1;; ++i) {
             wait(there, i);
-            back.value.store(i, std::memory_order_release);
-        }
-        for (int i = trips + 1; i <= trips + 2 * turns; ++i) {
-            wait(there, i);
-            write(static_cast<float>(i));
+            if (there.task == end) return;
+            if (there.task == rewrite) write(static_cast<float>(i));
             back.value.store(i, std::memory_order_release);
         }
     }
@@ -67,9 +69,10 @@ struct probe {
             if (c != static_cast<std::size_t>(core)) CPU_SET(c, &set);
         sched_setaffinity(0, sizeof set, &set);
     }
-    void ask(int i) {
-        there.value.store(i, std::memory_order_release);
-        wait(back, i);
+    void ask(request task) {
+        there.task = task;
+        there.value.store(++asked, std::memory_order_release);
+        if (task != end) wait(back, asked);
     }
     template <class F>
     static double seconds(F f) {
@@ -82,24 +85,28 @@ struct probe {
         machine x{1, 1, 1, cores()};   // seconds: more than any
         std::thread other;
         if (x.cores > 1)
-            other = std::thread([this, here = sched_getcpu()] { answer(here); });
+            other = std::thread([this, here = sched_getcpu()] { serve(here); });
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
         const auto least = [](double& a, double b) { a = b < a ? b : a; };
         x.alpha = x.cores > 1 ? 1 : 1e-6;
-        for (int i = 1; i <= trips && x.cores > 1; i += 20)
+        const double begun = seconds_now();
+        const auto goes_on = [&] { return seconds_now() - begun < (x.alpha < plausible ? enough : most); };
+        for (int i = 0; i < samples && x.cores > 1 && goes_on(); ++i)
             least(x.alpha, seconds([&] {
-                for (int j = i; j < i + 20; ++j) ask(j);
-            }) / 40);
+                for (int j = 0; j < trips; ++j) ask(answer);
+            }) / (2 * trips));
         for (int turn = 0; turn < turns; ++turn) {
-            if (x.cores > 1) ask(trips + 2 * turn + 1);
+            if (x.cores > 1) ask(rewrite);
             least(x.gamma, seconds([&] {
                 for (std::size_t i = 0; i < count; ++i) near[i] += far[i];
             }) / bytes);
-            if (x.cores > 1) ask(trips + 2 * turn + 2);
+            if (x.cores > 1) ask(rewrite);
             least(x.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
         }
+        if (x.alpha >= plausible) x.alpha = machine{}.alpha;
+        if (x.cores > 1) ask(end);
         if (other.joinable()) other.join();
         // A store need not wait for the one before, a load must. Whatever disturbed the measurement: a push costs less than a
         // pull, or the choice would turn to schedules that pull everything.
