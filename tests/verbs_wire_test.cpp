@@ -326,3 +326,209 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                   }) == "");
         }
 }
+
+// ---- what goes wrong ------------------------------------------------------------------------------------------------
+
+TEST_CASE("a completion with an error is reported on both sides, once, with its status where it is known", "[verbs_wire]") {
+    struct fault {
+        const char* status;
+        bool large;
+    };
+    for (const bool lazy : {false, true})
+        for (const fault f : {fault{"remote operation error", false}, fault{"local protection error", true}, fault{"RNR retry counter exceeded", false}}) {
+            const auto net = std::make_shared<dry_network>(lazy);
+            net->fault = [&](const dry_network::entry& e) -> const char* {
+                const bool direct = verbs_wire::kind_of(e.what.immediate) == verbs_wire::kind::direct;
+                return e.from == 0 && direct == f.large && verbs_wire::kind_of(e.what.immediate) != verbs_wire::kind::notice ? f.status : nullptr;
+            };
+            INFO(f.status << (lazy ? ", lazy" : ""));
+            CHECK(over_verbs(3, {.lazy = lazy, .reach = reach_of::everything, .shape = {.grace = 0.02}}, [&](int r, auto& own, auto complain) {
+                      verbs_wire& w = *own;
+                      ear e;
+                      w.listening = &e;
+                      std::vector<std::byte> data(f.large ? 100'000 : 100);
+                      const piece p{data.data(), data.size()};
+                      // Rank 2 hears nothing of it.
+                      if (r == 2) {
+                          w.receive(1, label_of(0, 0, 0), &p, 1);
+                          if (!until(w, [&] { return w.received(1) == 1 && e.count(said_leave) == 1; })) complain("not received: " + e.text());
+                          if (e.count("failed") > 0) complain(e.text());
+                          return;
+                      }
+                      if (r == 0)
+                          w.send(1, label_of(0, 0, 0), &p, 1);
+                      else
+                          w.receive(0, label_of(0, 0, 0), &p, 1), w.send(2, label_of(0, 0, 0), &p, 1);
+                      if (r == 0) {
+                          if (!until(w, [&] { return e.count("failed 1") == 1; })) return complain("not reported: " + e.text());
+                          if (e.reasons.back().find(f.status) == std::string::npos) complain("not its status: " + e.reasons.back());
+                          w.tell(1, {notice::board, 0, 0, 0, ""});
+                      }
+                      if (r == 1 && !until(w, [&] { return e.count(said_board) == 1; })) complain("no news: " + e.text());
+                      idle(w, 0.1);
+                      if (r == 0 && e.count("failed") != 1) complain(e.text());
+                      if (w.received(1 - r) != 0) complain("arrived");
+                      if (e.count("lost") > 0) complain(e.text());
+                      if (r == 1 && !until(w, [&] { return w.sent(2) == 1; })) complain("nothing goes to others any more: " + e.text());
+                      w.abandon();
+                  }, net) == "");
+        }
+}
+
+TEST_CASE("a wrong key is refused, and reported by whoever used it at once, by the other when nothing else is heard", "[verbs_wire]") {
+    const auto net = std::make_shared<dry_network>(true);
+    std::vector<std::unique_ptr<station>> stations;
+    for (int r = 0; r < 2; ++r) stations.push_back(std::make_unique<station>(net, r, reach_of::nothing));
+    std::atomic<bool> dropped{false};
+    std::vector<std::byte> there(100'000), here(100'000, std::byte{5});
+    const auto known_here = stations[0]->book->add(here.data(), here.size());
+    auto known_there = stations[1]->book->add(there.data(), there.size());
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+              auto w = stations[static_cast<std::size_t>(r)]->wire(node, 99, r, members, verbs_shape{.grace = 0.02});
+              ear e;
+              w->listening = &e;
+              if (r == 1) {
+                  // Its place is granted, and is no registered memory any more when it is written.
+                  const piece to{there.data(), there.size()};
+                  w->receive(0, label_of(0, 1, 0), &to, 1);
+                  if (!until(*w, [&] { return net->log().size() > 0; })) complain("no notice");
+                  idle(*w, 0.01);
+                  stations[1]->book->drop(known_there);
+                  dropped = true;
+              } else {
+                  while (!dropped) w->progress();
+                  const piece from{here.data(), here.size()};
+                  w->send(1, label_of(0, 1, 0), &from, 1);
+              }
+              if (!until(*w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
+              if (r == 0 && e.reasons.back().find("remote access error") == std::string::npos) complain(e.reasons.back());
+              idle(*w, 0.1);
+              if (e.count("failed") != 1 || e.count("lost") > 0) complain(e.text());
+              w->abandon();
+          }) == "");
+    CHECK(there == std::vector<std::byte>(there.size()));
+    stations[0]->book->drop(known_here);
+    stations.clear();
+    CHECK(net->regions() == 0);
+}
+
+TEST_CASE("memory that cannot be registered is reported when a peer is first named, and leaves nothing", "[verbs_wire]") {
+    const auto net = std::make_shared<dry_network>();
+    net->most_registered = 100'000;
+    CHECK(over_verbs(2, {.lazy = false}, [&](int r, auto& own, auto complain) {
+              verbs_wire& w = *own;
+              ear e;
+              w.listening = &e;
+              std::uint64_t value = 0;
+              const piece p{reinterpret_cast<std::byte*>(&value), 8};
+              w.send(1 - r, label_of(0, 0, 0), &p, 1);
+              if (!until(w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
+              if (e.reasons.back().find("cannot register") == std::string::npos) complain(e.reasons.back());
+              if (w.queues() != 0) complain("there is a queue");
+              w.abandon();
+          }, net) == "");
+    rdma::memory_book book(net->device(7));
+    CHECK_THROWS_AS(book.take(200'000), colls::error);
+    CHECK_THROWS_AS(book.take(20'000'000), colls::error);
+    CHECK(net->regions() == 0);
+}
+
+TEST_CASE("the pool's memory is registered, and used again", "[verbs_wire]") {
+    const auto net = std::make_shared<dry_network>();
+    {
+        rdma::memory_book book(net->device(0));
+        random_source random(3);
+        std::vector<std::pair<std::byte*, std::size_t>> taken;
+        for (int turn = 0; turn < 3000; ++turn) {
+            if (taken.size() > 40 || (!taken.empty() && random.one_in(3))) {
+                const std::size_t i = random.below(taken.size());
+                const auto [at, bytes] = taken[i];
+                for (std::size_t k = 0; k < bytes; k += 1000) REQUIRE(at[k] == static_cast<std::byte>(bytes));
+                book.give(at, bytes);
+                taken[i] = taken.back();
+                taken.pop_back();
+                continue;
+            }
+            const std::size_t bytes = random.below(std::size_t{1} << random.between(0, 22));
+            std::byte* const at = book.take(bytes);
+            REQUIRE(reinterpret_cast<std::uintptr_t>(at) % 128 == 0);
+            REQUIRE(book.find(at, bytes).holds(at, bytes));
+            REQUIRE(book.find(at, bytes).bytes > 0);
+            for (const auto& [other, size] : taken) REQUIRE((at + bytes <= other || other + size <= at));
+            std::fill_n(at, bytes, static_cast<std::byte>(bytes));
+            taken.emplace_back(at, bytes);
+        }
+        for (const auto& [at, bytes] : taken) book.give(at, bytes);
+        // Ranges within one another, as a user may register them.
+        std::vector<std::byte> own(1000);
+        const auto whole = book.add(own.data(), 1000), part = book.add(own.data() + 100, 10);
+        CHECK(book.find(own.data() + 105, 3).bytes > 0);
+        CHECK(book.find(own.data() + 105, 30).bytes == 1000);
+        CHECK(book.find(own.data() + 990, 11).bytes == 0);
+        book.drop(whole);
+        CHECK(book.find(own.data() + 105, 30).bytes == 0);
+        CHECK(book.find(own.data() + 105, 5).bytes == 10);
+        book.drop(part);
+    }
+    CHECK(net->regions() == 0);
+}
+
+TEST_CASE("queue pairs are made to the peers that are named alone, on first use", "[verbs_wire]") {
+    CHECK(over_verbs(4, {}, [&](int r, auto& own, auto complain) {
+              verbs_wire& w = *own;
+              ear e;
+              w.listening = &e;
+              std::uint64_t out = 1, in = 0;
+              const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+              if (w.queues() != 0) complain("queues from the start");
+              for (std::uint64_t i = 0; i < 3; ++i) {
+                  w.receive((r + 3) % 4, label_of(0, 0, i), &pi, 1);
+                  w.send((r + 1) % 4, label_of(0, 0, i), &po, 1);
+                  if (!until(w, [&] { return w.received((r + 3) % 4) == i + 1 && w.sent((r + 1) % 4) == i + 1; })) complain("not done: " + e.text());
+                  if (w.queues() != 2) complain("queues: " + std::to_string(w.queues()));
+              }
+          }) == "");
+}
+
+TEST_CASE("what a greeting says wrongly is refused", "[verbs_wire]") {
+    // A control wire that says what it is told to.
+    struct puppet final : wire {
+        std::vector<std::string> texts;
+        std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
+        std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
+        std::uint64_t sent(int) const override { return 0; }
+        std::uint64_t received(int) const override { return 0; }
+        void abandon() override {}
+        bool tell(int, const news& what) override { return texts.emplace_back(what.text), true; }
+        void tell_all(const news&) override {}
+        void progress() override {}
+        void rest(double) override {}
+    };
+    const auto net = std::make_shared<dry_network>();
+    std::string good;
+    for (int turn = 0; turn < 5; ++turn) {
+        auto control = std::make_unique<puppet>();
+        puppet& peer = *control;
+        verbs_wire w(std::move(control), std::make_shared<rdma::memory_book>(net->device(0)), 0, 2);
+        w.linger = 0.01;
+        ear e;
+        w.listening = &e;
+        std::uint64_t value = 0;
+        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        w.receive(1, label_of(0, 0, 0), &p, 1);
+        REQUIRE(peer.texts.size() == 1);
+        if (turn == 0) good = peer.texts[0];
+        std::string text = good;
+        if (turn == 1) text.pop_back();
+        if (turn == 2) text[5] = 'x';
+        if (turn == 3) text[0] = text[0] == '0' ? '1' : '0';
+        if (turn == 4) text[2 * 20] = text[2 * 20] == 'f' ? 'e' : 'f';   // slots
+        peer.listening->heard(1, {notice::wiring, 0, 0, 0, text.c_str()});
+        w.progress();
+        INFO("case " << turn << ": " << e.text());
+        CHECK(e.count("failed 1") == (turn == 0 ? 0 : 1));
+        w.progress();
+        CHECK(e.count("failed") == (turn == 0 ? 0 : 1));
+        w.abandon();
+    }
+}

@@ -21,8 +21,9 @@
 #include <colls/net/stream.hpp>
 #include <colls/net/verbs_memory.hpp>
 
+#include <algorithm>
 #include <atomic>
-#include <bit>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sched.h>
@@ -123,7 +124,9 @@ public:
 
     const copies& copied() const { return copies_; }
     /// Queue pairs that are open.
-    int queues() const { return static_cast<int>(open_.size()); }
+    int queues() const {
+        return static_cast<int>(std::count_if(open_.begin(), open_.end(), [this](int r) { return ends_[static_cast<std::size_t>(r)].queue != nullptr; }));
+    }
 
 private:
     struct credits {
