@@ -163,7 +163,6 @@ void lower_all(int n, std::size_t words_per_block, const verbs_shape& shape, F f
     std::atomic<std::uint64_t> copied{0};
     long signalled = 0, allowed = 0;
     log_of whole;
-    std::mutex mutex;
     run_over_verbs(
         net, n,
         [&](colls::communicator& comm, dry_way& way) {
