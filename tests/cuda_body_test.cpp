@@ -302,3 +302,120 @@ TEST_CASE("the kernel body: small messages", "[cuda]") {
         run_and_check(group, jobs);
     }
 }
+
+namespace {
+
+/// One all_reduce of all ranks, by the ring or as a small message; `print` is each rank's fingerprint, 0: it does not come.
+struct troubled {
+    static constexpr std::size_t count = 500;
+    explicit troubled(const std::vector<std::uint64_t>& prints) : prints(prints), map(kernel::map_of(ring_schedule{}, static_cast<int>(prints.size()))) {
+        for (std::size_t r = 0; r < prints.size(); ++r) {
+            data.emplace_back(count, word{r});
+            kernel::call c;
+            c.in = reinterpret_cast<const std::byte*>(data.back().data());
+            c.out = reinterpret_cast<std::byte*>(data.back().data());
+            c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+            c.count = count;
+            c.fingerprint = prints[r];
+            c.chunk = 512;
+            c.slots = map.slots.data();
+            c.overwrites = map.overwrites.data();
+            c.width = map.width;
+            c.user_blocks = map.blocks;
+            calls.push_back(c);
+        }
+    }
+    bool play(kernel::host_group& g, const kernel::team& t, bool small) {
+        kernel::call c = calls[index(t.rank)];
+        if (c.fingerprint == 0) return true;
+        if (small) {
+            c.user_blocks = 1;
+            return kernel::run_small<collective::all_reduce, word, word>(g, t, c, 0, colls::sum, colls::cuda::no_epilogue{});
+        }
+        return kernel::run_body<word, word>(g, t, c, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
+    }
+    using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
+    std::vector<std::uint64_t> prints;
+    kernel::slot_map map;
+    std::deque<std::vector<word>> data;
+    std::vector<kernel::call> calls;
+};
+
+}  // namespace
+
+TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
+    for (const bool small : {false, true}) {
+        ranks group(3, 1, 2, letter_bytes, scratch_bytes, 3);
+        troubled t({7, 7, 0});
+        CHECK_FALSE(group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+        for (const int r : {0, 1}) {
+            CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
+            CHECK(group.report(r).rank == r);
+            CHECK(group.report(r).peer == 2);
+        }
+        CHECK(group.report(2).what == 0);
+        // And once more: those who gave up do not wait again.
+        std::atomic<int> gave_up{0};
+        group.run([&](kernel::host_group& g, const kernel::team& team, int) {
+            if (team.rank != 2 && !t.play(g, team, small)) ++gave_up;
+            return true;
+        });
+        CHECK(gave_up == 4);
+    }
+}
+
+TEST_CASE("the kernel body: a rank that makes another call", "[cuda]") {
+    for (const bool small : {false, true}) {
+        ranks group(3, 1, 2, letter_bytes, scratch_bytes);
+        troubled t({7, 9, 7});
+        CHECK_FALSE(group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+        for (const int r : {0, 1, 2}) {
+            const auto& say = group.report(r);
+            CHECK(say.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
+            CHECK((r == 1 ? say.peer != 1 : say.peer == 1));
+            CHECK(say.mine == (r == 1 ? 9u : 7u));
+            CHECK(say.theirs == (r == 1 ? 7u : 9u));
+        }
+    }
+}
+
+TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
+    using colls::bfloat16;
+    constexpr int n = 4;
+    constexpr std::size_t count = 300;
+    const auto s = colls::schedule_of<collective::all_reduce>(colls::one_shot{});
+    const kernel::slot_map map = kernel::map_of(s, n);
+    ranks group(n, 1, 2, letter_bytes, 1 << 14);
+    const auto input = [](int r, std::size_t i) { return bfloat16(r == 0 ? 256.0f : 1.0f + 0.0078125f * static_cast<float>(i % 7)); };
+    for (const bool small : {false, true}) {
+        std::vector<std::vector<bfloat16>> in(n, std::vector<bfloat16>(count)), out = in;
+        for (int r = 0; r < n; ++r)
+            for (std::size_t i = 0; i < count; ++i) in[index(r)][i] = input(r, i);
+        CHECK(group.run([&](kernel::host_group& g, const kernel::team& t, int) {
+            kernel::call c;
+            c.in = reinterpret_cast<const std::byte*>(in[index(t.rank)].data());
+            c.out = reinterpret_cast<std::byte*>(out[index(t.rank)].data());
+            c.in_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+            c.out_where = {reinterpret_cast<std::uint64_t>(c.out), 0, 0};
+            c.count = count;
+            c.chunk = 512;
+            c.slots = map.slots.data();
+            c.overwrites = map.overwrites.data();
+            c.width = map.width;
+            const colls::cuda::no_epilogue none;
+            return small ? kernel::run_small<collective::all_reduce, bfloat16, bfloat16>(g, t, c, 0, colls::sum, none)
+                         : kernel::run_body<bfloat16, bfloat16>(g, t, c, 0, s, colls::sum, none);
+        }));
+        std::size_t wrong = 0, rounded_more_often = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            float sum = 0;
+            bfloat16 stepwise = input(0, i);
+            for (int r = 0; r < n; ++r) sum += float(input(r, i));
+            for (int r = 1; r < n; ++r) stepwise += input(r, i);
+            for (int r = 0; r < n; ++r) wrong += out[index(r)][i].bits != bfloat16(sum).bits;
+            rounded_more_often += stepwise.bits != bfloat16(sum).bits;
+        }
+        CHECK(wrong == 0);
+        CHECK(rounded_more_often > 0);   // the test can tell
+    }
+}

@@ -272,7 +272,7 @@ inline bool passer::run() {
     const std::size_t steps = (o_.chunks - 1) * s_.stagger + segments;
     const auto n = static_cast<std::size_t>(e_.size);
     // exit_at: the oldest chunk that is not over; chunk: the one whose turn it is.
-    for (; s_.step < steps; ++s_.step, o_.chunk = o_.exit_at) {
+    for (; steps > s_.step; ++s_.step, o_.chunk = o_.exit_at) {   // nvcc takes step < for the type
         for (; o_.chunk < o_.chunks && o_.chunk * s_.stagger <= s_.step; ++o_.chunk) {
             const std::size_t segment = s_.step - o_.chunk * s_.stagger;
             if (segment >= segments) continue;

@@ -248,7 +248,9 @@ private:
             failed = failed || !wait(in.peer, value_) || !wait(reader, value_);
         }
         failed_ = g_.any(failed);
-        lands_ = what != collective::barrier && c_.overwrites[me_ * rounds_ + round_] != 0;
+        // What still lies in the input is overwritten in place alone.
+        const int over = what == collective::barrier ? 0 : c_.overwrites[me_ * rounds_ + round_];
+        lands_ = over == 1 || (over == 2 && (owned(what) || c_.in == c_.out || c_.in_where.region == reachable::hidden));
     }
 
     /// An order for a slot, if there is anything to be done for it.

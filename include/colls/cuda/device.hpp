@@ -7,7 +7,7 @@
 //
 //     __global__ void step(colls::cuda::device::ranks<colls::schedule_for<colls::direct, colls::collective::all_reduce>> r, float* x) {
 //         __shared__ colls::cuda::device::workspace w;
-//         colls::cuda::device::all_reduce(r, w, local, channel, x, x, count, colls::sum);
+//         colls::cuda::device::all_reduce(r, w, local, channel, x, x, count, colls::sum_t{});   // in kernels: the type
 //
 // A call returns false where the group has failed: then leave the kernel; the host's next call, or check(), says why.
 #pragma once

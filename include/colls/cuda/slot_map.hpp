@@ -39,7 +39,8 @@ struct slot_map {
     bool scratch_needed = false;   ///< some slot is neither input nor output, or a round sends what it overwrites
     std::uint64_t fingerprint = 0;
     std::vector<slot_info> slots;            ///< [rank * width + slot]
-    std::vector<std::uint8_t> overwrites;    ///< [rank * rounds + round]: receives into slots that it sends in that round
+    std::vector<std::uint8_t> overwrites;    ///< [rank * rounds + round]: receives into slots that it sends in that
+                                             ///< round: 1; 2 if all of those are still what they began as
 
     slot_info& at(int rank, int slot) { return slots[static_cast<std::size_t>(rank) * static_cast<std::size_t>(width) + static_cast<std::size_t>(slot)]; }
 };
@@ -161,7 +162,10 @@ private:
                 held[i] = next[i] + (copied[i] ? 0 : held[i]);
                 if (!copied[i] && held[i] == n_) map_.slots[i].completes = k;
                 const std::size_t rank = i / index(map_.width);
-                if (last_send[i] == k) map_.overwrites[rank * index(map_.rounds) + index(k)] = 1, map_.scratch_needed = true;
+                if (last_send[i] != k) continue;
+                std::uint8_t& mark = map_.overwrites[rank * index(map_.rounds) + index(k)];
+                mark = mark != 1 && map_.slots[i].moves == k ? 2 : 1;
+                map_.scratch_needed = true;
             }
         }
         for (std::size_t i = 0; i < all; ++i) {

@@ -48,7 +48,7 @@ template <class T, class Op>
 using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 
 // At -O3 g++ 12 unrolls the loops before it has seen that they vectorise, and folds in place take 1.4 times as long.
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #pragma GCC push_options
 #pragma GCC optimize("O2")
 #endif
@@ -79,7 +79,7 @@ void fold_avx512(void* dst,
 }
 #endif
 
-#if defined(__GNUC__) && !defined(__clang__)
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #pragma GCC pop_options
 #endif
 

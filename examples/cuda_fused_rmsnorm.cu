@@ -1,0 +1,128 @@
+// What follows a row-parallel matrix product in a transformer, as one kernel: all_reduce of the partial products, the residual
+// added, RMSNorm. Each block has a row in hand: it calls all_reduce for it, with an epilogue that adds the residual and
+// gathers the squares on the way, and scales the row when it has their sum. Prints "left out" where there is no GPU.
+#include <colls/cuda/device.hpp>
+#include <colls/transports/cuda.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+namespace {
+
+using colls::cuda::device::ranks;
+using schedule = colls::one_shot::all_reduce;
+
+constexpr int n = 4, rows = 96, width = 4096;
+constexpr float epsilon = 1e-5f;
+
+/// Adds the residual, keeps the sum's square: each thread has its own `squares`.
+struct add_residual {
+    const __nv_bfloat16* residual;
+    float* squares;
+    __device__ __nv_bfloat16 operator()(float x, std::size_t i) const {
+        const float y = x + __bfloat162float(residual[i]);
+        *squares += y * y;
+        return __float2bfloat16(y);
+    }
+};
+
+__device__ float sum_of_block(float x) {
+    __shared__ float of_warp[32];
+    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : 0.0f;
+    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(0xffffffffu, x, d);
+    __syncthreads();
+    return x;
+}
+
+/// Buffers of all ranks, one rank's behind the other's: partial products, the residual stream, the normalised rows.
+struct tensors {
+    const __nv_bfloat16* partial;
+    __nv_bfloat16* residual;
+    __nv_bfloat16* normal;
+    const float* weight;
+};
+
+__global__ void __launch_bounds__(512, 1) fused(const __grid_constant__ ranks<schedule> r, tensors all) {
+    __shared__ colls::cuda::device::workspace space;
+    const int local = static_cast<int>(blockIdx.x) % r.locals, channel = static_cast<int>(blockIdx.x) / r.locals;
+    const std::size_t of_rank = static_cast<std::size_t>(r.rank(local)) * rows * width;
+    for (int row = channel; row < rows; row += static_cast<int>(gridDim.x) / r.locals) {
+        const std::size_t at = of_rank + static_cast<std::size_t>(row) * width;
+        float squares = 0;
+        // The residual stream is updated in place: an epilogue reads an element before it is written.
+        if (!colls::cuda::device::all_reduce(r, space, local, channel, all.partial + at, all.residual + at, width, colls::sum_t{},
+                                             add_residual{all.residual + at, &squares}))
+            return;
+        const float scale = rsqrtf(sum_of_block(squares) / width + epsilon);
+        for (int i = static_cast<int>(threadIdx.x); i < width; i += static_cast<int>(blockDim.x))
+            all.normal[at + i] = __float2bfloat16(__bfloat162float(all.residual[at + i]) * scale * all.weight[i]);
+    }
+}
+
+template <class T>
+T* managed(std::size_t count) {
+    T* at = nullptr;
+    colls::cuda::detail::check(cudaMallocManaged(&at, count * sizeof(T)), "cudaMallocManaged");
+    return at;
+}
+
+float partial(std::size_t rank, std::size_t i) { return static_cast<float>((i * 5 + rank * 11) % 64) / 32 - 1; }
+float residual(std::size_t i) { return static_cast<float>(i % 17) / 8 - 1; }
+
+int run() {
+    constexpr std::size_t elements = std::size_t{rows} * width;
+    colls::cuda::virtual_ranks group(n);
+    auto* const in = managed<__nv_bfloat16>(n * elements);
+    tensors t{in, managed<__nv_bfloat16>(n * elements), managed<__nv_bfloat16>(n * elements), nullptr};
+    auto* const weight = managed<float>(width);
+    t.weight = weight;
+    for (std::size_t rank = 0; rank < n; ++rank)
+        for (std::size_t i = 0; i < elements; ++i) {
+            in[rank * elements + i] = __float2bfloat16(partial(rank, i));
+            t.residual[rank * elements + i] = __float2bfloat16(residual(i));
+        }
+    for (int i = 0; i < width; ++i) weight[i] = 1 + static_cast<float>(i % 3);
+
+    auto r = colls::cuda::ranks_for<schedule>(group);
+    void* arguments[] = {&r, &t};
+    colls::cuda::detail::check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused), dim3(static_cast<unsigned>(r.locals * r.channels)), dim3(512), arguments, 0, nullptr),
+                               "cudaLaunchCooperativeKernel");
+    colls::cuda::detail::check(cudaDeviceSynchronize(), "the kernel");
+    group.check();
+
+    int wrong = 0;
+    for (std::size_t row = 0; row < rows; ++row) {
+        std::vector<float> sum(width);
+        double squares = 0;
+        for (std::size_t i = 0; i < width; ++i) {
+            for (std::size_t rank = 0; rank < n; ++rank) sum[i] += partial(rank, row * width + i);
+            sum[i] += residual(row * width + i);
+            squares += static_cast<double>(sum[i]) * sum[i];
+        }
+        const double scale = 1 / std::sqrt(squares / width + epsilon);
+        for (std::size_t rank = 0; rank < n; ++rank)
+            for (std::size_t i = 0; i < width; ++i) {
+                const double want = sum[i] * scale * weight[i], got = __bfloat162float(t.normal[rank * elements + row * width + i]);
+                wrong += std::abs(got - want) > 0.02 * std::abs(want) + 1e-3;
+            }
+    }
+    std::printf("%d ranks, %d rows of %d: all_reduce + residual + RMSNorm in one kernel: %s\n", n, rows, width, wrong == 0 ? "right" : "wrong");
+    for (void* p : {static_cast<void*>(in), static_cast<void*>(t.residual), static_cast<void*>(t.normal), static_cast<void*>(weight)}) cudaFree(p);
+    return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    try {
+        return run();
+    } catch (const colls::error& e) {
+        return std::printf("%s\n", e.what()), 1;
+    }
+}
