@@ -14,4 +14,4 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/colls-config.cmake.in ${
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/colls-config-version.cmake VERSION ${PROJECT_VERSION}
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${PROJECT_BINARY_DIR}/colls-config.cmake ${PROJECT_BINARY_DIR}/colls-config-version.cmake
-        ${CMAKE_CURRENT_LIST_DIR}/colls-mpi.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-verbs.cmake DESTINATION ${package_folder})
+        ${CMAKE_CURRENT_LIST_DIR}/colls-mpi.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-cuda.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-verbs.cmake DESTINATION ${package_folder})
