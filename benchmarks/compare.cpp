@@ -117,12 +117,19 @@ private:
     std::string path_;
 };
 
-/// Open MPI through what carries our side too: shared memory, or TCP on loopback and nothing else.
+/// Open MPI through what carries our side too: shared memory, TCP on loopback and nothing else, or the RDMA device, by UCX.
 std::vector<std::string> mpi_command(const settings& s, const std::string& ranks) {
     std::vector<std::string> words{s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
     if (s.transport == "tcp")
         for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"})
             words.emplace_back(word);
+    if (s.transport == "verbs") {
+        const char* const device = std::getenv("COLLS_VERBS_DEVICE");
+        // It connects by datagrams, and takes soft-RoCE's for wrong ones unless told not to look.
+        for (const char* word : {"--mca", "pml", "ucx", "-x", "UCX_TLS=rc_v,self", "-x", "UCX_UD_VERBS_ETH_DGID_CHECK=n", "-x"})
+            words.emplace_back(word);
+        words.push_back(fmt::format("UCX_NET_DEVICES={}:1", device ? device : "rxe0"));
+    }
     return words;
 }
 
@@ -215,7 +222,7 @@ std::optional<double> target_of(const settings& s, job j, int n, std::size_t byt
     if (s.peer == "sockets") return bytes >= 2 << 20 ? std::optional(0.8) : std::nullopt;
     if (s.peer == "gloo")
         return s.transport == "tcp" && all_reduces(j) && n == 2 && bytes <= 32 << 10 ? std::optional(10.0) : std::nullopt;
-    if (s.transport == "tcp") return 1.0;
+    if (s.transport == "tcp" || s.transport == "verbs") return 1.0;
     if (!all_reduces(j)) return {};
     const bool staged = s.transport == "staged";
     if (n > 2) return staged ? 1.5 : 2.0;
@@ -377,11 +384,11 @@ int main(int argc, char** argv) {
             std::vector<std::string>(std::begin(bench::variant_names), std::end(bench::variant_names))));
     app.add_option("--variants", s.variants, "the same by number, for another program of our side")->delimiter(',');
     app.add_option("--transport", s.transport, "of our side; staged: processes, ordinary buffers")
-        ->check(CLI::IsMember({"threads", "shm", "staged", "tcp"}))
+        ->check(CLI::IsMember({"threads", "shm", "staged", "tcp", "verbs"}))
         ->capture_default_str();
     app.add_option("--ours", s.ours, "program of our side")->capture_default_str();
     app.add_option("--peer", s.peer,
-           "mpi: Open MPI, through shared memory (tcp: its tcp BTL on loopback); gloo: over TCP; sockets: one pair of\n"
+           "mpi: Open MPI, through shared memory (tcp: its tcp BTL on loopback; verbs: UCX's rc_verbs); gloo: over TCP; sockets: one pair of\n"
            "sockets that streams both ways at once, the bound of all_gather on 2 ranks")
         ->check(CLI::IsMember({"mpi", "gloo", "sockets"}))
         ->capture_default_str();

@@ -4,6 +4,9 @@
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
+#ifdef COLLS_BENCH_VERBS
+#include <colls/transports/verbs.hpp>
+#endif
 
 #include <exception>
 
@@ -59,13 +62,14 @@ struct colls_side {
 
 int main(int argc, char** argv) {
     const std::string transport = argc == 4 ? argv[3] : "";
-    const bool threads = transport == "threads", shared_buffers = transport == "shm", processes = shared_buffers || transport == "staged" || transport == "tcp";
+    const bool threads = transport == "threads", verbs = transport == "verbs", shared_buffers = transport == "shm" || verbs;
+    const bool processes = shared_buffers || transport == "staged" || transport == "tcp";
     if (!threads && !processes) {
-        std::fputs("usage: side_colls CONTROL LARGEST threads|shm|staged|tcp  (started by compare)\n"
-                   "    shm: processes, buffers from allocate(); staged: processes, ordinary buffers\n", stderr);
+        std::fputs("usage: side_colls CONTROL LARGEST threads|shm|staged|tcp|verbs  (started by compare)\n"
+                   "    shm, verbs: processes, buffers from allocate(); staged: processes, ordinary buffers\n", stderr);
         return 2;
     }
-    if (transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
+    if (transport == "tcp" || verbs) setenv("COLLS_TRANSPORT", transport.c_str(), 1);
     try {
         bench::shared_control shared(argv[1], false);
         const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);
