@@ -1,0 +1,117 @@
+// On a GPU: what all_reduce takes with virtual ranks, against the memory bound 2·n·S / (bandwidth of a device-to-device copy in
+// the same run), and 16 bytes against a synchronisation of the same grid. Columns as nccl-tests prints them; "% bound" is of
+// the memory bound, there being no link. Inputs are taken in turn, so that the second-level cache does not hold them.
+#include <colls/cuda/device.hpp>
+#include <colls/schedules/ring.hpp>
+#include <colls/transports/cuda.hpp>
+
+#include <cooperative_groups.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+#include <vector>
+
+namespace {
+
+using colls::cuda::detail::check;
+using one_shot = colls::one_shot::all_reduce;
+
+/// Seconds of `f()`, which enqueues on the stream: the median of 7 batches.
+template <class F>
+double seconds(cudaStream_t stream, int times, const F& f) {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check(cudaEventCreate(&begin), "cudaEventCreate");
+    check(cudaEventCreate(&end), "cudaEventCreate");
+    for (int i = 0; i < 3; ++i) f();
+    std::vector<double> all;
+    for (int batch = 0; batch < 7; ++batch) {
+        check(cudaEventRecord(begin, stream), "cudaEventRecord");
+        for (int i = 0; i < times; ++i) f();
+        check(cudaEventRecord(end, stream), "cudaEventRecord");
+        check(cudaEventSynchronize(end), "cudaEventSynchronize");
+        float ms = 0;
+        check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+        all.push_back(ms / 1e3 / times);
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    std::sort(all.begin(), all.end());
+    return all[3];
+}
+
+constexpr int rounds = 1000;
+__global__ void __launch_bounds__(512, 1) grid_syncs() {
+    for (int i = 0; i < rounds; ++i) cooperative_groups::this_grid().sync();
+}
+__global__ void __launch_bounds__(512, 1) small_sums(const __grid_constant__ colls::cuda::device::ranks<one_shot> r, float* x) {
+    __shared__ colls::cuda::device::workspace w;
+    const int local = static_cast<int>(blockIdx.x);
+    for (int i = 0; i < rounds; ++i)
+        if (!colls::cuda::device::all_reduce(r, w, local, 0, x + 4 * local, x + 4 * local, 4, colls::max_t{})) return;
+}
+
+template <class S>
+void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room) {
+    colls::cuda::virtual_ranks ranks(n, {.timeout = 20});
+    for (std::size_t bytes = 16; bytes <= std::size_t{256} << 20; bytes *= 4) {
+        const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count, sets = std::clamp<std::size_t>(room / set, 1, 64);
+        std::size_t turn = 0;
+        const auto each = [&](float* all) {
+            std::vector<std::span<float>> b;
+            for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r) b.emplace_back(all + turn % sets * set + r * count, count);
+            return b;
+        };
+        const double t = seconds(stream, bytes < (1 << 20) ? 50 : 10, [&] {
+            colls::cuda::all_reduce<S>(ranks, each(in), each(out), colls::sum, stream);
+            ++turn;
+        });
+        ranks.check();
+        const double algorithm = static_cast<double>(bytes) / t, bound = 2.0 * n * static_cast<double>(bytes) / bandwidth;
+        std::printf("%3d %-10s %12zu %12zu %8s %6s %10.1f %8.2f %8.2f %8.1f\n", n, name, bytes, count, "float", "sum", t * 1e6, algorithm / 1e9,
+                    algorithm * 2 * (n - 1) / n / 1e9, 100 * bound / t);
+    }
+}
+
+int run() {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    constexpr std::size_t room = std::size_t{8} * (256 << 20) / sizeof(float);
+    const colls::cuda::detail::device_memory in(0, room * sizeof(float)), out(0, room * sizeof(float));
+    auto *const a = reinterpret_cast<float*>(in.data()), *const b = reinterpret_cast<float*>(out.data());
+    const double copy = seconds(stream, 5, [&] { check(cudaMemcpyAsync(b, a, room * sizeof(float), cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync"); });
+    const double bandwidth = 2.0 * static_cast<double>(room * sizeof(float)) / copy;
+    std::printf("copy device to device: %.0f GB/s, read and written\n\n", bandwidth / 1e9);
+    for (const int n : {2, 4, 8}) {
+        colls::cuda::virtual_ranks ranks(n, {.channels = 1, .timeout = 20});
+        auto r = colls::cuda::ranks_for<one_shot>(ranks);
+        float* x = a;
+        void* arguments[] = {&r, &x};
+        const auto launch = [&](const void* kernel, void** args) {
+            check(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(n)), dim3(512), args, 0, stream), "cudaLaunchCooperativeKernel");
+        };
+        const double sync = seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&grid_syncs), nullptr); }) / rounds;
+        const double sum = seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&small_sums), arguments); }) / rounds;
+        ranks.check();
+        std::printf("%d ranks: 16 bytes %.2f us, a synchronisation of the same grid %.2f us: %.2f times that\n", n, sum * 1e6, sync * 1e6, sum / sync);
+    }
+    std::printf("\n%3s %-10s %12s %12s %8s %6s %10s %8s %8s %8s\n", "n", "schedule", "size (B)", "count", "type", "redop", "time (us)", "algbw", "busbw", "% bound");
+    for (const int n : {2, 4, 8}) {
+        table<colls::direct>(n, "direct", bandwidth, stream, a, b, room);
+        table<colls::ring>(n, "ring", bandwidth, stream, a, b, room);
+    }
+    cudaStreamDestroy(stream);
+    return 0;
+}
+
+}  // namespace
+
+int main() {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    try {
+        return run();
+    } catch (const colls::error& e) {
+        return std::printf("%s\n", e.what()), 1;
+    }
+}

@@ -1,0 +1,117 @@
+// On a GPU: calls captured into a graph, replayed 10,000 times; two groups on two streams at once; what bad arguments come to.
+#include <colls/schedules/ring.hpp>
+#include <colls/transports/cuda.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+namespace {
+
+using colls::cuda::detail::check;
+constexpr int n = 4;
+int failed = 0;
+
+void expect(bool right, const char* what) {
+    if (!right) ++failed, std::printf("wrong: %s\n", what);
+}
+template <class F>
+void expect_error(colls::errc code, const char* what, const F& f) {
+    try {
+        f();
+        expect(false, what);
+    } catch (const colls::error& e) {
+        expect(e.code() == code, what);
+        std::printf("%s: %s\n", what, e.what());
+    }
+}
+
+struct data {
+    explicit data(std::size_t count) {
+        check(cudaMallocManaged(&all, n * count * sizeof(float)), "cudaMallocManaged");
+        for (std::size_t r = 0; r < n; ++r) each.emplace_back(all + r * count, count);
+    }
+    ~data() { cudaFree(all); }
+    float* all = nullptr;
+    std::vector<std::span<float>> each;
+};
+
+/// x -> the average of all ranks', again and again: stays what it is once it is the same everywhere.
+void replay(int times, std::size_t count) {
+    colls::cuda::virtual_ranks ranks(n, {.channels = 8});
+    data d(count);
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t program = nullptr;
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    colls::cuda::all_reduce<colls::ring>(ranks, d.each, colls::avg, stream);
+    colls::cuda::barrier(ranks, stream);
+    check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
+    check(cudaGraphInstantiate(&program, graph, 0), "cudaGraphInstantiate");
+    for (std::size_t r = 0; r < n; ++r)
+        for (std::size_t i = 0; i < count; ++i) d.each[r][i] = static_cast<float>(4 * (i % 64) + 8 * r);
+    for (int i = 0; i < times; ++i) check(cudaGraphLaunch(program, stream), "cudaGraphLaunch");
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    ranks.check();
+    std::size_t bad = 0;
+    for (std::size_t r = 0; r < n; ++r)
+        for (std::size_t i = 0; i < count; ++i) bad += d.each[r][i] != static_cast<float>(4 * (i % 64) + 12);
+    expect(bad == 0, "replays of a graph");
+    std::printf("%d replays, %zu elements: %s\n", times, count, bad == 0 ? "right" : "wrong");
+    cudaGraphExecDestroy(program);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+}
+
+void two_streams() {
+    colls::cuda::virtual_ranks a(2, {.channels = 16}), b(2, {.channels = 16});
+    data x(100'000), y(100'000);
+    const std::vector<std::span<float>> in_a(x.each.begin(), x.each.begin() + 2), in_b(y.each.begin(), y.each.begin() + 2);
+    for (std::size_t i = 0; i < 2 * 100'000; ++i) x.all[i] = 1, y.all[i] = 3;
+    cudaStream_t s = nullptr, t = nullptr;
+    check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (int i = 0; i < 10; ++i) {
+        colls::cuda::all_reduce<colls::ring>(a, in_a, colls::sum, s);
+        colls::cuda::all_reduce<colls::ring>(b, in_b, colls::sum, t);
+    }
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    a.check();
+    b.check();
+    expect(x.all[0] == 1024 && x.all[199'999] == 1024 && y.all[0] == 3072 && y.all[199'999] == 3072, "two groups on two streams");
+    cudaStreamDestroy(s);
+    cudaStreamDestroy(t);
+}
+
+void bad_arguments() {
+    using colls::errc;
+    colls::cuda::virtual_ranks ranks(2);
+    std::vector<float> host(64);
+    data d(64);
+    const std::vector<std::span<float>> on_host = {std::span<float>(host), std::span<float>(host)}, right = {d.each[0], d.each[1]},
+                                        uneven = {d.each[0], d.each[1].first(32)}, one = {d.each[0]};
+    expect_error(errc::invalid_argument, "host memory", [&] { colls::cuda::all_reduce(ranks, on_host, colls::sum, cudaStream_t{}); });
+    expect_error(errc::invalid_argument, "buffers of two sizes", [&] { colls::cuda::all_reduce(ranks, uneven, colls::sum, cudaStream_t{}); });
+    expect_error(errc::invalid_argument, "too few buffers", [&] { colls::cuda::all_reduce(ranks, one, colls::sum, cudaStream_t{}); });
+    expect_error(errc::invalid_argument, "no such root", [&] { colls::cuda::broadcast(ranks, right, 2, cudaStream_t{}); });
+    expect_error(errc::unsupported, "more ranks than fit", [&] { colls::cuda::virtual_ranks(8, {.channels = 10'000}); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    const int times = argc > 1 ? std::atoi(argv[1]) : 10'000;
+    try {
+        replay(times, 4);
+        replay(times, 100'000);
+        two_streams();
+        bad_arguments();
+    } catch (const colls::error& e) {
+        return std::printf("%s\n", e.what()), 1;
+    }
+    return failed == 0 ? 0 : 1;
+}

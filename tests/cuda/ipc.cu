@@ -1,0 +1,90 @@
+// Two processes on one GPU, by CUDA IPC: memory of the group and other memory, a call that differs, a rank that does not come.
+// The processes share the GPU by turns, so this is about results and errors, never about time.
+#include <colls/colls.hpp>
+#include <colls/schedules/ring.hpp>
+#include <colls/transports/cuda.hpp>
+#include <colls/transports/shm.hpp>
+
+#include <cstdio>
+#include <span>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+using colls::cuda::detail::check;
+
+[[noreturn]] void wrong(const char* what) { throw colls::error(colls::errc::invalid_argument, what); }
+
+/// Sums over the ranks, by the ring and as a small message, from and to the given device memory.
+void sums(colls::cuda::communicator& gpu, float* at, std::size_t count, cudaStream_t stream) {
+    std::vector<float> host(count);
+    for (const std::size_t elements : {std::size_t{5}, count}) {
+        for (std::size_t i = 0; i < elements; ++i) host[i] = static_cast<float>(i % 50 + static_cast<std::size_t>(gpu.rank()));
+        check(cudaMemcpyAsync(at, host.data(), elements * sizeof(float), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+        colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(at, elements), colls::sum, stream);
+        check(cudaMemcpyAsync(host.data(), at, elements * sizeof(float), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        gpu.check();
+        for (std::size_t i = 0; i < elements; ++i)
+            if (host[i] != static_cast<float>(2 * (i % 50) + 1)) wrong("a sum over two processes");
+    }
+}
+
+template <class F>
+void expect_error(colls::cuda::communicator& gpu, colls::errc code, const char* what, const F& call) {
+    call();
+    check(cudaDeviceSynchronize(), what);
+    try {
+        gpu.check();
+    } catch (const colls::error& e) {
+        if (e.code() != code || e.peer() != 1 - gpu.rank()) wrong(what);
+        if (gpu.rank() == 0) std::printf("%s: %s\n", what, e.what());
+        return;
+    }
+    wrong(what);
+}
+
+void rank_main(colls::communicator& host) {
+    constexpr std::size_t count = 300'007;
+    cudaStream_t stream = nullptr;
+    {
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 60});
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        const auto of_group = gpu.allocate<float>(count);
+        sums(gpu, of_group.data(), count, stream);
+        const colls::cuda::detail::device_memory other(0, count * sizeof(float));
+        sums(gpu, reinterpret_cast<float*>(other.data()), count, stream);
+        sums(gpu, host.rank() == 0 ? of_group.data() : reinterpret_cast<float*>(other.data()), count, stream);
+        if (host.rank() == 0) std::printf("two processes: sums are right\n");
+    }
+    {
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 60});
+        const auto x = gpu.allocate<float>(count);
+        const std::size_t mine = host.rank() == 0 ? count : count - 1;
+        expect_error(gpu, colls::errc::mismatch, "counts that differ",
+                     [&] { colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), mine), colls::sum, stream); });
+    }
+    {
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 3});
+        const auto x = gpu.allocate<float>(count);
+        if (host.rank() == 0)
+            expect_error(gpu, colls::errc::timeout, "a rank that does not come",
+                         [&] { colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), count), colls::sum, stream); });
+    }
+    cudaStreamDestroy(stream);
+}
+
+}  // namespace
+
+int main() {
+    // Processes are forked, which the CUDA runtime does not survive: it is first used in them.
+    if (access("/dev/nvidiactl", F_OK) != 0) return std::printf("left out: there is no GPU\n"), 77;
+    try {
+        colls::processes::run(2, [](auto& comm) { rank_main(comm); });
+    } catch (const std::exception& e) {
+        return std::printf("%s\n", e.what()), 1;
+    }
+    return 0;
+}
