@@ -197,13 +197,13 @@ bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block)
 template <std::size_t... c>
 bool play_any(kernel::host_group& g, const kernel::team& t, const job& j, int block, std::index_sequence<c...>) {
     bool ok = false;
-    ((static_cast<std::size_t>(j.what) == c && (ok = play<static_cast<collective>(c)>(g, t, j, block), true)) || ...);
+    static_cast<void>(((static_cast<std::size_t>(j.what) == c && (ok = play<static_cast<collective>(c)>(g, t, j, block), true)) || ...));
     return ok;
 }
 template <std::size_t... c>
 kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
     kernel::slot_map m;
-    ((static_cast<std::size_t>(what) == c && (m = kernel::map_of(erased<static_cast<collective>(c)>{s}, n), true)) || ...);
+    static_cast<void>(((static_cast<std::size_t>(what) == c && (m = kernel::map_of(erased<static_cast<collective>(c)>{s}, n), true)) || ...));
     return m;
 }
 using all_collectives = std::make_index_sequence<support::what_count>;
