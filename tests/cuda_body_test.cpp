@@ -24,7 +24,6 @@ struct compose_maps {
 };
 /// A sum of contributions each tripled first, and what is done with it at the end: all that an operator may want.
 struct tripled_sum {
-    static constexpr bool commutative = true;
     constexpr word operator()(const word& a, const word& b) const { return a + b; }
     constexpr word leaf(const word& x) const { return 3 * x; }
     constexpr word finish(const word& x, int n) const { return x + static_cast<word>(1000 * n); }
