@@ -248,8 +248,8 @@ public:
         a.ah_attr.grh.dgid = t.gid;
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(of_.gid_index_);
         a.ah_attr.grh.hop_limit = 64;
-        // Soft-RoCE, when it repeats packets, begins in the middle of a request with a first packet again, which its peer refuses:
-        // so a request is one packet, unless the peer is on the same device, where none are lost.
+        // Where soft-RoCE has to repeat packets of a request of several, its peer may refuse them (docs/design.md): so a request is
+        // one packet, unless the peer is on the same device, where none are lost.
         if (of_.attributes_.vendor_id == soft_vendor && std::memcmp(t.gid.raw, of_.gid_.raw, sizeof t.gid.raw) != 0)
             limits_.bytes = std::uint64_t{128} << a.path_mtu;
         int code = ibv_modify_qp(pair_, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
