@@ -99,6 +99,11 @@ inline const colls::detail::candidate* two_level_candidate(collective what, int 
     return two_level_candidate(what, node, std::make_integer_sequence<int, collective_count>{});
 }
 
+inline const bool two_level_is_weighed = [] {   // before any thread
+    colls::detail::hosts_candidate = &two_level_candidate;
+    return true;
+}();
+
 class group : public colls::detail::channel_link {
 public:
     group(std::shared_ptr<station> s, const list<int>& members) : station_(std::move(s)) { members_.append(members); }
@@ -141,7 +146,6 @@ public:
                 std::move(far));
         });
         e->ranks_per_host = here.ranks_per_host;
-        colls::detail::hosts_candidate = &two_level_candidate;
         communicator(std::move(over_tcp));   // says that it leaves
         return e;
     }

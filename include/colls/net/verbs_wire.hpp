@@ -507,7 +507,11 @@ inline rdma::request& verbs_wire::add(end& e, std::size_t far_offset, kind what,
 inline void verbs_wire::put_credits(end& e, bool signalled) {
     const credits c = own_credits(e);
     std::byte* const at = e.base + half() + counters_at();
-    std::memcpy(at, &c, sizeof c);
+    // The device may still be reading those before: each word is one or the other, and they only grow.
+    auto* const words = reinterpret_cast<std::uint64_t*>(at);
+    std::atomic_ref(words[0]).store(c.slots, std::memory_order_relaxed);
+    std::atomic_ref(words[1]).store(c.notices, std::memory_order_relaxed);
+    std::atomic_ref(words[2]).store(c.messages, std::memory_order_relaxed);
     rdma::request& r = add(e, counters_at(), kind::notice, 0, sizeof c <= e.limits.inlined);
     r.announces = false;
     r.count = 1;

@@ -230,11 +230,21 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
         if (to.broken_) return fail(from, out_of_reach, true);
         if (noted && fault)
             if (const char* status = fault(*noted)) return fail(from, status, false);
+        // Credits are written while they are read, word by word, on both sides.
+        const bool credits = !r.announces && r.count == 1 && p.gathers[0].bytes <= 64 && p.gathers[0].bytes % 8 == 0 && r.to % 8 == 0;
         std::vector<std::byte> data = p.inlined;
         if (!r.inlined)
             for (const auto& g : p.gathers) {
                 if (!reaches(from.rank_, g.local, g.at, g.bytes)) return fail(from, "local protection error", false);
-                data.insert(data.end(), g.at, g.at + g.bytes);
+                if (!credits) {
+                    data.insert(data.end(), g.at, g.at + g.bytes);
+                    continue;
+                }
+                for (std::size_t i = 0; i < g.bytes; i += 8) {
+                    const std::uint64_t word = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(g.at) + i)).load(std::memory_order_relaxed);
+                    const auto* const bytes = reinterpret_cast<const std::byte*>(&word);
+                    data.insert(data.end(), bytes, bytes + 8);
+                }
             }
         auto* const goal = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(r.to));
         if (!reaches(to.rank_, r.remote, goal, data.size()) || r.remote % 2 == 0) {
@@ -242,8 +252,7 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
             return fail(from, "remote access error", false);
         }
         if (r.announces && to.receives_ == 0) return fail(from, "RNR retry counter exceeded", false);
-        // Credits are read while they are written.
-        if (data.size() <= 64 && data.size() % 8 == 0 && r.to % 8 == 0 && !r.announces) {
+        if (credits) {
             for (std::size_t i = 0; i < data.size(); i += 8) {
                 std::uint64_t word;
                 std::memcpy(&word, data.data() + i, 8);
