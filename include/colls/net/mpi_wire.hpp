@@ -202,7 +202,7 @@ private:
     void over(landed& l);
     void header_came(int peer, const std::byte* block);
     void heard(int peer, const std::byte* block);
-    void settle(int peer);
+    void conclude(int peer);
     void drop();
     bool uses_callers_memory() const {
         for (const flight& f : flights_)
@@ -348,11 +348,11 @@ inline void mpi_wire::header_came(int peer, const std::byte* block) {
             note(MPI_Irecv(to, n, type, peer, number_of(of_payloads), comm_, &r), r, {role::land, peer, number, nullptr});
         });
     }
-    settle(peer);
+    conclude(peer);
 }
 
 // Counts what has arrived, in order. That the peer has left is heard behind its messages.
-inline void mpi_wire::settle(int peer) {
+inline void mpi_wire::conclude(int peer) {
     end& e = with(peer);
     for (; e.received < e.came && !e.in.empty() && e.in.front().under_way == 0; ++e.received) e.in.pop_front();
     if (!e.left || e.heard_left || (dropping_ ? e.came : e.received) < e.to_come) return;
@@ -394,7 +394,7 @@ inline void mpi_wire::heard(int peer, const std::byte* block) {
     if (t.what == notice::leave) {
         e.left = true;
         e.to_come = t.a;
-        settle(peer);
+        conclude(peer);
     } else if (listening) {
         listening->heard(peer, news{t.what, t.a, t.b, t.c, t.text});
     }
@@ -463,7 +463,7 @@ inline void mpi_wire::over(landed& l) {
             if (cancelled != 0) sink(f.peer);
             if (good && !dropping_) {
                 --e.in[static_cast<std::size_t>(f.number - e.received)].under_way;
-                settle(f.peer);
+                conclude(f.peer);
             }
             break;
         case role::hear:
@@ -498,7 +498,7 @@ inline void mpi_wire::drop() {
     for (int r = 0; r < size_; ++r) {
         with(r).in.clear();
         ask(r);
-        settle(r);
+        conclude(r);
     }
 }
 
