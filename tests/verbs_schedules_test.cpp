@@ -144,7 +144,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
         if (k == kind::direct || !e.what.announces) continue;
         way& w = ways[{e.from, e.to}];
         for (; w.seen < w.back.size() && w.back[w.seen].landed <= e.posted; ++w.seen)
-            for (const std::size_t which : {0, 1}) {
+            for (std::size_t which = 0; which < 2; ++which) {
                 std::uint64_t word;
                 std::memcpy(&word, w.back[w.seen].at + 8 * which, sizeof word);
                 w.told[which] = std::max(w.told[which], word);
@@ -301,7 +301,7 @@ TEST_CASE("small messages: a request each, a doorbell for each round and peer, f
     const verbs_shape shape{.mark_after = 1e9};
     for (const memory_of where : {memory_of::device, memory_of::other})
         for (const int n : {2, 3, 4, 7, 8})
-            for (const std::size_t words : {2, 10, 60}) {
+            for (const std::size_t words : {2u, 10u, 60u}) {
                 if (words > 10 && n > 4) continue;
                 lower_all(n, {words}, where, shape, [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_wire::copies& copied) {
                     planned e = planned_of(s, n, bytes);
@@ -361,7 +361,7 @@ TEST_CASE("large messages: none is copied whose memory is registered; as few sig
 TEST_CASE("small and large messages in turns: as few signals in each operation", "[verbs_schedules]") {
     const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
     for (const int n : {2, 3, 4, 8})
-        for (const std::uint64_t request_bytes : {1 << 30, 4096})
+        for (const std::uint64_t request_bytes : {1u << 30, 4096u})
             lower_all(
                 n, {1, 2000, 1500, 1, 1, 2000, 40}, memory_of::device, shape,
                 [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_wire::copies&) {

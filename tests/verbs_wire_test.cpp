@@ -216,7 +216,7 @@ TEST_CASE("a message over verbs of another label or size is reported, and nothin
                           }
                           w.receive(1 - r, label, &first, 1);
                           w.receive(1 - r, label, &second, 1);
-                          if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
+                          if (!until(w, [&] { return e.count("unexpected") > 0; })) return complain("not reported; " + e.text());
                           idle(w, 0.005);
                           if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
                           if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1) complain(e.text());
