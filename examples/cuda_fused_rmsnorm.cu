@@ -47,14 +47,13 @@ struct tensors {
 };
 
 __global__ void __launch_bounds__(512, 1) fused(const __grid_constant__ ranks<schedule> r, tensors all) {
-    __shared__ colls::cuda::device::workspace space;
     const int local = static_cast<int>(blockIdx.x) % r.locals, channel = static_cast<int>(blockIdx.x) / r.locals;
     const std::size_t of_rank = static_cast<std::size_t>(r.rank(local)) * rows * width;
     for (int row = channel; row < rows; row += static_cast<int>(gridDim.x) / r.locals) {
         const std::size_t at = of_rank + static_cast<std::size_t>(row) * width;
         float squares = 0;
         // The residual stream is updated in place: an epilogue reads an element before it is written.
-        if (!colls::cuda::device::all_reduce(r, space, local, channel, all.partial + at, all.residual + at, width, colls::sum_t{},
+        if (!colls::cuda::device::all_reduce(r, local, channel, all.partial + at, all.residual + at, width, colls::sum_t{},
                                              add_residual{all.residual + at, &squares}))
             return;
         const float scale = rsqrtf(sum_of_block(squares) / width + epsilon);

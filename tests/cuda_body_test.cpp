@@ -5,7 +5,10 @@
 #include "support/random.hpp"
 #include "support/schedules.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <deque>
+#include <functional>
 #include <string>
 
 using namespace bodies;
@@ -172,9 +175,10 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
 template <collective C, class D, class Op, class E>
 bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block, const Op& op, const E& e) {
     const kernel::call& c = j.calls[index(t.rank)];
-    if (!j.row) return kernel::run_small<C, word, D>(g, t, c, block, op, e);
+    kernel::take_up(g, t, c);
+    if (!j.row) return kernel::run_small<C, word, D>(g, block, op, e);
     const erased<C> s{j.row->schedule};
-    return kernel::run_body<word, D>(g, t, c, block, s, op, e);
+    return kernel::run_body<word, D>(g, block, s, op, e);
 }
 template <collective C>
 bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block) {
@@ -327,11 +331,10 @@ struct troubled {
     bool play(kernel::host_group& g, const kernel::team& t, bool small) {
         kernel::call c = calls[index(t.rank)];
         if (c.fingerprint == 0) return true;
-        if (small) {
-            c.user_blocks = 1;
-            return kernel::run_small<collective::all_reduce, word, word>(g, t, c, 0, colls::sum, colls::cuda::no_epilogue{});
-        }
-        return kernel::run_body<word, word>(g, t, c, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
+        if (small) c.user_blocks = 1;
+        kernel::take_up(g, t, c);
+        if (small) return kernel::run_small<collective::all_reduce, word, word>(g, 0, colls::sum, colls::cuda::no_epilogue{});
+        return kernel::run_body<word, word>(g, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
     }
     using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
     std::vector<std::uint64_t> prints;
@@ -351,6 +354,7 @@ TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
             CHECK(group.report(r).rank == r);
             CHECK(group.report(r).peer == 2);
+            CHECK(group.report(r).round == colls::none);
         }
         CHECK(group.report(2).what == 0);
         // And once more: those who gave up do not wait again.
@@ -360,6 +364,99 @@ TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
             return true;
         });
         CHECK(gave_up == 4);
+    }
+}
+
+TEST_CASE("the kernel body: a rank that comes when the others have given up", "[cuda]") {
+    for (const bool small : {false, true}) {
+        ranks group(3, 1, 2, letter_bytes, scratch_bytes, 0.5);
+        troubled t({7, 7, 7});
+        const auto comes = [&](std::vector<int> who) {
+            group.run([&](kernel::host_group& g, const kernel::team& team, int) {
+                return std::count(who.begin(), who.end(), team.rank) == 0 || t.play(g, team, small);
+            });
+        };
+        comes({0});
+        comes({1, 2});
+        if (small) {   // what rank 0 had to say it has said; it is missed in the next call
+            for (const int r : {1, 2}) CHECK(group.report(r).what == 0);
+            comes({1, 2});
+        }
+        CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::late));
+        CHECK(group.report(0).told_by == colls::none);
+        for (const int r : {1, 2}) {
+            INFO("rank " << r << ", small " << small);
+            CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
+            CHECK(group.report(r).told_by != colls::none);   // so without a wait of its own
+        }
+    }
+}
+
+namespace {
+
+/// Reads only when `may_read` says so: the time at which a rank gives up is then no matter of luck.
+struct late_reader : kernel::host_group {
+    using kernel::host_group::host_group;
+    static inline std::function<bool()> may_read;
+    static kernel::quad load(const kernel::quad* from) {
+        while (!may_read()) std::this_thread::yield();
+        return kernel::host_group::load(from);
+    }
+};
+static_assert(kernel::thread_group<late_reader>);
+
+}  // namespace
+
+// The root leaves while its data is being read: it may overwrite it then, so what was read must not pass for a result.
+TEST_CASE("the kernel body: a rank that gives up while others read from it", "[cuda]") {
+    constexpr int n = 2;
+    constexpr std::size_t count = 600;
+    using schedule = colls::schedule_for<colls::direct, collective::broadcast>;
+    const kernel::slot_map map = kernel::map_of(schedule{}, n);
+    ranks group(n, 1, 2, letter_bytes, scratch_bytes, 0.3);
+    late_reader::may_read = [&] { return kernel::host_group::acquire(&group.report(0).what) != 0; };
+    std::vector<std::vector<word>> data(n, std::vector<word>(count, 5));
+    CHECK_FALSE(group.run<late_reader>([&](late_reader& g, const kernel::team& t, int) {
+        kernel::call c;
+        c.in = c.out = reinterpret_cast<std::byte*>(data[index(t.rank)].data());
+        c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+        c.count = count;
+        c.chunk = 1024;
+        c.slots = map.slots.data();
+        c.overwrites = map.overwrites.data();
+        c.width = map.width;
+        c.user_blocks = map.blocks;
+        kernel::take_up(g, t, c);
+        return kernel::run_body<word, word>(g, 0, schedule{}, kernel::moved{}, colls::cuda::no_epilogue{});
+    }));
+    CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::late));
+    CHECK(group.report(0).peer == 1);
+    CHECK(group.report(1).what == static_cast<std::uint64_t>(kernel::failure::late));
+    CHECK(group.report(1).told_by == 0);
+    late_reader::may_read = nullptr;
+}
+
+// After 2^32 small messages flags come again: words that lie there since then are none of the new ones.
+TEST_CASE("the kernel body: small messages when their flags begin again", "[cuda]") {
+    for (const int n : {2, 3}) {
+        random_source random(static_cast<std::uint64_t>(n + 300));
+        ranks group(n, 2, 2, letter_bytes, 128);
+        for (int r = 0; r < n; ++r)
+            for (int b = 0; b < group.blocks(); ++b) {
+                kernel::channel_of(group.team(r), r, b).letters = 0xfffffff9u;
+                for (const unsigned turn : {0u, 1u}) {
+                    std::uint64_t* const box = kernel::mailbox_of(group.team(r), r, b, 0, turn);
+                    for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i) box[i] = (2 + turn + 2 * (i % 3)) << 32 | 12345;
+                }
+            }
+        std::deque<job> jobs;
+        for (int i = 0; i < 24; ++i) {
+            jobs.push_back(drawn(random, i % 2 ? collective::all_reduce : collective::all_to_all, nullptr, n, 1));
+            jobs.back().blocks = group.blocks();   // all of them have come to the last flag together
+            prepare(jobs.back(), random, group.sizes(), false);
+        }
+        run_and_check(group, jobs);
+        for (int r = 0; r < n; ++r) CHECK(kernel::channel_of(group.team(r), r, 0).letters == 0xfffffff9u + 24 + 2);
     }
 }
 
@@ -402,8 +499,9 @@ TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
             c.overwrites = map.overwrites.data();
             c.width = map.width;
             const colls::cuda::no_epilogue none;
-            return small ? kernel::run_small<collective::all_reduce, bfloat16, bfloat16>(g, t, c, 0, colls::sum, none)
-                         : kernel::run_body<bfloat16, bfloat16>(g, t, c, 0, s, colls::sum, none);
+            kernel::take_up(g, t, c);
+            return small ? kernel::run_small<collective::all_reduce, bfloat16, bfloat16>(g, 0, colls::sum, none)
+                         : kernel::run_body<bfloat16, bfloat16>(g, 0, s, colls::sum, none);
         }));
         std::size_t wrong = 0, rounded_more_often = 0;
         for (std::size_t i = 0; i < count; ++i) {

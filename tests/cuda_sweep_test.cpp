@@ -88,7 +88,7 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
             const int threads = 1 + static_cast<int>(count % 5);
             for (int t = threads - 1; t >= 0; --t) {
                 one_thread g{t, threads};
-                kernel::sweep<T, D>(g, out.at(goal), x, k, count, plus{}, epilogue, 0, 5);
+                kernel::sweep<T, D>(g, out.at(goal), x, k, static_cast<std::uint32_t>(count), plus{}, epilogue, 0, 5);
             }
             // What was written, and 16 bytes on either side.
             wrong += std::memcmp(out.bytes().data() + shift - 16, want.bytes().data() + there - 16, count * sizeof(D) + 32) != 0;

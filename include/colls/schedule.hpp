@@ -48,7 +48,10 @@ enum class action : unsigned char { copy, reduce };
 inline constexpr int none = -1;
 
 /// a mod n in [0, n), for any sign of a.
-constexpr int mod(int a, int n) { return (a % n + n) % n; }
+constexpr int mod(int a, int n) {
+    const int r = a % n;
+    return r < 0 ? r + n : r;
+}
 /// The least k with 2^k >= n (0 for n = 1).
 constexpr int log2_ceil(int n) {
     int k = 0;
@@ -72,10 +75,10 @@ struct block_set {
 
     /// The j-th block, 0 <= j < size().
     constexpr int operator[](int j) const {
-        const int in_rep = count * grain, i = j % in_rep / grain;
-        int at = first + i / run * period + i % run * grain;
+        const int rep = j / (count * grain), in_rep = j - rep * count * grain, i = in_rep / grain, of_run = i / run;
+        int at = first + of_run * period + (i - of_run * run) * grain;
         if (modulus > 0) at = mod(at, modulus);
-        return base + at + j % grain + j / in_rep * stride;
+        return base + at + in_rep - i * grain + rep * stride;
     }
 
     /// Every block cut in u: block x becomes [x·u, x·u + u). Everything scales but count, run and reps.

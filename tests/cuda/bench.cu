@@ -45,10 +45,9 @@ __global__ void __launch_bounds__(512, 1) grid_syncs() {
     for (int i = 0; i < rounds; ++i) cooperative_groups::this_grid().sync();
 }
 __global__ void __launch_bounds__(512, 1) small_sums(const __grid_constant__ colls::cuda::device::ranks<one_shot> r, float* x) {
-    __shared__ colls::cuda::device::workspace w;
     const int local = static_cast<int>(blockIdx.x);
     for (int i = 0; i < rounds; ++i)
-        if (!colls::cuda::device::all_reduce(r, w, local, 0, x + 4 * local, x + 4 * local, 4, colls::max_t{})) return;
+        if (!colls::cuda::device::all_reduce(r, local, 0, x + 4 * local, x + 4 * local, 4, colls::max_t{})) return;
 }
 
 template <class S>

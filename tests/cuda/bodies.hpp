@@ -76,9 +76,11 @@ public:
     int blocks() const { return blocks_; }
     const kernel::layout& sizes() const { return sizes_; }
     const kernel::report& report(int r) const { return reports_[index(r)]; }
+    const kernel::team& team(int r) const { return teams_[index(r)]; }
 
-    /// `play(group, team, block)` by every thread of every block of every rank; true if none of them gave up.
-    template <class Play>
+    /// `play(group, team, block)` by every thread of every block of every rank; true if none of them gave up. Group: of one
+    /// thread, made from its block and its index.
+    template <class Group = kernel::host_group, class Play>
     bool run(const Play& play) {
         std::vector<std::unique_ptr<kernel::host_block>> all;
         for (int i = 0; i < n_ * blocks_; ++i) all.push_back(std::make_unique<kernel::host_block>(threads_));
@@ -88,7 +90,7 @@ public:
             for (int b = 0; b < blocks_; ++b)
                 for (int t = 0; t < threads_; ++t)
                     threads.emplace_back([&, r, b, t] {
-                        kernel::host_group g(*all[index(r * blocks_ + b)], t);
+                        Group g(*all[index(r * blocks_ + b)], t);
                         if (!play(g, teams_[index(r)], b)) ++failed;
                     });
         for (auto& t : threads) t.join();

@@ -22,7 +22,8 @@ struct view {
 /// One pass over memory, of all threads: operands, to be folded into a place.
 struct order {
     std::byte* to = nullptr;
-    std::uint64_t count = 0, index = 0;   ///< elements; what the first is in its buffer
+    std::uint64_t index = 0;              ///< what the first element is in its buffer
+    std::uint32_t count = 0;              ///< elements
     std::int32_t operands = 1;
     std::int32_t ranks = 0;               ///< the fold is complete, of so many; else 0
     std::int32_t result = 0;              ///< it is for the output, which is not simply where slots live
@@ -30,7 +31,8 @@ struct order {
 
 /// What the threads of a group share.
 struct blackboard {
-    call now;                               ///< on a device: what is being played
+    team us;                                ///< who plays,
+    call now;                               ///< and what
     view views[max_ranks];
     arrival in[max_ports];
     std::int32_t to[2][max_ports];          ///< whom this rank sends to in a round, by turns
@@ -39,52 +41,72 @@ struct blackboard {
     order orders[2];
 };
 
+/// Before a call, by all threads.
+template <class G>
+COLLS_DEVICE void take_up(G& g, const team& t, const call& c) {
+    if (g.index() == 0) {
+        g.board().us = t;
+        g.board().now = c;
+    }
+    g.any(false);
+}
+
+/// What this rank's blocks stop at, when one has given up.
+template <class G>
+COLLS_DEVICE bool poisoned(G& g) {
+    const team& t = g.board().us;
+    return g.relaxed(static_cast<const std::uint32_t*>(poison_of(t, t.rank))) != 0;
+}
 /// The first to give up says why.
 template <class G>
-COLLS_DEVICE_CALLED void give_up(G& g, const team& t, int block, failure why, int peer, int round, std::uint64_t mine, std::uint64_t theirs) {
-    if (!g.claim(poison_of(t))) return;
+COLLS_DEVICE_CALLED void give_up(G g, int block, failure why, int peer, int round, std::uint64_t theirs, int told_by = none) {
+    const team& t = g.board().us;
+    if (!g.claim(poison_of(t, t.rank), blame(why, peer))) return;
     report& r = *t.status;
     r.rank = t.rank;
     r.peer = peer;
     r.round = round;
     r.block = block;
-    r.mine = mine;
+    r.told_by = told_by;
+    r.mine = g.board().now.fingerprint;
     r.theirs = theirs;
     g.release(&r.what, static_cast<std::uint64_t>(why));
 }
+/// Gives up where `peer` has.
+template <class G>
+COLLS_DEVICE_CALLED bool follow(G g, int block, int peer, int round) {
+    const std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(poison_of(g.board().us, peer)));
+    if (word != 0) give_up(g, block, blamed_for(word), blamed(word), round, 0, peer);
+    return word != 0;
+}
 
-/// One wait's patience: false when there is none left, or another block of the rank has given up.
+/// One wait's patience: false when there is none left, or the peer or another block of the rank has given up.
 template <class G>
 class patience {
 public:
-    COLLS_DEVICE patience(G& g, const team& t) : g_(g), t_(t) {}
-    COLLS_DEVICE bool turn(int block, int peer, int round, std::uint64_t fingerprint) {
-        g_.pause();
+    COLLS_DEVICE bool turn(G& g, int block, int peer, int round) {
+        g.pause();
         if ((++turns_ & 63u) != 0) return true;
-        if (g_.relaxed(static_cast<const std::uint32_t*>(poison_of(t_))) != 0) return false;
-        const std::uint64_t now = g_.now();
+        if (poisoned(g) || follow(g, block, peer, round)) return false;
+        const std::uint64_t now = g.now();
         if (since_ == 0) since_ = now;
-        if (now - since_ < t_.patience) return true;
-        give_up(g_, t_, block, failure::late, peer, round, fingerprint, 0);
+        if (now - since_ < g.board().us.patience) return true;
+        give_up(g, block, failure::late, peer, round, 0);
         return false;
     }
 
 private:
-    G& g_;
-    const team& t_;
     std::uint32_t turns_ = 0;
     std::uint64_t since_ = 0;
 };
 
 /// Until `peer` has come to `value`. One thread waits; what it has seen, the group has seen after its next barrier.
 template <class G>
-COLLS_DEVICE_CALLED bool wait_for(G g, const team& t, int block, int peer, std::uint64_t value, int round, std::uint64_t fingerprint) {
-    const std::uint64_t* const progress = &channel_of(t, peer, block).progress;
-    if (g.acquire(progress) >= value) return true;
-    patience<G> p(g, t);
-    do
-        if (!p.turn(block, peer, round, fingerprint)) return false;
-    while (g.acquire(progress) < value);
+COLLS_DEVICE_CALLED bool wait_for(G g, int block, int peer, std::uint64_t value, int round) {
+    const std::uint64_t* const progress = &channel_of(g.board().us, peer, block).progress;
+    patience<G> p;
+    while (g.acquire(progress) < value)
+        if (!p.turn(g, block, peer, round)) return false;
     return true;
 }
 

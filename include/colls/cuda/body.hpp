@@ -30,20 +30,20 @@ COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int por
 template <class Schedule, class T, class D, class Op, class Epilogue, class G>
 class body {
 public:
-    COLLS_DEVICE body(G& g, const team& t, const call& c, int block, const Schedule& s, const Op& op, const Epilogue& epilogue)
-        : g_(g), t_(t), c_(c), s_(s), op_(op), epilogue_(epilogue), board_(g.board()), block_(block), n_(t.sizes.ranks) {
-        if constexpr (rooted(what)) shift_ = c.root - root_of(s, n_);
-        me_ = role(t.rank);
+    COLLS_DEVICE body(const G& g, int block, const Schedule& s, const Op& op, const Epilogue& epilogue)
+        : g_(g), s_(s), op_(op), epilogue_(epilogue), block_(block), n_(us().sizes.ranks) {
+        if constexpr (rooted(what)) shift_ = now().root - root_of(s, n_);
+        me_ = role(us().rank);
         rounds_ = s.rounds(n_);
         ports_ = ports_of(s, n_);
     }
 
-    /// False where the rank has given up; the host finds out why. All that is not data is in `next`: the pass over memory has
-    /// the registers to itself.
+    /// False where the rank has given up; the host finds out why. Control and data take turns, each at one place in the code: a
+    /// kernel stays small, and both have all registers.
     COLLS_DEVICE bool run() {
         start();
         COLLS_ROLLED
-        while (next()) carry_out(board_.orders[turn_], board_.operands[turn_]);
+        while (next()) carry_out(board().orders[turn_], board().operands[turn_]);
         return !failed_;
     }
 
@@ -54,19 +54,23 @@ private:
     static constexpr bool own_block_out = what == collective::scatter || what == collective::reduce_scatter;
     static constexpr bool public_output = as_it_is && what != collective::all_to_all;
 
+    COLLS_DEVICE blackboard& board() const { return g_.board(); }
+    COLLS_DEVICE const team& us() const { return board().us; }
+    COLLS_DEVICE const call& now() const { return board().now; }
+
     // Rooted schedules are in roles.
     COLLS_DEVICE int role(int rank) const { return rooted(what) ? mod(rank - shift_, n_) : rank; }
     COLLS_DEVICE int rank_of(int role) const { return rooted(what) ? mod(role + shift_, n_) : role; }
-    COLLS_DEVICE const slot_info& info(int role, int slot) const { return c_.slots[role * c_.width + slot]; }
+    COLLS_DEVICE const slot_info& info(int role, int slot) const { return now().slots[role * now().width + slot]; }
 
     // Where things are.
 
     COLLS_DEVICE extent unit(const piece& p, int parts) const {
-        return unit_of(c_.count, c_.offsets, c_.user_blocks, owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
+        return unit_of(now().count, now().offsets, now().user_blocks, owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
     }
     /// What of a slot is in hand: relative to its unit.
     COLLS_DEVICE_CALLED extent span_of(const slot_info& s) const {
-        return cut_of(unit(s.is, s.parts).count, static_cast<std::uint64_t>(c_.blocks), slice_of(c_, block_), c_.chunk, chunk_);
+        return cut_of(unit(s.is, s.parts).count, static_cast<std::uint64_t>(now().blocks), slice_of(now(), block_), now().chunk, chunk_);
     }
     /// Where something lies: in a buffer with all user blocks, in one with the rank's own block alone, or in a slot of scratch
     /// memory, which begins at the same phase as the data.
@@ -83,25 +87,29 @@ private:
     }
     COLLS_DEVICE spot input(const std::byte* buffer, const slot_info& s) const { return {buffer, s.in, own_block_in ? lies::alone : lies::among_all}; }
     COLLS_DEVICE spot output(const std::byte* buffer, const slot_info& s) const { return {buffer, s.out, own_block_out ? lies::alone : lies::among_all}; }
-    COLLS_DEVICE spot scratch(int role, int slot, const slot_info& s) const {
-        return {scratch_of_block(t_, rank_of(role), block_) + static_cast<std::uint64_t>(slot) * slot_bytes(c_.chunk, sizeof(T)), s.is, lies::in_scratch};
+    COLLS_DEVICE_CALLED spot scratch(int role, int slot, const slot_info& s) const {
+        return {scratch_of_block(us(), rank_of(role), block_) + static_cast<std::uint64_t>(slot) * slot_bytes(now().chunk, sizeof(T)), s.is, lies::in_scratch};
     }
     COLLS_DEVICE bool moves_to_output(int role, const slot_info& s) const {
-        return public_output && s.out.block != none && board_.views[role].out != nullptr;
+        return public_output && s.out.block != none && board().views[role].out != nullptr;
     }
-    /// Where a rank's slot is to be read at the start of this round.
+    /// The scratch slot where what arrives for a slot lands in rounds that overwrite what they send.
+    COLLS_DEVICE int landing(int slot) const { return now().width + slot; }
+    /// Where a rank's slot is to be read: at the start of this round, or as it has landed.
     COLLS_DEVICE spot source_spot(int role, int slot, const slot_info& s) const {
-        const view& theirs = board_.views[role];
+        if (phase_ == phase::landed) return scratch(role, landing(slot), s);
+        const view& theirs = board().views[role];
         if (round_ <= s.moves) {
-            const std::byte* const in = role == me_ ? c_.in : theirs.in;
+            const std::byte* const in = role == me_ ? now().in : theirs.in;
             return in != nullptr || role == me_ ? input(in, s) : scratch(role, slot, s);
         }
-        return moves_to_output(role, s) ? output(role == me_ ? c_.out : theirs.out, s) : scratch(role, slot, s);
+        return moves_to_output(role, s) ? output(role == me_ ? now().out : theirs.out, s) : scratch(role, slot, s);
     }
     COLLS_DEVICE_CALLED operand source(int role, int slot, std::uint64_t skip) const {
         const slot_info& s = info(role, slot);
         const spot at = source_spot(role, slot, s);
-        return {at.base + first_of(at, s.parts, skip) * sizeof(T), round_ <= s.moves};
+        // What is staged is raw, and stays so.
+        return {at.base + first_of(at, s.parts, skip) * sizeof(T), (phase_ == phase::arrive || phase_ == phase::settle) && round_ <= s.moves};
     }
 
     // Meeting the others.
@@ -109,10 +117,10 @@ private:
     /// After a barrier of the group, which the callers' last step was, or is made here.
     COLLS_DEVICE void publish(std::uint64_t value) {
         g_.any(false);
-        if (g_.index() == 0) g_.release(&channel_of(t_, t_.rank, block_).progress, value);
+        if (g_.index() == 0) g_.release(&channel_of(us(), us().rank, block_).progress, value);
     }
     COLLS_DEVICE_CALLED bool wait(int role, std::uint64_t value) {
-        return role == none || role == me_ || wait_for(g_, t_, block_, rank_of(role), value, round_, c_.fingerprint);
+        return role == none || role == me_ || wait_for(g_, block_, rank_of(role), value, round_);
     }
     /// Everyone's entry: is it the same call, and where are the buffers?
     COLLS_DEVICE bool meet() {
@@ -120,14 +128,14 @@ private:
         COLLS_ROLLED
         for (int r = g_.index(); r < n_ && !failed; r += g_.size()) {
             const int q = rank_of(r);
-            failed = r != me_ && !wait_for(g_, t_, block_, q, value_, none, c_.fingerprint);
+            failed = r != me_ && !wait_for(g_, block_, q, value_, none);
             if (failed) break;
-            const entry e = channel_of(t_, q, block_).entries[entry_];
-            failed = e.fingerprint != c_.fingerprint;
+            const entry e = channel_of(us(), q, block_).entries[entry_];
+            failed = e.fingerprint != now().fingerprint;
             if (failed)
-                give_up(g_, t_, block_, failure::mismatch, q, none, c_.fingerprint, e.fingerprint);
+                give_up(g_, block_, failure::mismatch, q, none, e.fingerprint);
             else
-                board_.views[r] = {resolved(t_, q, e.in), resolved(t_, q, e.out)};
+                board().views[r] = {resolved(us(), q, e.in), resolved(us(), q, e.out)};
         }
         failed_ = g_.any(failed);
         return !failed_;
@@ -165,18 +173,18 @@ private:
 
     /// Staged input (what others cannot reach goes to where they can); what arrives in a round; that, from where it has landed;
     /// results that are not yet where they belong.
-    enum class phase : unsigned char { stage, arrive, landed, settle };
+    enum class phase : int { stage, arrive, landed, settle };
 
     COLLS_DEVICE void start() {
-        channel& own = channel_of(t_, t_.rank, block_);
-        const bool poisoned = g_.relaxed(static_cast<const std::uint32_t*>(poison_of(t_))) != 0;
+        channel& own = channel_of(us(), us().rank, block_);
+        const bool spoilt = poisoned(g_);
         const std::uint32_t calls = own.calls;
         value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress)) + 1;
         entry_ = calls & 1;
-        failed_ = g_.any(poisoned);
+        failed_ = g_.any(spoilt);
         if (g_.index() == 0 && !failed_) {
             own.calls = calls + 1;
-            own.entries[entry_] = {c_.fingerprint, c_.in_where, c_.out_where};
+            own.entries[entry_] = {now().fingerprint, now().in_where, now().out_where};
         }
         begin(phase::stage);
         round_ = 0;
@@ -187,7 +195,7 @@ private:
     }
 
     /// The next order of this block, in the board for all threads; false when all is done, or nothing more can be.
-    COLLS_DEVICE_CALLED bool next() {
+    COLLS_DEVICE bool next() {
         COLLS_ROLLED
         while (!failed_) {
             const int slot = what == collective::barrier ? none : next_slot();
@@ -197,10 +205,10 @@ private:
     }
     COLLS_DEVICE int next_slot() {
         if (phase_ == phase::stage || phase_ == phase::settle)
-            return at_ < c_.width && (phase_ == phase::settle || c_.in_where.region == reachable::hidden) ? at_++ : none;
+            return at_ < now().width && (phase_ == phase::settle || now().in_where.region == reachable::hidden) ? at_++ : none;
         COLLS_ROLLED
         for (; port_ < ports_; ++port_, at_ = 0)
-            if (const arrival& in = board_.in[port_]; in.peer != none && at_ < in.to.size()) return element_of(in.to, at_++);
+            if (const arrival& in = board().in[port_]; in.peer != none && at_ < in.to.size()) return element_of(in.to, at_++);
         return none;
     }
 
@@ -208,7 +216,7 @@ private:
     COLLS_DEVICE bool advance() {
         if (phase_ == phase::settle) {
             g_.any(false);   // what stays in scratch memory has been read
-            if (++chunk_ >= static_cast<std::uint64_t>(c_.chunks)) return false;
+            if (++chunk_ >= static_cast<std::uint64_t>(now().chunks)) return look_around();
             ++value_;
             round_ = 0;
             begin(phase::stage);
@@ -221,36 +229,42 @@ private:
         }
         publish(value_ + again);
         if (first && chunk_ == 0 && !meet()) return false;
-        if (!again && round_ < rounds_)
-            begin_round();
-        else
-            await(again ? board_.to[round_ & 1] : round_ > 0 ? board_.to[(round_ - 1) & 1] : nullptr, value_ + again);
+        meet_again(!again && round_ < rounds_, again ? round_ : round_ - 1, value_ + again);
         begin(again ? phase::landed : round_ < rounds_ ? phase::arrive : phase::settle);
         return !failed_;
     }
-    /// Until those that a round's data goes to have come to `value`.
-    COLLS_DEVICE void await(const std::int32_t* peers, std::uint64_t value) {
+    /// At the end: false. A rank that has given up may do with its buffers what it likes, so what was read from it counts only if
+    /// it had not given up when the reading was over.
+    COLLS_DEVICE bool look_around() {
         bool failed = false;
+        g_.fence();
         COLLS_ROLLED
-        for (int p = g_.index(); peers != nullptr && p < ports_; p += g_.size()) failed = failed || !wait(peers[p], value);
+        for (int r = g_.index(); r < n_; r += g_.size()) failed = follow(g_, block_, r, rounds_) || failed;
         failed_ = g_.any(failed);
+        return false;
     }
-    COLLS_DEVICE void begin_round() {
+    /// Until those that read from this rank in round `read`, and those that it reads from in this one, have come to `value`.
+    COLLS_DEVICE void meet_again(bool reads, int read, std::uint64_t value) {
         bool failed = false;
         COLLS_ROLLED
         for (int p = g_.index(); p < ports_; p += g_.size()) {
-            const step mine = step_at(s_, me_, n_, round_, p);
-            arrival& in = board_.in[p];
-            in = {mine.recv.peer, mine.recv.action, {}, mine.recv.blocks};
-            if (in.peer != none) in.from = step_at(s_, in.peer, n_, round_, p).send.blocks;
-            const int reader = round_ > 0 ? board_.to[(round_ - 1) & 1][p] : none;
-            board_.to[round_ & 1][p] = mine.send.peer;
-            failed = failed || !wait(in.peer, value_) || !wait(reader, value_);
+            const int reader = read < 0 ? none : board().to[read & 1][p];
+            int from = none;
+            if (reads) {
+                const step mine = step_at(s_, me_, n_, round_, p);
+                from = mine.recv.peer;
+                arrival& in = board().in[p];
+                in = {from, mine.recv.action, {}, mine.recv.blocks};
+                if (from != none) in.from = step_at(s_, from, n_, round_, p).send.blocks;
+                board().to[round_ & 1][p] = mine.send.peer;
+            }
+            failed = failed || !wait(from, value) || !wait(reader, value);
         }
         failed_ = g_.any(failed);
+        if (!reads) return;
         // What still lies in the input is overwritten in place alone.
-        const int over = what == collective::barrier ? 0 : c_.overwrites[me_ * rounds_ + round_];
-        lands_ = over == 1 || (over == 2 && (owned(what) || c_.in == c_.out || c_.in_where.region == reachable::hidden));
+        const int over = what == collective::barrier ? 0 : now().overwrites[me_ * rounds_ + round_];
+        lands_ = over == 1 || (over == 2 && (owned(what) || now().in == now().out || now().in_where.region == reachable::hidden));
     }
 
     /// An order for a slot, if there is anything to be done for it.
@@ -268,39 +282,31 @@ private:
         if (phase_ == phase::arrive)
             operands = gather(slot, port_, s, skip);
         else if (g_.index() == 0)
-            board_.operands[turn_][0] = phase_ == phase::landed ? landed_at(slot, s) : source(me_, slot, skip);
+            board().operands[turn_][0] = source(me_, slot, skip);
         if (g_.index() == 0) {
-            order& o = board_.orders[turn_];
+            order& o = board().orders[turn_];
             const bool result = phase_ == phase::settle || (s.delivers == round_ && (phase_ == phase::landed || (phase_ == phase::arrive && !lands_)));
-            const spot to = phase_ == phase::stage               ? scratch(me_, slot, s)
-                            : phase_ == phase::arrive && lands_  ? landing(slot, s)
-                            : result || moves_to_output(me_, s) ? output(c_.out, s)
-                                                                 : scratch(me_, slot, s);
+            const bool lands = phase_ == phase::arrive && lands_;
+            const spot to = phase_ != phase::stage && !lands && (result || moves_to_output(me_, s)) ? output(now().out, s)
+                                                                                                   : scratch(me_, lands ? landing(slot) : slot, s);
             const bool complete = phase_ == phase::arrive ? s.completes == round_ : phase_ == phase::settle && reduces(what) && n_ == 1;
             o.index = first_of(to, s.parts, skip);
             o.to = const_cast<std::byte*>(to.base) + o.index * (result ? sizeof(D) : sizeof(T));
-            o.count = span_of(s).count;
+            o.count = static_cast<std::uint32_t>(span_of(s).count);   // of a chunk
             o.operands = operands;
             o.ranks = complete ? n_ : 0;
             o.result = result;
-            if (phase_ == phase::stage) board_.operands[turn_][0].raw = 0;   // raw, and to stay so
         }
         g_.any(false);
         return true;
     }
 
-    COLLS_DEVICE spot landing(int slot, const slot_info& s) const { return scratch(me_, c_.width + slot, s); }
-    COLLS_DEVICE operand landed_at(int slot, const slot_info& s) const {
-        const spot at = landing(slot, s);
-        return {at.base + first_of(at, s.parts, 0) * sizeof(T), 0};
-    }
-
     /// On which ports something arrives for the slot; false where an earlier port than this one has had it.
     COLLS_DEVICE bool match(int slot, int port) {
-        std::int32_t* const found = board_.match[turn_];
+        std::int32_t* const found = board().match[turn_];
         COLLS_ROLLED
         for (int p = g_.index(); p < ports_; p += g_.size()) {
-            const arrival& in = board_.in[p];
+            const arrival& in = board().in[p];
             int j = in.peer == none ? 0 : in.to.size();
             COLLS_ROLLED
             while (--j >= 0)
@@ -316,8 +322,8 @@ private:
     /// The operands of a slot: all that arrives for it in this round in ascending order of ranks, its own value at its place among
     /// them, one that it sends itself before that. One thread an operand, the rank's own being one port more.
     COLLS_DEVICE int gather(int slot, int port, const slot_info& s, std::uint64_t skip) {
-        const std::int32_t* const found = board_.match[turn_];
-        const bool folds = board_.in[port].act == action::reduce, own = folds && (s.in.block != none || round_ > s.moves);
+        const std::int32_t* const found = board().match[turn_];
+        const bool folds = board().in[port].act == action::reduce, own = folds && (s.in.block != none || round_ > s.moves);
         const int self = rank_of(me_);
         int count = own ? 1 : 0;
         COLLS_ROLLED
@@ -326,41 +332,38 @@ private:
         for (int p = g_.index(); p <= ports_; p += g_.size()) {
             const bool is_own = p == ports_;
             if (is_own ? !own : ports_ > 1 && found[p] < 0) continue;
-            const int role = is_own ? me_ : board_.in[p].peer, from = rank_of(role);
+            const int role = is_own ? me_ : board().in[p].peer, from = rank_of(role);
             int at = own && !is_own && self < from ? 1 : 0;
             COLLS_ROLLED
             for (int other = 0; other < ports_; ++other) {
                 if (other == p || (ports_ > 1 && found[other] < 0)) continue;
-                const int there = rank_of(board_.in[other].peer);
+                const int there = rank_of(board().in[other].peer);
                 at += there < from || (there == from && other < p);
             }
-            board_.operands[turn_][at] = source(role, is_own ? slot : element_of(board_.in[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
+            board().operands[turn_][at] = source(role, is_own ? slot : element_of(board().in[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
         }
         return folds ? count : 1;
     }
 
-    G& g_;
-    const team& t_;
-    const call& c_;
+    mutable G g_;
     const Schedule& s_;
     const Op& op_;
     const Epilogue& epilogue_;
-    blackboard& board_;
     const int block_, n_;
     int shift_ = 0, me_ = 0, rounds_ = 0, ports_ = 1, round_ = 0;
     int port_ = 0, at_ = 0;   // in hand: a port and a place in what arrives on it, or a slot
     unsigned turn_ = 0, entry_ = 0;
     phase phase_ = phase::stage;
-    bool lands_ = false, failed_ = false;
+    int lands_ = false, failed_ = false;   // bytes take more code
     std::uint64_t chunk_ = 0;
     std::uint64_t value_ = 0;   // this rank's state at the start of the round
 };
 
-/// Plays a call by one block of a rank.
+/// Plays the call that the group has taken up, by one block of a rank.
 template <class T, class D, class Schedule, class Op, class Epilogue, class G>
     requires thread_group<G>
-COLLS_DEVICE bool run_body(G& g, const team& t, const call& c, int block, const Schedule& s, const Op& op, const Epilogue& epilogue) {
-    return body<Schedule, T, D, Op, Epilogue, G>(g, t, c, block, s, op, epilogue).run();
+COLLS_DEVICE bool run_body(const G& g, int block, const Schedule& s, const Op& op, const Epilogue& epilogue) {
+    return body<Schedule, T, D, Op, Epilogue, G>(g, block, s, op, epilogue).run();
 }
 
 }  // namespace colls::inline v1::cuda::detail

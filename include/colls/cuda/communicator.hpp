@@ -89,24 +89,31 @@ inline std::uint64_t host_identity() {
     return h;
 }
 
-/// Everything of a rank that must outlive kernels of others: shared by the process's ranks, closed between processes.
+/// Everything of a rank that must outlive kernels of others: shared by the process's ranks, met for between processes. It goes when
+/// nobody's kernel can read it any more; where the others do not say so, it stays until the process ends.
 struct grounds {
     std::vector<device_memory> spaces;
     std::vector<void*> opened;
-    std::function<void()> meet;   ///< all processes, before anything goes
+    std::function<void()> meet;   ///< all processes
     std::shared_ptr<arena> exported;
     grounds() = default;
     grounds(const grounds&) = delete;
     ~grounds() {
-        for (const device_memory& s : spaces) {
-            const on_device there(s.device());
-            cudaDeviceSynchronize();
-        }
+        for (const device_memory& s : spaces) wait(s.device());
+        for (void* const p : opened) cudaIpcCloseMemHandle(p);
         if (meet) try {
                 meet();
-            } catch (const error&) {   // nobody is left to wait for
+            } catch (const std::exception&) {   // one is late, or gone: its kernel may still be there
+                for (device_memory& s : spaces) s.leak();
             }
-        for (void* const p : opened) cudaIpcCloseMemHandle(p);
+    }
+
+    static void wait(int device) {
+        int before = 0;
+        cudaGetDevice(&before);
+        cudaSetDevice(device);
+        cudaDeviceSynchronize();
+        cudaSetDevice(before);
     }
 };
 
@@ -134,7 +141,13 @@ private:
 };
 
 /// One rank's end of a group of GPUs: one buffer a call. Stream-ordered; may be captured into graphs; one stream at a time, by
-/// one host thread at a time. Every rank makes the same calls in the same order.
+/// one host thread at a time. Every rank makes the same calls in the same order. Several communicators may be in use at once, on
+/// streams of their own, as far as their blocks (options.channels of 512 threads for each) are on the device together.
+///
+/// A call that failed has left its output undefined, and the group cannot be used any more. The rank may write to its buffers again
+/// at once: a kernel of another rank that is late and still reads them finds out that this rank gave up, and fails as well. Memory
+/// that is not from `allocate`, and that GPUs of one process therefore read directly, must not be freed before the kernels of all
+/// ranks are over (cudaDeviceSynchronize for each device; they give up by their own deadline).
 class communicator {
 public:
     static constexpr bool many = false;
@@ -156,6 +169,10 @@ public:
         std::vector<card> cards;
         const auto exchange = [&](const card& own) { v1::detail::gather_cards(host, own, cards); };
         auto ground = std::make_unique<grounds>();
+        ground->meet = [&host] {
+            std::vector<char> all;
+            v1::detail::gather_cards(host, char{}, all);
+        };
         card own{};
         std::string trouble;
         // What fails on one rank fails on all: nobody throws before the others know.
@@ -219,10 +236,6 @@ public:
         std::byte* const arena_at = ground->spaces[0].data() + own.workspace_bytes;
         members_->export_arena(arena_at, own.arena_bytes);
         ground->exported = std::make_shared<arena>(arena_at, own.arena_bytes);
-        ground->meet = [&host] {
-            std::vector<char> all;
-            v1::detail::gather_cards(host, char{}, all);
-        };
         exchange(own);   // nobody's kernel looks for a workspace that is not ready
         ground_ = std::move(ground);
         rank_ = rank;
@@ -264,8 +277,11 @@ public:
 
     communicator(communicator&&) = default;
     communicator& operator=(communicator&&) = delete;
-    /// Waits for the device and, between processes, for the others to get here.
-    ~communicator() = default;
+    /// Waits for the device and, between processes, for the others to get here, as long as the host's group would wait for them: if
+    /// they do not come, the memory that their kernels may still read is given back only at the process's end.
+    ~communicator() {
+        if (members_) detail::grounds::wait(device());
+    }
 
     int rank() const { return rank_; }
     int size() const { return members_->size(); }

@@ -3,11 +3,10 @@
 // A call is made by all threads of a block, together with the blocks of the same channel at the other ranks; each block is a
 // group of its own, so that a kernel may call once a row. All ranks make the same calls on a channel, in the same order.
 // The kernel must be launched so that all its blocks are resident at once (cudaLaunchCooperativeKernel), with at most 512
-// threads a block, a multiple of 32.
+// threads a block, a multiple of 32. The calls use about 10 KB of its static shared memory, once.
 //
 //     __global__ void step(colls::cuda::device::ranks<colls::schedule_for<colls::direct, colls::collective::all_reduce>> r, float* x) {
-//         __shared__ colls::cuda::device::workspace w;
-//         colls::cuda::device::all_reduce(r, w, local, channel, x, x, count, colls::sum_t{});   // in kernels: the type
+//         colls::cuda::device::all_reduce(r, local, channel, x, x, count, colls::sum_t{});   // in kernels: the type
 //
 // A call returns false where the group has failed: then leave the kernel; the host's next call, or check(), says why.
 #pragma once
@@ -17,9 +16,6 @@
 
 namespace colls::inline v1::cuda {
 namespace device {
-
-/// What a block's threads share during calls: in shared memory, about 10 KB.
-using workspace = detail::blackboard;
 
 /// What a kernel is handed: pass it by value. Made on the host by ranks_for.
 template <class Schedule>
@@ -49,8 +45,8 @@ device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
     r.teams = m.teams();
     r.locals = static_cast<std::int32_t>(m.locals().size());
     r.channels = m.sizes().blocks;
-    r.table.slots = reinterpret_cast<const detail::slot_info*>(k.slots.data());
-    r.table.overwrites = reinterpret_cast<const std::uint8_t*>(k.overwrites.data());
+    r.table.slots = k.slots;
+    r.table.overwrites = k.overwrites;
     r.table.width = k.map.width;
     r.table.user_blocks = k.map.blocks;
     r.fingerprint = detail::mixed(k.map.fingerprint, detail::name_hash<S>());
@@ -72,7 +68,7 @@ namespace device {
 /// `local`: which of this device's ranks the block is of (0, but for virtual_ranks); `channel` < r.channels. Messages of up
 /// to 8 KB go in one hop. Cost otherwise: the schedule's.
 template <class Schedule, class T, class D, class Op, class Epilogue = no_epilogue>
-__device__ bool all_reduce(const ranks<Schedule>& r, workspace& w, int local, int channel, const T* in, D* out, std::size_t count, const Op& op,
+__device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, const T* in, D* out, std::size_t count, const Op& op,
                            const Epilogue& epilogue = {}) {
     using namespace detail;
     static_assert(implemented_by<Schedule> == collective::all_reduce);
@@ -83,13 +79,14 @@ __device__ bool all_reduce(const ranks<Schedule>& r, workspace& w, int local, in
         if (address >= r.arena && address + bytes <= r.arena + r.arena_bytes) return {address - r.arena, 1, 0};
         return {0, reachable::hidden, 0};
     };
-    device_group g(w);
-    const team& t = r.teams[local];
-    call& c = w.now;
+    const device_group g;
+    blackboard& board = g.board();
+    call& c = board.now;
     const bool small = count * sizeof(T) <= r.small_bytes;
     // The data of all threads, before others are told of it; and the board, which the threads may have used otherwise.
     __syncthreads();
     if (threadIdx.x == 0) {
+        board.us = r.teams[local];
         c = r.table;
         c.in = reinterpret_cast<const std::byte*>(in);
         c.out = reinterpret_cast<std::byte*>(out);
@@ -111,8 +108,8 @@ __device__ bool all_reduce(const ranks<Schedule>& r, workspace& w, int local, in
         }
     }
     __syncthreads();
-    const bool ok = small ? run_small<collective::all_reduce, T, D>(g, t, c, channel, op, epilogue)
-                          : run_body<T, D>(g, t, c, channel, r.schedule, op, epilogue);
+    const bool ok = small ? run_small<collective::all_reduce, T, D>(g, channel, op, epilogue)
+                          : run_body<T, D>(g, channel, r.schedule, op, epilogue);
     __syncthreads();   // the results of all threads
     return ok;
 }

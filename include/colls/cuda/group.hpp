@@ -13,11 +13,13 @@
 #if defined(__CUDACC__)
 #define COLLS_DEVICE __device__
 #define COLLS_DEVICE_CALLED __device__ __noinline__
+#define COLLS_CALLED __noinline__
 #define COLLS_UNROLL _Pragma("unroll")
 #define COLLS_ROLLED _Pragma("unroll 1")
 #else
 #define COLLS_DEVICE
 #define COLLS_DEVICE_CALLED
+#define COLLS_CALLED
 #define COLLS_UNROLL
 #define COLLS_ROLLED
 #endif
@@ -34,11 +36,12 @@ struct blackboard;
 /// Threads that stop at a common barrier, and how they reach memory that other ranks write.
 ///   index(), size()    of the calling thread, of the group
 ///   any(b)             a barrier; true for all if b was true for one
-///   board()            memory that the group's threads share
+///   board()            memory that the group's threads share (copies of a group share all they have)
 ///   acquire, release   a counter, with all writes before it, between any two ranks
 ///   relaxed, put       a word by itself, likewise
 ///   load, store        16 bytes
-///   claim(w)           true for the first caller alone (0 becomes 1)
+///   claim(w, x)        true for the first caller alone (0 becomes x)
+///   fence()            reads before it are over before what comes after it is read
 ///   now(), pause()     nanoseconds; between two looks at a word
 template <class G>
 concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* to, const quad* source, quad* goal,
@@ -54,7 +57,8 @@ concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* 
     g.put(to, std::uint64_t{});
     { g.load(source) } -> std::same_as<quad>;
     g.store(goal, quad{});
-    { g.claim(word) } -> std::same_as<bool>;
+    { g.claim(word, std::uint32_t{}) } -> std::same_as<bool>;
+    g.fence();
     { g.now() } -> std::same_as<std::uint64_t>;
     g.pause();
 };

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 namespace colls::inline v1::cuda {
 
@@ -16,7 +17,7 @@ namespace detail {
 /// What the threads of a host group share: one of these a block.
 class host_block {
 public:
-    explicit host_block(int threads) : threads_(threads), barrier_(threads) {}
+    explicit host_block(int threads) : threads_(threads), barrier_(threads), turns_(static_cast<std::size_t>(threads)) {}
     int threads() const { return threads_; }
 
 private:
@@ -24,6 +25,8 @@ private:
     const int threads_;
     std::barrier<> barrier_;
     std::atomic<bool> votes_[3] = {};
+    std::vector<unsigned> turns_;   // of each thread
+    std::atomic<unsigned> fence_{0};
     blackboard board_{};
 };
 
@@ -36,13 +39,14 @@ public:
     int size() const { return block_->threads_; }
     blackboard& board() { return block_->board_; }
     bool any(bool mine) {
-        std::atomic<bool>& vote = block_->votes_[turn_ % 3];
+        unsigned& turn = block_->turns_[static_cast<std::size_t>(index_)];
+        std::atomic<bool>& vote = block_->votes_[turn % 3];
         if (mine) vote.store(true, std::memory_order_relaxed);
         block_->barrier_.arrive_and_wait();
         const bool all = vote.load(std::memory_order_relaxed);
         // The one after the next: everyone has read it since the barrier before this one.
-        if (index_ == 0) block_->votes_[(turn_ + 2) % 3].store(false, std::memory_order_relaxed);
-        ++turn_;
+        if (index_ == 0) block_->votes_[(turn + 2) % 3].store(false, std::memory_order_relaxed);
+        ++turn;
         return all;
     }
 
@@ -51,10 +55,11 @@ public:
     static std::uint64_t relaxed(const std::uint64_t* w) { return word(w).load(std::memory_order_relaxed); }
     static std::uint32_t relaxed(const std::uint32_t* w) { return word(w).load(std::memory_order_relaxed); }
     static void put(std::uint64_t* w, std::uint64_t x) { word(w).store(x, std::memory_order_relaxed); }
-    static bool claim(std::uint32_t* w) {
+    static bool claim(std::uint32_t* w, std::uint32_t x) {
         std::uint32_t free = 0;
-        return word(w).compare_exchange_strong(free, 1);
+        return word(w).compare_exchange_strong(free, x);
     }
+    void fence() { block_->fence_.fetch_add(1); }   // ThreadSanitizer knows no other
     static quad load(const quad* from) {
         quad q;
         std::memcpy(&q, __builtin_assume_aligned(from, sizeof q), sizeof q);
@@ -72,8 +77,7 @@ private:
         return std::atomic_ref<W>(*const_cast<W*>(w));
     }
     host_block* block_;
-    const int index_;
-    unsigned turn_ = 0;
+    int index_;
 };
 static_assert(thread_group<host_group>);
 

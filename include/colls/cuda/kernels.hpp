@@ -25,37 +25,34 @@ struct launch {
     Op op;
     Epilogue epilogue;
 
-    /// A local rank's call, in shared memory: registers are for the data.
-    __device__ void tell(int local, call& c) const {
-        if (threadIdx.x != 0) return;
-        c = common;
-        c.in = of[local].in;
-        c.out = of[local].out;
-        c.in_where = of[local].in_where;
-        c.out_where = of[local].out_where;
+    /// Puts a local rank's call on the board; returns which block of it this one is.
+    __device__ int take_up() const {
+        if (threadIdx.x == 0) {
+            const unsigned local = blockIdx.x % static_cast<unsigned>(locals);
+            blackboard& board = device_group::board();
+            board.us = teams[local];
+            call& c = board.now;
+            c = common;
+            c.in = of[local].in;
+            c.out = of[local].out;
+            c.in_where = of[local].in_where;
+            c.out_where = of[local].out_where;
+        }
+        __syncthreads();
+        return static_cast<int>(blockIdx.x / static_cast<unsigned>(locals));
     }
 };
 
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1) large_kernel(const __grid_constant__ launch<Op, Epilogue> a, const Schedule s) {
-    __shared__ blackboard board;
-    device_group g(board);
-    const int local = static_cast<int>(blockIdx.x) % a.locals, block = static_cast<int>(blockIdx.x) / a.locals;
-    const team& t = a.teams[local];
-    a.tell(local, board.now);
-    __syncthreads();
-    run_body<T, D>(g, t, board.now, block, s, a.op, a.epilogue);
+    const int block = a.take_up();
+    run_body<T, D>(device_group(), block, s, a.op, a.epilogue);
 }
 
 template <collective what, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1) small_kernel(const __grid_constant__ launch<Op, Epilogue> a) {
-    __shared__ blackboard board;
-    device_group g(board);
-    const int local = static_cast<int>(blockIdx.x) % a.locals, block = static_cast<int>(blockIdx.x) / a.locals;
-    const team& t = a.teams[local];
-    a.tell(local, board.now);
-    __syncthreads();
-    run_small<what, T, D>(g, t, board.now, block, a.op, a.epilogue);
+    const int block = a.take_up();
+    run_small<what, T, D>(device_group(), block, a.op, a.epilogue);
 }
 
 }  // namespace colls::inline v1::cuda::detail

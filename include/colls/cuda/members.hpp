@@ -4,6 +4,7 @@
 
 #include <colls/cuda/kernels.hpp>
 #include <colls/cuda/runtime.hpp>
+#include <colls/any_schedule.hpp>
 #include <colls/environment.hpp>
 
 #include <atomic>
@@ -43,18 +44,61 @@ inline int multiprocessors(int device) {
     return count;
 }
 
+/// What a kernel wants to know of a schedule, after its proof at this group size: a kernel cannot refuse.
+template <class S>
+slot_map proven_map(const S& s, int n) {
+    slot_map map = map_of(s, n);
+    if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right) throw error(errc::wrong_schedule, f.text.text(), f.rank, none, f.round);
+    return map;
+}
+
 /// Fixed facts of a schedule type at this group's size, on this device.
 struct kept_map {
     const void* type = nullptr;
     std::vector<std::byte> value;
     slot_map map;
-    device_memory slots, overwrites;
+    const slot_info* slots = nullptr;        // on the device
+    const std::uint8_t* overwrites = nullptr;
+};
+
+/// Small tables on a device, for as long as it lives. The memory is there from the beginning: allocating it during a call would
+/// wait for kernels, on this device or another, that may wait for this call.
+class device_tables {
+public:
+    explicit device_tables(int device) : device_(device), stream_(device), first_(device, reserved) {}
+    template <class T>
+    const T* copy(const std::vector<T>& data) {
+        const std::size_t bytes = (data.size() * sizeof(T) + 255) / 256 * 256;
+        const outside_capture free;
+        const on_device there(device_);
+        if (used_ + bytes > reserved) {
+            more_.emplace_back(device_, bytes, nullptr);
+            return put(more_.back().data(), data);
+        }
+        std::byte* const at = first_.data() + used_;
+        used_ += bytes;
+        return put(at, data);
+    }
+
+private:
+    static constexpr std::size_t reserved = 1 << 20;
+    template <class T>
+    const T* put(std::byte* at, const std::vector<T>& data) const {
+        if (!data.empty()) check(cudaMemcpyAsync(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
+        return reinterpret_cast<const T*>(at);
+    }
+    int device_;
+    own_stream stream_;
+    device_memory first_;
+    std::vector<device_memory> more_;
+    std::size_t used_ = 0;
 };
 
 class members {
 public:
     /// `channels`: agreed on by all ranks.
-    members(int n, int device, int channels, const options& o) : n_(n), device_(device), options_(o) {
+    members(int n, int device, int channels, const options& o) : n_(n), device_(device), options_(o), tables_(device) {
         sizes_.ranks = n;
         sizes_.blocks = channels;
         sizes_.letter_bytes = letter_bytes;
@@ -100,15 +144,18 @@ public:
             if (why == failure::nothing) continue;
             message text;
             text << "colls: cuda: rank " << m.rank << ": an earlier call failed: ";
+            if (r.told_by != none) text << "rank " << r.told_by << " gave up, because ";
             if (why == failure::late) {
                 text << "rank " << r.peer << " did not come within " << seconds_ << " s";
                 if (r.round != none) text << " in round " << r.round;
-                text << " (block " << r.block << "); the group can no longer be used";
-                throw error(errc::timeout, text.text(), m.rank, r.peer, r.round);
+                text << " (block " << r.block << ")";
+            } else {
+                text << "rank " << r.peer << " made another call (its collective, schedule, type, operator, count or root differs)";
             }
-            text << "rank " << r.peer << " made another call (its collective, schedule, type, operator, count or root differs); "
-                 << "the group can no longer be used";
-            throw error(errc::mismatch, text.text(), m.rank, r.peer, none);
+            text << "; the group can no longer be used";
+            // A rank that others missed has nobody to blame but who told it.
+            const int peer = r.peer == m.rank ? r.told_by : r.peer;
+            throw error(why == failure::late ? errc::timeout : errc::mismatch, text.text(), m.rank, peer, r.round);
         }
     }
 
@@ -139,20 +186,18 @@ public:
         auto k = std::make_unique<kept_map>();
         k->type = &type;
         k->value = std::move(value);
-        k->map = map_of(s, n_);
-        const outside_capture free;
-        k->slots = device_memory(device_, k->map.slots.size() * sizeof(slot_info), k->map.slots.data());
-        k->overwrites = device_memory(device_, k->map.overwrites.size(), k->map.overwrites.data());
+        k->map = proven_map(s, n_);
+        k->slots = tables_.copy(k->map.slots);
+        k->overwrites = tables_.copy(k->map.overwrites);
         maps_.push_back(std::move(k));
         return *maps_.back();
     }
     /// A copy on the device, for as long as the group lives: graphs may hold it.
     const std::uint64_t* kept(const std::vector<std::uint64_t>& offsets) {
         for (const auto& [there, copy] : offsets_)
-            if (there == offsets) return reinterpret_cast<const std::uint64_t*>(copy.data());
-        const outside_capture free;
-        offsets_.emplace_back(offsets, device_memory(device_, offsets.size() * sizeof(std::uint64_t), offsets.data()));
-        return reinterpret_cast<const std::uint64_t*>(offsets_.back().second.data());
+            if (there == offsets) return copy;
+        offsets_.emplace_back(offsets, tables_.copy(offsets));
+        return offsets_.back().second;
     }
 
     /// Loads a kernel's module, here and on the devices of the process's other ranks: loaded lazily, it would wait for kernels
@@ -187,7 +232,8 @@ private:
     std::uint64_t arena_ = 0;
     std::size_t arena_bytes_ = 0;
     std::vector<std::unique_ptr<kept_map>> maps_;
-    std::vector<std::pair<std::vector<std::uint64_t>, device_memory>> offsets_;
+    std::vector<std::pair<std::vector<std::uint64_t>, const std::uint64_t*>> offsets_;
+    device_tables tables_;
     std::vector<std::pair<const void*, int>> kernels_;
     std::vector<int> neighbours_;
 };

@@ -59,7 +59,10 @@ private:
 /// A stream beside all others, for what must not touch those that are captured.
 class own_stream {
 public:
-    own_stream() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+    explicit own_stream(int device) {
+        const on_device there(device);
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    }
     own_stream(const own_stream&) = delete;
     own_stream& operator=(const own_stream&) = delete;
     ~own_stream() { cudaStreamDestroy(stream_); }
@@ -75,7 +78,7 @@ public:
     device_memory() = default;
     device_memory(int device, std::size_t bytes, const void* data = nullptr) : device_(device), bytes_(bytes) {
         const on_device there(device);
-        const own_stream stream;
+        const own_stream stream(device);
         check(cudaMalloc(&at_, bytes == 0 ? 1 : bytes), "cudaMalloc");
         cudaError_t code = cudaSuccess;
         if (bytes != 0)
@@ -94,6 +97,8 @@ public:
     ~device_memory() {
         if (at_ != nullptr) cudaFree(at_);
     }
+    /// Leaves the memory to the process's end.
+    void leak() { at_ = nullptr; }
     std::byte* data() const { return static_cast<std::byte*>(at_); }
     std::size_t size() const { return bytes_; }
     int device() const { return device_; }

@@ -39,6 +39,18 @@ inline void check_pointer(collective what, int rank, const void* at, std::size_t
         << (a.type == cudaMemoryTypeDevice ? "memory of another device" : "host memory: copy it to the device, or use colls:: in place of colls::cuda::");
     refuse(what, rank, why.text());
 }
+/// In place means: the same buffer, or the own block, which begins at element `first`, within the whole. Anything else must not overlap.
+inline void check_overlap(collective what, int rank, const given& b, std::size_t of_in, std::size_t of_out, std::uint64_t first) {
+    if (b.in_count == 0 || b.out_count == 0) return;
+    const auto in = reinterpret_cast<std::uint64_t>(b.in), out = reinterpret_cast<std::uint64_t>(b.out);
+    if (in >= out + b.out_count * of_out || out >= in + b.in_count * of_in) return;
+    const bool gathers = what == collective::gather || what == collective::all_gather;
+    if (what == collective::all_to_all) refuse(what, rank, "it does not work in place");
+    if (of_in != of_out) refuse(what, rank, "in place, input and output need elements of one size");
+    if (in + (owned(what) && !gathers ? first * of_in : 0) != out + (gathers ? first * of_out : 0))
+        refuse(what, rank, owned(what) ? "input and output overlap without being in place: in place, the one is this rank's own block of the other"
+                                       : "input and output overlap without being in place: in place, they are the same buffer");
+}
 inline void check_stream(collective what, int rank, cudaStream_t stream, int device) {
 #if CUDART_VERSION >= 12080
     int on = device;
@@ -104,9 +116,8 @@ void submit(members& m, const std::vector<given>& all, int root, const Schedule&
         a.common.count = count;
         check_pointer(what, r, b.in, b.in_count, m.device(), "input");
         check_pointer(what, r, b.out, b.out_count, m.device(), "output");
-        if (what == collective::all_to_all && count != 0 && b.in == b.out) refuse(what, r, "it does not work in place");
-        if (!(std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>) && sizeof(D) != sizeof(T) && b.in == b.out && count != 0)
-            refuse(what, r, "in place, input and output need elements of one size");
+        check_overlap(what, r, b, sizeof(T), sizeof(D), offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
+                                                                       : offsets[static_cast<std::size_t>(r)]);
         a.of[i] = {static_cast<const std::byte*>(b.in), static_cast<std::byte*>(b.out), m.place_of(b.in, b.in_count * sizeof(T)),
                    m.place_of(b.out, b.out_count * sizeof(D))};
     }
@@ -151,8 +162,8 @@ void submit(members& m, const std::vector<given>& all, int root, const Schedule&
         return run(reinterpret_cast<const void*>(&small_kernel<what, T, D, Op, Epilogue>), arguments);
     }
     const kept_map& k = m.map_for(s);
-    c.slots = reinterpret_cast<const slot_info*>(k.slots.data());
-    c.overwrites = reinterpret_cast<const std::uint8_t*>(k.overwrites.data());
+    c.slots = k.slots;
+    c.overwrites = k.overwrites;
     c.width = k.map.width;
     c.user_blocks = k.map.blocks;
     c.blocks = fit(c.count * sizeof(T), least_slice);

@@ -57,20 +57,20 @@ struct operand {
     std::int32_t raw = 0;   ///< a contribution that the operator has not met yet
 };
 
-template <class T, int N>
+template <class T, std::uint32_t N>
 struct alignas(N * sizeof(T) <= 16 ? N * sizeof(T) : alignof(T)) pack {
     T of[N];
 };
 
 /// Elements a vector access holds on both sides; 1 where there is none.
 template <class T, class D>
-constexpr int lanes_of() {
+constexpr std::uint32_t lanes_of() {
     constexpr std::size_t widest = sizeof(T) > sizeof(D) ? sizeof(T) : sizeof(D);
     constexpr auto even = [](std::size_t x) { return (x & (x - 1)) == 0; };
-    return even(sizeof(T)) && even(sizeof(D)) && widest < 16 ? static_cast<int>(16 / widest) : 1;
+    return even(sizeof(T)) && even(sizeof(D)) && widest < 16 ? static_cast<std::uint32_t>(16 / widest) : 1;
 }
 
-template <class T, int N, class G>
+template <class T, std::uint32_t N, class G>
 COLLS_DEVICE pack<T, N> load_pack(G& g, const T* from) {
     if constexpr (sizeof(pack<T, N>) == 16) {
         return __builtin_bit_cast(pack<T, N>, g.load(reinterpret_cast<const quad*>(from)));
@@ -80,7 +80,7 @@ COLLS_DEVICE pack<T, N> load_pack(G& g, const T* from) {
         return p;
     }
 }
-template <class T, int N, class G>
+template <class T, std::uint32_t N, class G>
 COLLS_DEVICE void store_pack(G& g, T* to, const pack<T, N>& p) {
     if constexpr (sizeof p == 16)
         g.store(reinterpret_cast<quad*>(to), __builtin_bit_cast(quad, p));
@@ -122,68 +122,67 @@ struct treatment {
 /// operands, else it overlaps none. Any alignment that the types allow. 16 bytes at a time, several at once, between a head
 /// and a tail of single elements, where all pointers are alike modulo 16 bytes; else by elements.
 template <class T, class D, class Op, class E, class G>
-COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint64_t count, const Op& op, const E& epilogue, int ranks,
-                               std::uint64_t index) {
+COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t count, const Op& op, const E& epilogue, int ranks,
+                        std::uint64_t index) {
     const treatment<T, D, Op, E> how{op, epilogue, ranks};
     using A = accumulator<T, Op>;
-    constexpr int lanes = lanes_of<T, D>();
-    const auto thread = static_cast<std::uint64_t>(g.index()), threads = static_cast<std::uint64_t>(g.size());
-    std::uint64_t head = count, vectors = 0;
+    constexpr std::uint32_t lanes = lanes_of<T, D>();
+    const auto thread = static_cast<std::uint32_t>(g.index()), threads = static_cast<std::uint32_t>(g.size());
+    std::uint32_t head = count, vectors = 0;
     if constexpr (lanes > 1) {
         const auto goal = reinterpret_cast<std::uintptr_t>(dst);
-        const std::uint64_t phase = goal / sizeof(D) % lanes;
+        const auto phase = static_cast<std::uint32_t>(goal / sizeof(D) % lanes);
         bool alike = goal % sizeof(D) == 0;
         COLLS_ROLLED
         for (int j = 0; j < k; ++j) {
             const auto from = reinterpret_cast<std::uintptr_t>(x[j].data);
             alike = alike && from % sizeof(T) == 0 && from / sizeof(T) % lanes == phase;
         }
-        const std::uint64_t before = (lanes - phase) % lanes;
+        const std::uint32_t before = (lanes - phase) % lanes;
         if (alike && before < count) {
             head = before;
             vectors = (count - head) / lanes;
         }
     }
-    const std::uint64_t body = vectors * lanes;
+    const std::uint32_t body = vectors * lanes;
     COLLS_ROLLED
-    for (std::uint64_t j = thread; j < count - body; j += threads) {
-        const std::uint64_t i = j < head ? j : j + body;
+    for (std::uint32_t j = thread; j < count - body; j += threads) {
+        const std::uint32_t i = j < head ? j : j + body;
         A a = how.read(static_cast<const T*>(x[0].data)[i], x[0].raw != 0);
         COLLS_ROLLED
         for (int o = 1; o < k; ++o) a = how.combine(a, how.read(static_cast<const T*>(x[o].data)[i], x[o].raw != 0));
         dst[i] = how.write(a, index + i);
     }
     if constexpr (lanes > 1) {
-        constexpr int depth = lanes <= 4 ? 4 : lanes <= 8 ? 2 : 1;   // accesses in flight from each operand
+        constexpr std::uint32_t depth = lanes <= 4 ? 4 : lanes <= 8 ? 3 : 1;   // accesses in flight from each operand
         COLLS_ROLLED
-        for (std::uint64_t v = thread; v < vectors; v += depth * threads) {
-            A a[depth][lanes];
+        for (std::uint32_t v = thread; v < vectors; v += depth * threads) {
+            A a[depth][lanes]{};   // else registers that some lanes leave alone would be kept through all that is called between passes
             COLLS_ROLLED
             for (int o = 0; o < k; ++o) {
                 const T* const from = static_cast<const T*>(x[o].data) + head;
                 const bool raw = x[o].raw != 0;
-                pack<T, lanes> got[depth];
+                pack<T, lanes> got[depth] = {};
                 COLLS_UNROLL
-                for (int d = 0; d < depth; ++d)
-                    if (const std::uint64_t at = v + static_cast<std::uint64_t>(d) * threads; at < vectors)
-                        got[d] = load_pack<T, lanes>(g, from + at * lanes);
+                for (std::uint32_t d = 0; d < depth; ++d)
+                    if (const std::uint32_t at = v + d * threads; at < vectors) got[d] = load_pack<T, lanes>(g, from + std::size_t{at} * lanes);
                 COLLS_UNROLL
-                for (int d = 0; d < depth; ++d)
-                    if (v + static_cast<std::uint64_t>(d) * threads < vectors) {
+                for (std::uint32_t d = 0; d < depth; ++d)
+                    if (v + d * threads < vectors) {
                         COLLS_UNROLL
-                        for (int l = 0; l < lanes; ++l) {
+                        for (std::uint32_t l = 0; l < lanes; ++l) {
                             const A one = how.read(got[d].of[l], raw);
                             a[d][l] = o == 0 ? one : how.combine(a[d][l], one);
                         }
                     }
             }
             COLLS_UNROLL
-            for (int d = 0; d < depth; ++d)
-                if (const std::uint64_t at = v + static_cast<std::uint64_t>(d) * threads; at < vectors) {
+            for (std::uint32_t d = 0; d < depth; ++d)
+                if (const std::uint32_t at = v + d * threads; at < vectors) {
                     pack<D, lanes> made;
                     COLLS_UNROLL
-                    for (int l = 0; l < lanes; ++l) made.of[l] = how.write(a[d][l], index + head + at * lanes + static_cast<std::uint64_t>(l));
-                    store_pack<D, lanes>(g, dst + head + at * lanes, made);
+                    for (std::uint32_t l = 0; l < lanes; ++l) made.of[l] = how.write(a[d][l], index + head + at * lanes + l);
+                    store_pack<D, lanes>(g, dst + head + std::size_t{at} * lanes, made);
                 }
         }
     }

@@ -34,10 +34,16 @@ struct alignas(128) channel {
 /// Why a kernel gave up.
 enum class failure : std::uint32_t { nothing, late, mismatch };
 
+/// A rank's poison word: nothing, or why it gave up, and because of whom. Others look at it.
+constexpr std::uint32_t blame(failure why, int peer) { return static_cast<std::uint32_t>(why) << 16 | static_cast<std::uint32_t>(peer); }
+constexpr failure blamed_for(std::uint32_t word) { return static_cast<failure>(word >> 16); }
+constexpr int blamed(std::uint32_t word) { return static_cast<int>(word & 0xffffu); }
+
 /// Where the host looks: pinned host memory. `what` is written last.
 struct report {
     std::uint64_t what;
     std::int32_t rank, peer, round, block;
+    std::int32_t told_by;         ///< who had given up before, or none
     std::uint64_t mine, theirs;   ///< fingerprints
 };
 
@@ -68,7 +74,7 @@ struct team {
     std::uint64_t patience = 0;                  ///< nanoseconds
 };
 
-COLLS_DEVICE inline std::uint32_t* poison_of(const team& t) { return reinterpret_cast<std::uint32_t*>(t.workspaces[t.rank]); }
+COLLS_DEVICE inline std::uint32_t* poison_of(const team& t, int rank) { return reinterpret_cast<std::uint32_t*>(t.workspaces[rank]); }
 COLLS_DEVICE inline channel& channel_of(const team& t, int rank, int block) {
     return reinterpret_cast<channel*>(t.workspaces[rank] + layout::channels_at)[block];
 }
@@ -114,7 +120,7 @@ struct extent {
     std::uint64_t first = 0, count = 0;
 };
 /// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
-constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
+COLLS_CALLED constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
     if (parts == 1) return {0, count};   // divisions take long
     const std::uint64_t q = count / parts, r = count % parts;
     return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
