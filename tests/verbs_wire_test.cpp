@@ -190,6 +190,44 @@ TEST_CASE("messages over verbs that nobody has posted a receive for wait at thei
         }
 }
 
+TEST_CASE("places are told long before the messages come, and never for more of them than there are receives", "[verbs_wire]") {
+    constexpr std::uint64_t many = 300;
+    for (const verbs_shape& shape : {tiny, usual}) {
+        const std::size_t bytes = shape.slot_bytes + 600;
+        INFO(bytes << " bytes each");
+        CHECK(over_verbs(2, {.lazy = false, .reach = reach_of::everything, .shape = shape}, [&](int r, auto& own, auto complain) {
+                  verbs_wire& w = *own;
+                  ear e;
+                  w.listening = &e;
+                  std::vector<std::byte> data(bytes * many);
+                  for (std::uint64_t i = 0; i < many; ++i) {
+                      const piece p{data.data() + bytes * i, bytes};
+                      if (r == 0) std::fill_n(p.data, bytes, static_cast<std::byte>(i));
+                      if (r == 1) w.receive(0, label_of(0, 1, i), &p, 1);
+                  }
+                  if (r == 0) {
+                      std::uint64_t first = 0;
+                      const piece hello{reinterpret_cast<std::byte*>(&first), 8};
+                      w.receive(1, label_of(1, 0, 0), &hello, 1);   // so that the queues are there
+                      if (!until(w, [&] { return w.received(1) == 1; })) return complain("no hello; " + e.text());
+                      idle(w, 0.05);
+                      for (std::uint64_t i = 0; i < many; ++i) {
+                          const piece p{data.data() + bytes * i, bytes};
+                          w.send(1, label_of(0, 1, i), &p, 1);
+                      }
+                      if (!until(w, [&] { return w.sent(1) == many || e.count("failed") > 0; }) || e.count("failed") > 0) complain("not sent; " + e.text());
+                  } else {
+                      std::uint64_t first = 0;
+                      const piece hello{reinterpret_cast<std::byte*>(&first), 8};
+                      w.send(0, label_of(1, 0, 0), &hello, 1);
+                      if (!until(w, [&] { return w.received(0) == many || e.count("failed") > 0; }) || e.count("failed") > 0) return complain("not received; " + e.text());
+                      for (std::uint64_t i = 0; i < many; ++i)
+                          if (data[bytes * i] != static_cast<std::byte>(i) || data[bytes * (i + 1) - 1] != static_cast<std::byte>(i)) return complain("other bytes");
+                  }
+              }) == "");
+    }
+}
+
 TEST_CASE("a message over verbs of another label or size is reported, and nothing lands", "[verbs_wire]") {
     for (const setting_of& s : settings())
         for (const std::size_t size : {std::size_t{100}, std::size_t{50'000}, usual.slot_bytes + std::size_t{0}})
@@ -469,8 +507,134 @@ TEST_CASE("the pool's memory is registered, and used again", "[verbs_wire]") {
         CHECK(book.find(own.data() + 105, 30).bytes == 0);
         CHECK(book.find(own.data() + 105, 5).bytes == 10);
         book.drop(part);
+        // The longer one comes later.
+        const auto inner = book.add(own.data() + 500, 10), outer = book.add(own.data(), 1000);
+        CHECK(book.find(own.data() + 900, 50).bytes == 1000);
+        book.drop(outer);
+        CHECK(book.find(own.data() + 900, 50).bytes == 0);
+        book.drop(inner);
+    }
+    {
+        rdma::memory_book book(net->device(0));
+        std::vector<std::byte> own(1000);
+        book.add(own.data() + 500, 10);
+        book.add(own.data(), 1000);   // dropped with the book
+        CHECK(book.find(own.data() + 900, 50).bytes == 1000);
     }
     CHECK(net->regions() == 0);
+}
+
+TEST_CASE("memory that the processor cannot use goes straight, or the peer is told why it does not", "[verbs_wire]") {
+    struct form {
+        std::size_t bytes;
+        int pieces;
+        bool out, in, known;   // of another device at its source, where it lands; the other side's is registered
+        int fails;             // on this rank, or none
+    };
+    for (const form& f : {form{100'000, 1, true, true, true, none}, form{100'000, 4, true, false, true, none}, form{100'000, 4, false, true, true, none},
+                          form{100, 1, true, false, true, none},        // the device reads it where it lies
+                          form{5000, 100, true, false, true, 0},        // but not so many pieces
+                          form{100, 1, false, true, true, 1}, form{100'000, 1, false, true, false, 1}, form{100'000, 1, true, false, false, none},
+                          form{40'000, 20, false, true, true, 1}})
+        for (const bool lazy : {false, true}) {
+            INFO(f.bytes << " bytes in " << f.pieces << " pieces, " << (f.out ? "from" : "not from") << " and " << (f.in ? "to" : "not to") << " another device"
+                         << (f.known ? "" : ", the rest not registered"));
+            const auto net = std::make_shared<dry_network>(lazy);
+            std::vector<std::unique_ptr<station>> stations;
+            for (int r = 0; r < 2; ++r) stations.push_back(std::make_unique<station>(net, r, reach_of::nothing));
+            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                      station& own = *stations[static_cast<std::size_t>(r)];
+                      std::vector<std::byte> data(2 * f.bytes, static_cast<std::byte>(r));   // every other piece of it
+                      const bool foreign = r == 0 ? f.out : f.in;
+                      if (foreign || f.known) {
+                          rdma::region all = own.book->of().add(data.data(), data.size());
+                          all.foreign = foreign;
+                          own.book->note(all);
+                      }
+                      std::vector<piece> pieces;
+                      const std::size_t each = f.bytes / static_cast<std::size_t>(f.pieces);
+                      for (int i = 0; i < f.pieces; ++i) pieces.push_back({data.data() + 2 * each * static_cast<std::size_t>(i), each});
+                      auto w = own.wire(node, 99, r, members, usual);
+                      ear e;
+                      w->listening = &e;
+                      if (r == 0)
+                          w->send(1, label_of(0, 1, 0), pieces.data(), f.pieces);
+                      else
+                          w->receive(0, label_of(0, 1, 0), pieces.data(), f.pieces);
+                      const auto over = [&] { return r == 0 ? w->sent(1) == 1 : w->received(0) == 1; };
+                      if (f.fails == none) {
+                          if (!until(*w, over)) return complain("not done; " + e.text());
+                          if (r == 1 && (data.front() != std::byte{0} || pieces.back().data[each - 1] != std::byte{0})) complain("other bytes");
+                      } else if (f.fails == r) {
+                          if (!until(*w, [&] { return e.count("failed") > 0; })) return complain("not told; " + e.text());
+                          if (e.reasons.back().find("memory of another device") == std::string::npos) complain(e.reasons.back());
+                          w->tell(1 - r, {notice::board, 0, 0, 0, ""});
+                      } else if (!until(*w, [&] { return e.count(said_board) > 0; })) {
+                          complain("no news; " + e.text());
+                      }
+                      if ((r == 0 ? w->copied().out : w->copied().in) > 0 && foreign) complain("the processor has used it");
+                      if (f.fails != none) w->abandon();
+                      w.reset();
+                  }) == "");
+        }
+}
+
+namespace {
+
+/// A control wire that says what it is told to.
+struct puppet final : wire {
+    std::vector<std::string> texts;
+    std::vector<news> said;   // without texts
+    std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
+    std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
+    std::uint64_t sent(int) const override { return 0; }
+    std::uint64_t received(int) const override { return 0; }
+    void abandon() override {}
+    bool tell(int, const news& what) override {
+        texts.emplace_back(what.text);
+        said.push_back(what);
+        return true;
+    }
+    void tell_all(const news&) override {}
+    void progress() override {}
+    void rest(double) override {}
+};
+
+}  // namespace
+
+TEST_CASE("what a peer wrote before it was lost has arrived when that is told", "[verbs_wire]") {
+    const auto net = std::make_shared<dry_network>();
+    puppet* strings[2];
+    std::unique_ptr<verbs_wire> wires[2];
+    ear ears[2];
+    for (int r = 0; r < 2; ++r) {
+        auto control = std::make_unique<puppet>();
+        strings[r] = control.get();
+        wires[r] = std::make_unique<verbs_wire>(std::move(control), std::make_shared<rdma::memory_book>(net->device(r)), r, 2);
+        wires[r]->linger = 0.01;
+        wires[r]->listening = &ears[r];
+    }
+    std::uint64_t out = 7, in = 0;
+    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+    wires[0]->receive(1, label_of(1, 0, 0), &pi, 1);
+    wires[1]->send(0, label_of(1, 0, 0), &po, 1);
+    for (int turn = 0; turn < 4; ++turn)
+        for (int r = 0; r < 2; ++r) {
+            std::vector<std::string> texts;
+            std::vector<news> said;
+            texts.swap(strings[r]->texts), said.swap(strings[r]->said);
+            for (std::size_t i = 0; i < said.size(); ++i) {
+                said[i].text = texts[i].c_str();
+                strings[1 - r]->listening->heard(r, said[i]);
+            }
+        }
+    wires[1]->progress();   // it writes
+    REQUIRE(wires[0]->received(1) == 0);
+    strings[0]->listening->lost(1, "the end");
+    CHECK(wires[0]->received(1) == 1);
+    CHECK(in == 7);
+    CHECK(ears[0].text() == "lost 1; (the end) ");
+    wires[0]->abandon();
 }
 
 TEST_CASE("queue pairs are made to the peers that are named alone, on first use", "[verbs_wire]") {
@@ -491,19 +655,6 @@ TEST_CASE("queue pairs are made to the peers that are named alone, on first use"
 }
 
 TEST_CASE("what a greeting says wrongly is refused", "[verbs_wire]") {
-    // A control wire that says what it is told to.
-    struct puppet final : wire {
-        std::vector<std::string> texts;
-        std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
-        std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
-        std::uint64_t sent(int) const override { return 0; }
-        std::uint64_t received(int) const override { return 0; }
-        void abandon() override {}
-        bool tell(int, const news& what) override { return texts.emplace_back(what.text), true; }
-        void tell_all(const news&) override {}
-        void progress() override {}
-        void rest(double) override {}
-    };
     const auto net = std::make_shared<dry_network>();
     std::string good;
     for (int turn = 0; turn < 5; ++turn) {
