@@ -36,7 +36,12 @@ struct halved {
     constexpr std::uint32_t operator()(const word& x, std::size_t i) const { return static_cast<std::uint32_t>((x >> 7) + 13 * i); }
 };
 
-enum class mode { sum, ordered, all_hooks, epilogue };
+/// By value and place, to the same type: also in place.
+struct marked {
+    constexpr word operator()(const word& x, std::size_t i) const { return x ^ (77 * i + 5); }
+};
+
+enum class mode { sum, ordered, all_hooks, epilogue, epilogue_of_one_type };
 
 /// One call of all ranks.
 struct job {
@@ -117,8 +122,9 @@ struct job {
                 if (how == mode::epilogue) {
                     const auto got = narrow[index(r)]->data()[i], narrowed = halved{}(want, i);
                     if (got != narrowed) return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(narrowed);
-                } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i]; got != want) {
-                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(want);
+                } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i], right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
+                           got != right) {
+                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(right);
                 }
             }
             if (!in_place)
@@ -190,10 +196,12 @@ bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block)
             case mode::ordered: return play<C, word>(g, t, j, block, compose_maps{}, none);
             case mode::all_hooks: return play<C, word>(g, t, j, block, tripled_sum{}, none);
             case mode::epilogue: return play<C, std::uint32_t>(g, t, j, block, colls::sum, halved{});
+            case mode::epilogue_of_one_type: return play<C, word>(g, t, j, block, colls::sum, marked{});
         }
         return false;
     } else {
         if (j.how == mode::epilogue) return play<C, std::uint32_t>(g, t, j, block, kernel::moved{}, halved{});
+        if (j.how == mode::epilogue_of_one_type) return play<C, word>(g, t, j, block, kernel::moved{}, marked{});
         return play<C, word>(g, t, j, block, kernel::moved{}, none);
     }
 }
@@ -246,10 +254,10 @@ job drawn(random_source& random, collective what, const support::row* row, int n
     const bool direct = row == nullptr || row->name == "direct";
     const bool in_order = !row || support::keeps_order(*row, n);
     if (colls::reduces(what)) {
-        j.how = static_cast<mode>(random.below(4));
+        j.how = static_cast<mode>(random.below(5));
         if (j.how == mode::ordered && !in_order) j.how = mode::all_hooks;
-    } else if (what != collective::barrier && random.one_in(4)) {
-        j.how = mode::epilogue;
+    } else if (what != collective::barrier && random.one_in(3)) {
+        j.how = random.one_in(2) ? mode::epilogue : mode::epilogue_of_one_type;
     }
     if (colls::rooted(what)) j.root = j.how == mode::ordered && !direct ? 0 : random.between(0, n - 1);
     const std::size_t ranks = index(n), limit = row ? 700 : 300;

@@ -48,7 +48,8 @@ inline int multiprocessors(int device) {
 template <class S>
 slot_map proven_map(const S& s, int n) {
     slot_map map = map_of(s, n);
-    if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right) throw error(errc::wrong_schedule, f.text.text(), f.rank, none, f.round);
+    if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right)
+        throw error(errc::wrong_schedule, (message() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
     return map;
 }
 

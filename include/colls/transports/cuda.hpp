@@ -10,7 +10,7 @@
 // that the group cannot be used any more. A buffer is a contiguous range of device memory (cuda::std::span, std::span, ...
 // of any type that is trivially copyable and default constructible); for virtual_ranks a range of such buffers, one a rank.
 // Schedules are given by type (a family, or a schedule), without one it is `direct`; messages of up to options.small_bytes go in
-// one hop, whatever the schedule. A user's own schedule needs static_assert(colls::proven<S, N>): a kernel takes its word.
+// one hop, whatever the schedule. Each schedule is proven at the group's size before its first launch.
 //
 // A stream may be capturing: graphs replay. The first call of a kind allocates and copies a few tables, and loads its kernel:
 // make it once before other kernels of the group may wait (for the ranks of one process: before any of them is under way).
