@@ -255,8 +255,10 @@ TEST_CASE("a message over verbs of another label or size is reported, and nothin
                           w.receive(1 - r, label, &first, 1);
                           w.receive(1 - r, label, &second, 1);
                           if (!until(w, [&] { return e.count("unexpected") > 0; })) return complain("not reported; " + e.text());
+                          w.receive(1 - r, label, &second, 1);   // nothing comes any more
                           idle(w, 0.005);
                           if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
+                          if (e.count("failed") > 0) complain(e.text());
                           if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1) complain(e.text());
                           if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes || e.sizes[1] != sent.bytes)
                               complain("reported wrongly");
