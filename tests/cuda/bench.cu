@@ -51,10 +51,11 @@ __global__ void __launch_bounds__(512, 1) small_sums(const __grid_constant__ col
 }
 
 template <class S>
-void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room) {
-    colls::cuda::virtual_ranks ranks(n, {.timeout = 20});
-    for (std::size_t bytes = 16; bytes <= std::size_t{256} << 20; bytes *= 4) {
-        const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count, sets = std::clamp<std::size_t>(room / set, 1, 64);
+void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room, std::size_t least = 16,
+           std::size_t chunk = colls::cuda::options{}.chunk_bytes) {
+    colls::cuda::virtual_ranks ranks(n, {.chunk_bytes = chunk, .timeout = 20});
+    for (std::size_t bytes = least; bytes <= std::size_t{256} << 20; bytes *= 4) {
+        const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count, sets = std::max<std::size_t>(room / set, 1);
         std::size_t turn = 0;
         const auto each = [&](float* all) {
             std::vector<std::span<float>> b;
@@ -78,6 +79,7 @@ int run() {
     constexpr std::size_t room = std::size_t{8} * (256 << 20) / sizeof(float);
     const colls::cuda::detail::device_memory in(0, room * sizeof(float)), out(0, room * sizeof(float));
     auto *const a = reinterpret_cast<float*>(in.data()), *const b = reinterpret_cast<float*>(out.data());
+    check(cudaMemset(a, 0x3f, room * sizeof(float)), "cudaMemset");
     const double copy = seconds(stream, 5, [&] { check(cudaMemcpyAsync(b, a, room * sizeof(float), cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync"); });
     const double bandwidth = 2.0 * static_cast<double>(room * sizeof(float)) / copy;
     std::printf("copy device to device: %.0f GB/s, read and written\n\n", bandwidth / 1e9);
@@ -95,6 +97,13 @@ int run() {
         std::printf("%d ranks: 16 bytes %.2f us, a synchronisation of the same grid %.2f us: %.2f times that\n", n, sum * 1e6, sync * 1e6, sum / sync);
     }
     std::printf("\n%3s %-10s %12s %12s %8s %6s %10s %8s %8s %8s\n", "n", "schedule", "size (B)", "count", "type", "redop", "time (us)", "algbw", "busbw", "% bound");
+    // What the size of chunks does: results that are read again from the cache, against more waits.
+    for (const int n : {2, 8}) {
+        table<colls::direct>(n, "chunk 32K", bandwidth, stream, a, b, room, 256 << 20, 32 << 10);
+        table<colls::direct>(n, "chunk 64K", bandwidth, stream, a, b, room, 256 << 20, 64 << 10);
+        table<colls::direct>(n, "chunk 256K", bandwidth, stream, a, b, room, 256 << 20, 256 << 10);
+        table<colls::direct>(n, "chunk 1M", bandwidth, stream, a, b, room, 256 << 20, 1 << 20);
+    }
     for (const int n : {2, 4, 8}) {
         table<colls::direct>(n, "direct", bandwidth, stream, a, b, room);
         table<colls::ring>(n, "ring", bandwidth, stream, a, b, room);

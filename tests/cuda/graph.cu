@@ -1,4 +1,5 @@
-// On a GPU: calls captured into a graph, replayed 10,000 times; two groups on two streams at once; what bad arguments come to.
+// On a GPU: calls captured into a graph, replayed 10,000 times; two groups on two streams at once; small floats; what bad arguments
+// come to.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -85,6 +86,32 @@ void two_streams() {
     cudaStreamDestroy(t);
 }
 
+/// Sums of zeros and ones, which all types hold.
+template <class T>
+void small_floats(const char* name) {
+    colls::cuda::virtual_ranks ranks(n);
+    for (const std::size_t count : {std::size_t{5}, std::size_t{100'003}}) {
+        T* all = nullptr;
+        check(cudaMallocManaged(&all, n * count * sizeof(T)), "cudaMallocManaged");
+        std::vector<std::span<T>> each;
+        for (std::size_t r = 0; r < n; ++r) {
+            each.emplace_back(all + r * count, count);
+            for (std::size_t i = 0; i < count; ++i) each[r][i] = T(static_cast<float>((i / (r + 1)) % 2));
+        }
+        colls::cuda::all_reduce<colls::ring>(ranks, each, colls::sum, cudaStream_t{});
+        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        ranks.check();
+        std::size_t bad = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            float sum = 0;
+            for (std::size_t r = 0; r < n; ++r) sum += static_cast<float>((i / (r + 1)) % 2);
+            for (std::size_t r = 0; r < n; ++r) bad += static_cast<float>(each[r][i]) != sum;
+        }
+        expect(bad == 0, name);
+        cudaFree(all);
+    }
+}
+
 void bad_arguments() {
     using colls::errc;
     colls::cuda::virtual_ranks ranks(2);
@@ -97,6 +124,23 @@ void bad_arguments() {
     expect_error(errc::invalid_argument, "too few buffers", [&] { colls::cuda::all_reduce(ranks, one, colls::sum, cudaStream_t{}); });
     expect_error(errc::invalid_argument, "no such root", [&] { colls::cuda::broadcast(ranks, right, 2, cudaStream_t{}); });
     expect_error(errc::unsupported, "more ranks than fit", [&] { colls::cuda::virtual_ranks(8, {.channels = 10'000}); });
+    const std::vector<std::span<float>> shifted = {std::span<float>(d.all + 1, 63), std::span<float>(d.all + 65, 63)},
+                                        plain = {d.each[0].first(63), d.each[1].first(63)};
+    expect_error(errc::invalid_argument, "an output that overlaps the input", [&] { colls::cuda::all_reduce(ranks, plain, shifted, colls::sum, cudaStream_t{}); });
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    expect_error(errc::unsupported, "a device that is not there", [&] { colls::cuda::communicator::of_devices({0, devices}); });
+    expect_error(errc::invalid_argument, "a device twice", [&] { colls::cuda::communicator::of_devices({0, 0}); });
+    if (devices < 2) {
+        std::printf("left out: a stream of another device (there is one)\n");
+        return;
+    }
+    check(cudaSetDevice(1), "cudaSetDevice");
+    cudaStream_t elsewhere = nullptr;
+    check(cudaStreamCreate(&elsewhere), "cudaStreamCreate");
+    check(cudaSetDevice(0), "cudaSetDevice");
+    expect_error(errc::invalid_argument, "a stream of another device", [&] { colls::cuda::all_reduce(ranks, right, colls::sum, elsewhere); });
+    cudaStreamDestroy(elsewhere);
 }
 
 }  // namespace
@@ -109,6 +153,10 @@ int main(int argc, char** argv) {
         replay(times, 4);
         replay(times, 100'000);
         two_streams();
+        small_floats<__half>("half");
+        small_floats<__nv_bfloat16>("bfloat16");
+        small_floats<__nv_fp8_e4m3>("fp8 e4m3");
+        small_floats<__nv_fp8_e5m2>("fp8 e5m2");
         bad_arguments();
     } catch (const colls::error& e) {
         return std::printf("%s\n", e.what()), 1;

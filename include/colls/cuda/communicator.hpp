@@ -99,21 +99,13 @@ struct grounds {
     grounds() = default;
     grounds(const grounds&) = delete;
     ~grounds() {
-        for (const device_memory& s : spaces) wait(s.device());
+        for (const device_memory& s : spaces) settle(s.device());
         for (void* const p : opened) cudaIpcCloseMemHandle(p);
         if (meet) try {
                 meet();
             } catch (const std::exception&) {   // one is late, or gone: its kernel may still be there
                 for (device_memory& s : spaces) s.leak();
             }
-    }
-
-    static void wait(int device) {
-        int before = 0;
-        cudaGetDevice(&before);
-        cudaSetDevice(device);
-        cudaDeviceSynchronize();
-        cudaSetDevice(before);
     }
 };
 
@@ -280,7 +272,7 @@ public:
     /// Waits for the device and, between processes, for the others to get here, as long as the host's group would wait for them: if
     /// they do not come, the memory that their kernels may still read is given back only at the process's end.
     ~communicator() {
-        if (members_) detail::grounds::wait(device());
+        if (members_) detail::settle(device());
     }
 
     int rank() const { return rank_; }

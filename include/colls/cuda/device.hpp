@@ -17,6 +17,9 @@
 namespace colls::inline v1::cuda {
 namespace device {
 
+/// Of an element, in calls within kernels.
+inline constexpr std::uint64_t most_bytes_of_element = 16;
+
 /// What a kernel is handed: pass it by value. Made on the host by ranks_for.
 template <class Schedule>
 struct ranks {
@@ -35,12 +38,14 @@ struct ranks {
 
 }  // namespace device
 
-/// For kernels of one's own: S on this group's ranks. Throws unsupported. The group must outlive the kernels.
+/// For kernels of one's own: S on this group's ranks. Throws unsupported, wrong_schedule. The group must outlive the kernels.
 template <class S, class Comm>
 device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
     static_assert(implemented_by<S> == collective::all_reduce, "colls: within kernels there is all_reduce");
     detail::members& m = comm.members();
     const detail::kept_map& k = m.map_for(s);
+    if (m.sizes().scratch_bytes / (2 * static_cast<std::uint64_t>(k.map.width)) < detail::slot_bytes(detail::quantum, device::most_bytes_of_element))
+        throw error(errc::unsupported, "colls: cuda: ranks_for: options.scratch_bytes has no room for the slots of this schedule", m.locals().front().rank);
     device::ranks<S> r;
     r.teams = m.teams();
     r.locals = static_cast<std::int32_t>(m.locals().size());
@@ -72,6 +77,7 @@ __device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, con
                            const Epilogue& epilogue = {}) {
     using namespace detail;
     static_assert(implemented_by<Schedule> == collective::all_reduce);
+    static_assert(sizeof(T) <= most_bytes_of_element, "colls: within kernels an element has at most 16 bytes");
     static_assert(is_commutative<Op, accumulator<T, Op>> || keeps_order<Schedule>, "colls: this schedule may not keep the order of ranks: take direct or one_shot");
     const auto where = [&](const void* at, std::uint64_t bytes) -> reachable {
         const auto address = reinterpret_cast<std::uint64_t>(at);

@@ -99,7 +99,7 @@ private:
 class members {
 public:
     /// `channels`: agreed on by all ranks.
-    members(int n, int device, int channels, const options& o) : n_(n), device_(device), options_(o), tables_(device) {
+    members(int n, int device, int channels, const options& o) : n_(n), device_(device), options_(limited(o)), tables_(device) {
         sizes_.ranks = n;
         sizes_.blocks = channels;
         sizes_.letter_bytes = letter_bytes;
@@ -223,6 +223,12 @@ public:
     void has_neighbours(std::vector<int> devices) { neighbours_ = std::move(devices); }
 
 private:
+    // A pass counts a chunk's elements in 32 bits.
+    static options limited(options o) {
+        if (o.chunk_bytes > (std::size_t{1} << 30)) o.chunk_bytes = std::size_t{1} << 30;
+        return o;
+    }
+
     const int n_, device_;
     const options options_;
     layout sizes_;

@@ -44,6 +44,15 @@ private:
     bool changed_ = false;
 };
 
+/// Until a device's kernels are over. For destructors: throws nothing.
+inline void settle(int device) {
+    int before = 0;
+    cudaGetDevice(&before);
+    cudaSetDevice(device);
+    cudaDeviceSynchronize();
+    cudaSetDevice(before);
+}
+
 /// Lets a scope allocate and copy while some stream is being captured into a graph.
 class outside_capture {
 public:

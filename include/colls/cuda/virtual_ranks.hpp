@@ -38,7 +38,7 @@ public:
     virtual_ranks& operator=(virtual_ranks&&) = delete;
     /// Waits for the device: kernels may still be using the group's memory.
     ~virtual_ranks() {
-        if (members_) cudaDeviceSynchronize();
+        if (members_) detail::settle(device());
     }
 
     int size() const { return members_->size(); }
