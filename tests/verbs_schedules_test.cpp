@@ -184,6 +184,22 @@ void call_by(colls::communicator& comm, const colls::any_schedule& s, const std:
 
 enum class memory_of { device, other };   // registered, or not
 
+/// f(communicator, way) on n threads that meet at a barrier; where one of them throws, the others do not wait for it there.
+template <class F>
+void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int n, const verbs_shape& shape, F f) {
+    run_over_verbs(
+        net, n,
+        [&](colls::communicator& comm, dry_way& way) {
+            try {
+                f(comm, way);
+            } catch (...) {
+                all.arrive_and_drop();
+                throw;
+            }
+        },
+        shape);
+}
+
 /// Lowers a call of each schedule, with a line of figures for each; the lengths take turns, three times. f(schedule, bytes, figures of this call
 /// alone, copies of all ranks).
 template <class F>
@@ -204,8 +220,8 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
                     static_cast<unsigned long long>(c.payload), static_cast<unsigned long long>(c.bytes));
     };
     std::printf("%-46s%9s%9s%10s%10s%10s%8s%8s%12s%12s\n", "", "messages", "requests", "doorbells", "with all", "signalled", "credits", "notices", "payload", "bytes");
-    run_over_verbs(
-        net, n,
+    run_with(
+        all, net, n, shape,
         [&](colls::communicator& comm, dry_way& way) {
             // All get to know each other: what is sent before a queue pair is connected goes later, and together.
             std::vector<int> mine(static_cast<std::size_t>(n)), theirs(static_cast<std::size_t>(n));
@@ -248,8 +264,7 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
                 }
                 all.arrive_and_wait();
             }
-        },
-        shape);
+        });
     for (const auto& e : net->log()) whole.push_back(e);
     print("all", sum);
     std::printf("%ld of %ld signalled, of one queue in one operation %ld more than it may\n\n", sum.signalled, sum.allowed, sum.beyond);
@@ -399,8 +414,8 @@ TEST_CASE("after many operations without a signal one has as few of them", "[ver
     const auto net = std::make_shared<dry_network>();
     std::barrier<> all(2);
     counted sum;
-    run_over_verbs(
-        net, 2,
+    run_with(
+        all, net, 2, shape,
         [&](colls::communicator& comm, dry_way&) {
             auto block = comm.allocate<std::uint64_t>(2000), both = comm.allocate<std::uint64_t>(4000);
             for (int before = 1; before < 140; before += before < 90 ? 22 : 1) {
@@ -419,7 +434,6 @@ TEST_CASE("after many operations without a signal one has as few of them", "[ver
                 }
                 all.arrive_and_wait();
             }
-        },
-        shape);
+        });
     std::printf("%ld of %ld signalled, of one queue in one operation %ld more than it may\n", sum.signalled, sum.allowed, sum.beyond);
 }
