@@ -9,6 +9,7 @@
 #include <colls/transports/verbs.hpp>
 
 #include <optional>
+#include <sys/mman.h>
 
 using namespace support;
 
@@ -210,5 +211,27 @@ void trials(const char* name, fault how) {
 
 }  // namespace
 
+// What a span of memory cannot be registered for is said by name; what was asked for before stays as it was.
+TEST_CASE("memory that the device cannot write is refused, by name and with what to do") {
+    const std::size_t bytes = 64 << 10;
+    const auto refused = [&](int protection) {
+        auto* const at = static_cast<std::uint64_t*>(mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        REQUIRE(at != MAP_FAILED);
+        std::string text;
+        try {
+            const colls::verbs::registered known(std::span(at, bytes / 8));
+        } catch (const colls::error& e) {
+            text = e.what();
+            CHECK(e.code() == colls::errc::unsupported);
+        }
+        munmap(at, bytes);
+        return text;
+    };
+    const remains before;
+    for (const int protection : {PROT_READ, PROT_NONE})
+        CHECK(lacks(refused(protection), {"cannot register 65536 bytes", "Bad address", "must be mapped, writable"}) == "");
+    CHECK(refused(PROT_READ | PROT_WRITE) == "");
+    CHECK(before.left() == "");
+}
 TEST_CASE("a request with a key that the peer does not have") { trials("wrong key of the peer", fault::remote_key); }
 TEST_CASE("a request with a key that the device does not have") { trials("wrong key of its own", fault::own_key); }
