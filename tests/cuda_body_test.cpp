@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <string>
+#include <thread>
 
 using namespace bodies;
 using support::random_source;
@@ -219,10 +221,15 @@ kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, s
 }
 using all_collectives = std::make_index_sequence<support::what_count>;
 
-void run_and_check(ranks& group, std::deque<job>& jobs) {
+/// `before(rank, call)` by each thread ahead of each call.
+template <class Before>
+void run_and_check(ranks& group, std::deque<job>& jobs, const Before& before) {
     const bool ok = group.run([&](kernel::host_group& g, const kernel::team& t, int block) {
-        for (const job& j : jobs)
+        int call = 0;
+        for (const job& j : jobs) {
+            before(t.rank, call++);
             if (!play_any(g, t, j, block, all_collectives{})) return false;
+        }
         return true;
     });
     for (int r = 0; r < group.size(); ++r) {
@@ -238,6 +245,10 @@ void run_and_check(ranks& group, std::deque<job>& jobs) {
     }
     CHECK(i == jobs.size());
     jobs.clear();
+}
+
+void run_and_check(ranks& group, std::deque<job>& jobs) {
+    run_and_check(group, jobs, [](int, int) {});
 }
 
 constexpr std::size_t scratch_bytes = 1 << 17, letter_bytes = 1 << 14;
@@ -454,16 +465,20 @@ TEST_CASE("the kernel body: small messages when their flags begin again", "[cuda
                 kernel::channel_of(group.team(r), r, b).letters = 0xfffffff9u;
                 for (const unsigned turn : {0u, 1u}) {
                     std::uint64_t* const box = kernel::mailbox_of(group.team(r), r, b, 0, turn);
-                    for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i) box[i] = (2 + turn + 2 * (i % 3)) << 32 | 12345;
+                    for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i) box[i] = std::uint64_t{2 + turn} << 32 | 12345;
                 }
             }
         std::deque<job> jobs;
         for (int i = 0; i < 24; ++i) {
-            jobs.push_back(drawn(random, i % 2 ? collective::all_reduce : collective::all_to_all, nullptr, n, 1));
+            jobs.push_back(drawn(random, collective::all_reduce, nullptr, n, 1));
             jobs.back().blocks = group.blocks();   // all of them have come to the last flag together
+            jobs.back().count = i < 6 ? 20 : 280;   // what lies behind is not overwritten before the flags begin again
             prepare(jobs.back(), random, group.sizes(), false);
         }
-        run_and_check(group, jobs);
+        // One rank comes late to the first of them, so that the others look before it has sent anything.
+        run_and_check(group, jobs, [&](int rank, int call) {
+            if (rank == n - 1 && (call == 6 || call == 7)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        });
         for (int r = 0; r < n; ++r) CHECK(kernel::channel_of(group.team(r), r, 0).letters == 0xfffffff9u + 24 + 2);
     }
 }
