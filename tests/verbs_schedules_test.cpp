@@ -63,7 +63,7 @@ planned planned_of(const colls::any_schedule& s, int n, std::size_t bytes) {
 }
 
 /// Signalled requests that a queue may have in an operation beyond one, or every 16th of its requests.
-constexpr long more_signals = 1;
+constexpr long more_signals = 0;
 
 /// What the log says.
 struct counted {

@@ -26,7 +26,7 @@ struct message_policy {
 struct channel_state {
     std::vector<std::uint64_t> sent, received;   // messages' numbers on their channels, by chunk under way and number in the program
     std::vector<std::uint64_t> last_sent;        // by chunk under way and peer: 1 + the number of the last
-    std::vector<std::size_t> to_send;            // by peer: messages that are still to come
+    std::vector<std::size_t> to_send, to_receive;   // by peer: messages that are still to be posted
     std::vector<piece> pieces;
     std::size_t step = 0, stagger = 1, under_way = 1;
     bool learning = false;      // the count, by a broadcast ahead of the operation itself
@@ -140,8 +140,13 @@ inline void passer::lay_out() {
     s_.received.assign(s_.under_way * static_cast<std::size_t>(o_.mine->receives), 0);
     s_.last_sent.assign(s_.under_way * n, 0);
     s_.to_send.assign(n, 0);
-    for (const instruction& i : o_.mine->body)
+    s_.to_receive.assign(n, 0);
+    for (const instruction& i : o_.mine->body) {
         if (i.op == opcode::send) s_.to_send[static_cast<std::size_t>(actual(i.peer))] += o_.chunks;
+        if (i.op == opcode::receive) s_.to_receive[static_cast<std::size_t>(actual(i.peer))] += o_.chunks;
+    }
+    for (std::size_t r = 0; r < n; ++r)
+        if (s_.to_send[r] > 0) s_.to_receive[r] = 0;   // what is sent last, settles it
     s_.step = 0;
     o_.chunk = 0;
     o_.at = 0;
@@ -174,6 +179,7 @@ inline void passer::post(const instruction& i) {
     } else {
         s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)] =
             w_.receive(peer, label, s_.pieces.data(), pieces);
+        if (auto& more = s_.to_receive[static_cast<std::size_t>(peer)]; more > 0 && --more == 0 && !s_.learning) w_.settle(peer);
     }
 }
 

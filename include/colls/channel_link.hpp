@@ -31,7 +31,9 @@ public:
     ~channel_link() override { std::free(memory_); }
 
     void begin(endpoint& e, operation_state& o) override {
-        collectives_->progress();
+        // Not where the operation before has waited, and so has done it: what this one sends comes first.
+        if (!looked_) collectives_->progress();
+        looked_ = false;
         fresh_ = true;
         if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) {
             leave(e);
@@ -49,7 +51,10 @@ public:
     }
     bool advance(endpoint& e, operation_state& o) override {
         if (o.kind != operation_kind::collective) return advance_message(e, o);
-        if (!fresh_) collectives_->progress();
+        if (!fresh_) {
+            collectives_->progress();
+            looked_ = true;
+        }
         fresh_ = false;
         bool reached = o.done;
         for (auto i = order_.begin(); i != order_.end();) {
@@ -283,7 +288,7 @@ private:
     endpoint* e_ = nullptr;
     void* memory_ = nullptr;
     std::unique_ptr<wire> collectives_, messages_;
-    std::deque<operation_state*> order_;   // that are not over, as they were started
+    std::vector<operation_state*> order_;   // that are not over, as they were started
     std::deque<operation_state*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
     list<bool> dead_;
@@ -293,7 +298,7 @@ private:
     wait_site waiting_;        // for long, when it last looked
     double waited_at_ = 0;
     council council_;
-    bool fresh_ = false;   // progress has just been made
+    bool fresh_ = false, looked_ = false;   // an operation has just begun; progress has been made in one
 };
 
 }  // namespace colls::inline v1::detail

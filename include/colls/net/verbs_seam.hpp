@@ -43,17 +43,18 @@ struct request {
     bool signalled, inlined;
 };
 
+/// Without initial values: a queue is asked for many of them at each turn of a wait.
 struct completion {
     enum kind : std::uint8_t {
         sent,      ///< request `id` and all before it are done
         arrived,   ///< the peer's request with that immediate is in this rank's memory
         failed     ///< nothing more goes on this queue: see `status`
-    } what = sent;
+    } what;
     /// It may be the consequence of what has happened to the peer, or at the peer, of which there is news elsewhere.
-    bool secondary = false;
-    std::uint64_t id = 0;
-    std::uint32_t immediate = 0;
-    const char* status = "";
+    bool secondary;
+    std::uint64_t id;
+    std::uint32_t immediate;
+    const char* status;
 };
 
 struct queue_limits {

@@ -79,7 +79,7 @@ public:
     void settle(int peer) override {
         end& e = with(peer);
         if (e.out.empty())
-            e.settling = e.reads_until > e.signalled;
+            e.settling = signals_at_end(e);   // nothing, or notices alone
         else
             e.out[e.out.size() - 1].last = true;
         note(e);
@@ -107,7 +107,11 @@ public:
     void progress() override {
         if (inside_) return;
         inside_ = true;
-        if (++turns_ % 32 == 0 || forming_ > 0) control_->progress();
+        // Asking for news is a system call: so now and then while this rank does nothing but look, and after each rest.
+        if (++turns_ % 256 == 0 || forming_ > 0 || rested_) {
+            rested_ = false;
+            control_->progress();
+        }
         for (std::size_t i = 0; i < open_.size(); ++i) serve(with(open_[i]));
         inside_ = false;
         flush();
@@ -120,6 +124,7 @@ public:
         }
         const unsigned longer = std::min((idle_ - 32) / 64, 4u);
         control_->rest(std::min(seconds, 50e-6 * (1 << longer)));
+        rested_ = true;
     }
 
     const copies& copied() const { return copies_; }
@@ -289,6 +294,9 @@ private:
         r.signalled = true;
         e.signalled = r.id + 1;
     }
+    // An operation's last request to a peer is signalled where it, or one before, reads a caller's memory, and after many that are
+    // not: so that no operation has to do it in its midst, for room, unless it is a long one.
+    static bool signals_at_end(const end& e) { return e.reads_until > e.signalled || e.next - e.signalled >= some; }
     void over(end& e, const outgoing& m);
     void count_sent(end& e);
     bool registered(const piece* pieces, int count) {
@@ -339,7 +347,7 @@ private:
     std::vector<int> open_, dirty_;
     int forming_ = 0;            // queues that wait for their peer
     unsigned turns_ = 0, idle_ = 0;
-    bool inside_ = false, abandoned_ = false, closing_ = false;
+    bool inside_ = false, rested_ = false, abandoned_ = false, closing_ = false;
     std::vector<rdma::gather> slot_pieces_;
     copies copies_;
 };
@@ -480,7 +488,11 @@ inline void verbs_wire::go(end& e) {
     put_notices(e);
     while (!e.out.empty() && lower(e)) {}
     const bool owes = owed(e);
-    if (e.settling && e.reads_until <= e.signalled) e.settling = false;
+    if (e.settling && !signals_at_end(e)) e.settling = false;
+    if (e.settling && !e.chain.empty()) {
+        signal(e, e.chain.back());
+        e.settling = false;
+    }
     if ((owes || e.settling) && room(e, 1)) {
         put_credits(e, e.settling);
         e.settling = false;
@@ -571,7 +583,7 @@ inline bool verbs_wire::lower(end& e) {
 }
 inline void verbs_wire::over(end& e, const outgoing& m) {
     if (m.last) {
-        if (e.reads_until > e.signalled || e.next - e.signalled >= some) signal(e, e.chain.back());
+        if (signals_at_end(e)) signal(e, e.chain.back());
     } else if (e.reading) {
         e.chain.back().immediate |= wants_word;
     }
