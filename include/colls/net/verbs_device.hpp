@@ -133,6 +133,8 @@ private:
                 port_attributes_ = p;
                 gid_index_ = index;
             }
+            if (wanted_port_ > attributes.phys_port_cnt)
+                seen.append(seen.empty() ? "" : ", ").append(name).append(" has ").append(std::to_string(attributes.phys_port_cnt)).append(" ports");
             if (!kept) ibv_close_device(context);
         }
         if (context_ == nullptr) {
