@@ -470,12 +470,14 @@ TEST_CASE("the kernel body: small messages when their flags begin again", "[cuda
             }
         std::deque<job> jobs;
         for (int i = 0; i < 24; ++i) {
-            jobs.push_back(drawn(random, collective::all_reduce, nullptr, n, 1));
+            // In the first ones nobody but the root sends anything: what lies in the others' mailboxes stays until flags begin again.
+            jobs.push_back(drawn(random, i < 6 ? collective::broadcast : collective::all_reduce, nullptr, n, 1));
             jobs.back().blocks = group.blocks();   // all of them have come to the last flag together
-            jobs.back().count = i < 6 ? 20 : 280;   // what lies behind is not overwritten before the flags begin again
+            jobs.back().root = 0;
+            jobs.back().count = 280;
             prepare(jobs.back(), random, group.sizes(), false);
         }
-        // One rank comes late to the first of them, so that the others look before it has sent anything.
+        // One rank comes late then, so that the others look before it has sent anything.
         run_and_check(group, jobs, [&](int rank, int call) {
             if (rank == n - 1 && (call == 6 || call == 7)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
         });
