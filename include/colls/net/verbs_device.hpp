@@ -222,7 +222,7 @@ public:
             errno = code;
             give_up("queue pair");
         }
-        first_ = static_cast<std::uint32_t>(seconds_now() * 1e9) & 0xffffff;   // packet numbers of a pair before are not this one's
+        first_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9) & 0xffffff);   // packet numbers of a pair before are not this one's
     }
     ~pair() override { close(); }
 

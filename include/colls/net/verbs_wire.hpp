@@ -901,7 +901,9 @@ inline bool verbs_wire::through(end& e) {
     return e.closed && e.received >= e.to_come;
 }
 inline void verbs_wire::judge(end& e) {
-    if (e.leaving && !e.heard_leave && (through(e) || (e.failed && seconds_now() - e.leaving_at > shape_.grace))) {
+    // Where the queue has failed no more comes; but what is here already may lie in slots for as long as this rank likes.
+    const bool over = e.failed && e.slots_taken == e.slots_came && seconds_now() - e.leaving_at > shape_.grace;
+    if (e.leaving && !e.heard_leave && (through(e) || over)) {
         e.heard_leave = true;
         if (listening) listening->heard(e.peer, news{notice::leave});
     }
