@@ -490,18 +490,22 @@ TEST_CASE("the kernel body: a rank that makes another call", "[cuda]") {
         ranks group(3, 1, 2, letter_bytes, scratch_bytes);
         troubled t({7, 9, 7});
         CHECK_FALSE(group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+        int found = 0;
         for (const int r : {0, 1, 2}) {
             const auto& say = group.report(r);
             CHECK(say.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
             CHECK(say.mine == (r == 1 ? 9u : 7u));
-            if (say.told_by != colls::none) {   // it has heard of it from another one, which had found one of the two, or heard of it itself
-                CHECK(say.told_by != r);
-                CHECK((say.peer >= 0 && say.peer < 3));
+            if (say.told_by != colls::none) {   // it has heard of it from one that says the same, and that has found or heard it
+                REQUIRE(say.told_by != r);
+                CHECK(say.peer == group.report(say.told_by).peer);
+                CHECK(say.theirs == 0);
                 continue;
             }
+            ++found;
             CHECK((r == 1 ? say.peer != 1 : say.peer == 1));
             CHECK(say.theirs == (r == 1 ? 7u : 9u));
         }
+        CHECK(found > 0);
     }
 }
 

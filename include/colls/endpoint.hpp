@@ -341,7 +341,7 @@ public:
     void operator()(const wait_site& at) {
         if (!e_->crowded && spins_ < 2000) {
             ++spins_;
-            if (!e_->by_messages) pause();   // a look at a device, or a socket, takes longer than that
+            if (!e_->by_messages) pause();   // a look at a device, a socket or rings takes longer than that
             return;
         }
         turn(at);

@@ -55,7 +55,8 @@ public:
     virtual std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) = 0;
     /// What was sent may wait for others, to go together, until this is called or `progress`.
     virtual void flush() {}
-    /// No message to `peer` follows in this operation: the wire should come to know soon, by itself, that the last has left.
+    /// No message to `peer` follows in this operation, or, where none goes to it, none from it: the wire should come to know soon, by
+    /// itself, that the last has left.
     virtual void settle(int /*peer*/) {}
     /// Messages to `peer` that have left (their memory may change), messages from it that have arrived.
     virtual std::uint64_t sent(int peer) const = 0;

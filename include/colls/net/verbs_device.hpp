@@ -134,7 +134,7 @@ private:
                 gid_index_ = index;
             }
             if (wanted_port_ > attributes.phys_port_cnt)
-                seen.append(seen.empty() ? "" : ", ").append(name).append(" has ").append(std::to_string(attributes.phys_port_cnt)).append(" ports");
+                seen.append(seen.empty() ? "" : ", ").append(name).append(" has no port ").append(std::to_string(wanted_port_));
             if (!kept) ibv_close_device(context);
         }
         if (context_ == nullptr) {
