@@ -1,8 +1,9 @@
 // The executor for transports that pass messages: one rank's program of a script made within reach::nothing.
 //
 // Several chunks are under way at once, so that one is folded while another travels: chunk c does the segment t - c * stagger
-// of its program at step t, the older chunks first. A segment waits for a round's messages, folds them, and posts those of
-// the next round. That is one order for all ranks, on both sides of every channel; so what is at the head of a channel is
+// of its program at step t: the older chunks first, whose messages are still in the cache, or the youngest first where a device moves
+// the data and would stand still while the older are folded. A segment waits for a round's messages, folds them, and posts
+// those of the next round. That is one order for all ranks, on both sides of every channel; so what is at the head of a channel is
 // always what its receiver asks for next, and by induction over this order nothing blocks for ever, however little a
 // channel holds. Operations post in the order in which they were started, each only when the one before has nothing left
 // to post: the order extends over operations.
@@ -278,10 +279,12 @@ inline bool passer::run() {
     const std::size_t steps = (o_.chunks - 1) * s_.stagger + segments;
     const auto n = static_cast<std::size_t>(e_.size);
     // exit_at: the oldest chunk that is not over; chunk: the one whose turn it is.
-    for (; steps > s_.step; ++s_.step, o_.chunk = o_.exit_at) {   // nvcc takes step < for the type
-        for (; o_.chunk < o_.chunks && o_.chunk * s_.stagger <= s_.step; ++o_.chunk) {
+    const bool young_first = w_.offloads();
+    const auto youngest = [&] { return std::min(s_.step / s_.stagger, o_.chunks - 1); };
+    for (; steps > s_.step; ++s_.step, o_.chunk = young_first ? youngest() : o_.exit_at) {   // nvcc takes step < for the type
+        for (;; o_.chunk = young_first ? o_.chunk - 1 : o_.chunk + 1) {
+            const bool last = o_.chunk == (young_first ? o_.exit_at : youngest());
             const std::size_t segment = s_.step - o_.chunk * s_.stagger;
-            if (segment >= segments) continue;
             const auto& ends = o_.mine->segments;
             const std::size_t begin = segment == 0 ? 0 : static_cast<std::size_t>(ends[segment - 1]);
             const std::size_t end = segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : o_.mine->body.size();
@@ -299,6 +302,7 @@ inline bool passer::run() {
             w_.flush();   // before the next chunk's folds
             o_.at = 0;
             if (segment + 1 == segments) o_.exit_at = o_.chunk + 1;
+            if (last) break;
         }
     }
     o_.chunk = o_.chunks;

@@ -61,6 +61,8 @@ public:
     /// Messages to `peer` that have left (their memory may change), messages from it that have arrived.
     virtual std::uint64_t sent(int peer) const = 0;
     virtual std::uint64_t received(int peer) const = 0;
+    /// Does a device move messages while this rank computes? The same at all ranks of a group: their order depends on it.
+    virtual bool offloads() const { return false; }
     /// Forgets what is still to be sent or received: the group is broken. No memory of a caller is touched after.
     virtual void abandon() = 0;
 

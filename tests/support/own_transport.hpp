@@ -31,6 +31,7 @@ public:
     void settle(int peer) override { to_->settle(peer); }
     std::uint64_t sent(int peer) const override { return to_->sent(peer); }
     std::uint64_t received(int peer) const override { return to_->received(peer); }
+    bool offloads() const override { return to_->offloads(); }
     void abandon() override { to_->abandon(); }
     bool tell(int peer, const news& what) override { return to_->tell(peer, what); }
     void tell_all(const news& what) override { to_->tell_all(what); }

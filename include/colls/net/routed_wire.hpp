@@ -57,6 +57,7 @@ public:
     void settle(int peer) override { with(peer).on->way->settle(with(peer).number); }
     std::uint64_t sent(int peer) const override { return with(peer).on->way->sent(with(peer).number); }
     std::uint64_t received(int peer) const override { return with(peer).on->way->received(with(peer).number); }
+    bool offloads() const override { return far_.way->offloads(); }
     void abandon() override {
         abandoned_ = true;
         for (side* s : {&near_, &far_}) {

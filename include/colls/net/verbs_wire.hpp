@@ -91,6 +91,7 @@ public:
         return e.sent;
     }
     std::uint64_t received(int peer) const override { return ends_[static_cast<std::size_t>(peer)].received; }
+    bool offloads() const override { return true; }
     void abandon() override {
         abandoned_ = true;
         dirty_.clear();
