@@ -232,6 +232,34 @@ TEST_CASE("message scripts of every schedule give the right result, however late
     CHECK(waits > 0);
 }
 
+TEST_CASE("what a rank holds from the start goes with the first round's messages, if nothing is overtaken", "[script]") {
+    int ahead = 0;
+    for (const row& r : all_schedules())
+        for (const int n : {2, 3, 5, 8, 13}) {
+            if (!r.supports(n)) continue;
+            const script& s = *colls::detail::script_for(r.schedule, n, reach::nothing);
+            INFO(r.name << ", " << name_of(static_cast<collective>(r.collective)) << ", n " << n);
+            int here = 0;
+            for (int rank = 0; rank < n; ++rank) {
+                const auto& p = s.ranks[rank];
+                std::map<int, int> to;
+                for (const auto& i : p.body) to[i.peer] += i.op == opcode::send;
+                for (std::size_t at = 0; at < p.body.size(); ++at) {
+                    const auto& i = p.body[at];
+                    if (i.op != opcode::send) continue;
+                    bool held = i.count > 0 && to[i.peer] == 1;
+                    for (int k = 0; k < i.count; ++k) held = held && p.operands[i.first + k].where == place::input;
+                    const bool first = static_cast<int>(at) < p.segments[0];
+                    CHECK(first == (held || i.round == 0));
+                    here += first && i.round > 0;
+                }
+            }
+            if (r.collective == what::barrier) CHECK(here == 0);
+            ahead += here;
+        }
+    CHECK(ahead > 100);
+}
+
 TEST_CASE("a message script with a change is found out", "[script]") {
     int tried = 0, found = 0, waits = 0, needless = 0;
     for (const row& r : all_schedules())

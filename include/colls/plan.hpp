@@ -169,6 +169,7 @@ private:
         if (st.staged != none) free_scratch_[static_cast<std::size_t>(rank)].push_back(st.staged);
         st.staged = none;
     }
+    void post_ahead();
     void ring_phase();
     void post_phase(int round);
     void pass(int a, int q, int port, int round);
@@ -732,6 +733,37 @@ inline void planner::exit_phase() {
 }
 
 // Staged, the scratch slots of a chunk are used again some chunks later: by then their readers must be done.
+// What a rank held from the start need not wait for what comes in the rounds before: it goes with the first round's messages.
+// Not where another message to the same rank could be overtaken: what is posted between two ranks comes in one order.
+inline void planner::post_ahead() {
+    list<int> messages;
+    list<instruction> kept;
+    for (int r = 0; r < n_ && rounds_ > 0; ++r) {
+        program& m = mine(r);
+        messages.clear();
+        messages.resize(static_cast<std::size_t>(n_));
+        for (const instruction& i : m.body) messages[static_cast<std::size_t>(i.peer)] += i.op == opcode::send;
+        const auto goes_ahead = [&](const instruction& i) {
+            bool held = i.op == opcode::send && i.count > 0 && messages[static_cast<std::size_t>(i.peer)] == 1;
+            for (int k = 0; held && k < i.count; ++k) held = m.operands[static_cast<std::size_t>(i.first + k)].where == place::input;
+            return held;
+        };
+        kept.clear();
+        int at = m.segments[0];
+        for (int i = 0; i < static_cast<int>(m.body.size()); ++i)
+            if (i < at || goes_ahead(m.body[i])) kept.push_back(m.body[i]);
+        m.segments[0] = static_cast<int>(kept.size());
+        for (std::size_t k = 1; k <= m.segments.size(); ++k) {
+            const int end = k < m.segments.size() ? m.segments[k] : static_cast<int>(m.body.size());
+            for (; at < end; ++at)
+                if (!goes_ahead(m.body[at])) kept.push_back(m.body[at]);
+            if (k < m.segments.size()) m.segments[k] = static_cast<int>(kept.size());
+        }
+        m.body.clear();
+        m.body.append(kept);
+    }
+}
+
 inline void planner::ring_phase() {
     list<std::uint16_t> known;
     for (int r = 0; r < n_; ++r) {
@@ -805,7 +837,10 @@ inline const script* planner::make() {
         fold_phase(k);
     }
     keep_phase();
-    if (within_ == reach::nothing) return plan_.release();
+    if (within_ == reach::nothing) {
+        post_ahead();
+        return plan_.release();
+    }
     if (within_ == reach::scratch) ring_phase();
     exit_phase();
     drop_unneeded();
