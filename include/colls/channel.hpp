@@ -30,8 +30,6 @@ struct channel_state {
     std::vector<std::size_t> to_send, to_receive;   // by peer: messages that are still to be posted
     std::vector<piece> pieces;
     std::size_t step = 0, stagger = 1, under_way = 1;
-    int awaited_from = none;    // the rank and the number of the message that has not come, and holds up all
-    std::uint64_t awaited = 0;
     bool learning = false;      // the count, by a broadcast ahead of the operation itself
     std::size_t learnt = 0;
     const script* then = nullptr;
@@ -92,7 +90,6 @@ private:
 
 inline void passer::begin() {
     s_.learning = false;
-    s_.awaited_from = none;
     sign();
     o_.sequence = e_.sequence++;
     o_.operands.resize(static_cast<std::size_t>(e_.size) + 1);
@@ -217,10 +214,7 @@ inline bool passer::perform(const instruction& i) {
             const int peer = actual(i.peer);
             o_.site.peer = peer;
             o_.site.round = i.round;
-            s_.awaited = s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)];
-            if (w_.received(peer) > s_.awaited) return true;
-            s_.awaited_from = peer;
-            return false;
+            return w_.received(peer) > s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)];
         }
         case opcode::left: {
             const int peer = actual(i.peer);
@@ -236,10 +230,6 @@ inline bool passer::perform(const instruction& i) {
 
 inline bool passer::advance() {
     if (o_.done) return true;
-    if (s_.awaited_from != none) {   // asked most often, by whoever waits
-        if (w_.received(s_.awaited_from) <= s_.awaited) return false;
-        s_.awaited_from = none;
-    }
     if (!o_.entered) {
         // Ranks between root and others that pass on others' blocks must know how long those are: the root tells them first.
         const call& c = o_.request;
