@@ -732,7 +732,6 @@ inline void planner::exit_phase() {
     }
 }
 
-// Staged, the scratch slots of a chunk are used again some chunks later: by then their readers must be done.
 // What a rank held from the start need not wait for what comes in the rounds before: it goes with the first round's messages.
 // Not where another message to the same rank could be overtaken: what is posted between two ranks comes in one order.
 inline void planner::post_ahead() {
@@ -764,6 +763,7 @@ inline void planner::post_ahead() {
     }
 }
 
+// Staged, the scratch slots of a chunk are used again some chunks later: by then their readers must be done.
 inline void planner::ring_phase() {
     list<std::uint16_t> known;
     for (int r = 0; r < n_; ++r) {
