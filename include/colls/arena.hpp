@@ -180,16 +180,19 @@ public:
         const double until = seconds_now() + timeout;
         for (std::uint32_t phase = 1; phase <= 3; ++phase) {
             m.state(rank_).arrived.store(phase, std::memory_order_release);
-            for (int r = 0; r < ranks_; ++r)
-                while (m.state(r).arrived.load(std::memory_order_acquire) < phase) {
+            for (int r = 0; r < ranks_; ++r) {
+                const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
+                while (missing()) {
                     look();
-                    if (m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until)
+                    const bool hopeless = m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until;
+                    if (hopeless && missing())   // it may have come, seen all others, gone on and ended since it was asked for
                         throw error(dead_[r] ? errc::peer_failed : errc::timeout,
                                     (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
                                                << (dead_[r] ? ": its process has ended" : ""))
                                         .text(), rank_, r);
                     usleep(50);
                 }
+            }
             if (phase != 1) continue;
             for (int r = 0; r < ranks_; ++r) {
                 if (r == rank_) continue;
