@@ -241,7 +241,7 @@ TEST_CASE("what a rank holds from the start goes with the first round's messages
             INFO(r.name << ", " << name_of(static_cast<collective>(r.collective)) << ", n " << n);
             int here = 0;
             for (int rank = 0; rank < n; ++rank) {
-                const auto& p = s.ranks[rank];
+                const auto& p = s.ranks[static_cast<std::size_t>(rank)];
                 std::map<int, int> to;
                 for (const auto& i : p.body) to[i.peer] += i.op == opcode::send;
                 for (std::size_t at = 0; at < p.body.size(); ++at) {
