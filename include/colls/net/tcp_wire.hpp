@@ -6,7 +6,7 @@
 // cuts off does not stop them. (One connection each way would cost a lone acknowledgement for each small message: 1 us of 4.)
 // Therefore the higher rank's first message, and the lower rank's first news, leave when the peer has connected too, that is,
 // has called `progress`. As a last resort the lower rank's news go with its messages: when
-// the group is broken, or the wire destroyed.
+// the group is broken, or the wire destroyed; and once more on the other connection, if that comes.
 //
 // `leave` goes on both: with the news at once, so that the end of the connections is no failure; behind the messages it is
 // heard.
@@ -109,6 +109,7 @@ private:
         message_places inbox;
         frame_writer outbox;
         fifo<news_frame> news_out;
+        fifo<news_frame> news_behind;  // that have gone with the messages, as a last resort
         std::size_t news_done = 0;     // of the first of them, bytes gone
         link* news_on = nullptr;       // where to
         bool listed = false;           // in busy_
@@ -252,6 +253,8 @@ inline void tcp_wire::came_in(const wire_hello& hello, descriptor&& fd) {
     if (::send(e.theirs.fd.get(), welcome.data, welcome.bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(welcome.bytes))
         silence(e, e.theirs, errno);
     if (!closing_) contact(e);
+    // What lies behind messages that nobody may ever take is said once more.
+    for (; !e.news_behind.empty(); e.news_behind.pop()) e.news_out.push(e.news_behind.front());
     if (e.told_left && e.lower)
         e.news_out.push(news_frame(news{notice::leave}));
     else if (closing_ && !e.told_broken)
@@ -352,6 +355,7 @@ inline bool tcp_wire::write_news(end& e) {
     while (!e.news_out.empty()) {
         link* const l = way_for_news(e);
         if (l == nullptr || !write_frame(e, *l, e.news_out.front())) return moved;
+        if (l != &e.tidings()) e.news_behind.push(e.news_out.front());
         e.news_out.pop();
         moved = true;
     }
