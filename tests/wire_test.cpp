@@ -527,6 +527,30 @@ TEST_CASE("after `abandon` no memory of the caller is read or written; news stil
               }) == "");
 }
 
+TEST_CASE("`broken`, said before the peer has connected, is heard though nobody takes the messages before it", "[wire]") {
+    std::atomic<bool> said{false}, heard{false};
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+              tcp_wire w(node, 5, r, members);
+              ear e;
+              w.listening = &e;
+              std::vector<std::byte> data(20'000);
+              const piece p{data.data(), data.size()};
+              if (r == 0) {
+                  w.send(1, label_of(0, 0, 0), &p, 1);
+                  if (!until(w, [&] { return w.sent(1) == 1; })) complain("not sent; " + e.text());
+                  w.tell(1, {notice::broken, 1, 2, 3, "why"});
+                  said = true;
+                  until(w, [&] { return heard.load(); });
+              } else {
+                  while (!said) sched_yield();
+                  if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                  idle(w, 0.05);
+                  if (e.count(said_broken) != 1) complain(e.text());
+                  heard = true;
+              }
+          }) == "");
+}
+
 TEST_CASE("`abandon` from within a report", "[wire]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
               tcp_wire w(node, 5, r, members);

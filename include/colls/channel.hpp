@@ -13,6 +13,7 @@
 #include <colls/operation.hpp>
 #include <colls/wire.hpp>
 
+#include <algorithm>
 #include <vector>
 
 namespace colls::inline v1::detail {

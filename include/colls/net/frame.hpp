@@ -125,11 +125,12 @@ inline std::optional<frame> parse_frame(octets bytes) {
 
 /// News as they travel.
 struct news_frame {
+    notice what{};
     std::size_t bytes = 0;
     std::byte data[frame_bytes + most_text];
 
     news_frame() = default;
-    explicit news_frame(const news& n) {
+    explicit news_frame(const news& n) : what(n.what) {
         frame f;
         f.kind = frame_kind::news;
         f.what = n.what;

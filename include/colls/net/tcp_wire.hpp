@@ -5,8 +5,8 @@
 // makes the news of both. So news always pass messages that nobody has posted a receive for, and a message that `abandon`
 // cuts off does not stop them. (One connection each way would cost a lone acknowledgement for each small message: 1 us of 4.)
 // Therefore the higher rank's first message, and the lower rank's first news, leave when the peer has connected too, that is,
-// has called `progress`. As a last resort the lower rank's news go with its messages: when
-// the group is broken, or the wire destroyed; and once more on the other connection, if that comes.
+// has called `progress`. As a last resort the lower rank's news go with its messages: when the group is broken, or the wire
+// destroyed. `broken` then goes once more on the other connection, if that comes: nobody may take those messages any more.
 //
 // `leave` goes on both: with the news at once, so that the end of the connections is no failure; behind the messages it is
 // heard.
@@ -109,7 +109,7 @@ private:
         message_places inbox;
         frame_writer outbox;
         fifo<news_frame> news_out;
-        fifo<news_frame> news_behind;  // that have gone with the messages, as a last resort
+        fifo<news_frame> news_behind;  // `broken` that has gone with the messages
         std::size_t news_done = 0;     // of the first of them, bytes gone
         link* news_on = nullptr;       // where to
         bool listed = false;           // in busy_
@@ -253,7 +253,10 @@ inline void tcp_wire::came_in(const wire_hello& hello, descriptor&& fd) {
     if (::send(e.theirs.fd.get(), welcome.data, welcome.bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(welcome.bytes))
         silence(e, e.theirs, errno);
     if (!closing_) contact(e);
-    // What lies behind messages that nobody may ever take is said once more.
+    if (e.lower && e.news_on == &e.own && e.news_done == 0 && e.news_out.front().what == notice::broken) {
+        e.news_on = nullptr;   // nothing of it has gone there
+        --e.own.frames;
+    }
     for (; !e.news_behind.empty(); e.news_behind.pop()) e.news_out.push(e.news_behind.front());
     if (e.told_left && e.lower)
         e.news_out.push(news_frame(news{notice::leave}));
@@ -355,7 +358,7 @@ inline bool tcp_wire::write_news(end& e) {
     while (!e.news_out.empty()) {
         link* const l = way_for_news(e);
         if (l == nullptr || !write_frame(e, *l, e.news_out.front())) return moved;
-        if (l != &e.tidings()) e.news_behind.push(e.news_out.front());
+        if (l != &e.tidings() && e.news_out.front().what == notice::broken) e.news_behind.push(e.news_out.front());
         e.news_out.pop();
         moved = true;
     }
