@@ -11,11 +11,14 @@
 #include <colls/net/verbs_memory.hpp>
 
 #include <arpa/inet.h>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -66,6 +69,8 @@ struct machine {
     bool idle() const { return open + domains + memories + pairs + completion_queues + lists == 0; }
 };
 machine now;
+std::atomic<bool> destroying_waits = false;   // as long as that is so
+std::atomic<int> closed = 0;                  // devices, ever
 const played_port& port_of(ibv_context* c, std::uint32_t port) { return static_cast<played_context*>(c)->of->ports.at(port - 1); }
 
 int play_post(ibv_qp*, ibv_send_wr* w, ibv_send_wr** bad) {
@@ -119,7 +124,11 @@ ibv_context* ibv_open_device(ibv_device* d) {
     c->ops.poll_cq = play_poll;
     return c;
 }
-int ibv_close_device(ibv_context* c) { return --now.open, delete static_cast<played_context*>(c), 0; }
+int ibv_close_device(ibv_context* c) {
+    --now.open, delete static_cast<played_context*>(c);
+    closed.fetch_add(1, std::memory_order_release);
+    return 0;
+}
 int ibv_query_device(ibv_context* c, ibv_device_attr* a) {
     const auto& of = *static_cast<played_context*>(c)->of;
     a->phys_port_cnt = static_cast<std::uint8_t>(of.ports.size());
@@ -191,7 +200,10 @@ ibv_qp* ibv_create_qp(ibv_pd* p, ibv_qp_init_attr* a) {
     q->qp_num = 77;
     return q;
 }
-int ibv_destroy_qp(ibv_qp* q) { return --now.pairs, delete q, 0; }
+int ibv_destroy_qp(ibv_qp* q) {
+    while (destroying_waits.load(std::memory_order_acquire)) std::this_thread::yield();
+    return --now.pairs, delete q, 0;
+}
 int ibv_modify_qp(ibv_qp*, ibv_qp_attr* a, int mask) {
     now.changes.push_back(*a);
     now.masks.push_back(mask);
@@ -413,6 +425,26 @@ TEST_CASE("a queue pair is as near to what is wanted as the device allows", "[ve
             CHECK(lacks(e.what(), {"one gives no queue pair", std::strerror(ENOMEM), "ulimit -l"}) == "");
         }
     }
+    CHECK(now.idle());
+}
+
+TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its end; the device outlives it", "[verbs_device]") {
+    fresh f({roce("one")});
+    const int before = closed.load(std::memory_order_acquire);
+    {
+        rdma::verbs_device device;
+        const auto q = device.open({});
+        destroying_waits.store(true, std::memory_order_release);
+        q->stop();
+        CHECK((now.changes.size() == 2 && now.changes.back().qp_state == IBV_QPS_RESET && now.masks.back() == IBV_QP_STATE));
+    }
+    CHECK(now.pairs == 1);
+    CHECK(now.completion_queues == 1);
+    CHECK(now.domains == 1);
+    CHECK(closed.load(std::memory_order_acquire) == before);
+    destroying_waits.store(false, std::memory_order_release);
+    for (int i = 0; i < 2000 && closed.load(std::memory_order_acquire) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    REQUIRE(closed.load(std::memory_order_acquire) == before + 1);
     CHECK(now.idle());
 }
 

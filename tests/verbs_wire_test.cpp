@@ -412,6 +412,8 @@ TEST_CASE("a completion with an error is reported on both sides, once, with its 
                       if (r == 1 && !until(w, [&] { return w.sent(2) == 1; })) complain("nothing goes to others any more: " + e.text());
                       w.abandon();
                   }, net) == "");
+            CHECK(net->opened() == 4);
+            CHECK(net->stopped() >= 3);   // rank 2 may just end
         }
 }
 

@@ -14,8 +14,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <sys/resource.h>
+#include <thread>
 #include <vector>
 
 namespace colls::inline v1::detail::rdma {
@@ -31,25 +33,19 @@ public:
         wanted_device_ = variable("COLLS_VERBS_DEVICE");
         wanted_port_ = wanted("COLLS_VERBS_PORT", 1, 255);
         wanted_gid_ = wanted("COLLS_VERBS_GID", 0, 65535);
-        try {
-            find(own);
-        } catch (...) {
-            close();
-            throw;
-        }
+        find(own);
     }
     verbs_device(const verbs_device&) = delete;
     verbs_device& operator=(const verbs_device&) = delete;
-    ~verbs_device() override { close(); }
 
     region add(std::byte* at, std::size_t bytes) override {
-        ibv_mr* const mr = ibv_reg_mr(domain_, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        ibv_mr* const mr = ibv_reg_mr(opened_->domain, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         if (mr == nullptr) refuse(errno, bytes);
         return {at, bytes, mr->lkey, mr->rkey, mr, false};
     }
     /// Memory of another device, as a dma-buf: `bytes` of it from `offset` on, which have the address `at` there.
     region add_dmabuf(int file, std::uint64_t offset, std::byte* at, std::size_t bytes) {
-        ibv_mr* const mr = ibv_reg_dmabuf_mr(domain_, offset, bytes, reinterpret_cast<std::uintptr_t>(at), file,
+        ibv_mr* const mr = ibv_reg_dmabuf_mr(opened_->domain, offset, bytes, reinterpret_cast<std::uintptr_t>(at), file,
                                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         if (mr == nullptr)
             throw error(errc::unsupported, (message() << "colls: " << name() << " cannot register " << bytes << " bytes of a dma-buf: "
@@ -59,12 +55,24 @@ public:
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
     std::unique_ptr<queue> open(const queue_limits& wanted) override;
 
-    const char* name() const { return ibv_get_device_name(context_->device); }
+    const char* name() const { return ibv_get_device_name(opened_->context->device); }
     int port() const { return port_; }
     int gid_index() const { return gid_index_; }
 
 private:
     class pair;
+    /// Of all that is made with them, the last to go.
+    struct handles {
+        ibv_context* context = nullptr;
+        ibv_pd* domain = nullptr;
+        handles() = default;
+        handles(const handles&) = delete;
+        handles& operator=(const handles&) = delete;
+        ~handles() {
+            if (domain) ibv_dealloc_pd(domain);
+            if (context) ibv_close_device(context);
+        }
+    };
     static int wanted(const char* name, int least, int most) {
         const char* const value = variable(name);
         return value ? number(name, value, least, most) : none;
@@ -125,8 +133,8 @@ private:
                 }
                 if (worth <= best) continue;
                 best = worth;
-                if (context_ && context_ != context) ibv_close_device(context_);
-                context_ = context;
+                if (opened_->context && opened_->context != context) ibv_close_device(opened_->context);
+                opened_->context = context;
                 kept = true;
                 attributes_ = attributes;
                 port_ = port;
@@ -137,15 +145,15 @@ private:
                 seen.append(seen.empty() ? "" : ", ").append(name).append(" has no port ").append(std::to_string(wanted_port_));
             if (!kept) ibv_close_device(context);
         }
-        if (context_ == nullptr) {
+        if (opened_->context == nullptr) {
             message text;
             text << "colls: no active port of an RDMA device";
             if (wanted_device_ || wanted_port_ != none || wanted_gid_ != none) text << ", as COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID want it";
             fail(text << "; there is: " << std::string_view(seen).substr(0, 300) << ". Bring the link up (`rdma link`, `ip link`), or name another");
         }
-        if (ibv_query_gid(context_, static_cast<std::uint8_t>(port_), gid_index_, &gid_) != 0) gid_ = {};
-        domain_ = ibv_alloc_pd(context_);
-        if (domain_ == nullptr) fail(message() << "colls: " << name() << " gives no protection domain: " << std::strerror(errno));
+        if (ibv_query_gid(opened_->context, static_cast<std::uint8_t>(port_), gid_index_, &gid_) != 0) gid_ = {};
+        opened_->domain = ibv_alloc_pd(opened_->context);
+        if (opened_->domain == nullptr) fail(message() << "colls: " << name() << " gives no protection domain: " << std::strerror(errno));
     }
 
     // Index of the address that others are to use; `worth`: 4 the rank's own address, 3 an IPv4 one, 2 IPv6, 1 a link's own only.
@@ -177,17 +185,9 @@ private:
         return found;
     }
 
-    void close() {
-        if (domain_) ibv_dealloc_pd(domain_);
-        if (context_) ibv_close_device(context_);
-        domain_ = nullptr;
-        context_ = nullptr;
-    }
-
     const char* wanted_device_ = nullptr;
     int wanted_port_ = none, wanted_gid_ = none;
-    ibv_context* context_ = nullptr;
-    ibv_pd* domain_ = nullptr;
+    const std::shared_ptr<handles> opened_ = std::make_shared<handles>();
     ibv_device_attr attributes_{};
     ibv_port_attr port_attributes_{};
     int port_ = 0, gid_index_ = 0;
@@ -202,7 +202,7 @@ public:
         limits_.receives = wanted.receives;
         limits_.gathers = std::min(wanted.gathers, static_cast<std::uint32_t>(std::max(of.attributes_.max_sge, 1)));
         limits_.bytes = std::min<std::uint64_t>(wanted.bytes, std::max<std::uint64_t>(of.port_attributes_.max_msg_sz, 4096));
-        completions_ = ibv_create_cq(of.context_, static_cast<int>(limits_.requests + limits_.receives), nullptr, nullptr, 0);
+        completions_ = ibv_create_cq(of.opened_->context, static_cast<int>(limits_.requests + limits_.receives), nullptr, nullptr, 0);
         if (completions_ == nullptr) give_up("completion queue");
         // How much a request may carry itself is found by asking.
         for (std::uint32_t inlined = wanted.inlined; pair_ == nullptr; inlined /= 2) {
@@ -210,7 +210,7 @@ public:
             a.send_cq = a.recv_cq = completions_;
             a.qp_type = IBV_QPT_RC;
             a.cap = {limits_.requests, limits_.receives, limits_.gathers, 1, inlined};
-            pair_ = ibv_create_qp(of.domain_, &a);
+            pair_ = ibv_create_qp(of.opened_->domain, &a);
             if (pair_ == nullptr && inlined == 0) give_up("queue pair");
             limits_.inlined = a.cap.max_inline_data;
         }
@@ -224,7 +224,21 @@ public:
         }
         first_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9) & 0xffffff);   // packet numbers of a pair before are not this one's
     }
-    ~pair() override { close(); }
+    ~pair() override { destroy(pair_, completions_); }
+    // After a reset the device moves nothing any more. But soft-RoCE's kernel does not let a pair go while a network card has a packet
+    // of it in its queue, as where a cable is cut, for up to 50 s.
+    void stop() noexcept override {
+        ibv_qp_attr a{};
+        a.qp_state = IBV_QPS_RESET;
+        if (ibv_modify_qp(pair_, &a, IBV_QP_STATE) != 0) return;
+        try {
+            std::thread([of = of_.opened_, pair = pair_, completions = completions_] { destroy(pair, completions); }).detach();
+        } catch (...) {   // no thread, or memory, is to be had: then the destructor waits
+            return;
+        }
+        pair_ = nullptr;
+        completions_ = nullptr;
+    }
 
     queue_limits limits() const override { return limits_; }
     queue_name name() const override {
@@ -333,14 +347,12 @@ private:
         message text;
         text << "colls: " << of_.name() << " gives no " << what << ": " << std::strerror(errno);
         if (errno == ENOMEM) text << "; too little memory that may be held in place (`ulimit -l`), or too many of them";
-        close();
+        destroy(pair_, completions_);
         fail(text);
     }
-    void close() {
-        if (pair_) ibv_destroy_qp(pair_);
-        if (completions_) ibv_destroy_cq(completions_);
-        pair_ = nullptr;
-        completions_ = nullptr;
+    static void destroy(ibv_qp* pair, ibv_cq* completions) {
+        if (pair) ibv_destroy_qp(pair);
+        if (completions) ibv_destroy_cq(completions);
     }
 
     const verbs_device& of_;

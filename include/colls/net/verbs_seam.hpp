@@ -71,8 +71,10 @@ using queue_name = std::array<std::byte, 48>;
 /// One queue pair, with its completions. Functions that may fail return what is wrong, or null.
 class queue {
 public:
-    /// Nothing of this rank's memory is read or written for it any more.
+    /// Nothing of this rank's memory is read or written for it any more. May take as long as the device likes.
     virtual ~queue() = default;
+    /// The same at once; what else the device has to do for its end nobody waits for. After it there is only the destructor.
+    virtual void stop() noexcept {}
     virtual queue_limits limits() const = 0;
     virtual queue_name name() const = 0;
     virtual const char* connect(const queue_name& peer) = 0;

@@ -453,6 +453,7 @@ inline void verbs_wire::wired(end& e, const news& what) {
 inline void verbs_wire::close(end& e) {
     if (!e.queue) return;
     if (!e.ready) --forming_;
+    if (abandoned_ || e.failed || e.gone) e.queue->stop();   // what comes of it may take long, and others wait for this rank
     e.queue.reset();
     book_->give(e.base, 2 * half());
     e.base = nullptr;

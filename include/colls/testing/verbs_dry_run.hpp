@@ -55,6 +55,11 @@ public:
         const std::lock_guard lock(mutex_);
         return opened_;
     }
+    /// Of these, those that were stopped before their end.
+    std::uint64_t stopped() const {
+        const std::lock_guard lock(mutex_);
+        return stopped_;
+    }
     std::size_t regions() const {
         const std::lock_guard lock(mutex_);
         return regions_.size();
@@ -93,7 +98,7 @@ private:
     const std::uint32_t inlined_, gathers_;
     const std::uint64_t bytes_;
     std::vector<entry> log_;
-    std::uint64_t logs_ = 0, doorbells_ = 0, time_ = 0, opened_ = 0, random_ = 88172645463325252ull;
+    std::uint64_t logs_ = 0, doorbells_ = 0, time_ = 0, opened_ = 0, stopped_ = 0, random_ = 88172645463325252ull;
     std::uint32_t keys_ = 100;
     std::size_t registered_ = 0;
     std::map<std::uint32_t, owned> regions_;
@@ -113,6 +118,11 @@ public:
     ~pair() override {
         const std::lock_guard lock(net_->mutex_);
         net_->pairs_.erase(id_);
+    }
+    void stop() noexcept override {
+        const std::lock_guard lock(net_->mutex_);
+        net_->pairs_.erase(id_);
+        ++net_->stopped_;
     }
     colls::detail::rdma::queue_limits limits() const override { return limits_; }
     colls::detail::rdma::queue_name name() const override {
