@@ -57,7 +57,7 @@ TEST_CASE("a schedule that does not keep the order is refused for an operator th
 
 TEST_CASE("automatic keeps the order at every size and root", "[order]") {
     for (const int n : awkward_sizes) {
-        if (sanitized && n > 33) continue;
+        if (sanitized && n > 17) continue;
         random_source random(static_cast<std::uint64_t>(n));
         std::deque<job<communicator>> jobs;
         for (const what c : {what::reduce, what::reduce_scatter, what::all_reduce, what::inclusive_scan, what::exclusive_scan})
@@ -95,6 +95,7 @@ TEST_CASE("sums that depend on the order come out the same, run after run", "[or
         std::deque<job<communicator>> jobs;
         for (const row* r : rows)
             for (const std::size_t count : {10u, 3001u, 40'009u}) {
+                if (sanitized && count > 5000 && n > 4) continue;   // an instrumented reference takes minutes
                 call_plan p;
                 p.shape = shape_of(r ? r->collective : what::all_reduce, n, count, random.between(0, n - 1));
                 p.seed = random.next();
@@ -115,6 +116,6 @@ TEST_CASE("sums that depend on the order come out the same, run after run", "[or
             if (const std::string differs = jobs[i].differs_from(jobs[i - i % 3]); !differs.empty())
                 FAIL(jobs[i].describe() << ": " << differs);
         }
-        CHECK(jobs.size() == 9 * rows.size());
+        CHECK(jobs.size() == (sanitized && n > 4 ? 6 : 9) * rows.size());
     }
 }

@@ -79,6 +79,28 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
+TEST_CASE("behind what is cut off nothing follows, however often the rest is given up", "[wire]") {
+    for (const bool a_part : {false, true}) {
+        colls::detail::frame_writer w;
+        std::vector<std::byte> data(1000);
+        const piece p{data.data(), data.size()};
+        iovec v[4];
+        w.post(label_of(0, 0, 0), &p, 1);
+        w.post(label_of(0, 0, 1), &p, 1);
+        CHECK(w.gather(v, 4, 0) > 0);
+        CHECK(w.left(a_part ? colls::detail::frame_bytes + 1000 : 500) == (a_part ? 1u : 0u));   // the first, or a part of it
+        CHECK(w.within() != a_part);
+        w.drop(a_part);
+        CHECK((w.cut() && w.empty() && !w.within()));
+        w.drop();
+        CHECK(w.cut());
+        CHECK(w.sent() == (a_part ? 1u : 0u));
+    }
+    colls::detail::frame_writer w;
+    w.drop();
+    CHECK(!w.cut());
+}
+
 TEST_CASE("random messages and news both ways at once, ranks as threads", "[wire]") {
     const int before = open_descriptors();
     struct shape {
@@ -549,6 +571,45 @@ TEST_CASE("`broken`, said before the peer has connected, is heard though nobody 
                   heard = true;
               }
           }) == "");
+}
+
+TEST_CASE("so it is where the socket is full, and other news are before it", "[wire][full]") {
+    for (const std::size_t bytes : {0u, 8u, 16u, 48u, 112u})
+        for (const std::size_t text : {0u, 150u}) {
+            INFO("messages of " << bytes << " bytes, news of " << text);
+            std::atomic<bool> said{false}, heard{false};
+            CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+                      tcp_wire w(node, 5, r, members);
+                      ear e;
+                      w.listening = &e;
+                      w.linger = 0.1;
+                      if (r == 0) {
+                          std::vector<std::byte> data(bytes);
+                          const piece p{data.data(), data.size()};
+                          std::uint64_t posted = 0;
+                          // Until it has taken nothing for a while.
+                          for (int idle = 0; idle < 30; ++idle) {
+                              for (; w.sent(1) == posted; idle = 0)
+                                  for (int i = 0; i < 8; ++i) posted = w.send(1, label_of(0, 0, 0), &p, 1) + 1;
+                              w.progress();
+                              w.rest(1e-3);
+                          }
+                          w.tell(1, {notice::board, 1, 2, 0, std::string(text, 'x').c_str()});
+                          w.tell(1, {notice::broken, 1, 2, 3, "why"});
+                          w.progress();
+                          w.abandon();
+                          w.abandon();   // as whoever fails, and whoever calls again, do
+                          said = true;
+                          until(w, [&] { return heard.load(); });
+                      } else {
+                          while (!said) usleep(1000);
+                          if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                          if (e.count(said_broken) != 1 || e.count(said_board) > 1) complain(e.text());
+                          w.abandon();
+                          heard = true;
+                      }
+                  }) == "");
+        }
 }
 
 TEST_CASE("`abandon` from within a report", "[wire]") {

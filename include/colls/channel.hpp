@@ -3,9 +3,10 @@
 // Several chunks are under way at once, so that one is folded while another travels: chunk c does the segment t - c * stagger
 // of its program at step t: the older chunks first, whose messages are still in the cache, or the youngest first where a device
 // moves the data and would stand still while the older are folded. A segment waits for a round's messages, folds them, and
-// posts those of the next round; what waits for nothing is in the first. That is one order for all ranks, on both sides of
-// every channel; so what is at the head of a channel is always what its receiver asks for next, and by induction over this
-// order nothing blocks for ever, however little a channel holds. Operations post in the order in which they were started, each
+// posts those of the next round. But for messages that are sent ahead, with the first round, since they wait for nothing and are alone
+// on their channel, that is one order for all ranks; and so it is on both sides of every channel. So what is at the head of a
+// channel is always what its receiver asks for next, and by induction over this order nothing blocks for ever, however little a
+// channel holds: a message that is ahead of its turn stands in nobody's way. Operations post in the order in which they were started, each
 // only when the one before has nothing left to post: the order extends over operations.
 #pragma once
 

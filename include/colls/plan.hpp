@@ -63,7 +63,7 @@ struct program {
     int scratch = 0;          ///< scratch slots of this rank
     // Where messages pass:
     list<int> units;          ///< of each operand, whose length it has
-    list<int> segments;       ///< what of the body posts a round's messages, and what finishes the round before, ends here
+    list<int> segments;       ///< what of the body posts a round's messages (the first: those sent ahead too), and what finishes the round before, ends here
     int sends = 0, receives = 0;   ///< messages
 };
 

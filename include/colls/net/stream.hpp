@@ -304,9 +304,10 @@ public:
     bool within() const { return header_left_ < frame_bytes; }
     bool cut() const { return cut_; }
 
-    /// The messages that have not left are forgotten. One of which a part has left is cut off: nothing can follow it.
-    void drop() {
-        cut_ = within();
+    /// The messages that have not left are forgotten. One of which a part has left is cut off, as is other news of which
+    /// `a_part` has: nothing can follow it, ever.
+    void drop(bool a_part = false) {
+        cut_ = cut_ || a_part || within();
         dropped_ = true;
         messages_.clear();
         pieces_.clear();

@@ -253,9 +253,13 @@ inline void tcp_wire::came_in(const wire_hello& hello, descriptor&& fd) {
     if (::send(e.theirs.fd.get(), welcome.data, welcome.bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(welcome.bytes))
         silence(e, e.theirs, errno);
     if (!closing_) contact(e);
-    if (e.lower && e.news_on == &e.own && e.news_done == 0 && e.news_out.front().what == notice::broken) {
-        e.news_on = nullptr;   // nothing of it has gone there
-        --e.own.frames;
+    // Nobody may take the messages any more that are before the first of the news: so it goes the other way, unless it is the last word.
+    if (e.lower && e.news_on == &e.own && e.news_out.front().what != notice::leave && (e.news_done == 0 || e.told_broken)) {
+        if (e.news_done == 0)
+            --e.own.frames;
+        else
+            e.outbox.drop(true);   // a part of it has gone
+        e.news_on = nullptr;
     }
     for (; !e.news_behind.empty(); e.news_behind.pop()) e.news_out.push(e.news_behind.front());
     if (e.told_left && e.lower)
