@@ -52,7 +52,7 @@ const entry<communicator>& kind_named(std::string_view name) {
 
 TEST_CASE("every schedule at every group size that it supports", "[collectives]") {
     for (const int n : awkward_sizes) {
-        if ((sanitized && n > 33) || n > most_ranks) continue;
+        if ((sanitized && n > 17) || n > most_ranks) continue;
         random_source random(static_cast<std::uint64_t>(n));
         jobs_list jobs;
         const auto ranks = static_cast<std::size_t>(n);
