@@ -501,20 +501,19 @@ TEST_CASE("rank 0 dies while others wait", "[rendezvous]") {
     const pid_t rank0 = fork();
     REQUIRE(rank0 >= 0);
     if (rank0 == 0) {
-        meet_as(rank_of(0, 3, port));
+        meet_as(rank_of(0, 4, port));
         _exit(0);
     }
     outcome o;
-    std::jthread rank1([&] { o = meet_as(rank_of(1, 3, port)); });
-    {
-        // Where rank 1 is taken, it has come.
-        for (;;) {
-            hand other(port);
-            other.put(other.record(1, 3));
-            const auto a = other.get();
-            REQUIRE(a);
-            if (a->what == verdict::rank_taken) break;
-        }
+    std::jthread rank1([&] { o = meet_as(rank_of(1, 4, port)); });
+    // Whoever comes as rank 2 is told whom rank 0 still waits for: when that is not rank 1 any more, it has come.
+    for (;;) {
+        hand other(port);
+        other.put(other.record(2, 4));
+        const auto a = other.get();
+        REQUIRE(a);
+        REQUIRE(a->what == verdict::accepted);
+        if (lacks(a->text, {"rank 3"}) == "" && std::string_view(a->text).find('1') == std::string_view::npos) break;
     }
     kill(rank0, SIGKILL);
     rank1.join();
