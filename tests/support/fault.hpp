@@ -126,6 +126,7 @@ private:
 };
 
 /// Files with a name that this process has open or shares memory by: what it would leave behind if it were killed now. "" for none.
+/// (Not what a device's driver has mapped, which goes with the process.)
 inline std::string named_files() {
     std::string text;
     for (const std::string& fd : names_in("/proc/self/fd")) {
@@ -141,7 +142,7 @@ inline std::string named_files() {
     while (maps && std::fgets(line, sizeof line, maps)) {
         char rights[8], path[768];
         if (std::sscanf(line, "%*s %7s %*s %*s %*s %767s", rights, path) == 2 && rights[3] == 's' && path[0] == '/' &&
-            std::string_view(path) != "/dev/zero" && !std::string_view(path).starts_with("/memfd:"))
+            std::string_view(path) != "/dev/zero" && !std::string_view(path).starts_with("/dev/infiniband/") && !std::string_view(path).starts_with("/memfd:"))
             text += std::string(path) + " is mapped; ";
     }
     if (maps) std::fclose(maps);

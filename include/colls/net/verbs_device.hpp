@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -37,6 +38,11 @@ public:
     }
     verbs_device(const verbs_device&) = delete;
     verbs_device& operator=(const verbs_device&) = delete;
+    /// Threads that end queue pairs are through soon, as a rule: then nothing of the device is left. Waits a second at most.
+    ~verbs_device() override {
+        for (const double until = seconds_now() + 1; opened_.use_count() > 1 && seconds_now() < until;)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 
     region add(std::byte* at, std::size_t bytes) override {
         ibv_mr* const mr = ibv_reg_mr(opened_->domain, at, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
