@@ -277,7 +277,7 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
             });
             if (comm.rank() == victim) return;
             ++reported()->failed;
-            put(mine.files, named_files());
+            put(mine.files, lasting_files());
             if (mine.code > 0) go_on(comm, transport == "shm", survivors, seed, mine);
             mine.finished = true;
         });
@@ -476,7 +476,7 @@ TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
                         note_error(mine, [&] {
                             for (int k = 0; k < 1'000'000; ++k) calls.turn(comm, memory, k, mine);
                         });
-                        put(mine.files, named_files());
+                        put(mine.files, lasting_files());
                         if (survivors_stay) go_on(comm, transport == "shm", survivors, t, mine);
                         mine.finished = true;
                     });

@@ -446,6 +446,22 @@ TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its 
     for (int i = 0; i < 2000 && closed.load(std::memory_order_acquire) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     REQUIRE(closed.load(std::memory_order_acquire) == before + 1);
     CHECK(now.idle());
+
+    // Where it takes but a moment, nothing is left when the device has ended.
+    std::thread soon;
+    {
+        rdma::verbs_device device;
+        const auto q = device.open({});
+        destroying_waits.store(true, std::memory_order_release);
+        q->stop();
+        soon = std::thread([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            destroying_waits.store(false, std::memory_order_release);
+        });
+    }
+    CHECK(closed.load(std::memory_order_acquire) == before + 2);
+    CHECK(now.idle());
+    soon.join();
 }
 
 TEST_CASE("a connection goes to the peer's address, gives up in time, and takes a packet a request between devices of software", "[verbs_device]") {

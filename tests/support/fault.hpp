@@ -126,7 +126,6 @@ private:
 };
 
 /// Files with a name that this process has open or shares memory by: what it would leave behind if it were killed now. "" for none.
-/// (Not what a device's driver has mapped, which goes with the process.)
 inline std::string named_files() {
     std::string text;
     for (const std::string& fd : names_in("/proc/self/fd")) {
@@ -142,10 +141,16 @@ inline std::string named_files() {
     while (maps && std::fgets(line, sizeof line, maps)) {
         char rights[8], path[768];
         if (std::sscanf(line, "%*s %7s %*s %*s %*s %767s", rights, path) == 2 && rights[3] == 's' && path[0] == '/' &&
-            std::string_view(path) != "/dev/zero" && !std::string_view(path).starts_with("/dev/infiniband/") && !std::string_view(path).starts_with("/memfd:"))
+            std::string_view(path) != "/dev/zero" && !std::string_view(path).starts_with("/memfd:"))
             text += std::string(path) + " is mapped; ";
     }
     if (maps) std::fclose(maps);
+    return text;
+}
+/// The same, when what is ended beside its owner, as queue pairs are, has had time to go.
+inline std::string lasting_files() {
+    std::string text = named_files();
+    for (const double until = colls::detail::seconds_now() + 5; !text.empty() && colls::detail::seconds_now() < until; text = named_files()) usleep(1'000);
     return text;
 }
 
