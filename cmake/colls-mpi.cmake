@@ -1,9 +1,14 @@
-# colls::mpi: with MPI. In the source tree, and installed as a component of the package, whose user finds the MPI.
+# colls::mpi: with MPI; colls::mpi_separate: the same over colls::separate. In the source tree, and installed as a component of the
+# package, whose user finds the MPI.
 if(NOT TARGET colls::mpi)
     find_package(MPI QUIET COMPONENTS CXX)
     if(MPI_CXX_FOUND)
         add_library(colls::mpi INTERFACE IMPORTED GLOBAL)
         target_link_libraries(colls::mpi INTERFACE colls::colls MPI::MPI_CXX)
+        add_library(colls_mpi_separate STATIC EXCLUDE_FROM_ALL "${COLLS_SOURCE_FOLDER}/mpi.cpp")
+        add_library(colls::mpi_separate ALIAS colls_mpi_separate)
+        set_target_properties(colls_mpi_separate PROPERTIES POSITION_INDEPENDENT_CODE ON)
+        target_link_libraries(colls_mpi_separate PUBLIC colls::separate MPI::MPI_CXX)
     endif()
 endif()
 if(NOT TARGET colls::mpi)

@@ -6,12 +6,14 @@ include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_DATADIR}/cmake/colls)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/colls DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
-        PATTERN "separate.cpp")
-install(TARGETS colls colls_separate EXPORT colls-targets)
+        PATTERN "src/*.cpp")
+install(TARGETS colls EXPORT colls-targets)
 install(EXPORT colls-targets NAMESPACE colls:: DESTINATION ${package_folder})
+set(COLLS_SOURCE_FOLDER ${CMAKE_INSTALL_INCLUDEDIR}/colls/src)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/colls-config.cmake.in ${PROJECT_BINARY_DIR}/colls-config.cmake
-                              INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
+                              INSTALL_DESTINATION ${package_folder} PATH_VARS COLLS_SOURCE_FOLDER NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/colls-config-version.cmake VERSION ${PROJECT_VERSION}
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${PROJECT_BINARY_DIR}/colls-config.cmake ${PROJECT_BINARY_DIR}/colls-config-version.cmake
-        ${CMAKE_CURRENT_LIST_DIR}/colls-mpi.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-cuda.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-verbs.cmake DESTINATION ${package_folder})
+        ${CMAKE_CURRENT_LIST_DIR}/colls-separate.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-mpi.cmake
+        ${CMAKE_CURRENT_LIST_DIR}/colls-cuda.cmake ${CMAKE_CURRENT_LIST_DIR}/colls-verbs.cmake DESTINATION ${package_folder})

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/engine/explain.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <algorithm>

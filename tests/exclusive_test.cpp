@@ -40,8 +40,8 @@ void check_law() {
 }  // namespace
 
 static_assert(colls::implemented_by<exclusive<odd_scan>> == exclusive_scan);
-static_assert(colls::proven<exclusive<two_lanes>, 16>);
-static_assert(colls::proven<exclusive<odd_scan>, 16>);
+static_assert(colls::proven<exclusive<two_lanes>, proven_to>);
+static_assert(colls::proven<exclusive<odd_scan>, proven_to>);
 
 TEST_CASE("exclusive: one round more than the inclusive scan of one rank less") {
     check_law<colls::ring::inclusive_scan>();

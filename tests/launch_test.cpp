@@ -3,7 +3,7 @@
 
 #include "support/says.hpp"
 
-#include <colls/launch.hpp>
+#include <colls/engine/launch.hpp>
 
 #include <fcntl.h>
 #include <map>

@@ -3,6 +3,8 @@
 
 #include "support/batch.hpp"
 
+#include <colls/endpoint.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>

@@ -4,6 +4,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
+#include <colls/endpoint.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <sys/wait.h>

@@ -3,6 +3,8 @@
 #include "catch.hpp"
 
 #include "support/batch.hpp"
+
+#include <colls/plan.hpp>
 #include "support/schedules.hpp"
 
 #include <cstdio>

@@ -1,10 +1,9 @@
 // A call with its types taken out: what the front end hands to the engine.
 #pragma once
 
-#include <colls/endpoint.hpp>
+#include <colls/any_schedule.hpp>
+#include <colls/detail/list.hpp>
 #include <colls/schedules.hpp>
-
-#include <memory>
 
 namespace colls::inline v1 {
 
@@ -84,7 +83,8 @@ struct request {
     list<std::size_t> sends, receives;   ///< counts of the v-variants
     bool negative = false;           ///< ... one of them is
     list<std::size_t> in_offsets, out_offsets;   ///< their prefix sums
-    std::shared_ptr<const void> keep;    ///< the operator's copy
+    void* (*copy_op)(const void*) = nullptr;   ///< for calls that outlive their arguments: how to copy the operator, ...
+    void (*drop_op)(void*) = nullptr;          ///< ... and how to end the copy; null: it has no state
     chooser how;
 
     // Defined with the engine, not in every unit that makes a call.

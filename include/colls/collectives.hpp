@@ -115,11 +115,10 @@ void set_operator(request& q, const Op& op) {
     static_assert(operator_on<Op, T>, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
     q.c.op = &op_table_for<T, Op>;
     q.c.signature = hash_mix(q.c.signature, type_hash<Op>);
+    q.c.op_value = &op;   // an empty operator is never looked at
     if constexpr (keep && !std::is_empty_v<Op>) {
-        q.keep = std::make_shared<Op>(op);
-        q.c.op_value = q.keep.get();
-    } else {
-        q.c.op_value = &op;   // an empty operator is never looked at
+        q.copy_op = [](const void* from) -> void* { return new Op(*static_cast<const Op*>(from)); };
+        q.drop_op = [](void* copy) { delete static_cast<Op*>(copy); };
     }
 }
 template <class Counts>
@@ -175,8 +174,8 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
         const any_schedule s = [&] {
             if constexpr (sizeof...(V) != 0)
                 return schedule_for_call<C, ordered>(value...);
-            else if constexpr (requires(S s) { s.node = e.ranks_per_host; })
-                return schedule_for_call<C, ordered>(S{.node = e.ranks_per_host});   // the hosts, where they are alike
+            else if constexpr (requires(S s) { s.node = 0; })
+                return schedule_for_call<C, ordered>(S{.node = ranks_per_host(e)});   // the hosts, where they are alike
             else
                 return schedule_for_call<C, ordered>(S{});
         }();

@@ -2,13 +2,7 @@
 #pragma once
 
 #include <colls/perform.hpp>
-#ifndef COLLS_SEPARATE
-#include <colls/engine.hpp>
-#endif
 
-#include <memory>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 
 namespace colls::inline v1 {
@@ -20,19 +14,22 @@ class memory {
     static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
 
 public:
-    memory(detail::shared_link from, std::size_t count)
-        : from_(static_cast<detail::shared_link&&>(from)), data_(reinterpret_cast<T*>(from_->take(count * sizeof(T)))), size_(count) {}
-    memory(memory&& other) noexcept = default;
+    memory(detail::endpoint& from, std::size_t count) : size_(count) {
+        std::byte* at = nullptr;
+        from_ = detail::allocate(from, count * sizeof(T), at);
+        data_ = reinterpret_cast<T*>(at);
+    }
+    memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) { other.from_ = nullptr; }
     memory& operator=(memory&& other) noexcept {
-        from_.swap(other.from_);
+        detail::allocation* const from = from_;
         T* const data = data_;
         const std::size_t size = size_;
-        data_ = other.data_, size_ = other.size_;
-        other.data_ = data, other.size_ = size;
+        from_ = other.from_, data_ = other.data_, size_ = other.size_;
+        other.from_ = from, other.data_ = data, other.size_ = size;
         return *this;
     }
     ~memory() {
-        if (from_) from_->give(reinterpret_cast<std::byte*>(data_), size_ * sizeof(T));
+        if (from_) detail::deallocate(from_);
     }
 
     T* data() { return data_; }
@@ -46,9 +43,9 @@ public:
     const T* end() const { return data_ + size_; }
 
 private:
-    detail::shared_link from_;   // moved from: null
-    T* data_;
-    std::size_t size_;
+    detail::allocation* from_ = nullptr;   // moved from: null
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
 };
 
 /// One rank's end of a group. Used by one thread at a time. All members make the same calls on it in the same order.
@@ -56,8 +53,8 @@ class communicator {
 public:
     /// Of no group: size() is 0.
     communicator() = default;
-    explicit communicator(std::unique_ptr<detail::endpoint> end)
-        : end_(static_cast<std::unique_ptr<detail::endpoint>&&>(end)), rank_(end_->rank), size_(end_->size) {}
+    /// For the library: holds the end, which it deletes when it leaves the group.
+    communicator(detail::endpoint* end, int rank, int size) : end_(end), rank_(rank), size_(size) {}
     communicator(communicator&& other) noexcept { take(other); }
     communicator& operator=(communicator&& other) noexcept {
         if (this != &other) {
@@ -73,20 +70,17 @@ public:
 
     /// Collective: the ranks of equal `color` form a group, ordered by `key`, then by rank. A negative color joins
     /// none, and gets a communicator of size 0. Two rounds of small messages. Throws colls::error.
-    communicator split(int color, int key) {
-        std::unique_ptr<detail::endpoint> part = detail::split(endpoint(), color, key);
-        return part ? communicator(static_cast<std::unique_ptr<detail::endpoint>&&>(part)) : communicator();
-    }
+    communicator split(int color, int key) { return detail::split(endpoint(), color, key); }
 
     /// After an error: the ranks that still call, as a group of its own, in their order; for all of them the same one. It ends
     /// this group: calls on it throw. A rank that does not come within the deadline, dead or not, is left out, and gets an
     /// error if it comes later. Throws colls::error.
-    communicator shrink() { return communicator(detail::shrink(endpoint())); }
+    communicator shrink() { return detail::shrink(endpoint()); }
 
     /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc.
     template <class T>
     colls::memory<T> allocate(std::size_t count) {
-        return {endpoint().via, count};
+        return {endpoint(), count};
     }
 
     /// For the library: the end itself. Throws invalid_argument where there is no group.
@@ -97,58 +91,41 @@ public:
 
 private:
     void take(communicator& other) {
-        end_ = static_cast<std::unique_ptr<detail::endpoint>&&>(other.end_);
+        end_ = other.end_;
         rank_ = other.rank_;
         size_ = other.size_;
+        other.end_ = nullptr;
         other.rank_ = none;
         other.size_ = 0;
     }
     void leave() {
-        if (!end_) return;
-        const detail::turn mine(*end_);
-        // Release: all that this rank did for the others is done.
-        end_->memory.state(end_->rank).gone.store(1, std::memory_order_release);
-        end_->via->close();
-        end_.reset();
+        if (end_) detail::leave_group(end_);
+        end_ = nullptr;
     }
-    std::unique_ptr<detail::endpoint> end_;
+    detail::endpoint* end_ = nullptr;
     int rank_ = none, size_ = 0;
 };
 
 /// Prints where every rank of the group stands, as far as this one can see, to stderr: who is in which call, in which round,
 /// and who waits for whom. The same is printed by a rank that waits when its process gets SIGUSR1, in a world or run of
 /// processes.
-inline void dump(communicator& comm) { detail::print_dump(comm.endpoint(), nullptr); }
+inline void dump(communicator& comm) { detail::dump(comm.endpoint()); }
 
 /// A second thread that brings started operations forward while the rank computes: of this communicator, and of all that
 /// were or will be split from it. It takes turns with the rank's own calls. It goes before the communicators do.
 class progress_thread {
 public:
-    explicit progress_thread(communicator& comm) : e_(&comm.endpoint()) {
-        detail::share(*e_, &mutex_);
-        thread_ = std::thread([this] {
-            while (!over_.load(std::memory_order_relaxed))
-                if (detail::progress_in_turn(*e_)) {
-                    sched_yield();
-                } else {
-                    const timespec nap{0, 100'000};
-                    nanosleep(&nap, nullptr);
-                }
-        });
-    }
+    explicit progress_thread(communicator& comm) : helper_(detail::start_helper(comm.endpoint())) {}
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
-    ~progress_thread() {
-        over_.store(true, std::memory_order_relaxed);
-        thread_.join();
-        detail::share(*e_, nullptr);
-    }
+    ~progress_thread() { detail::stop_helper(helper_); }
 
 private:
-    detail::endpoint* e_;
-    std::mutex mutex_;
-    std::atomic<bool> over_{false};
-    std::thread thread_;
+    detail::helper* helper_;
 };
 
 }  // namespace colls::inline v1
+
+#ifndef COLLS_SEPARATE
+#include <colls/engine.hpp>
+#endif

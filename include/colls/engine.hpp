@@ -5,10 +5,16 @@
 #include <colls/automatic.hpp>
 #include <colls/check.hpp>
 #include <colls/dump.hpp>
+#include <colls/engine/end.hpp>
 #include <colls/examine.hpp>
 #include <colls/operation.hpp>
 #include <colls/perform.hpp>
 #include <colls/regroup.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <thread>
 
 namespace colls::inline v1::detail {
 
@@ -94,11 +100,19 @@ inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, co
     e.in_flight.push_back(&o);
     return &o;
 }
+/// A copy of the operator for a call that outlives its arguments. Null: the operator has no state.
+inline std::shared_ptr<const void> keep_operator(request& q) {
+    if (!q.copy_op) return nullptr;
+    std::shared_ptr<const void> kept(q.copy_op(q.c.op_value), q.drop_op);
+    q.c.op_value = kept.get();
+    return kept;
+}
 COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
     const turn mine(e);
     checker(e, q).run();
     const pick p = settle(e, q, false);
-    return begin_call(e, q.c, p, q.keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
+    const std::shared_ptr<const void> keep = keep_operator(q);
+    return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
 }
 
 inline operation_state& new_message(endpoint& e, operation_state& o, operation_kind kind, const call& c, int peer) {
@@ -145,6 +159,14 @@ COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o) {
     const turn mine(e);
     wait_until_done(e, o);
 }
+COLLS_ENGINE bool wait_operation_for(endpoint& e, operation_state& o, double seconds) {
+    const double until = seconds_now() + seconds;
+    while (!test_operation(e, o)) {
+        if (seconds_now() >= until) return false;
+        sched_yield();
+    }
+    return true;
+}
 COLLS_ENGINE void release_operation(endpoint& e, operation_state& o) {
     const turn mine(e);
     for (std::size_t i = 0; i < e.in_flight.size(); ++i)
@@ -167,7 +189,8 @@ COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
     const turn mine(e);
     checker(e, q).run();
     const pick blocking = settle(e, q, true), started = settle(e, q, false);
-    return new prepared{e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(q.keep),
+    std::shared_ptr<const void> keep = keep_operator(q);
+    return new prepared{e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
                         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
 }
 COLLS_ENGINE void run_prepared(prepared& p) {
@@ -190,12 +213,39 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
         guarded(e, "split", [&] { mailman(e, c).run(); });
 }
 
-COLLS_ENGINE std::unique_ptr<endpoint> shrink(endpoint& e) {
+COLLS_ENGINE communicator split(endpoint& e, int color, int key) { return communicator_over(split_off(e, color, key)); }
+COLLS_ENGINE communicator shrink(endpoint& e) {
     const turn mine(e);
-    return e.via->shrink(e);
+    return communicator_over(e.via->shrink(e));
+}
+COLLS_ENGINE void leave_group(endpoint* e) {
+    const turn mine(*e);
+    const std::unique_ptr<endpoint> own(e);   // goes first
+    // Release: all that this rank did for the others is done.
+    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
+    e->via->close();
+}
+COLLS_ENGINE int ranks_per_host(const endpoint& e) { return e.ranks_per_host; }
+COLLS_ENGINE void dump(endpoint& e) { print_dump(e, nullptr); }
+
+/// Memory that somebody took: it keeps alive what it comes from.
+struct allocation {
+    shared_link from;
+    std::byte* at;
+    std::size_t bytes;
+};
+COLLS_ENGINE allocation* allocate(endpoint& e, std::size_t bytes, std::byte*& at) {
+    auto a = std::make_unique<allocation>(allocation{e.via, nullptr, bytes});
+    at = a->at = e.via->take(bytes);
+    return a.release();
+}
+COLLS_ENGINE void deallocate(allocation* a) {
+    a->from->give(a->at, a->bytes);
+    delete a;
 }
 
-COLLS_ENGINE bool progress_in_turn(endpoint& e) {
+/// For a second thread: false where there is nothing to do.
+inline bool progress_in_turn(endpoint& e) {
     const turn mine(e);
     bool any = !e.in_flight.empty();
     for (endpoint* x = e.next; x != &e; x = x->next) any = any || !x->in_flight.empty();
@@ -210,10 +260,38 @@ COLLS_ENGINE bool progress_in_turn(endpoint& e) {
     }
     return true;
 }
-COLLS_ENGINE void share(endpoint& e, std::mutex* m) {
-    e.shared = m;
-    for (endpoint* x = e.next; x != &e; x = x->next) x->shared = m;
-}
+/// The second thread of a progress_thread.
+struct helper {
+    explicit helper(endpoint& own) : e(own) {
+        share(&mutex);
+        thread = std::thread([this] {
+            while (!over.load(std::memory_order_relaxed))
+                if (progress_in_turn(e)) {
+                    sched_yield();
+                } else {
+                    const timespec nap{0, 100'000};
+                    nanosleep(&nap, nullptr);
+                }
+        });
+    }
+    ~helper() {
+        over.store(true, std::memory_order_relaxed);
+        thread.join();
+        share(nullptr);
+    }
+    /// Who takes turns, in the whole ring.
+    void share(std::mutex* m) {
+        e.shared = m;
+        for (endpoint* x = e.next; x != &e; x = x->next) x->shared = m;
+    }
+
+    endpoint& e;
+    std::mutex mutex;
+    std::atomic<bool> over{false};
+    std::thread thread;
+};
+COLLS_ENGINE helper* start_helper(endpoint& e) { return new helper(e); }
+COLLS_ENGINE void stop_helper(helper* h) { delete h; }
 
 [[noreturn]] COLLS_ENGINE void throw_no_group() {
     throw error(errc::invalid_argument,

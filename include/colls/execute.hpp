@@ -5,6 +5,7 @@
 
 #include <colls/call.hpp>
 #include <colls/detail/copy.hpp>
+#include <colls/endpoint.hpp>
 #include <colls/detail/fold.hpp>
 #include <colls/plan.hpp>
 

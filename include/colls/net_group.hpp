@@ -3,7 +3,7 @@
 
 #include <colls/arena.hpp>
 #include <colls/channel_link.hpp>
-#include <colls/communicator.hpp>
+#include <colls/engine/end.hpp>
 #include <colls/net/memory_wire.hpp>
 #include <colls/net/routed_wire.hpp>
 #include <colls/net/socket.hpp>
@@ -146,7 +146,7 @@ public:
                 std::move(far));
         });
         e->ranks_per_host = here.ranks_per_host;
-        communicator(std::move(over_tcp));   // says that it leaves
+        colls::detail::communicator_over(std::move(over_tcp));   // says that it leaves
         return e;
     }
 
@@ -228,7 +228,7 @@ inline communicator group_of_all(colls::detail::descriptor&& listening, std::vec
     list<int> all;
     for (std::size_t r = 0; r < sites.size(); ++r) all.push_back(static_cast<int>(r));
     const auto s = std::make_shared<station>(std::move(listening), std::move(sites), usual(crowded), std::move(near), std::move(way));
-    return communicator(group::end_of(s, number & ~std::uint64_t{3}, rank, all, crowded));
+    return colls::detail::communicator_over(group::end_of(s, number & ~std::uint64_t{3}, rank, all, crowded));
 }
 
 }  // namespace colls::inline v1::net

@@ -1,13 +1,20 @@
-// The face of the engine: what a request becomes. Done at once, started, or kept to be done many times.
+// The face of the engine: what a request becomes (done at once, started, or kept to be done many times), and the few functions
+// behind communicators. Calls see the engine through these declarations alone.
 #pragma once
 
 #include <colls/call.hpp>
 
 namespace colls::inline v1 {
+
+class communicator;
+
 namespace detail {
 
+struct endpoint;
 struct operation_state;
 struct prepared;
+struct allocation;
+struct helper;
 
 /// Checks a request and carries it out. Throws colls::error, as all of these.
 void perform(endpoint& e, request& q);
@@ -17,21 +24,26 @@ operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, 
 /// Moves everything on; true when o is over.
 bool test_operation(endpoint& e, operation_state& o);
 void wait_operation(endpoint& e, operation_state& o);
+/// At most so many seconds; true when it is over.
+bool wait_operation_for(endpoint& e, operation_state& o, double seconds);
 void release_operation(endpoint& e, operation_state& o);
 /// Checks it, and keeps it.
 prepared* prepare_call(endpoint& e, request& q);
 void run_prepared(prepared& p);
 operation_state* start_prepared(prepared& p);
 void drop_prepared(prepared* p);
-/// Every rank's `bytes` bytes, at most 56, in rank order.
-void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
-/// How communicators come to be: the groups of equal color (null: of a negative one), and those who are still there.
-std::unique_ptr<endpoint> split(endpoint& e, int color, int key);
-std::unique_ptr<endpoint> shrink(endpoint& e);
-std::unique_ptr<endpoint> shrink_shared(endpoint& e);
-/// For a second thread: false where there is nothing to do. `share`: who takes turns, in the whole ring.
-bool progress_in_turn(endpoint& e);
-void share(endpoint& e, std::mutex* m);
+
+/// The life of a communicator's end, of memory that was allocated through one, and of a progress thread.
+communicator split(endpoint& e, int color, int key);
+communicator shrink(endpoint& e);
+void leave_group(endpoint* e);
+allocation* allocate(endpoint& e, std::size_t bytes, std::byte*& at);
+void deallocate(allocation* a);
+helper* start_helper(endpoint& e);
+void stop_helper(helper* h);
+void dump(endpoint& e);
+/// Where hosts have equally many ranks, in order, and there are several: how many. Else 0.
+int ranks_per_host(const endpoint& e);
 [[noreturn]] void throw_no_group();
 
 }  // namespace detail
@@ -70,12 +82,10 @@ public:
     template <class Duration>
     bool wait_for(Duration d) {
         using period = typename Duration::period;
-        const double until = detail::seconds_now() +
-                             static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
-        while (!test()) {
-            if (detail::seconds_now() >= until) return false;
-            sched_yield();
-        }
+        if (!o_) return true;
+        const double seconds = static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
+        if (!detail::wait_operation_for(*e_, *o_, seconds)) return false;
+        release();
         return true;
     }
 

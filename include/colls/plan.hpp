@@ -849,7 +849,9 @@ inline const script* planner::make() {
 }
 
 /// The script of a schedule at n ranks: the one place where they are made and kept. Throws where there is none.
-inline const script* script_for(const any_schedule& s, int n, reach within = reach::buffers) {
+const script* script_for(const any_schedule& s, int n, reach within = reach::buffers);
+#ifndef COLLS_SEPARATE
+COLLS_ENGINE const script* script_for(const any_schedule& s, int n, reach within) {
     static std::mutex mutex;
     static list<const script*>& cache = *new list<const script*>;   // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
@@ -858,6 +860,7 @@ inline const script* script_for(const any_schedule& s, int n, reach within = rea
     cache.push_back(planner(s, n, within).make());
     return cache.back();
 }
+#endif
 /// The same, for buffers that other ranks cannot reach.
 inline const script& staged(const script& s) {
     const script* found = s.staged.load(std::memory_order_acquire);

@@ -1,13 +1,12 @@
 // New groups out of one: split, and shrink where the ranks share memory.
 #pragma once
 
+#include <colls/engine/end.hpp>
 #include <colls/mailbox.hpp>
 
 namespace colls::inline v1::detail {
 
-void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
-
-COLLS_ENGINE std::unique_ptr<endpoint> split(endpoint& e, int color, int key) {
+inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
     const turn own_turn(e);
     const auto n = static_cast<std::size_t>(e.size);
     struct wish {

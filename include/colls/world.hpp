@@ -1,73 +1,22 @@
 // The group of all ranks that were launched together: by torchrun, mpirun, mpiexec, srun, or by hand.
 #pragma once
 
-#include <colls/net/hand_over.hpp>
-#include <colls/net/rendezvous.hpp>
-#include <colls/net_group.hpp>
-#include <colls/transports/shm.hpp>
+#include <colls/communicator.hpp>
+#include <colls/launch.hpp>
 
 namespace colls::inline v1 {
-namespace detail {
-
-/// The memory of a host's ranks, made by the first of them. `group`: a number that they all have, and nobody else.
-inline std::shared_ptr<processes::detail::arena> host_memory(std::uint64_t group, int rank, const list<int>& here, double timeout) {
-    using processes::detail::arena;
-    const int n = static_cast<int>(here.size());
-    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));   // named hosts may be one
-    std::shared_ptr<arena> a;
-    if (here[0] == rank) {
-        a = std::make_shared<arena>(n);
-        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank);
-    } else {
-        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0]));
-    }
-    int at = 0;
-    while (here[at] != rank) ++at;
-    a->be(at);
-    return a;
-}
-
-}  // namespace detail
 
 /// The ranks that `l` describes, as a group: over shared memory where all are on one host, else over TCP, and through shared
 /// memory between those of one host. Collective: every rank calls it, within COLLS_TIMEOUT of each other. Two round trips to
 /// rank 0. Throws colls::error: see detail::meet.
-inline communicator world(const launch& l) {
-    const environment env = environment::read();
-    processes::detail::dump_on_signal();
-    detail::meeting m = detail::meet(l, env.timeout);
-    std::vector<net::site> sites;
-    detail::list<int> here;
-    int hosts = 0;
-    bool shared = false, crowded = false;   // on any host: all ranks must think alike
-    for (std::size_t r = 0; r < m.members.size(); ++r) {
-        const std::uint64_t host = m.members[r].host;
-        sites.push_back({m.members[r].at, host});
-        int before = 0;
-        for (std::size_t q = 0; q < r; ++q) before += sites[q].host == host;
-        hosts += before == 0;
-        shared = shared || before > 0;
-        crowded = crowded || before >= detail::cores();
-        if (host == m.members[static_cast<std::size_t>(m.rank)].host) here.push_back(static_cast<int>(r));
-    }
-    const bool near = shared && !env.tcp;
-    if (env.debug != debug_level::warn && m.rank == 0)
-        detail::say(detail::message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts << (hosts == 1 ? " host" : " hosts")
-                                      << ", as " << std::string_view(l.source) << " says: "
-                                      << (env.tcp ? "" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, between them " : "")
-                                      << (hosts == 1 && !env.tcp ? "" : env.verbs ? "RDMA" : "TCP"));
-    if (hosts == 1 && !env.tcp) return processes::detail::whole_group(detail::host_memory(m.group, m.rank, here, env.timeout), env.timeout);
-    std::shared_ptr<processes::detail::arena> memory;
-    if (near) {
-        memory = detail::host_memory(m.group, m.rank, here, env.timeout);
-        memory->assemble(env.timeout);
-    }
-    auto way = net::far_way_of(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
-    return net::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
-}
+communicator world(const launch& l);
 
 /// The same, as the environment says: COLLS_RANK and COLLS_SIZE, torchrun's, Open MPI's, PMI's or Slurm's variables, in this
 /// order; with none, a group of one.
-inline communicator world() { return world(read_launch()); }
+communicator world();
 
 }  // namespace colls::inline v1
+
+#ifndef COLLS_SEPARATE
+#include <colls/engine/world.hpp>
+#endif

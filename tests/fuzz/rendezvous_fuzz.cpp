@@ -3,7 +3,7 @@
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/rendezvous_fuzz.cpp
 //   ./a.out -max_len=512 NEW_FOLDER tests/fuzz/corpus/rendezvous
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/launch.hpp>
+#include <colls/engine/launch.hpp>
 #include <colls/net/hello.hpp>
 #include <colls/net/interfaces.hpp>
 

@@ -8,6 +8,7 @@
 #include "support/random.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/endpoint.hpp>
 #include <colls/world.hpp>
 
 #include <algorithm>

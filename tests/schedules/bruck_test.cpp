@@ -6,9 +6,9 @@
 using colls::bruck;
 using enum colls::collective;
 
-static_assert(colls::proven<bruck<>, 16>);
-static_assert(colls::proven<bruck<3>, 16>);
-static_assert(colls::proven<bruck<4>, 16>);
+static_assert(colls::proven<bruck<>, proven_to>);
+static_assert(colls::proven<bruck<3>, proven_to>);
+static_assert(colls::proven<bruck<4>, proven_to>);
 
 namespace {
 template <int K>

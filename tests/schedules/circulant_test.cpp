@@ -31,10 +31,10 @@ struct third {
     }
 };
 
-static_assert(colls::proven<circulant<>, 16>);
-static_assert(colls::proven<circulant<colls::doubling>::reduce_scatter, 16>);
-static_assert(colls::proven<circulant<colls::linear>::reduce_scatter, 16>);
-static_assert(colls::proven<circulant<two_thirds>::reduce_scatter, 16>);
+static_assert(colls::proven<circulant<>, proven_to>);
+static_assert(colls::proven<circulant<colls::doubling>::reduce_scatter, proven_to>);
+static_assert(colls::proven<circulant<colls::linear>::reduce_scatter, proven_to>);
+static_assert(colls::proven<circulant<two_thirds>::reduce_scatter, proven_to>);
 static_assert(!colls::proven_at<circulant<third>::reduce_scatter, 5>);
 
 }  // namespace

@@ -6,8 +6,8 @@ using colls::direct;
 using colls::one_shot;
 using enum colls::collective;
 
-static_assert(colls::proven<direct, 16>);
-static_assert(colls::proven<one_shot, 16>);
+static_assert(colls::proven<direct, proven_to>);
+static_assert(colls::proven<one_shot, proven_to>);
 
 TEST_CASE("direct: the collectives it comes by") {
     CHECK(laws::collectives_of<direct>() == "broadcast scatter gather all_gather reduce reduce_scatter all_reduce "

@@ -8,7 +8,7 @@
 using colls::double_tree;
 using enum colls::collective;
 
-static_assert(colls::proven<double_tree, 16>);
+static_assert(colls::proven<double_tree, proven_to>);
 
 TEST_CASE("double tree: the collectives it comes by") {
     CHECK(laws::collectives_of<double_tree>() == "broadcast reduce all_reduce barrier");

@@ -7,10 +7,10 @@ using colls::distance_doubling;
 using colls::halving_doubling;
 using enum colls::collective;
 
-static_assert(colls::proven<halving_doubling, 16>);
-static_assert(colls::proven<distance_doubling, 16>);
-static_assert(colls::proven<colls::folded<halving_doubling>, 16>);
-static_assert(colls::proven<colls::folded<distance_doubling>, 16>);
+static_assert(colls::proven<halving_doubling, proven_to>);
+static_assert(colls::proven<distance_doubling, proven_to>);
+static_assert(colls::proven<colls::folded<halving_doubling>, proven_to>);
+static_assert(colls::proven<colls::folded<distance_doubling>, proven_to>);
 
 namespace {
 template <class Family>

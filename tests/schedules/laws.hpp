@@ -2,6 +2,7 @@
 #pragma once
 
 #include "catch.hpp"
+#include "support/proven.hpp"
 
 #include <colls/cost.hpp>
 #include <colls/family.hpp>

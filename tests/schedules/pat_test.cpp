@@ -7,9 +7,9 @@
 using colls::pat;
 using enum colls::collective;
 
-static_assert(colls::proven<pat<>, 16>);
-static_assert(colls::proven<pat<2>::all_gather, 16>);
-static_assert(colls::proven<pat<4>::all_gather, 16>);
+static_assert(colls::proven<pat<>, proven_to>);
+static_assert(colls::proven<pat<2>::all_gather, proven_to>);
+static_assert(colls::proven<pat<4>::all_gather, proven_to>);
 
 namespace {
 template <int A>

@@ -51,11 +51,11 @@ bool sound(int n) {
 }
 }  // namespace
 
-static_assert(colls::proven<pipelined_broadcast, 16>);
-static_assert(colls::proven<cut<1>, 16>);
-static_assert(colls::proven<cut<2>, 16>);
-static_assert(colls::proven<cut<9>, 16>);
-static_assert(colls::proven<colls::reversed<cut<9>>, 16>);
+static_assert(colls::proven<pipelined_broadcast, proven_to>);
+static_assert(colls::proven<cut<1>, proven_to>);
+static_assert(colls::proven<cut<2>, proven_to>);
+static_assert(colls::proven<cut<9>, proven_to>);
+static_assert(colls::proven<colls::reversed<cut<9>>, proven_to>);
 
 TEST_CASE("pipelined broadcast: the collectives it comes by") {
     CHECK(laws::collectives_of<pipelined_broadcast>() == "broadcast reduce all_reduce barrier");

@@ -7,10 +7,10 @@ using colls::recursive_doubling;
 using colls::recursive_multiplying;
 using enum colls::collective;
 
-static_assert(colls::proven<recursive_doubling, 16>);
-static_assert(colls::proven<recursive_multiplying<3>, 16>);
-static_assert(colls::proven<recursive_multiplying<4>, 16>);
-static_assert(colls::proven<colls::folded<recursive_doubling>, 16>);
+static_assert(colls::proven<recursive_doubling, proven_to>);
+static_assert(colls::proven<recursive_multiplying<3>, proven_to>);
+static_assert(colls::proven<recursive_multiplying<4>, proven_to>);
+static_assert(colls::proven<colls::folded<recursive_doubling>, proven_to>);
 static_assert(colls::supports(recursive_doubling::all_reduce{}, 64) &&
               !colls::supports(recursive_doubling::all_reduce{}, 48));
 static_assert(colls::supports(recursive_multiplying<3>::all_reduce{}, 81) &&

@@ -6,8 +6,8 @@
 using colls::swing;
 using enum colls::collective;
 
-static_assert(colls::proven<swing, 16>);
-static_assert(colls::proven<colls::folded<swing>, 16>);
+static_assert(colls::proven<swing, proven_to>);
+static_assert(colls::proven<colls::folded<swing>, proven_to>);
 
 TEST_CASE("swing: the collectives it comes by, for powers of two") {
     CHECK(laws::collectives_of<swing>() == "all_gather reduce_scatter all_reduce barrier");

@@ -7,9 +7,9 @@
 using colls::tree;
 using enum colls::collective;
 
-static_assert(colls::proven<tree<>, 16>);
-static_assert(colls::proven<tree<3>, 16>);
-static_assert(colls::proven<tree<4>, 16>);
+static_assert(colls::proven<tree<>, proven_to>);
+static_assert(colls::proven<tree<3>, proven_to>);
+static_assert(colls::proven<tree<4>, proven_to>);
 
 namespace {
 template <int K>

@@ -4,6 +4,7 @@
 
 #include "batch.hpp"
 
+#include <colls/endpoint.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <dirent.h>

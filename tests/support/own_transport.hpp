@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/channel_link.hpp>
-#include <colls/communicator.hpp>
+#include <colls/engine/threads.hpp>
 #include <colls/net/memory_wire.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -105,7 +105,7 @@ inline void run_by_messages(int n, const rank_function& f, const wire_change& ch
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
         ranks.emplace_back([&, r] {
-            colls::communicator comm(message_group::end_of(at, r, n));
+            colls::communicator comm = colls::detail::communicator_over(message_group::end_of(at, r, n));
             try {
                 f(comm);
             } catch (...) {

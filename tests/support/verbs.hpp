@@ -3,7 +3,7 @@
 
 #include "wires.hpp"
 
-#include <colls/communicator.hpp>
+#include <colls/engine/threads.hpp>
 #include <colls/net/verbs_wire.hpp>
 #include <colls/net_group.hpp>
 #include <colls/testing/verbs_dry_run.hpp>

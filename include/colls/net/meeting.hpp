@@ -1,7 +1,7 @@
 // What both sides of a rendezvous need: its result, its errors, and this rank's own listening socket.
 #pragma once
 
-#include <colls/launch.hpp>
+#include <colls/engine/launch.hpp>
 #include <colls/net/hello.hpp>
 #include <colls/net/interfaces.hpp>
 

@@ -14,6 +14,7 @@
 
 #include <colls/detail/list.hpp>
 #include <colls/endpoint.hpp>
+#include <colls/net/mpi_header.hpp>
 #include <colls/wire.hpp>
 
 #include <algorithm>
@@ -24,15 +25,6 @@
 #include <sched.h>
 #include <time.h>
 #include <vector>
-
-// The C interface alone: its C++ one is gone from the standard, and from newer libraries.
-#ifndef OMPI_SKIP_MPICXX
-#define OMPI_SKIP_MPICXX 1
-#endif
-#ifndef MPICH_SKIP_MPICXX
-#define MPICH_SKIP_MPICXX 1
-#endif
-#include <mpi.h>
 
 namespace colls::inline v1::detail {
 

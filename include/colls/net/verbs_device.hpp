@@ -5,7 +5,7 @@
 #pragma once
 
 #include <colls/endpoint.hpp>
-#include <colls/launch.hpp>
+#include <colls/engine/launch.hpp>
 #include <colls/net/socket.hpp>
 #include <colls/net/verbs_seam.hpp>
 

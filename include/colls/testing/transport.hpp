@@ -3,6 +3,7 @@
 //     if (!report.ok()) fail(report.text());
 #pragma once
 
+#include <colls/endpoint.hpp>
 #include <colls/testing/collective_case.hpp>
 
 #include <chrono>

@@ -1,87 +1,10 @@
 // Ranks as the processes of an MPI program, over its point-to-point messages: CMake links colls::mpi.
 #pragma once
 
-#include <colls/channel_link.hpp>
 #include <colls/communicator.hpp>
-#include <colls/machine.hpp>
-#include <colls/net/mpi_wire.hpp>
+#include <colls/net/mpi_header.hpp>
 
 namespace colls::inline v1::mpi {
-
-namespace detail {
-
-using colls::detail::endpoint;
-using colls::detail::list;
-using colls::detail::machine;
-using colls::detail::message;
-using colls::detail::mpi_context;
-
-[[gnu::cold]] inline void check(int code, const char* call, int rank) {
-    if (code == MPI_SUCCESS) return;
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int length = 0;
-    MPI_Error_string(code, text, &length);
-    throw error(errc::peer_failed, (message() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
-}
-
-class group : public colls::detail::channel_link {
-public:
-    group(std::shared_ptr<mpi_context> context, const machine& figures) : context_(std::move(context)), figures_(figures) {}
-
-    static std::unique_ptr<endpoint> end_of(const std::shared_ptr<mpi_context>& context, const machine& figures, bool crowded) {
-        const auto g = std::make_shared<group>(context, figures);
-        auto e = std::make_unique<endpoint>(context->rank(), context->size(), g->own_memory(context->size()), g);
-        e->by_messages = true;
-        e->crowded = crowded;
-        g->be(*e, std::make_unique<colls::detail::mpi_wire>(context, 0), std::make_unique<colls::detail::mpi_wire>(context, 1));
-        return e;
-    }
-
-    /// The process's other groups over MPI: a wait for one of them makes progress for all.
-    static void join_others(endpoint& e) {
-        if (latest) {
-            const colls::detail::turn mine(*latest);
-            e.join(*latest);
-        }
-        latest = &e;
-    }
-    void close() override {
-        if (latest == &own()) latest = own().next == &own() ? nullptr : own().next;
-        channel_link::close();
-        context_.reset();
-    }
-
-    /// A tag by which MPI tells apart the groups that are made at once. Not one of the wires': Open MPI sends its own messages
-    /// under it, on the communicator that the new one comes from.
-    std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(own().rank) % 32'000; }
-    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int, const list<int>& members) override {
-        MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-        check(MPI_Comm_group(context_->get(), &all), "MPI_Comm_group", from.rank);
-        int code = MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
-        MPI_Comm part = MPI_COMM_NULL;
-        if (code == MPI_SUCCESS) {
-            code = MPI_Comm_create_group(context_->get(), some, static_cast<int>(place), &part);
-            MPI_Group_free(&some);
-        }
-        MPI_Group_free(&all);
-        check(code, "MPI_Comm_create_group", from.rank);
-        return end_of(std::make_shared<mpi_context>(part), figures_, from.crowded);
-    }
-    void discard(std::uint64_t, int) override {}
-    std::unique_ptr<endpoint> shrink(endpoint& from) override {
-        throw error(errc::unsupported,
-                    (message() << "colls: rank " << from.rank << " in shrink: not over MPI, which itself would have to survive the loss of a "
-                                  "rank; let its launcher start the program anew, or use colls::world() instead").text(), from.rank);
-    }
-    const machine& figures() override { return figures_; }
-
-private:
-    std::shared_ptr<mpi_context> context_;
-    const machine figures_;
-    static inline thread_local endpoint* latest = nullptr;
-};
-
-}  // namespace detail
 
 /// Collective over `users`, an intracommunicator: a group of the same ranks, over a duplicate of it. The library's messages and
 /// the user's never meet; `users` stays the user's, and may be freed before the group. After MPI_Init, or MPI_Init_thread of any
@@ -94,31 +17,10 @@ private:
 /// where `users` returns errors (MPI_ERRORS_RETURN). Errors of MPI's later are reported the same way, unless MPI ends the
 /// program: MPICH asks MPI_COMM_WORLD's handler first, and launchers end all ranks when one dies. shrink is unsupported.
 /// Cost: MPI_Comm_dup, one split, one broadcast.
-inline communicator communicator_of(MPI_Comm users) {
-    using namespace detail;
-    if (!colls::detail::mpi_runs())
-        throw error(errc::invalid_argument, "colls: mpi::communicator_of before MPI_Init, or after MPI_Finalize");
-    int between = 0;
-    if (users != MPI_COMM_NULL) check(MPI_Comm_test_inter(users, &between), "MPI_Comm_test_inter", none);
-    if (users == MPI_COMM_NULL || between != 0)
-        throw error(errc::invalid_argument, between != 0 ? "colls: mpi::communicator_of an intercommunicator: merge it first (MPI_Intercomm_merge)"
-                                                         : "colls: mpi::communicator_of MPI_COMM_NULL: this rank is in no group");
-    int rank = none;
-    check(MPI_Comm_rank(users, &rank), "MPI_Comm_rank", none);
-    MPI_Comm own = MPI_COMM_NULL, host = MPI_COMM_NULL;
-    check(MPI_Comm_dup(users, &own), "MPI_Comm_dup", rank);
-    const auto context = std::make_shared<mpi_context>(own);
-    check(MPI_Comm_split_type(own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type", rank);
-    int here = 1;
-    MPI_Comm_size(host, &here);
-    MPI_Comm_free(&host);
-    // What predictions are made from must be the same everywhere: as rank 0 has it.
-    const int cores = colls::detail::cores();
-    machine figures{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20};
-    check(MPI_Bcast(&figures, sizeof figures, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    auto e = group::end_of(context, figures, here > cores);
-    group::join_others(*e);
-    return communicator(std::move(e));
-}
+communicator communicator_of(MPI_Comm users);
 
 }  // namespace colls::inline v1::mpi
+
+#ifndef COLLS_SEPARATE
+#include <colls/engine/mpi.hpp>
+#endif

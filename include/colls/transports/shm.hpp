@@ -4,17 +4,8 @@
 // others are copied through it.
 #pragma once
 
-#include <colls/arena.hpp>
 #include <colls/communicator.hpp>
-#include <colls/net_group.hpp>
-
-#include <csignal>
-#include <cstdio>
-#include <exception>
-#include <memory>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <colls/rank_task.hpp>
 
 namespace colls::inline v1::processes {
 
@@ -22,167 +13,8 @@ using colls::communicator;
 using colls::memory;
 
 namespace detail {
-
-/// A group within an arena.
-class group : public colls::detail::link, public std::enable_shared_from_this<group> {
-public:
-    group(std::shared_ptr<arena> in, const group_memory& m, list<int>&& ranks)
-        : arena_(std::move(in)), memory_(m), ranks_(std::move(ranks)) {}
-
-    std::unique_ptr<endpoint> end_of(int rank) {
-        const int n = static_cast<int>(ranks_.size());
-        auto e = std::make_unique<endpoint>(rank, n, memory_, shared_from_this());
-        e->crowded = arena_->ranks() > colls::detail::cores();
-        e->base = arena_->base();
-        e->reach = arena_->bytes();
-        return e;
-    }
-
-    void look(endpoint& e, const colls::detail::wait_site*, double) override {
-        arena_->look();
-        if (memory_.poison().state.load(std::memory_order_relaxed) != 0) return;
-        for (int r = 0; r < e.size; ++r)
-            if (dead(r) && memory_.state(r).gone.load(std::memory_order_acquire) == 0)
-                colls::detail::poison(memory_, errc::peer_failed, e.rank, r, none,
-                                      (message() << "colls: rank " << r << " (process "
-                                                 << static_cast<long long>(memory_.state(r).process.load(std::memory_order_relaxed))
-                                                 << ") has died").text());
-    }
-    bool dead(int rank) const override { return arena_->dead(ranks_[rank]); }
-    void pin() override { arena_->pin(); }
-    std::byte* take(std::size_t bytes) override { return arena_->take(bytes); }
-    void give(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
-    const machine& figures() override { return arena_->head().figures; }
-
-    std::uint64_t create(int n) override {
-        std::byte* const at = arena_->take(group_memory::bytes(n));
-        std::memset(at, 0, group_memory::bytes(n));
-        return static_cast<std::uint64_t>(at - arena_->base());
-    }
-    // Its memory comes back to whoever gave it when all members have left, or are dead.
-    std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t place, int rank, const list<int>& members) override {
-        list<int> ranks;
-        for (const int m : members) ranks.push_back(ranks_[m]);
-        const group_memory m(arena_->base() + place, static_cast<int>(members.size()));
-        m.state(rank).process.store(getpid(), std::memory_order_relaxed);
-        if (arena_->owns(m.base()))
-            arena_->lend(m.base(), group_memory::bytes(static_cast<int>(ranks.size())), [a = arena_.get(), m, who = std::vector(ranks.begin(), ranks.end())] {
-                for (std::size_t r = 0; r < who.size(); ++r)
-                    if (m.state(static_cast<int>(r)).gone.load(std::memory_order_acquire) == 0 && !a->dead(who[r])) return false;
-                return true;
-            });
-        return std::make_shared<group>(arena_, m, std::move(ranks))->end_of(rank);
-    }
-    void discard(std::uint64_t place, int n) override { arena_->give(arena_->base() + place, group_memory::bytes(n)); }
-    std::unique_ptr<endpoint> shrink(endpoint& from) override { return colls::detail::shrink_shared(from); }
-
-private:
-    std::shared_ptr<arena> arena_;
-    group_memory memory_;
-    list<int> ranks_;   // in the arena, of each member
-};
-
-/// The group of all ranks of an arena, once they have assembled.
-inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout) {
-    a->assemble(timeout);
-    list<int> all;
-    for (int r = 0; r < a->ranks(); ++r) all.push_back(r);
-    return communicator(std::make_shared<group>(a, a->whole(), std::move(all))->end_of(a->rank()));
-}
-
-/// The same, over TCP on the loopback, or verbs: the arena serves to find one another, and to tell the parent how it ended.
-inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
-    colls::detail::descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
-    a->port(a->rank()).store(static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
-    a->assemble(timeout);
-    std::vector<net::site> sites;
-    for (int r = 0; r < a->ranks(); ++r)
-        sites.push_back({colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
-                         static_cast<std::uint64_t>(r)});   // as if on a host of its own
-    auto way = net::far_way_of(environment::read(), a->rank(), {});
-    return net::group_of_all(std::move(listening), std::move(sites), 0, a->rank(), a->ranks() > colls::detail::cores(), nullptr, std::move(way));
-}
-
-/// Notes how a rank ended. In a handler, its exception: the others must not wait for it then.
-[[gnu::cold]] inline void note(arena& a, errc code, int rank, int peer, int round, const char* text, bool own) {
-    outcome& o = a.head().how;
-    std::uint32_t expected = 0;
-    // Whoever holds it copies a line of text; if it dies meanwhile, its news are lost with it.
-    for (const double until = seconds_now() + 1; !o.lock.compare_exchange_strong(expected, 1, std::memory_order_acquire) && seconds_now() < until;)
-        expected = 0;
-    if (const std::uint32_t worth = own ? 2 : 1; worth > o.worth) {
-        o.worth = worth;
-        o.code = static_cast<int>(code), o.rank = rank, o.peer = peer, o.round = round;
-        std::snprintf(o.text, sizeof o.text, "%s", text);
-    }
-    o.lock.store(0, std::memory_order_release);
-}
-[[gnu::cold]] inline void note_exception(arena& a, endpoint* end = nullptr) {
-    message text;
-    try {
-        throw;
-    } catch (const error& x) {
-        const bool news = x.code() == errc::peer_failed;
-        note(a, x.code(), x.rank(), x.peer(), x.round(), x.what(), !news);
-        text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
-    } catch (const std::exception& x) {
-        text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
-        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
-    } catch (...) {
-        text << "colls: rank " << a.rank() << ": its function threw";
-        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
-    }
-    if (end)
-        colls::detail::break_group(*end, errc::peer_failed, none, none, text.text());
-    else
-        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
-}
-
-/// The processes of one `run`, seen by their parent.
-class children {
-public:
-    ~children() {
-        for (const pid_t p : all_)   // only where something went wrong
-            if (p > 0) {
-                kill(p, SIGKILL);
-                waitpid(p, nullptr, 0);
-            }
-    }
-    void add(pid_t p) { all_.push_back(p); }
-
-    /// Until all have ended. Nobody's number is given free before all have seen one another's processes.
-    void wait(arena& a) {
-        const group_memory m = a.whole();
-        for (bool forming = true; forming;) {
-            forming = false;
-            bool ended = false;
-            for (std::size_t r = 0; r < all_.size(); ++r) {
-                siginfo_t info{};
-                waitid(P_PID, static_cast<id_t>(all_[r]), &info, WEXITED | WNOWAIT | WNOHANG);
-                ended = ended || info.si_pid != 0;
-                forming = forming || m.state(static_cast<int>(r)).arrived.load(std::memory_order_acquire) < 3;
-            }
-            if (ended) break;
-            if (forming) usleep(200);
-        }
-        for (std::size_t r = 0; r < all_.size(); ++r) {
-            int status = 0;
-            while (waitpid(all_[r], &status, 0) < 0 && errno == EINTR) {}
-            all_[r] = 0;
-            const int rank = static_cast<int>(r);
-            if (WIFSIGNALED(status))
-                note(a, errc::peer_failed, rank, rank, none,
-                     (message() << "colls: rank " << rank << "'s process was killed by signal " << WTERMSIG(status)).text(), true);
-            else if (WEXITSTATUS(status) != 0)
-                note(a, errc::peer_failed, rank, rank, none,
-                     (message() << "colls: rank " << rank << "'s process ended with status " << WEXITSTATUS(status)).text(), false);
-        }
-    }
-
-private:
-    list<pid_t> all_;
-};
-
+using colls::detail::rank_task;
+void run(int n, rank_task f);
 }  // namespace detail
 
 /// Calls f(communicator&) in n processes of this host, forked from this one, and waits for them. What f changes is changed in
@@ -191,44 +23,12 @@ private:
 /// take the others along. Call it from a process of one thread.
 template <class F>
 void run(int n, F&& f) {
-    if (n < 1) throw error(errc::invalid_argument, (detail::message() << "colls: a group of " << n << " ranks").text());
-    const auto shared = std::make_shared<detail::arena>(n);
-    detail::children all;
-    const pid_t parent = getpid();
-    std::fflush(nullptr);
-    for (int r = 0; r < n; ++r) {
-        const pid_t child = fork();
-        if (child < 0) throw error(errc::unsupported, (detail::message() << "colls: cannot fork rank " << r << ": " << strerror(errno)).text(), r);
-        if (child > 0) {
-            all.add(child);
-            continue;
-        }
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent) _exit(1);
-        detail::dump_on_signal();
-        int status = 0;
-        shared->be(r);
-        try {
-            const environment env = environment::read();
-            communicator comm = env.tcp ? detail::tcp_group(shared, env.timeout) : detail::whole_group(shared, env.timeout);
-            try {
-                f(comm);
-            } catch (...) {
-                detail::note_exception(*shared, &comm.endpoint());
-                status = 1;
-            }
-        } catch (...) {
-            detail::note_exception(*shared);
-            status = 1;
-        }
-        std::fflush(nullptr);
-        _exit(status);
-    }
-    all.wait(*shared);
-    const detail::outcome& how = shared->head().how;
-    if (how.worth > 0) throw error(static_cast<errc>(how.code), how.text, how.rank, how.peer, how.round);
+    detail::run(n, detail::rank_task(f));
 }
 
 }  // namespace colls::inline v1::processes
 
 #include <colls/world.hpp>
+#ifndef COLLS_SEPARATE
+#include <colls/engine/processes.hpp>
+#endif

@@ -11,6 +11,7 @@
 
 #include <colls/net/verbs_device.hpp>
 #include <colls/net/verbs_wire.hpp>
+#include <colls/net_group.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <span>
