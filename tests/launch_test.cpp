@@ -346,10 +346,9 @@ TEST_CASE("ports made from jobs lie where they are promised, and apart", "[launc
 
 TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
     const auto said = [](const environment& set) {
-        char path[] = "/tmp/colls-launch-XXXXXX";
-        const int file = mkstemp(path);
-        REQUIRE(file >= 0);
-        unlink(path);
+        std::FILE* const made = std::tmpfile();
+        REQUIRE(made != nullptr);
+        const int file = fileno(made);
         const int before = dup(2);
         dup2(file, 2);
         try {
@@ -361,7 +360,7 @@ TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
         close(before);
         char text[2000] = {};
         const ssize_t n = pread(file, text, sizeof text - 1, 0);
-        close(file);
+        std::fclose(made);
         return std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0);
     };
     for (const char* level : {"info", "trace"}) {
