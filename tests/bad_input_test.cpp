@@ -65,6 +65,12 @@ private:
     std::map<int, std::string> texts_;
 };
 
+/// Times are printed with COLLS_TEST_FIGURES=1 and not asserted, since other programs may have the cores.
+void figure(const char* what, std::chrono::steady_clock::time_point began) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    if (setting("COLLS_TEST_FIGURES", 0)) std::printf("%s: %.3f s\n", what, took.count());
+}
+
 /// Every rank makes the same wrong call: invalid_argument everywhere, buffers as they were, and the group still works.
 template <class F>
 void refused_everywhere(const char* what, int n, F call) {

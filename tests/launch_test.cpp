@@ -9,7 +9,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using colls::errc;
 using colls::launch;
@@ -346,9 +348,8 @@ TEST_CASE("ports made from jobs lie where they are promised, and apart", "[launc
 
 TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
     const auto said = [](const environment& set) {
-        std::FILE* const made = std::tmpfile();
-        REQUIRE(made != nullptr);
-        const int file = fileno(made);
+        const int file = memfd_create("said", MFD_CLOEXEC);
+        REQUIRE(file >= 0);
         const int before = dup(2);
         dup2(file, 2);
         try {
@@ -360,7 +361,7 @@ TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
         close(before);
         char text[2000] = {};
         const ssize_t n = pread(file, text, sizeof text - 1, 0);
-        std::fclose(made);
+        close(file);
         return std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0);
     };
     for (const char* level : {"info", "trace"}) {

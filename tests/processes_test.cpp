@@ -6,6 +6,7 @@
 
 #include <colls/transports/shm.hpp>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <atomic>
@@ -369,9 +370,8 @@ TEST_CASE("a progress thread brings operations forward while their rank computes
 TEST_CASE("a dump says where the ranks stand", "[processes]") {
     for (const auto& t : transports()) {
         counters& c = shared_counters();
-        std::FILE* const dumped = std::tmpfile();
-        REQUIRE(dumped != nullptr);
-        const int file = fileno(dumped);
+        const int file = memfd_create("dump", MFD_CLOEXEC);
+        REQUIRE(file >= 0);
         on(t, 3, [&](colls::communicator& comm) {
             std::vector<int> x(40'000, 1);
             colls::all_reduce(comm, x, colls::max);
@@ -389,7 +389,7 @@ TEST_CASE("a dump says where the ranks stand", "[processes]") {
         });
         std::string text(8000, '\0');
         text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, pread(file, text.data(), text.size(), 0))));
-        std::fclose(dumped);
+        close(file);
         INFO(t << ": " << text);
         CHECK(text.find("rank 0 of 3: 2 calls begun") != std::string::npos);
         CHECK(text.find("waits in all_reduce") != std::string::npos);
