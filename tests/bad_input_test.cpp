@@ -65,6 +65,12 @@ private:
     std::map<int, std::string> texts_;
 };
 
+/// Times are printed with COLLS_TEST_FIGURES=1 and not asserted, since other programs may have the cores.
+void figure(const char* what, std::chrono::steady_clock::time_point began) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    if (setting("COLLS_TEST_FIGURES", 0)) std::printf("%s: %.3f s\n", what, took.count());
+}
+
 /// Every rank makes the same wrong call: invalid_argument everywhere, buffers as they were, and the group still works.
 template <class F>
 void refused_everywhere(const char* what, int n, F call) {
@@ -473,14 +479,12 @@ TEST_CASE("a rank that leaves early is named, not waited for", "[bad_input]") {
         CHECK(got.count(colls::errc::peer_failed) == n - 1);
         for (int r = 0; r < n; ++r)
             if (r != 1) CHECK(got.peer(r) == 1);
-        CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(20));
+        figure("a rank that leaves", began);
     }
 }
 
 TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_input]") {
-    const char* set = std::getenv("COLLS_TIMEOUT");
-    const std::string before = set ? set : "";
-    setenv("COLLS_TIMEOUT", "0.3", 1);
+    constexpr double deadline = 2;
     for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}}) {
         outcomes got;
         std::atomic<int> over{0};
@@ -488,6 +492,9 @@ TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_in
         try {
             colls::threads::run(3, [&](auto& comm) {
                 std::vector<int> data(count);
+                // All are there: what the others wait for within this deadline is rank 1 alone, and a core.
+                colls::barrier(comm);
+                if (comm.rank() != 1) comm.endpoint().env.timeout = deadline;
                 if (comm.rank() == 1) {
                     while (over < 2) std::this_thread::yield();
                     got.of(1, [&] { colls::all_reduce(comm, data, colls::sum); });
@@ -506,13 +513,9 @@ TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_in
         CHECK(got.peer(2) == 1);
         // Of a call that goes by rounds: which one, and what would have come in it.
         if (count > 1) CHECK(got.all().find(", round 0, block") != std::string::npos);
-        CHECK(took > std::chrono::milliseconds(250));
-        CHECK(took < std::chrono::seconds(sanitized ? 60 : 20));
+        CHECK(took > std::chrono::duration<double>(0.8 * deadline));
+        figure("a rank that never comes", began);
     }
-    if (set)
-        setenv("COLLS_TIMEOUT", before.c_str(), 1);
-    else
-        unsetenv("COLLS_TIMEOUT");
 }
 
 TEST_CASE("a group of no ranks", "[bad_input]") {

@@ -388,7 +388,7 @@ TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
 
 TEST_CASE("the kernel body: a rank that comes when the others have given up", "[cuda]") {
     for (const bool small : {false, true}) {
-        ranks group(3, 1, 2, letter_bytes, scratch_bytes, 0.5);
+        ranks group(3, 1, 2, letter_bytes, scratch_bytes, 3);
         troubled t({7, 7, 7});
         const auto comes = [&](std::vector<int> who) {
             group.run([&](kernel::host_group& g, const kernel::team& team, int) {
@@ -432,7 +432,7 @@ TEST_CASE("the kernel body: a rank that gives up while others read from it", "[c
     constexpr std::size_t count = 600;
     using schedule = colls::schedule_for<colls::direct, collective::broadcast>;
     const kernel::slot_map map = kernel::map_of(schedule{}, n);
-    ranks group(n, 1, 2, letter_bytes, scratch_bytes, 0.3);
+    ranks group(n, 1, 2, letter_bytes, scratch_bytes, 3);
     late_reader::may_read = [&] { return kernel::host_group::acquire(&group.report(0).what) != 0; };
     std::vector<std::vector<word>> data(n, std::vector<word>(count, 5));
     CHECK_FALSE(group.run<late_reader>([&](late_reader& g, const kernel::team& t, int) {

@@ -9,7 +9,9 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 using colls::errc;
 using colls::launch;
@@ -346,10 +348,8 @@ TEST_CASE("ports made from jobs lie where they are promised, and apart", "[launc
 
 TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
     const auto said = [](const environment& set) {
-        char path[] = "/tmp/colls-launch-XXXXXX";
-        const int file = mkstemp(path);
+        const int file = memfd_create("said", MFD_CLOEXEC);
         REQUIRE(file >= 0);
-        unlink(path);
         const int before = dup(2);
         dup2(file, 2);
         try {

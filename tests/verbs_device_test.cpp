@@ -443,7 +443,7 @@ TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its 
     CHECK(now.domains == 1);
     CHECK(closed.load(std::memory_order_acquire) == before);
     destroying_waits.store(false, std::memory_order_release);
-    for (int i = 0; i < 2000 && closed.load(std::memory_order_acquire) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 30'000 && closed.load(std::memory_order_acquire) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     REQUIRE(closed.load(std::memory_order_acquire) == before + 1);
     CHECK(now.idle());
 

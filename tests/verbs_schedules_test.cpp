@@ -291,7 +291,7 @@ TEST_CASE("the kit for transports finds nothing over verbs", "[verbs_schedules]"
     for (const bool lazy : {false, true}) {
         const auto net = std::make_shared<dry_network>(lazy);
         const auto report = colls::testing::transport(
-            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }); }, {.groups = sanitized ? std::vector{3} : std::vector{1, 2, 3, 4}});
+            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }); }, {.deadline = 300, .groups = sanitized ? std::vector{3} : std::vector{1, 2, 3, 4}});
         INFO(report.text());
         CHECK(report.ok());
         CHECK(net->regions() == 0);
@@ -304,7 +304,7 @@ TEST_CASE("the kit for transports finds nothing over memory within hosts and ver
             if (sanitized && lazy != (per_host == 2)) continue;
             const auto net = std::make_shared<dry_network>(lazy);
             const auto report = colls::testing::transport(
-                [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }, {}, per_host); }, {.groups = sanitized ? std::vector{4} : std::vector{3, 4, 6}});
+                [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }, {}, per_host); }, {.deadline = 300, .groups = sanitized ? std::vector{4} : std::vector{3, 4, 6}});
             INFO(report.text());
             CHECK(report.ok());
             CHECK(net->regions() == 0);

@@ -440,7 +440,7 @@ TEST_CASE("whoever leaves is not lost, and all that it sent is received, however
                           if (e.count(said_leave) > 0) complain("left before its messages");
                           std::fill(data.begin(), data.end(), std::byte{0});
                           w.receive(1 - r, label_of(0, 0, i), &p, 1);
-                          if (!until(w, [&] { return w.received(1 - r) == i + 1; }, 10))
+                          if (!until(w, [&] { return w.received(1 - r) == i + 1; }))
                               return complain("not received; " + e.text());
                           if (std::count(data.begin(), data.end(), std::byte{7}) != 20'000) complain("other bytes");
                       }
@@ -478,7 +478,7 @@ TEST_CASE("whoever leaves with more than the peer's socket holds is received to 
                   usleep(200'000);
                   idle(w, 0.05);
                   w.receive(1 - r, label_of(0, 0, 0), &p, 1);
-                  if (!until(w, [&] { return w.received(1 - r) == 1; }, 10)) return complain("not received; " + e.text());
+                  if (!until(w, [&] { return w.received(1 - r) == 1; })) return complain("not received; " + e.text());
                   if (data != std::vector<std::byte>(data.size(), static_cast<std::byte>(leaver))) complain("other bytes");
                   if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
                   if (e.count("lost") > 0) complain(e.text());

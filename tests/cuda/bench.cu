@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(512, 1) small_sums(const __grid_constant__ col
 template <class S>
 void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room, std::size_t least = 16,
            std::size_t chunk = colls::cuda::options{}.chunk_bytes) {
-    colls::cuda::virtual_ranks ranks(n, {.chunk_bytes = chunk, .timeout = 20});
+    colls::cuda::virtual_ranks ranks(n, {.chunk_bytes = chunk});
     for (std::size_t bytes = least; bytes <= std::size_t{256} << 20; bytes *= 4) {
         const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count, sets = std::max<std::size_t>(room / set, 1);
         std::size_t turn = 0;
@@ -84,7 +84,7 @@ int run() {
     const double bandwidth = 2.0 * static_cast<double>(room * sizeof(float)) / copy;
     std::printf("copy device to device: %.0f GB/s, read and written\n\n", bandwidth / 1e9);
     for (const int n : {2, 4, 8}) {
-        colls::cuda::virtual_ranks ranks(n, {.channels = 1, .timeout = 20});
+        colls::cuda::virtual_ranks ranks(n, {.channels = 1});
         auto r = colls::cuda::ranks_for<one_shot>(ranks);
         float* x = a;
         void* arguments[] = {&r, &x};

@@ -60,7 +60,7 @@ private:
 /// n ranks on the host.
 class ranks {
 public:
-    ranks(int n, int blocks, int threads, std::size_t letter_bytes, std::size_t scratch_bytes, double seconds = 120)
+    ranks(int n, int blocks, int threads, std::size_t letter_bytes, std::size_t scratch_bytes, double seconds = 300)
         : n_(n), blocks_(blocks), threads_(threads), regions_(index(n)), reports_(index(n)) {
         sizes_.ranks = n;
         sizes_.blocks = blocks;

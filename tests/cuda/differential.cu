@@ -140,7 +140,7 @@ int run(int only) {
         if (only != 0 && n != only) continue;
         // Without small messages in one hop as well, so that schedules see every count.
         for (const std::size_t small : {std::size_t{32} << 10, std::size_t{0}}) {
-            colls::cuda::virtual_ranks ranks(n, {.small_bytes = small, .chunk_bytes = 8 << 10, .timeout = 20});
+            colls::cuda::virtual_ranks ranks(n, {.small_bytes = small, .chunk_bytes = 8 << 10});
             family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce, all_to_all, inclusive_scan, exclusive_scan>(ranks, "direct", stream, most);
             family<colls::ring, all_gather, reduce_scatter, all_reduce>(ranks, "ring", stream, most);
             family<colls::circulant<>, reduce_scatter, all_reduce>(ranks, "circulant", stream, most);

@@ -50,7 +50,7 @@ void rank_main(colls::communicator& host) {
     constexpr std::size_t count = 300'007;
     cudaStream_t stream = nullptr;
     {
-        colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 60});
+        colls::cuda::communicator gpu(host, 0, {.channels = 4});
         check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         const auto of_group = gpu.allocate<float>(count);
         sums(gpu, of_group.data(), count, stream);
@@ -60,7 +60,7 @@ void rank_main(colls::communicator& host) {
         if (host.rank() == 0) std::printf("two processes: sums are right\n");
     }
     {
-        colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 60});
+        colls::cuda::communicator gpu(host, 0, {.channels = 4});
         const auto x = gpu.allocate<float>(count);
         const std::size_t mine = host.rank() == 0 ? count : count - 1;
         expect_error(gpu, colls::errc::mismatch, "counts that differ",

@@ -277,7 +277,6 @@ void refusals(tally& t) {
 int main(int argc, char** argv) {
     const std::uint64_t seed = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : 1;
     const std::uint64_t calls = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 500;
-    setenv("COLLS_TIMEOUT", "60", 0);
     tally t;
     try {
         colls::mpi::communicator_of(MPI_COMM_WORLD);

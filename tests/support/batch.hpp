@@ -14,12 +14,6 @@ namespace support {
 /// The group sizes that find bugs.
 inline constexpr int awkward_sizes[] = {1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 17, 31, 32, 33, 48, 64, 65, 66, 129};
 
-/// A wait that lasts this long is a hang: tests would rather fail than stand still.
-inline const bool deadline_is_set = [] {
-    setenv("COLLS_TIMEOUT", sanitized ? "120" : "60", 0);
-    return true;
-}();
-
 inline void dawdle(random_source& random) {
     switch (random.below(6)) {
         case 0:

@@ -12,6 +12,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,9 +21,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <new>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace support {
@@ -89,24 +92,55 @@ inline std::set<std::string> names_in(const char* folder) {
     return names;
 }
 
-/// Where this process may have it so, it sees a /dev/shm and a /tmp of its own: what appears there is its own, or its children's.
+/// Gives this process a /dev/shm and a /tmp of its own, so that what appears there is its own or its children's. False where it
+/// may not: that takes CAP_SYS_ADMIN.
 inline bool has_own_folders() {
     static const bool has = unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                             mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) == 0 && mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0;
     return has;
 }
 
-/// This process's descriptors, the files where files are, and its children: before and after must be the same.
-/// Processes whose parent has died become this one's children: so none is overlooked.
+/// Files that would stay if this process were killed now: those with a name that it has open or maps as shared memory. Devices
+/// count only while they are mapped. A file that was deleted, an anonymous one (memfd) and /proc have nothing that could stay.
+inline std::set<std::string> named_files() {
+    constexpr std::string_view deleted = " (deleted)";
+    std::set<std::string> all;
+    for (const std::string& fd : names_in("/proc/self/fd")) {
+        const std::string link = "/proc/self/fd/" + fd;
+        struct stat is{};
+        char target[4096];
+        const ssize_t n = readlink(link.c_str(), target, sizeof target);
+        if (n <= 0 || stat(link.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_nlink == 0) continue;
+        const std::string_view path(target, static_cast<std::size_t>(n));
+        if (!path.ends_with(deleted) && !path.starts_with("/proc/") && !path.starts_with("/sys/")) all.insert(std::string(path) + " is open");
+    }
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        // addresses, rights, offset, device, inode, and a path, in which there may be spaces
+        char rights[8] = {};
+        int at = 0;
+        if (std::sscanf(line.c_str(), "%*s %7s %*s %*s %*s %n", rights, &at) != 1 || at == 0 || rights[3] != 's') continue;
+        const std::string_view path = std::string_view(line).substr(static_cast<std::size_t>(at));
+        // A System V segment stays until somebody removes it, and the kernel always says of it that it is deleted.
+        if (path.starts_with("/SYSV") || (path.starts_with("/") && !path.ends_with(deleted))) all.insert(std::string(path) + " is mapped");
+    }
+    return all;
+}
+
+/// What this process has before a trial: its descriptors, its named files, what is in /dev/shm and /tmp, and its children. Of what
+/// is there afterwards only the rest was left by the trial. Paths say nothing about that: a test runner's own log is open in every
+/// test, and may lie in a folder of any name.
+/// Processes whose parent has died become children of this one, so that none is overlooked.
 class remains {
 public:
     remains() {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
+        if (has_own_folders())   // otherwise other programs have files there, too
+            for (const char* folder : folders) files_.push_back(names_in(folder));
         descriptors_ = names_in("/proc/self/fd").size();
-        if (!has_own_folders()) return;   // other programs have files there, too
-        for (const char* folder : folders) files_.push_back(names_in(folder));
+        named_ = named_files();
     }
-    /// "" or what is left.
+    /// "", or what is left: descriptors, processes, and files in /dev/shm and /tmp.
     std::string left() const {
         std::string text;
         siginfo_t info{};
@@ -119,41 +153,26 @@ public:
                 if (!files_[i].contains(name)) text += std::string(folders[i]) + "/" + name + " is left; ";
         return text;
     }
+    /// "", or the named files that this process, or a child of it that asks, has beyond those that there were.
+    std::string named() const {
+        std::string text;
+        for (const std::string& file : named_files())
+            if (!named_.contains(file)) text += file + "; ";
+        return text;
+    }
+    /// The same, after some time for what ends beside its owner, as queue pairs do.
+    std::string lasting() const {
+        std::string text = named();
+        for (const double until = colls::detail::seconds_now() + 5; !text.empty() && colls::detail::seconds_now() < until; text = named()) usleep(1'000);
+        return text;
+    }
 
 private:
     static constexpr const char* folders[] = {"/dev/shm", "/tmp"};
     std::size_t descriptors_ = 0;
+    std::set<std::string> named_;
     std::vector<std::set<std::string>> files_;
 };
-
-/// Files with a name that this process has open or shares memory by: what it would leave behind if it were killed now. "" for none.
-inline std::string named_files() {
-    std::string text;
-    for (const std::string& fd : names_in("/proc/self/fd")) {
-        char target[512];
-        const ssize_t n = readlink(("/proc/self/fd/" + fd).c_str(), target, sizeof target - 1);
-        const std::string name(target, n > 0 ? static_cast<std::size_t>(n) : 0);
-        if (name.starts_with("/dev/shm") || name.find("colls") != std::string::npos) {
-            if (!name.starts_with("/memfd:")) text += name + " is open; ";
-        }
-    }
-    std::FILE* const maps = std::fopen("/proc/self/maps", "r");
-    char line[1024];
-    while (maps && std::fgets(line, sizeof line, maps)) {
-        char rights[8], path[768];
-        if (std::sscanf(line, "%*s %7s %*s %*s %*s %767s", rights, path) == 2 && rights[3] == 's' && path[0] == '/' &&
-            std::string_view(path) != "/dev/zero" && !std::string_view(path).starts_with("/memfd:"))
-            text += std::string(path) + " is mapped; ";
-    }
-    if (maps) std::fclose(maps);
-    return text;
-}
-/// The same, when what is ended beside its owner, as queue pairs are, has had time to go.
-inline std::string lasting_files() {
-    std::string text = named_files();
-    for (const double until = colls::detail::seconds_now() + 5; !text.empty() && colls::detail::seconds_now() < until; text = named_files()) usleep(1'000);
-    return text;
-}
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 // hosts with two ranks each, in name: shared memory within, TCP between) or routed-verbs.
 #pragma once
 
+#include "ports.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
@@ -37,8 +39,7 @@ inline const int most_ranks = [] {
 /// Runs f on n ranks of a world that is launched as by torchrun, with `per_host` of them on hosts of other names.
 template <class F>
 void launch_world(int n, int per_host, F&& f) {
-    static int worlds = 0;
-    const int port = 20'000 + (getpid() * 13 + ++worlds) % 9000;
+    const claimed_ports port;
     std::fflush(nullptr);
     std::vector<pid_t> children;
     for (int r = 0; r < n; ++r) {
@@ -52,7 +53,7 @@ void launch_world(int n, int per_host, F&& f) {
         set("COLLS_RANK", std::to_string(r));
         set("COLLS_SIZE", std::to_string(n));
         set("COLLS_MASTER_ADDR", "127.0.0.1");
-        set("COLLS_MASTER_PORT", std::to_string(port));
+        set("COLLS_MASTER_PORT", std::to_string(port.first()));
         set("COLLS_HOST", "host " + std::to_string(r / per_host));
         int status = 1;
         try {

@@ -140,7 +140,7 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
     std::string wrong;
     try {
         colls::processes::run(n, [&](colls::communicator& comm) {
-            alarm(120);   // whatever happens, it does not stay for ever
+            alarm(400);   // a hang ends, later than by the library's own deadline, whose error says more
             report& mine = reported()->of[comm.rank()];
             double begun = 0;
             try {
@@ -196,7 +196,6 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
 void trials(const char* name, fault how) {
     setenv("COLLS_TRANSPORT", "verbs", 1);
     colls::net::open_verbs = [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::far_way> { return std::make_shared<spoilt_way>(own); };
-    const with_environment deadline("COLLS_TIMEOUT", "60");
     const std::uint64_t count = setting("COLLS_TEST_TRIALS", 100), seed = setting("COLLS_TEST_SEED", 1);
     double latest = 0;
     std::uint64_t failures = 0, t = 0;
