@@ -4,6 +4,8 @@
 
 #include "support/batch.hpp"
 
+#include <colls/endpoint.hpp>
+
 #include <array>
 #include <atomic>
 #include <chrono>

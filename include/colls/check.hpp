@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/call.hpp>
+#include <colls/endpoint.hpp>
 
 namespace colls::inline v1::detail {
 

@@ -4,6 +4,7 @@
 
 #include <colls/automatic.hpp>
 #include <colls/check.hpp>
+#include <colls/communicator.hpp>
 #include <colls/dump.hpp>
 #include <colls/engine/end.hpp>
 #include <colls/examine.hpp>
@@ -213,6 +214,11 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
         guarded(e, "split", [&] { mailman(e, c).run(); });
 }
 
+COLLS_ENGINE communicator communicator_over(std::unique_ptr<endpoint> e) {
+    if (!e) return {};
+    const int rank = e->rank, size = e->size;
+    return {e.release(), rank, size};
+}
 COLLS_ENGINE communicator split(endpoint& e, int color, int key) { return communicator_over(split_off(e, color, key)); }
 COLLS_ENGINE communicator shrink(endpoint& e) {
     const turn mine(e);

@@ -3,6 +3,7 @@
 
 #include <colls/arena.hpp>
 #include <colls/channel_link.hpp>
+#include <colls/communicator.hpp>
 #include <colls/engine/end.hpp>
 #include <colls/net/memory_wire.hpp>
 #include <colls/net/routed_wire.hpp>

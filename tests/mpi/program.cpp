@@ -6,6 +6,7 @@
 #include "support/wires.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/net/mpi_wire.hpp>
 #include <colls/transports/mpi.hpp>
 
 #include <cstdio>

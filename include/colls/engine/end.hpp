@@ -1,21 +1,20 @@
 // What the transports' engines need of the calls' one: communicators over an end, and how groups come out of groups.
 #pragma once
 
-#include <colls/communicator.hpp>
 #include <colls/endpoint.hpp>
 
-namespace colls::inline v1::detail {
+namespace colls::inline v1 {
+
+class communicator;
+
+namespace detail {
 
 /// The communicator of an end; of no group where there is none.
-inline communicator communicator_over(std::unique_ptr<endpoint> e) {
-    if (!e) return {};
-    const int rank = e->rank, size = e->size;
-    return {e.release(), rank, size};
-}
-
+communicator communicator_over(std::unique_ptr<endpoint> e);
 /// Every rank's `bytes` bytes, at most 56, in rank order.
 void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
 /// Those who still call, where the ranks share memory.
 std::unique_ptr<endpoint> shrink_shared(endpoint& e);
 
-}  // namespace colls::inline v1::detail
+}  // namespace detail
+}  // namespace colls::inline v1

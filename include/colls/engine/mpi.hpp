@@ -2,10 +2,10 @@
 #pragma once
 
 #include <colls/channel_link.hpp>
+#include <colls/communicator.hpp>
 #include <colls/engine/end.hpp>
 #include <colls/machine.hpp>
 #include <colls/net/mpi_wire.hpp>
-#include <colls/transports/mpi.hpp>
 
 namespace colls::inline v1::mpi {
 

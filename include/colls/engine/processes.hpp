@@ -4,7 +4,7 @@
 #include <colls/arena.hpp>
 #include <colls/engine/end.hpp>
 #include <colls/net_group.hpp>
-#include <colls/transports/shm.hpp>
+#include <colls/rank_task.hpp>
 
 #include <csignal>
 #include <cstdio>
@@ -19,6 +19,7 @@ namespace colls::inline v1::processes {
 namespace detail {
 
 using colls::detail::communicator_over;
+using colls::detail::rank_task;
 
 /// A group within an arena.
 class group : public colls::detail::link, public std::enable_shared_from_this<group> {

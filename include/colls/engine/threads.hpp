@@ -1,9 +1,10 @@
 // Groups of threads: the memory that they share, and how a run of them ends.
 #pragma once
 
+#include <colls/communicator.hpp>
 #include <colls/engine/end.hpp>
 #include <colls/machine.hpp>
-#include <colls/transports/threads.hpp>
+#include <colls/rank_task.hpp>
 
 #include <atomic>
 #include <exception>
@@ -18,6 +19,7 @@ namespace colls::inline v1::threads {
 
 namespace detail {
 
+using colls::detail::rank_task;
 using colls::detail::communicator_over;
 using colls::detail::endpoint;
 using colls::detail::group_memory;

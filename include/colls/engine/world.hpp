@@ -1,11 +1,11 @@
 // How the group of all ranks that were launched together comes to be.
 #pragma once
 
+#include <colls/engine/launch.hpp>
+#include <colls/engine/processes.hpp>
 #include <colls/net/hand_over.hpp>
 #include <colls/net/rendezvous.hpp>
-#include <colls/engine/processes.hpp>
 #include <colls/net_group.hpp>
-#include <colls/world.hpp>
 
 namespace colls::inline v1 {
 namespace detail {
