@@ -414,7 +414,7 @@ TEST_CASE("remains: what a trial left open, mapped, in a folder or running is fo
 }
 
 TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
-    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", sanitized ? 40 : 300), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run ? 300 : sanitized ? 20 : 60), seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports()) {
         const with_environment by("COLLS_TRANSPORT", transport.c_str());
         figures all;
@@ -458,7 +458,7 @@ std::string changed(const char* what, const std::uint64_t* data, std::size_t cou
 }  // namespace
 
 TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
-    const std::uint64_t trials = setting("COLLS_TEST_STOPS", sanitized ? 2 : 4), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t trials = setting("COLLS_TEST_STOPS", long_run ? 4 : sanitized ? 1 : 2), seed = setting("COLLS_TEST_SEED", 1);
     constexpr std::uint64_t untouched = 0x7e57ed7e57ed7e57u;
     for (const std::string& transport : process_transports())
         for (std::uint64_t t = 0; t < trials; ++t) {
@@ -550,7 +550,7 @@ struct own_exception : std::runtime_error {
 }  // namespace
 
 TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
-    const std::uint64_t turns = setting("COLLS_TEST_FAREWELLS", sanitized ? 1 : 4), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t turns = setting("COLLS_TEST_FAREWELLS", long_run ? 4 : sanitized ? 1 : 2), seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports())
         for (int f = 0; f < static_cast<int>(std::size(farewells)); ++f)
             for (std::uint64_t t = 0; t < turns * 3; ++t) {

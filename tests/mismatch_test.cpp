@@ -345,7 +345,7 @@ void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t n
 }  // namespace
 
 TEST_CASE("every mismatch is noticed by every rank", "[mismatch]") {
-    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", sanitized ? 200 : 1200), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run ? 1200 : sanitized ? 100 : 400), seed = setting("COLLS_TEST_SEED", 1);
     const std::uint64_t from = setting("COLLS_TEST_FROM", 0);
     for (const std::string& transport : process_transports())
         for (int n = 2; n <= most; ++n) {

@@ -9,7 +9,7 @@
 // without one the library chooses (`automatic`). Every call throws colls::error.
 #pragma once
 
-#include <colls/detail/fold.hpp>
+#include <colls/detail/known_folds.hpp>
 #include <colls/perform.hpp>
 #include <colls/verify.hpp>
 #ifndef COLLS_SEPARATE
