@@ -14,8 +14,8 @@
 #define COLLS_VERSION_MINOR 1
 #define COLLS_VERSION_PATCH 0
 
-// The engine is included with the calls, and compiled in each unit that makes one. Where units define COLLS_SEPARATE,
-// they include its declarations only, and colls/separate.cpp is part of the program (CMake: link colls::separate).
+// What is behind calls and groups, the engine, is included with them and compiled in each unit that uses them. Where units define
+// COLLS_SEPARATE they include declarations only, and the sources in colls/src are part of the program (CMake: link colls::separate).
 #if defined(COLLS_SEPARATE_SOURCE)
 #define COLLS_ENGINE
 #else
