@@ -19,6 +19,7 @@ endif()
 
 # The project's programs see the declarations of calls alone: the engine behind them is compiled once a tree, with the same flags.
 add_library(colls_flags INTERFACE)
+target_compile_features(colls_flags INTERFACE cxx_std_20)
 target_compile_options(colls_flags INTERFACE ${colls_warnings})
 if(COLLS_SANITIZE)
     set(sanitizers -fsanitize=${COLLS_SANITIZE})
