@@ -100,10 +100,15 @@ inline const colls::detail::candidate* two_level_candidate(collective what, int 
     return two_level_candidate(what, node, std::make_integer_sequence<int, collective_count>{});
 }
 
-inline const bool two_level_is_weighed = [] {   // before any thread
-    colls::detail::hosts_candidate = &two_level_candidate;
-    return true;
-}();
+/// From here on `automatic` weighs them. Called before there is an end with several hosts; not when the program starts, since a
+/// unit that only includes this would then compile every family.
+inline void weigh_two_levels() {
+    static const bool once = [] {
+        colls::detail::hosts_candidate = &two_level_candidate;
+        return true;
+    }();
+    static_cast<void>(once);
+}
 
 class group : public colls::detail::channel_link {
 public:
@@ -111,6 +116,7 @@ public:
 
     /// A rank's end of the group with this number. Collective, where memory is shared: members tell each other where.
     static std::unique_ptr<endpoint> end_of(const std::shared_ptr<station>& s, std::uint64_t number, int rank, const list<int>& members, bool crowded) {
+        weigh_two_levels();
         const neighbours here(*s, rank, members);
         if (!here.anywhere) return end_with(s, rank, members, crowded, [&](int which) { return across(*s, number + static_cast<unsigned>(which), rank, members); });
         std::unique_ptr<endpoint> over_tcp = end_with(s, rank, members, crowded, [&](int which) { return tcp(*s, number + static_cast<unsigned>(which), rank, members); });
