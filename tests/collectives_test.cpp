@@ -50,11 +50,11 @@ const entry<communicator>& kind_named(std::string_view name) {
     std::abort();
 }
 
-}  // namespace
-
 /// Of groups that outnumber the cores by far, one below, at and above a power of two, and the largest: each takes a minute where
 /// two cores have all its ranks.
 bool worth_its_time(int n) { return long_run || n <= 17 || n == 31 || n == 33 || n == 64 || n == 129; }
+
+}  // namespace
 
 TEST_CASE("every schedule at every group size that it supports", "[collectives]") {
     for (const int n : awkward_sizes) {

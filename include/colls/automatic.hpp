@@ -155,9 +155,11 @@ struct demand {
     return name == "mailbox";
 }
 
-/// The candidate for hosts of equally many ranks, where a transport that knows of hosts has given one: null where a
-/// collective has none.
-inline const candidate* (*hosts_candidate)(collective what, int ranks_per_host) = nullptr;
+/// The candidate that goes within hosts first; null where the group does not have hosts of equally many ranks, or the collective
+/// has no such schedule.
+inline const candidate* two_level_candidate(const endpoint& e, collective what) {
+    return e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
+}
 
 /// The choice among `list`.
 [[gnu::cold]] inline prediction choose(const endpoint& e, const demand& d, const candidates& list, bool staged = false) {
@@ -193,7 +195,7 @@ inline const candidate* (*hosts_candidate)(collective what, int ranks_per_host) 
                 best = p;
                 any = true;
             }
-    if (const candidate* two = e.ranks_per_host > 0 && hosts_candidate ? hosts_candidate(d.what, e.ranks_per_host) : nullptr; two && !d.in_order && !d.only_direct)
+    if (const candidate* two = two_level_candidate(e, d.what); two && !d.in_order && !d.only_direct)
         if (const prediction p = predicted(*two, e, m, d.bytes); p.seconds < best.seconds) best = p;
     return best;
 }

@@ -14,6 +14,7 @@
 
 namespace colls::inline v1::detail {
 
+struct candidate;
 struct endpoint;
 struct operation_state;
 struct script;
@@ -126,6 +127,8 @@ struct endpoint {
     bool crowded = false;   ///< more ranks than cores: yield rather than spin
     bool by_messages = false;   ///< ranks do not share memory
     int ranks_per_host = 0;     ///< where hosts have equally many ranks, in order, and there are several; else 0
+    /// Where ranks_per_host is not 0: the candidate that goes within hosts first, or null for a collective that has none.
+    const candidate* (*two_levels)(collective what, int ranks_per_host) = nullptr;
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
     std::mutex* shared = nullptr;              ///< of the whole ring, where a second thread makes progress
     unsigned dumps = 0;                        ///< that were asked for by a signal, and given

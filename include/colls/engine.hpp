@@ -234,7 +234,7 @@ COLLS_ENGINE void leave_group(endpoint* e) {
 COLLS_ENGINE int ranks_per_host(const endpoint& e) { return e.ranks_per_host; }
 COLLS_ENGINE void dump(endpoint& e) { print_dump(e, nullptr); }
 
-/// Memory that somebody took: it keeps alive what it comes from.
+/// Memory taken from a group: it keeps alive what it comes from.
 struct allocation {
     shared_link from;
     std::byte* at;
@@ -285,7 +285,7 @@ struct helper {
         thread.join();
         share(nullptr);
     }
-    /// Who takes turns, in the whole ring.
+    /// Gives the mutex, by which threads take turns, to all ends in the ring.
     void share(std::mutex* m) {
         e.shared = m;
         for (endpoint* x = e.next; x != &e; x = x->next) x->shared = m;

@@ -73,7 +73,7 @@ inline machine usual(bool crowded) {
 
 /// hierarchical<direct, circulant<>> of a collective, for hosts of so many ranks: made when first asked for, and kept.
 template <int... C>
-const colls::detail::candidate* two_level_candidate(collective what, int node, std::integer_sequence<int, C...>) {
+const colls::detail::candidate* two_levels(collective what, int node, std::integer_sequence<int, C...>) {
     using colls::detail::candidate;
     struct known {
         collective what;
@@ -96,18 +96,8 @@ const colls::detail::candidate* two_level_candidate(collective what, int node, s
     all.push_back({what, node, made});
     return made;
 }
-inline const colls::detail::candidate* two_level_candidate(collective what, int node) {
-    return two_level_candidate(what, node, std::make_integer_sequence<int, collective_count>{});
-}
-
-/// From here on `automatic` weighs them. Called before there is an end with several hosts; not when the program starts, since a
-/// unit that only includes this would then compile every family.
-inline void weigh_two_levels() {
-    static const bool once = [] {
-        colls::detail::hosts_candidate = &two_level_candidate;
-        return true;
-    }();
-    static_cast<void>(once);
+inline const colls::detail::candidate* two_levels(collective what, int node) {
+    return two_levels(what, node, std::make_integer_sequence<int, collective_count>{});
 }
 
 class group : public colls::detail::channel_link {
@@ -116,7 +106,6 @@ public:
 
     /// A rank's end of the group with this number. Collective, where memory is shared: members tell each other where.
     static std::unique_ptr<endpoint> end_of(const std::shared_ptr<station>& s, std::uint64_t number, int rank, const list<int>& members, bool crowded) {
-        weigh_two_levels();
         const neighbours here(*s, rank, members);
         if (!here.anywhere) return end_with(s, rank, members, crowded, [&](int which) { return across(*s, number + static_cast<unsigned>(which), rank, members); });
         std::unique_ptr<endpoint> over_tcp = end_with(s, rank, members, crowded, [&](int which) { return tcp(*s, number + static_cast<unsigned>(which), rank, members); });
@@ -153,6 +142,8 @@ public:
                 std::move(far));
         });
         e->ranks_per_host = here.ranks_per_host;
+        // The families are compiled here, and not in a unit that only includes the front.
+        if (here.ranks_per_host > 0) e->two_levels = &two_levels;
         colls::detail::communicator_over(std::move(over_tcp));   // says that it leaves
         return e;
     }

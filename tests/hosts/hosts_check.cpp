@@ -9,6 +9,7 @@
 
 #include <colls/colls.hpp>
 #include <colls/endpoint.hpp>
+#include <colls/explain.hpp>
 #include <colls/world.hpp>
 
 #include <algorithm>
@@ -90,6 +91,8 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
     t.rank = comm.rank();
     const int found = comm.endpoint().ranks_per_host;
     t.check(found == per_host, "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
+    const std::string weighed = colls::explain(comm, colls::collective::all_reduce, 1 << 20);
+    t.check((weighed.find("hierarchical") != weighed.npos) == (per_host > 0), "automatic weighs\n" + weighed);
     mpi_tests::works(comm, t);
     mpi_tests::random_calls(comm, seed, calls, {[] {}, [] {}, [&](auto own) { return same_everywhere(comm, own); }}, t);
     mpi_tests::messages(comm, seed, t);

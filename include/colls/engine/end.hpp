@@ -13,7 +13,7 @@ namespace detail {
 communicator communicator_over(std::unique_ptr<endpoint> e);
 /// Every rank's `bytes` bytes, at most 56, in rank order.
 void exchange(endpoint& e, const void* own, std::size_t bytes, void* all);
-/// Those who still call, where the ranks share memory.
+/// A group of the ranks that still call, where ranks share memory.
 std::unique_ptr<endpoint> shrink_shared(endpoint& e);
 
 }  // namespace detail

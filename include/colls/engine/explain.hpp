@@ -18,7 +18,7 @@ candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
     return all[static_cast<int>(what)]();
 }
 
-/// Of any collective: names every family. A template, so that whoever does not ask does not compile them.
+/// Of any collective: names every family. A template, so that a program that does not ask does not compile them.
 template <int count = collective_count>
 candidates all_candidates_of(collective what) {
     return candidates_of(what, std::make_integer_sequence<int, count>{});
@@ -61,7 +61,7 @@ std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
     }
-    if (const candidate* two = e.ranks_per_host > 0 && hosts_candidate ? hosts_candidate(what, e.ranks_per_host) : nullptr) {
+    if (const candidate* two = two_level_candidate(e, what)) {
         const cost counted = traffic_of_candidate(two->schedule, e.size);
         add(two->name, counted.rounds, static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two);

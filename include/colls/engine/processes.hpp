@@ -57,7 +57,7 @@ public:
         std::memset(at, 0, group_memory::bytes(n));
         return static_cast<std::uint64_t>(at - arena_->base());
     }
-    // Its memory comes back to whoever gave it when all members have left, or are dead.
+    // The arena gets the group's memory back when all members have left, or are dead.
     std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t place, int rank, const list<int>& members) override {
         list<int> ranks;
         for (const int m : members) ranks.push_back(ranks_[m]);
@@ -105,7 +105,7 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
 [[gnu::cold]] inline void note(arena& a, errc code, int rank, int peer, int round, const char* text, bool own) {
     outcome& o = a.head().how;
     std::uint32_t expected = 0;
-    // Whoever holds it copies a line of text; if it dies meanwhile, its news are lost with it.
+    // The process that holds the lock copies a line of text; if it dies meanwhile, its news are lost with it.
     for (const double until = seconds_now() + 1; !o.lock.compare_exchange_strong(expected, 1, std::memory_order_acquire) && seconds_now() < until;)
         expected = 0;
     if (const std::uint32_t worth = own ? 2 : 1; worth > o.worth) {
@@ -148,7 +148,7 @@ public:
     }
     void add(pid_t p) { all_.push_back(p); }
 
-    /// Until all have ended. Nobody's number is given free before all have seen one another's processes.
+    /// Until all have ended. No process number is given free before all ranks have seen one another's processes.
     void wait(arena& a) {
         const group_memory m = a.whole();
         for (bool forming = true; forming;) {

@@ -90,7 +90,7 @@ private:
     bool news_ = false;
 };
 
-/// Within a handler: breaks the group, so that nobody waits for this rank.
+/// Within a handler: breaks the group, so that no rank waits for this one.
 [[gnu::cold]] inline void tell(endpoint& e, outcome& o) {
     message text;
     text << "colls: rank " << e.rank << ": its function threw";

@@ -10,7 +10,7 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// The memory of a host's ranks, made by the first of them. `group`: a number that they all have, and nobody else.
+/// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone.
 inline std::shared_ptr<processes::detail::arena> host_memory(std::uint64_t group, int rank, const list<int>& here, double timeout) {
     using processes::detail::arena;
     const int n = static_cast<int>(here.size());
