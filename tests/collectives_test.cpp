@@ -63,8 +63,13 @@ TEST_CASE("every schedule at every group size that it supports", "[collectives]"
         jobs_list jobs;
         const auto ranks = static_cast<std::size_t>(n);
         std::vector<std::size_t> counts = {0, 1, ranks - 1, ranks, ranks + 1, 8 * ranks + 3, 2039, 20'011};
-        const std::size_t turns = n > 40 ? 1 : n > 20 ? 2 : (by_processes || sanitized) && !long_run ? 4 : counts.size();
-        if (turns == 4) std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));
+        const std::size_t turns = n > 40   ? 1
+                                  : n > 20 ? 2
+                                  : long_run ? counts.size()
+                                  : transport == "routed" ? 2
+                                  : by_processes || sanitized ? 4
+                                                              : counts.size();
+        if (turns == 4 || by_processes) std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));
         for (const row& r : all_schedules()) {
             if (!r.supports(n)) continue;
             const bool folds = has_operator(r.collective);

@@ -25,6 +25,7 @@ using colls::detail::group_memory;
 using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
+using colls::detail::news_in;
 using colls::detail::seconds_now;
 
 /// SIGUSR1 asks for a dump, where the program has no use of its own for it. A rank gives it while it waits.
@@ -91,8 +92,10 @@ public:
     group_memory whole() const { return {base_ + head_bytes, ranks_}; }
     /// A number of each rank's: where it listens, before there is a group.
     std::atomic<std::uint32_t>& port(int rank) const {
-        return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_))[rank];
+        return numbers()[rank];
     }
+    /// Another one: 1 + the status with which its process ends, once its function has returned. Read by the parent of a run.
+    std::atomic<std::uint32_t>& ended(int rank) const { return numbers()[ranks_ + rank]; }
 
     /// From now on this process is the rank, and allocates from its part.
     void be(int rank) {
@@ -172,24 +175,30 @@ public:
     }
     bool dead(int rank) const { return dead_[rank]; }
 
+    static constexpr std::uint32_t phases = 3;   // of assembling
     /// All ranks are there, and each sees every other's process, before anyone goes on. A descriptor of a process is sure to be
     /// that of the rank, and not of a later process with its number, if the rank lives on after it was opened.
     void assemble(double timeout) {
         const group_memory m = whole();
         m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
         const double until = seconds_now() + timeout;
-        for (std::uint32_t phase = 1; phase <= 3; ++phase) {
+        for (std::uint32_t phase = 1; phase <= phases; ++phase) {
             m.state(rank_).arrived.store(phase, std::memory_order_release);
             for (int r = 0; r < ranks_; ++r) {
                 const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
                 while (missing()) {
                     look();
                     const bool hopeless = m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until;
-                    if (hopeless && missing())   // it may have come, seen all others, gone on and ended since it was asked for
+                    if (hopeless && missing()) {   // it may have come, seen all others, gone on and ended since it was asked for
+                        if (m.poison().state.load(std::memory_order_acquire) == 2)
+                            throw error(errc::peer_failed,
+                                        (message() << "colls: rank " << rank_ << ": the group does not come about: " << news_in(m.poison())).text(),
+                                        rank_, m.poison().peer == none ? m.poison().rank : m.poison().peer);
                         throw error(dead_[r] ? errc::peer_failed : errc::timeout,
                                     (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
                                                << (dead_[r] ? ": its process has ended" : ""))
                                         .text(), rank_, r);
+                    }
                     usleep(50);
                 }
             }
@@ -214,8 +223,11 @@ private:
     };
     static constexpr std::size_t page = 4096, head_bytes = 4096;
     static_assert(sizeof(arena_head) <= head_bytes);
+    std::atomic<std::uint32_t>* numbers() const {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_));
+    }
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
-    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 4 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
+    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 8 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
     /// A rank may allocate as much as the machine has: pages are there only once they are used.
     static std::size_t most_part_bytes() {
         static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;

@@ -38,8 +38,64 @@ constexpr std::size_t size_of_buffer(R& r) {
     else
         return static_cast<std::size_t>(r.size());
 }
+/// In place of a list in braces, which has no type.
+struct braces {
+    template <class... T>
+    braces(T&&...) {}
+};
+/// Of what is no buffer, which is said once: see `expect_buffers`.
+struct no_element {};
 template <class R>
-using element_of = std::remove_reference_t<decltype(*data_of(std::declval<std::remove_reference_t<R>&>()))>;
+struct element {
+    using type = no_element;
+};
+template <buffer_like R>
+struct element<R> {
+    using type = std::remove_reference_t<decltype(*data_of(std::declval<R&>()))>;
+};
+template <class R>
+using element_of = typename element<std::remove_reference_t<R>>::type;
+
+/// May a call that outlives its statement use what was passed as X&&: something with a name, or a view of something else?
+template <class X>
+inline constexpr bool outlives_call = std::is_lvalue_reference_v<X> || std::ranges::enable_borrowed_range<std::remove_cvref_t<X>>;
+
+/// Says in words what is wrong with buffers that were passed as X&&. False: something is, and what follows is not compiled.
+template <bool keeps, class... X>
+constexpr bool expect_buffers() {
+    constexpr bool are = (buffer_like<std::remove_reference_t<X>> && ...);
+    static_assert(are, "colls: a buffer is a contiguous range, such as std::vector, std::array or std::span; for a pointer and a count "
+                       "write std::span(p, n), for one value std::span(&x, 1)");
+    constexpr bool live = !keeps || (outlives_call<X> && ...);
+    static_assert(live, "colls: this buffer is a temporary, and a started or prepared call uses its buffers after the statement that makes "
+                        "it: give the buffer a name");
+    return are && live;
+}
+/// The same of an input and an output.
+template <bool keeps, class In, class Out>
+constexpr bool expect_in_and_out() {
+    if constexpr (expect_buffers<keeps, In, Out>()) {
+        using T = element_of<Out>;
+        static_assert(!std::is_const_v<T>, "colls: the output buffer is const");
+        constexpr bool alike = std::is_same_v<std::remove_const_t<element_of<In>>, std::remove_const_t<T>>;
+        static_assert(alike, "colls: input and output must be of one element type");
+        static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+        return !std::is_const_v<T> && alike && std::is_trivially_copyable_v<T>;
+    }
+    return false;
+}
+/// The same of an operator.
+template <class T, class Op>
+constexpr bool expect_operator() {
+    constexpr bool function = std::is_function_v<Op>;
+    static_assert(!function, "colls: this operator is a function: pass its address, &f");
+    if constexpr (!function) {
+        constexpr bool takes = operator_on<Op, T>;
+        static_assert(takes, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
+        return takes;
+    }
+    return false;
+}
 
 template <class T>
 inline constexpr std::uint64_t type_hash = hash_text(type_name<T>());
@@ -69,7 +125,7 @@ struct blocking_mode {
     static constexpr bool keeps = false;
     static void go(endpoint& e, request& q) { perform(e, q); }
     static void message_go(endpoint& e, operation_kind kind, const call& c, int peer) {
-        operation(e, begin_message(e, kind, c, peer)).wait();
+        perform_message(e, kind, c, peer);
     }
 };
 struct start_mode {
@@ -100,19 +156,16 @@ void set_input(request& q, const T* data, std::size_t count) {
 }
 template <class T>
 void set_output(request& q, T* data, std::size_t count) {
-    static_assert(!std::is_const_v<T>, "colls: the output buffer is const");
     q.c.out = reinterpret_cast<std::byte*>(data);
     q.out_count = count;
 }
 template <class T>
 void set_type(request& q) {
-    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
     q.c.element = sizeof(T);
     q.c.signature = hash_mix(q.c.signature, type_hash<std::remove_const_t<T>>);
 }
 template <bool keep, class T, class Op>
 void set_operator(request& q, const Op& op) {
-    static_assert(operator_on<Op, T>, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
     q.c.op = &op_table_for<T, Op>;
     q.c.signature = hash_mix(q.c.signature, type_hash<Op>);
     q.c.op_value = &op;   // an empty operator is never looked at
@@ -124,12 +177,14 @@ void set_operator(request& q, const Op& op) {
 template <class Counts>
 list<std::size_t> counts_of(request& q, const Counts& counts) {
     using I = std::remove_const_t<element_of<const Counts>>;
-    static_assert(std::is_integral_v<I>, "colls: counts are a range of integers");
+    static_assert(std::is_integral_v<I>, "colls: counts are a contiguous range of integers");
     list<std::size_t> all;
-    const auto* const at = data_of(counts);
-    for (std::size_t i = 0; i < size_of_buffer(counts); ++i) {
-        if constexpr (std::is_signed_v<I>) q.negative = q.negative || at[i] < 0;
-        all.push_back(static_cast<std::size_t>(at[i]));
+    if constexpr (std::is_integral_v<I>) {
+        const auto* const at = data_of(counts);
+        for (std::size_t i = 0; i < size_of_buffer(counts); ++i) {
+            if constexpr (std::is_signed_v<I>) q.negative = q.negative || at[i] < 0;
+            all.push_back(static_cast<std::size_t>(at[i]));
+        }
     }
     q.with_counts = true;
     return all;
@@ -161,13 +216,16 @@ any_schedule schedule_for_call(const S& given) {
     }
 }
 
-template <class Mode, class Schedule, collective C, bool ordered, class Comm, class... V>
+/// `fine`: nothing has been found wrong with the arguments, which the compiler has said then.
+template <class Mode, class Schedule, collective C, bool fine, bool ordered, class Comm, class... V>
 typename Mode::result submit(Comm& comm, request& q, const V&... value) {
-    static_assert(sizeof...(V) <= 1, "colls: too many arguments: a call takes one schedule value at most, as its last argument");
+    static_assert(!fine || sizeof...(V) <= 1, "colls: too many arguments: a call takes one schedule value at most, as its last argument");
     endpoint& e = comm.endpoint();
     q.c.what = C;
     using S = typename schedule_argument<Schedule, V...>::type;
-    if constexpr (std::is_same_v<S, automatic>) {
+    if constexpr (!fine || sizeof...(V) > 1) {
+        __builtin_trap();
+    } else if constexpr (std::is_same_v<S, automatic>) {
         q.how.list = &candidates_for<C>;
         return Mode::go(e, q);
     } else {
@@ -195,124 +253,126 @@ template <class Mode>
 struct calls {
     using result = typename Mode::result;
 
-    template <class S = automatic, class Comm, class X, class... V>
+    template <class S = automatic, class Comm, class X = braces, class... V>
     static result broadcast(Comm& comm, X&& inout, int root, const V&... v) {
-        request q;
-        set_type<element_of<X>>(q);
-        set_input(q, data_of(inout), size_of_buffer(inout));
-        set_output(q, data_of(inout), size_of_buffer(inout));
+        request q = moving<X, X>(inout, inout);
+        q.two = false;
         q.c.root = root;
-        return submit<Mode, S, collective::broadcast, false>(comm, q, v...);
+        return submit<Mode, S, collective::broadcast, fine<X, X>, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class... V>
-    static result scatter(Comm& comm, const In& in, Out&& out, int root, const V&... v) {
-        request q = moving(in, out);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class... V>
+    static result scatter(Comm& comm, In&& in, Out&& out, int root, const V&... v) {
+        request q = moving<In, Out>(in, out);
         q.c.root = root;
-        return submit<Mode, S, collective::scatter, false>(comm, q, v...);
+        return submit<Mode, S, collective::scatter, fine<In, Out>, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class... V>
-    static result gather(Comm& comm, const In& in, Out&& out, int root, const V&... v) {
-        request q = moving(in, out);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class... V>
+    static result gather(Comm& comm, In&& in, Out&& out, int root, const V&... v) {
+        request q = moving<In, Out>(in, out);
         q.c.root = root;
-        return submit<Mode, S, collective::gather, false>(comm, q, v...);
+        return submit<Mode, S, collective::gather, fine<In, Out>, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class... V>
-    static result all_gather(Comm& comm, const In& in, Out&& out, const V&... v) {
-        request q = moving(in, out);
-        return submit<Mode, S, collective::all_gather, false>(comm, q, v...);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class... V>
+    static result all_gather(Comm& comm, In&& in, Out&& out, const V&... v) {
+        request q = moving<In, Out>(in, out);
+        return submit<Mode, S, collective::all_gather, fine<In, Out>, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class... V>
-    static result all_to_all(Comm& comm, const In& in, Out&& out, const V&... v) {
-        request q = moving(in, out);
-        return submit<Mode, S, collective::all_to_all, false>(comm, q, v...);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class... V>
+    static result all_to_all(Comm& comm, In&& in, Out&& out, const V&... v) {
+        request q = moving<In, Out>(in, out);
+        return submit<Mode, S, collective::all_to_all, fine<In, Out>, false>(comm, q, v...);
     }
     template <class S = automatic, class Comm, class... V>
     static result barrier(Comm& comm, const V&... v) {
         request q;
-        return submit<Mode, S, collective::barrier, false>(comm, q, v...);
+        return submit<Mode, S, collective::barrier, true, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
-    static result reduce(Comm& comm, const In& in, Out&& out, const Op& op, int root, const V&... v) {
-        request q = folding(in, out, op);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Op, class... V>
+    static result reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... v) {
+        request q = folding<In, Out>(in, out, op);
         q.c.root = root;
-        return submit<Mode, S, collective::reduce, ordered<In, Op>>(comm, q, v...);
+        return submit<Mode, S, collective::reduce, fine_fold<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
-    static result reduce_scatter(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
-        request q = folding(in, out, op);
-        return submit<Mode, S, collective::reduce_scatter, ordered<In, Op>>(comm, q, v...);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Op, class... V>
+    static result reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... v) {
+        request q = folding<In, Out>(in, out, op);
+        return submit<Mode, S, collective::reduce_scatter, fine_fold<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class X, class Op, class... V>
+    template <class S = automatic, class Comm, class X = braces, class Op, class... V>
         requires(!buffer_like<const Op>)
     static result all_reduce(Comm& comm, X&& inout, const Op& op, const V&... v) {
-        request q = folding(inout, inout, op);
+        request q = folding<X, X>(inout, inout, op);
         q.two = false;
-        return submit<Mode, S, collective::all_reduce, ordered<X, Op>>(comm, q, v...);
+        return submit<Mode, S, collective::all_reduce, fine_fold<X, X, Op>, ordered<X, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Op, class... V>
         requires(buffer_like<Out>)
-    static result all_reduce(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
-        request q = folding(in, out, op);
-        return submit<Mode, S, collective::all_reduce, ordered<In, Op>>(comm, q, v...);
+    static result all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... v) {
+        request q = folding<In, Out>(in, out, op);
+        return submit<Mode, S, collective::all_reduce, fine_fold<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
-    static result inclusive_scan(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
-        request q = scanning(in, out, op);
-        return submit<Mode, S, collective::inclusive_scan, ordered<In, Op>>(comm, q, v...);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Op, class... V>
+    static result inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... v) {
+        request q = scanning<In, Out>(in, out, op);
+        return submit<Mode, S, collective::inclusive_scan, fine_scan<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Op, class... V>
-    static result exclusive_scan(Comm& comm, const In& in, Out&& out, const Op& op, const V&... v) {
-        request q = scanning(in, out, op);
-        return submit<Mode, S, collective::exclusive_scan, ordered<In, Op>>(comm, q, v...);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Op, class... V>
+    static result exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... v) {
+        request q = scanning<In, Out>(in, out, op);
+        return submit<Mode, S, collective::exclusive_scan, fine_scan<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
 
-    template <class S = automatic, class Comm, class In, class Out, class Counts, class... V>
-    static result scatter_v(Comm& comm, const In& in, Out&& out, const Counts& counts, int root, const V&... v) {
-        request q = moving(in, out);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Counts, class... V>
+    static result scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... v) {
+        request q = moving<In, Out>(in, out);
         q.sends = counts_of(q, counts);
         q.c.root = root;
-        return submit_direct<S, collective::scatter>(comm, q, v...);
+        return submit_direct<S, collective::scatter, fine<In, Out>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Counts, class... V>
-    static result gather_v(Comm& comm, const In& in, Out&& out, const Counts& counts, int root, const V&... v) {
-        request q = moving(in, out);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Counts, class... V>
+    static result gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... v) {
+        request q = moving<In, Out>(in, out);
         q.sends = counts_of(q, counts);
         q.c.root = root;
-        return submit_direct<S, collective::gather>(comm, q, v...);
+        return submit_direct<S, collective::gather, fine<In, Out>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Counts, class... V>
-    static result all_gather_v(Comm& comm, const In& in, Out&& out, const Counts& counts, const V&... v) {
-        request q = moving(in, out);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Counts, class... V>
+    static result all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... v) {
+        request q = moving<In, Out>(in, out);
         q.sends = counts_of(q, counts);
-        return submit<Mode, S, collective::all_gather, false>(comm, q, v...);
+        return submit<Mode, S, collective::all_gather, fine<In, Out>, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Counts, class Op, class... V>
-    static result reduce_scatter_v(Comm& comm, const In& in, Out&& out, const Counts& counts, const Op& op, const V&... v) {
-        request q = folding(in, out, op);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Counts, class Op, class... V>
+    static result reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... v) {
+        request q = folding<In, Out>(in, out, op);
         q.sends = counts_of(q, counts);
-        return submit<Mode, S, collective::reduce_scatter, ordered<In, Op>>(comm, q, v...);
+        return submit<Mode, S, collective::reduce_scatter, fine_fold<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In, class Out, class Sent, class Received, class... V>
-    static result all_to_all_v(Comm& comm, const In& in, Out&& out, const Sent& sent, const Received& received, const V&... v) {
-        request q = moving(in, out);
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Sent, class Received, class... V>
+    static result all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... v) {
+        request q = moving<In, Out>(in, out);
         q.sends = counts_of(q, sent);
         q.receives = counts_of(q, received);
-        return submit_direct<S, collective::all_to_all>(comm, q, v...);
+        return submit_direct<S, collective::all_to_all, fine<In, Out>>(comm, q, v...);
     }
 
-    template <class Comm, class X>
-    static result send(Comm& comm, const X& data, int peer) {
+    template <class Comm, class X = braces>
+    static result send(Comm& comm, X&& data, int peer) {
         request q;
-        set_type<element_of<const X>>(q);
-        set_input(q, data_of(data), size_of_buffer(data));
+        if constexpr (constexpr bool is = expect_buffers<Mode::keeps, X>(); is) {
+            set_type<element_of<const X>>(q);
+            set_input(q, data_of(data), size_of_buffer(data));
+        }
         q.c.count = q.in_count;
         return Mode::message_go(comm.endpoint(), operation_kind::send, q.c, peer);
     }
-    template <class Comm, class X>
+    template <class Comm, class X = braces>
     static result recv(Comm& comm, X&& data, int peer) {
         request q;
-        set_type<element_of<X>>(q);
-        set_output(q, data_of(data), size_of_buffer(data));
+        if constexpr (constexpr bool is = expect_in_and_out<Mode::keeps, X, X>(); is) {
+            set_type<element_of<X>>(q);
+            set_output(q, data_of(data), size_of_buffer(data));
+        }
         q.c.count = q.out_count;
         return Mode::message_go(comm.endpoint(), operation_kind::recv, q.c, peer);
     }
@@ -324,37 +384,56 @@ private:
     template <class S, class... V>
     using direct_only = S;
 
-    template <class S, collective C, class Comm, class... V>
+    // Has nothing been found wrong with buffers and operator?
+    template <class In, class Out>
+    static constexpr bool fine = expect_in_and_out<Mode::keeps, In, Out>();
+    template <class In, class Out, class Op>
+    static constexpr bool fine_fold = [] {
+        if constexpr (fine<In, Out>) return expect_operator<element_of<Out>, Op>();
+        return false;
+    }();
+    template <class In, class Out, class Op>
+    static constexpr bool fine_scan = [] {
+        if constexpr (fine_fold<In, Out, Op>) {
+            constexpr bool finishes = has_finish<Op, element_of<Out>>;
+            static_assert(!finishes,
+                "colls: a scan has no use for an operator with a last step, such as avg: the ranks' results are of different numbers "
+                "of contributions");
+            return !finishes;
+        }
+        return false;
+    }();
+
+    template <class S, collective C, bool fine, class Comm, class... V>
     static result submit_direct(Comm& comm, request& q, const V&...) {
         using given = typename schedule_argument<S, V...>::type;
         static_assert(std::is_same_v<given, automatic> || std::is_same_v<given, direct>,
             "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not know how "
             "much they pass on");
-        return submit<Mode, direct, C, false>(comm, q);
+        return submit<Mode, direct, C, fine, false>(comm, q);
     }
-    template <class In, class Out>
-    static request moving(In& in, Out& out) {
-        static_assert(std::is_same_v<std::remove_const_t<element_of<In>>, element_of<Out>>,
-            "colls: input and output must be of one element type, and the output not const");
+    template <class In, class Out, class A, class B>
+    static request moving(A& in, B& out) {
         request q;
-        set_type<element_of<Out>>(q);
-        set_input(q, data_of(in), size_of_buffer(in));
-        set_output(q, data_of(out), size_of_buffer(out));
-        q.two = true;
+        if constexpr (fine<In, Out>) {
+            set_type<element_of<Out>>(q);
+            set_input(q, data_of(in), size_of_buffer(in));
+            set_output(q, data_of(out), size_of_buffer(out));
+            q.two = true;
+        }
         return q;
     }
-    template <class In, class Out, class Op>
-    static request folding(In& in, Out& out, const Op& op) {
-        request q = moving(in, out);
-        set_operator<Mode::keeps, element_of<Out>>(q, op);
+    template <class In, class Out, class A, class B, class Op>
+    static request folding(A& in, B& out, const Op& op) {
+        request q = moving<In, Out>(in, out);
+        if constexpr (fine_fold<In, Out, Op>) set_operator<Mode::keeps, element_of<Out>>(q, op);
         return q;
     }
-    template <class In, class Out, class Op>
-    static request scanning(In& in, Out& out, const Op& op) {
-        static_assert(!has_finish<Op, element_of<Out>>,
-            "colls: a scan has no use for an operator with a last step, such as avg: the ranks' results are of different numbers "
-            "of contributions");
-        return folding(in, out, op);
+    template <class In, class Out, class A, class B, class Op>
+    static request scanning(A& in, B& out, const Op& op) {
+        request q = moving<In, Out>(in, out);
+        if constexpr (fine_scan<In, Out, Op>) set_operator<Mode::keeps, element_of<Out>>(q, op);
+        return q;
     }
 };
 
@@ -368,96 +447,102 @@ struct prepare : detail::calls<detail::prepare_mode> {};
 // Blocking calls. Costs: in the best schedules, S the bytes of the larger buffer, n ranks; see docs for each family's.
 
 /// (comm, inout, root): every rank gets the root's buffer. log2 n rounds or S bytes a rank.
-template <class Schedule = automatic, class... A>
-void broadcast(A&&... a) {
-    detail::calls<detail::blocking_mode>::broadcast<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class X = detail::braces, class... V>
+void broadcast(Comm& comm, X&& inout, int root, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::broadcast<Schedule>(comm, static_cast<X&&>(inout), root, schedule...);
 }
 /// (comm, in, out, root): rank r gets block r of the root's `in`; elsewhere `in` may be empty.
-template <class Schedule = automatic, class... A>
-void scatter(A&&... a) {
-    detail::calls<detail::blocking_mode>::scatter<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
+void scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::scatter<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), root, schedule...);
 }
 /// (comm, in, out, root): the root gets rank r's `in` as block r of `out`; elsewhere `out` may be empty.
-template <class Schedule = automatic, class... A>
-void gather(A&&... a) {
-    detail::calls<detail::blocking_mode>::gather<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
+void gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::gather<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), root, schedule...);
 }
 /// (comm, in, out): every rank gets rank r's `in` as block r of `out`. S (n - 1) / n bytes a rank.
-template <class Schedule = automatic, class... A>
-void all_gather(A&&... a) {
-    detail::calls<detail::blocking_mode>::all_gather<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
+void all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::all_gather<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), schedule...);
 }
 /// (comm, in, out, op, root): the root gets the fold of all ranks' `in`; elsewhere `out` may be empty.
-template <class Schedule = automatic, class... A>
-void reduce(A&&... a) {
-    detail::calls<detail::blocking_mode>::reduce<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+void reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::reduce<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, root, schedule...);
 }
 /// (comm, in, out, op): rank r gets block r of the fold of all ranks' `in`. S (n - 1) / n bytes a rank.
-template <class Schedule = automatic, class... A>
-void reduce_scatter(A&&... a) {
-    detail::calls<detail::blocking_mode>::reduce_scatter<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+void reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::reduce_scatter<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 /// (comm, inout, op) or (comm, in, out, op): every rank gets the fold of all ranks' `in`. 2 S (n - 1) / n bytes a rank.
-template <class Schedule = automatic, class... A>
-void all_reduce(A&&... a) {
-    detail::calls<detail::blocking_mode>::all_reduce<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class X = detail::braces, class Op, class... V>
+    requires(!detail::buffer_like<const Op>)
+void all_reduce(Comm& comm, X&& inout, const Op& op, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::all_reduce<Schedule>(comm, static_cast<X&&>(inout), op, schedule...);
+}
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+    requires(detail::buffer_like<Out>)
+void all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::all_reduce<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 /// (comm, in, out): block b of rank r's `in` becomes block r of rank b's `out`. Sizes divide by n.
-template <class Schedule = automatic, class... A>
-void all_to_all(A&&... a) {
-    detail::calls<detail::blocking_mode>::all_to_all<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
+void all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::all_to_all<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), schedule...);
 }
 /// (comm): returns when every rank has called it.
-template <class Schedule = automatic, class... A>
-void barrier(A&&... a) {
-    detail::calls<detail::blocking_mode>::barrier<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class... V>
+void barrier(Comm& comm, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::barrier<Schedule>(comm, schedule...);
 }
 /// (comm, in, out, op): rank r gets the fold of ranks 0..r.
-template <class Schedule = automatic, class... A>
-void inclusive_scan(A&&... a) {
-    detail::calls<detail::blocking_mode>::inclusive_scan<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::inclusive_scan<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 /// (comm, in, out, op): rank r gets the fold of ranks 0..r-1; rank 0's `out` stays as it is.
-template <class Schedule = automatic, class... A>
-void exclusive_scan(A&&... a) {
-    detail::calls<detail::blocking_mode>::exclusive_scan<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::exclusive_scan<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 
 /// (comm, in, out, counts, root): blocks of counts[r] elements, back to back. Only the root needs the counts.
-template <class Schedule = automatic, class... A>
-void scatter_v(A&&... a) {
-    detail::calls<detail::blocking_mode>::scatter_v<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class... V>
+void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::scatter_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, root, schedule...);
 }
 /// (comm, in, out, counts, root): likewise.
-template <class Schedule = automatic, class... A>
-void gather_v(A&&... a) {
-    detail::calls<detail::blocking_mode>::gather_v<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class... V>
+void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::gather_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, root, schedule...);
 }
 /// (comm, in, out, counts): blocks of counts[r] elements, back to back; the same counts on every rank.
-template <class Schedule = automatic, class... A>
-void all_gather_v(A&&... a) {
-    detail::calls<detail::blocking_mode>::all_gather_v<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class... V>
+void all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::all_gather_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, schedule...);
 }
 /// (comm, in, out, counts, op): likewise.
-template <class Schedule = automatic, class... A>
-void reduce_scatter_v(A&&... a) {
-    detail::calls<detail::blocking_mode>::reduce_scatter_v<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class Op, class... V>
+void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::reduce_scatter_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, op, schedule...);
 }
 /// (comm, in, out, send_counts, receive_counts): each rank knows its own; what does not fit is an error (mismatch).
-template <class Schedule = automatic, class... A>
-void all_to_all_v(A&&... a) {
-    detail::calls<detail::blocking_mode>::all_to_all_v<Schedule>(static_cast<A&&>(a)...);
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Sent, class Received, class... V>
+void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... schedule) {
+    detail::calls<detail::blocking_mode>::all_to_all_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), sent, received, schedule...);
 }
 
 /// (comm, data, peer): returns when the receiver has copied the data, straight out of this buffer.
-template <class... A>
-void send(A&&... a) {
-    detail::calls<detail::blocking_mode>::send(static_cast<A&&>(a)...);
+template <class Comm, class X = detail::braces>
+void send(Comm& comm, X&& data, int peer) {
+    detail::calls<detail::blocking_mode>::send(comm, static_cast<X&&>(data), peer);
 }
 /// (comm, data, peer): the next message from that rank, which must be as long as `data`.
-template <class... A>
-void recv(A&&... a) {
-    detail::calls<detail::blocking_mode>::recv(static_cast<A&&>(a)...);
+template <class Comm, class X = detail::braces>
+void recv(Comm& comm, X&& data, int peer) {
+    detail::calls<detail::blocking_mode>::recv(comm, static_cast<X&&>(data), peer);
 }
 
 }  // namespace colls::inline v1

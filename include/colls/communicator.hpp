@@ -16,7 +16,7 @@ class memory {
 public:
     memory(detail::endpoint& from, std::size_t count) : size_(count) {
         std::byte* at = nullptr;
-        from_ = detail::allocate(from, count * sizeof(T), at);
+        from_ = detail::allocate(from, count, sizeof(T), at);
         data_ = reinterpret_cast<T*>(at);
     }
     memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) { other.from_ = nullptr; }
@@ -49,6 +49,8 @@ private:
 };
 
 /// One rank's end of a group. Used by one thread at a time. All members make the same calls on it in the same order.
+/// Operations, plans and progress threads hold the group, so that a communicator may be replaced or destroyed before them; the
+/// rank leaves the group with the last of them.
 class communicator {
 public:
     /// Of no group: size() is 0.
@@ -77,7 +79,8 @@ public:
     /// error if it comes later. Throws colls::error.
     communicator shrink() { return detail::shrink(endpoint()); }
 
-    /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc.
+    /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc, also where
+    /// count elements are more bytes than there can be.
     template <class T>
     colls::memory<T> allocate(std::size_t count) {
         return {endpoint(), count};
@@ -112,7 +115,7 @@ private:
 inline void dump(communicator& comm) { detail::dump(comm.endpoint()); }
 
 /// A second thread that brings started operations forward while the rank computes: of this communicator, and of all that
-/// were or will be split from it. It takes turns with the rank's own calls. It goes before the communicators do.
+/// were or will be split from it. It takes turns with the rank's own calls. One at a time; it holds the group, as an operation does.
 class progress_thread {
 public:
     explicit progress_thread(communicator& comm) : helper_(detail::start_helper(comm.endpoint())) {}

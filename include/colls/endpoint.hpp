@@ -9,12 +9,14 @@
 
 #include <memory>
 #include <mutex>
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 namespace colls::inline v1::detail {
 
 struct candidate;
+struct prepared;
 struct endpoint;
 struct operation_state;
 struct script;
@@ -114,6 +116,15 @@ public:
     virtual const machine& figures() = 0;
 };
 
+/// Counts the forks that led to this process since the library was first used: a forked child is another process, and its parent's
+/// groups are not its own.
+inline std::atomic<unsigned> forks{0};
+inline unsigned count_forks() {
+    static const int watching = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+    static_cast<void>(watching);
+    return forks.load(std::memory_order_relaxed);
+}
+
 /// Memory of a group, which outlives it where it is still in use.
 using shared_link = std::shared_ptr<link>;
 
@@ -131,7 +142,9 @@ struct endpoint {
     const candidate* (*two_levels)(collective what, int ranks_per_host) = nullptr;
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
     std::mutex* shared = nullptr;              ///< of the whole ring, where a second thread makes progress
+    const unsigned born = count_forks();       ///< in which process: see `is_foreign`
     unsigned dumps = 0;                        ///< that were asked for by a signal, and given
+    int holders = 1;                           ///< communicator, operations, kept calls, progress threads: the last ends it
 
     std::uint64_t calls = 0;        ///< collective calls so far
     std::uint64_t history = 0;      ///< of all of them, hashed: what one call lets slip the next one finds
@@ -151,6 +164,8 @@ struct endpoint {
 
     endpoint(int own_rank, int group_size, const group_memory& m, shared_link l)
         : rank(own_rank), size(group_size), memory(m), via(static_cast<shared_link&&>(l)) {}
+    /// Has this process been forked from the one that has the group? Then it must touch nothing.
+    bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }
     endpoint(const endpoint&) = delete;
     endpoint& operator=(const endpoint&) = delete;
     ~endpoint();
@@ -185,20 +200,47 @@ void print_dump(const endpoint& e, const wait_site* at);
 /// How often a signal has asked for it.
 inline std::atomic<unsigned> dumps_wanted{0};
 
-/// While it lives, no other thread is in the library with endpoints of this ring.
+/// The end in whose call this thread is; null outside of calls.
+inline constinit thread_local const endpoint* in_call_of = nullptr;
+
+/// Is this thread in a call of the end's ring, that is, does an operator ask for another one?
+inline bool is_within_call(const endpoint& e) {
+    for (const endpoint* x = in_call_of; x != nullptr; x = x->next == in_call_of ? nullptr : x->next)
+        if (x == &e) return true;
+    return false;
+}
+[[noreturn, gnu::cold]] inline void refuse_turn(const endpoint& e) {
+    if (e.is_foreign())
+        throw error(errc::invalid_argument, (message() << "colls: rank " << e.rank << ": this process was forked from the rank, whose group it "
+                                                          "cannot use: a group belongs to the process that made it").text(), e.rank);
+    throw error(errc::invalid_argument, (message() << "colls: rank " << e.rank << ": an operator calls the library while a call of this rank "
+                                                      "runs it: an operator may compute, but not communicate or wait").text(), e.rank);
+}
+
+/// While it lives, no other thread is in the library with endpoints of this ring. Throws where an operator asks for it.
 class turn {
 public:
-    explicit turn(const endpoint& e) : shared_(e.shared) {
-        if (shared_) shared_->lock();
+    struct quiet {};
+    explicit turn(const endpoint& e) : turn(e, e.is_foreign() || is_within_call(e)) {
+        if (within_) refuse_turn(e);
     }
+    /// Where nothing may be thrown: the turn of the call that runs the operator does.
+    turn(const endpoint& e, quiet) : turn(e, is_within_call(e)) {}
     turn(const turn&) = delete;
     turn& operator=(const turn&) = delete;
     ~turn() {
+        in_call_of = outer_;
         if (shared_) shared_->unlock();
     }
 
 private:
+    turn(const endpoint& e, bool within) : shared_(within ? nullptr : e.shared), outer_(in_call_of), within_(within) {
+        if (shared_) shared_->lock();
+        in_call_of = &e;
+    }
     std::mutex* const shared_;
+    const endpoint* const outer_;
+    const bool within_;
 };
 
 /// To stderr, where COLLS_DEBUG asks for it.
@@ -235,6 +277,11 @@ private:
     return text;
 }
 
+/// What was reported, which names its reporter.
+[[gnu::cold]] inline std::string_view news_in(const poison_state& p) {
+    const std::string_view news = p.text;
+    return news.starts_with("colls: ") ? news.substr(7) : news;
+}
 [[noreturn, gnu::cold]] inline void throw_poison(endpoint& e, const wait_site* at = nullptr) {
     poison_state& p = e.memory.poison();
     // Whoever writes it may be killed meanwhile.
@@ -246,8 +293,7 @@ private:
         text << ": the group is broken, by a rank that died before it had said why";
         throw error(errc::peer_failed, text.text(), e.rank);
     }
-    const std::string_view news = p.text;   // which names its reporter
-    text << ": the group is broken: " << (news.starts_with("colls: ") ? news.substr(7) : news);
+    text << ": the group is broken: " << news_in(p);
     warn_of_lingering(text, e);
     // The peer to blame: the one that the reporter blames, unless that is this rank.
     throw error(static_cast<errc>(p.code), text.text(), e.rank, p.peer == none || p.peer == e.rank ? p.rank : p.peer, p.round);

@@ -84,6 +84,22 @@ COLLS_ENGINE void perform(endpoint& e, request& q) {
     run_to_end(e, q.c, settle(e, q, true));
 }
 
+/// Gives the operation to its caller, for whom it holds the end.
+inline operation_state* fly(endpoint& e, operation_state& o) {
+    o.asked = patience(e);
+    e.in_flight.push_back(&o);
+    ++e.holders;
+    return &o;
+}
+/// One holder less. The last leaves the group.
+inline void let_go(endpoint* e) {
+    if (--e->holders > 0) return;
+    const std::unique_ptr<endpoint> own(e);
+    // Release: all that this rank did for the others is done.
+    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
+    e->via->close();
+}
+
 /// Starts a call whose operator and counts `keep` and the tables hold.
 inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
                                    list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
@@ -97,9 +113,7 @@ inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, co
     o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
     guarded(e, name_of(c.what), [&] { enter(e, o); });
     own.o = nullptr;
-    o.asked = patience(e);
-    e.in_flight.push_back(&o);
-    return &o;
+    return fly(e, o);
 }
 /// A copy of the operator for a call that outlives its arguments. Null: the operator has no state.
 inline std::shared_ptr<const void> keep_operator(request& q) {
@@ -142,67 +156,133 @@ inline void check_message(const endpoint& e, operation_kind kind, const call& c,
 COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
     const turn mine(e);
     check_message(e, kind, c, peer);
-    operation_state& o = new_message(e, *take_operation(e), kind, c, peer);
-    o.asked = patience(e);
-    e.in_flight.push_back(&o);
-    return &o;
+    return fly(e, new_message(e, *take_operation(e), kind, c, peer));
 }
 
-COLLS_ENGINE bool test_operation(endpoint& e, operation_state& o) {
-    const turn mine(e);
-    guarded(e, o.site.what, [&] {
-        progress(e);
-        if (!o.done) o.asked.asked(o.site);
-    });
-    return o.done;
+/// A blocking message to or from this rank itself waits for what the same rank calls next, and so for ever, unless the other half
+/// has been started.
+inline void check_own_message(const endpoint& e, operation_kind kind) {
+    const bool sends = kind == operation_kind::send;
+    const auto begun = [&](const list<message_count>& of) { return of.empty() ? 0 : of[e.rank].begun; };
+    if (sends ? begun(e.received) > begun(e.sent) : begun(e.sent) > begun(e.received)) return;
+    throw error(errc::invalid_argument,
+                (message() << "colls: rank " << e.rank << " in " << (sends ? "send" : "recv") << ": a message to itself would never "
+                           << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send") << " first, with start::"
+                           << (sends ? "recv" : "send")).text(), e.rank, e.rank);
 }
-COLLS_ENGINE void wait_operation(endpoint& e, operation_state& o) {
-    const turn mine(e);
-    wait_until_done(e, o);
-}
-COLLS_ENGINE bool wait_operation_for(endpoint& e, operation_state& o, double seconds) {
-    const double until = seconds_now() + seconds;
-    while (!test_operation(e, o)) {
-        if (seconds_now() >= until) return false;
-        sched_yield();
+COLLS_ENGINE void perform_message(endpoint& e, operation_kind kind, const call& c, int peer) {
+    {
+        const turn mine(e);
+        check_message(e, kind, c, peer);
+        if (peer == e.rank) check_own_message(e, kind);
     }
-    return true;
-}
-COLLS_ENGINE void release_operation(endpoint& e, operation_state& o) {
-    const turn mine(e);
-    for (std::size_t i = 0; i < e.in_flight.size(); ++i)
-        if (e.in_flight[i] == &o) {
-            e.in_flight.drop(i);
-            break;
-        }
-    o.keep.reset();
-    e.idle.push_back(&o);
+    operation(e, begin_message(e, kind, c, peer)).wait();
 }
 
 struct prepared {
-    endpoint& e;
+    endpoint* e;
     call c;
     pick blocking, started;
     std::shared_ptr<const void> keep;
     list<std::size_t> in_offsets, out_offsets;
+    bool runs = false;      ///< an operation that it started is not over
+    bool dropped = false;   ///< by its owner: that operation is the last to need it
 };
+
+/// Takes an operation back from its caller: it is over, or has failed.
+inline void take_back(endpoint* e, operation_state& o) {
+    for (std::size_t i = 0; i < e->in_flight.size(); ++i)
+        if (e->in_flight[i] == &o) {
+            e->in_flight.drop(i);
+            break;
+        }
+    o.keep.reset();
+    if (o.of != nullptr) {
+        o.of->runs = false;
+        if (o.of->dropped) delete o.of;
+        o.of = nullptr;
+    }
+    e->idle.push_back(&o);
+    let_go(e);
+}
+/// Runs f for an operation. Where it fails, or the operation is over after it, its caller has it no longer.
+template <class F>
+void attend(endpoint& e, operation_state*& o, F f) {
+    const turn mine(e);
+    struct attention {
+        endpoint& e;
+        operation_state*& o;
+        bool failed = true;
+        ~attention() {
+            if (!failed && !o->done) return;
+            operation_state& its = *o;
+            o = nullptr;
+            take_back(&e, its);
+        }
+    };
+    attention now{e, o};
+    f();
+    now.failed = false;
+}
+COLLS_ENGINE void test_operation(endpoint& e, operation_state*& o) {
+    attend(e, o, [&] {
+        guarded(e, o->site.what, [&] {
+            progress(e);
+            if (!o->done) o->asked.asked(o->site);
+        });
+    });
+}
+COLLS_ENGINE void wait_operation(endpoint& e, operation_state*& o) {
+    attend(e, o, [&] { wait_until_done(e, *o); });
+}
+COLLS_ENGINE void wait_operation_for(endpoint& e, operation_state*& o, double seconds) {
+    const double until = seconds_now() + seconds;
+    for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) sched_yield();
+}
+
 COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
     const turn mine(e);
     checker(e, q).run();
     const pick blocking = settle(e, q, true), started = settle(e, q, false);
     std::shared_ptr<const void> keep = keep_operator(q);
-    return new prepared{e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
-                        static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
+    auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
+                                 static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
+    ++e.holders;
+    return p;
 }
-COLLS_ENGINE void run_prepared(prepared& p) {
-    const turn mine(p.e);
-    run_to_end(p.e, p.c, p.blocking);
+/// A kept call that may run now, or an error.
+inline prepared& ready(prepared* p) {
+    if (p == nullptr) throw error(errc::invalid_argument, "colls: this plan is empty: moved from");
+    if (p->runs)
+        throw error(errc::invalid_argument,
+                    (message() << "colls: rank " << p->e->rank << " in " << name_of(p->c.what)
+                               << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run").text(),
+                    p->e->rank);
+    return *p;
 }
-COLLS_ENGINE operation_state* start_prepared(prepared& p) {
-    const turn mine(p.e);
-    return begin_call(p.e, p.c, p.started, p.keep, {}, {});
+COLLS_ENGINE void run_prepared(prepared* p) {
+    const prepared& now = ready(p);
+    const turn mine(*now.e);
+    run_to_end(*now.e, now.c, now.blocking);
 }
-COLLS_ENGINE void drop_prepared(prepared* p) { delete p; }
+COLLS_ENGINE operation_state* start_prepared(prepared* p) {
+    prepared& now = ready(p);
+    const turn mine(*now.e);
+    operation_state* const o = begin_call(*now.e, now.c, now.started, now.keep, {}, {});
+    o->of = p;
+    now.runs = true;
+    return o;
+}
+COLLS_ENGINE void drop_prepared(prepared* p) {
+    if (p == nullptr || p->e->is_foreign()) return;
+    endpoint* const e = p->e;
+    const turn mine(*e, turn::quiet{});
+    if (p->runs)
+        p->dropped = true;
+    else
+        delete p;
+    let_go(e);
+}
 
 COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void* all) {
     call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
@@ -222,14 +302,14 @@ COLLS_ENGINE communicator communicator_over(std::unique_ptr<endpoint> e) {
 COLLS_ENGINE communicator split(endpoint& e, int color, int key) { return communicator_over(split_off(e, color, key)); }
 COLLS_ENGINE communicator shrink(endpoint& e) {
     const turn mine(e);
-    return communicator_over(e.via->shrink(e));
+    std::unique_ptr<endpoint> left = e.via->shrink(e);
+    left->join(e);   // they share a progress thread, and what is behind their links
+    return communicator_over(std::move(left));
 }
 COLLS_ENGINE void leave_group(endpoint* e) {
-    const turn mine(*e);
-    const std::unique_ptr<endpoint> own(e);   // goes first
-    // Release: all that this rank did for the others is done.
-    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
-    e->via->close();
+    if (e->is_foreign()) return;
+    const turn mine(*e, turn::quiet{});   // outlives the end
+    let_go(e);
 }
 COLLS_ENGINE int ranks_per_host(const endpoint& e) { return e.ranks_per_host; }
 COLLS_ENGINE void dump(endpoint& e) { print_dump(e, nullptr); }
@@ -239,13 +319,17 @@ struct allocation {
     shared_link from;
     std::byte* at;
     std::size_t bytes;
+    unsigned born;   // as the end's
 };
-COLLS_ENGINE allocation* allocate(endpoint& e, std::size_t bytes, std::byte*& at) {
-    auto a = std::make_unique<allocation>(allocation{e.via, nullptr, bytes});
+COLLS_ENGINE allocation* allocate(endpoint& e, std::size_t count, std::size_t element, std::byte*& at) {
+    if (count > PTRDIFF_MAX / element) throw std::bad_array_new_length();
+    const std::size_t bytes = count * element;
+    auto a = std::make_unique<allocation>(allocation{e.via, nullptr, bytes, e.born});
     at = a->at = e.via->take(bytes);
     return a.release();
 }
 COLLS_ENGINE void deallocate(allocation* a) {
+    if (a->born != forks.load(std::memory_order_relaxed)) return;
     a->from->give(a->at, a->bytes);
     delete a;
 }
@@ -259,16 +343,19 @@ inline bool progress_in_turn(endpoint& e) {
     try {
         progress(e);
         rest(e);
-    } catch (const error&) {   // the group is broken, which its next call says
+    } catch (...) {   // the group is broken, which its next call says
+        call_threw(e, "an operation in flight");
         rest(e);
-    } catch (...) {
-        operator_threw(e, "an operation in flight");
     }
     return true;
 }
 /// The second thread of a progress_thread.
 struct helper {
     explicit helper(endpoint& own) : e(own) {
+        if (e.shared != nullptr)
+            throw error(errc::invalid_argument, (message() << "colls: rank " << e.rank << ": a progress_thread already serves this communicator, "
+                                                              "or one that it was split from or into: one is enough").text(), e.rank);
+        ++e.holders;
         share(&mutex);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
@@ -284,6 +371,7 @@ struct helper {
         over.store(true, std::memory_order_relaxed);
         thread.join();
         share(nullptr);
+        let_go(&e);
     }
     /// Gives the mutex, by which threads take turns, to all ends in the ring.
     void share(std::mutex* m) {
@@ -297,7 +385,9 @@ struct helper {
     std::thread thread;
 };
 COLLS_ENGINE helper* start_helper(endpoint& e) { return new helper(e); }
-COLLS_ENGINE void stop_helper(helper* h) { delete h; }
+COLLS_ENGINE void stop_helper(helper* h) {
+    if (!h->e.is_foreign()) delete h;   // a forked process does not have the thread
+}
 
 [[noreturn]] COLLS_ENGINE void throw_no_group() {
     throw error(errc::invalid_argument,

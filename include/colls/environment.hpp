@@ -5,9 +5,10 @@
 //   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
 //   COLLS_TRANSPORT shm | tcp | verbs | shm+verbs   between processes: shared memory where they share a host, and TCP between
 //                                         hosts; TCP always; RDMA always; shared memory, and RDMA between hosts        shm
+// A value that is none of these is an error, which names it. An empty one is as if it were not set.
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/error.hpp>
 
 #include <cstdlib>
 #include <cstring>
@@ -23,24 +24,42 @@ struct environment {
     bool tcp = false;     ///< messages even where processes share a host
     bool verbs = false;   ///< messages by RDMA: see transports/verbs.hpp
 
-    /// Read anew: a communicator does so once, when it is made.
-    static environment read() {
+    /// Read anew: a communicator does so once, when it is made. Throws invalid_argument.
+    [[gnu::noinline]] static environment read() {
         environment e;
-        if (const char* v = std::getenv("COLLS_DEBUG"))
-            e.debug = !std::strcmp(v, "trace") ? debug_level::trace
-                      : !std::strcmp(v, "info") ? debug_level::info
-                                                : debug_level::warn;
-        if (const char* v = std::getenv("COLLS_TIMEOUT")) {
-            const double seconds = std::strtod(v, nullptr);
-            if (seconds > 0) e.timeout = seconds;
+        constexpr const char* levels[] = {"warn", "info", "trace"};
+        constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
+        if (const char* v = value_of("COLLS_DEBUG")) e.debug = static_cast<debug_level>(which_of("COLLS_DEBUG", v, levels));
+        if (const char* v = value_of("COLLS_TIMEOUT")) {
+            char* end = nullptr;
+            e.timeout = std::strtod(v, &end);
+            if (*end != '\0' || !(e.timeout > 0) || e.timeout > 1e9)
+                refuse(detail::message() << "colls: COLLS_TIMEOUT is " << v << ", which is no number of seconds above 0, such as 2.5");
         }
-        if (const char* v = std::getenv("COLLS_SCHEDULE"); v && *v) e.schedule = v;
-        if (const char* v = std::getenv("COLLS_TRANSPORT")) {
-            e.verbs = !std::strcmp(v, "verbs") || !std::strcmp(v, "shm+verbs");
-            e.tcp = !std::strcmp(v, "tcp") || !std::strcmp(v, "verbs");
+        e.schedule = value_of("COLLS_SCHEDULE");
+        if (const char* v = value_of("COLLS_TRANSPORT")) {
+            const int which = which_of("COLLS_TRANSPORT", v, transports);
+            e.verbs = which >= 2;
+            e.tcp = which == 1 || which == 2;
         }
         return e;
     }
+
+private:
+    static const char* value_of(const char* name) {
+        const char* const v = std::getenv(name);
+        return v && *v ? v : nullptr;
+    }
+    template <std::size_t count>
+    static int which_of(const char* name, const char* value, const char* const (&all)[count]) {
+        for (std::size_t i = 0; i < count; ++i)
+            if (std::strcmp(value, all[i]) == 0) return static_cast<int>(i);
+        detail::message text;
+        text << "colls: " << name << " is " << value << ", which is none of:";
+        for (std::size_t i = 0; i < count; ++i) text << (i > 0 ? ", " : " ") << all[i];
+        refuse(text);
+    }
+    [[noreturn, gnu::cold]] static void refuse(const detail::message& why) { throw error(errc::invalid_argument, why.text()); }
 };
 
 }  // namespace colls::inline v1

@@ -66,6 +66,7 @@ struct operation_state {
     bool entered = false, done = true;
     channel_state* passing = nullptr;   // where messages pass
     void (*drop_passing)(channel_state*) = nullptr;
+    prepared* of = nullptr;             // the kept call that it was started from
 };
 inline operation_state::~operation_state() {
     if (passing) drop_passing(passing);

@@ -79,9 +79,23 @@ inline void rest(endpoint& e) {
     if (active.load(std::memory_order_relaxed) != 0) active.store(0, std::memory_order_release);
 }
 
-[[gnu::cold]] inline void operator_threw(endpoint& e, const char* what) {
-    break_group(e, errc::peer_failed, none, none,
-                (message() << "colls: rank " << e.rank << " in " << what << ": the operator threw").text());
+/// In a handler: the library's own errors have broken the group; for any other exception, of an operator or for want of memory,
+/// it is broken here, so that no rank waits for this one.
+[[gnu::cold]] inline void call_threw(endpoint& e, const char* what) {
+    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) {
+        message text;
+        text << "colls: rank " << e.rank << " in " << what << ": ";
+        try {
+            throw;
+        } catch (const std::bad_alloc&) {
+            text << "there is no more memory";
+        } catch (const std::exception& x) {
+            text << "the operator threw: " << x.what();
+        } catch (...) {
+            text << "the operator threw";
+        }
+        break_group(e, errc::peer_failed, none, none, text.text());
+    }
     leave(e);
 }
 
@@ -102,9 +116,8 @@ COLLS_ENGINE void progress(endpoint& e) {
         if (x->in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
         try {
             advance_all(*x);
-        } catch (const error&) {
         } catch (...) {
-            operator_threw(*x, "an operation in flight");
+            call_threw(*x, "an operation in flight");
         }
         rest(*x);
     }
@@ -117,11 +130,9 @@ template <class F>
 void guarded(endpoint& e, const char* what, F f) {
     try {
         f();
-    } catch (const error&) {
-        rest(e);
-        throw;
     } catch (...) {
-        operator_threw(e, what);
+        call_threw(e, what);
+        rest(e);
         throw;
     }
     rest(e);

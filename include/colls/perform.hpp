@@ -18,26 +18,28 @@ struct helper;
 
 /// Checks a request and carries it out. Throws colls::error, as all of these.
 void perform(endpoint& e, request& q);
+void perform_message(endpoint& e, operation_kind kind, const call& c, int peer);
 /// Checks it, and starts it.
 operation_state* begin(endpoint& e, request& q);
 operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer);
-/// Moves everything on; true when o is over.
-bool test_operation(endpoint& e, operation_state& o);
-void wait_operation(endpoint& e, operation_state& o);
-/// At most so many seconds; true when it is over.
-bool wait_operation_for(endpoint& e, operation_state& o, double seconds);
-void release_operation(endpoint& e, operation_state& o);
+/// Moves everything on. When o is over, or has failed, it is released, and o is null after.
+void test_operation(endpoint& e, operation_state*& o);
+void wait_operation(endpoint& e, operation_state*& o);
+/// At most so many seconds.
+void wait_operation_for(endpoint& e, operation_state*& o, double seconds);
 /// Checks it, and keeps it.
 prepared* prepare_call(endpoint& e, request& q);
-void run_prepared(prepared& p);
-operation_state* start_prepared(prepared& p);
+/// Null throws, as a communicator of no group does.
+void run_prepared(prepared* p);
+operation_state* start_prepared(prepared* p);
 void drop_prepared(prepared* p);
 
-/// The life of a communicator's end, of memory that was allocated through one, and of a progress thread.
+/// The life of a communicator's end, of memory that was allocated through one, and of a progress thread. Operations, kept calls
+/// and progress threads hold the end, too: whichever of them is the last leaves the group.
 communicator split(endpoint& e, int color, int key);
 communicator shrink(endpoint& e);
 void leave_group(endpoint* e);
-allocation* allocate(endpoint& e, std::size_t bytes, std::byte*& at);
+allocation* allocate(endpoint& e, std::size_t count, std::size_t element, std::byte*& at);
 void deallocate(allocation* a);
 helper* start_helper(endpoint& e);
 void stop_helper(helper* h);
@@ -49,8 +51,9 @@ int ranks_per_host(const endpoint& e);
 }  // namespace detail
 
 /// A started collective or message. `wait` and `test` also advance all other operations of the thread, so ranks may
-/// finish them in any order; all ranks start them in the same order. The destructor waits. The buffers, and the
-/// communicator, must outlive it.
+/// finish them in any order; all ranks start them in the same order. The destructor waits. The buffers must outlive it. It
+/// holds the group: where its communicator goes first, this rank leaves the group when the operation has gone, too.
+/// After an error it is over: the buffers are the caller's again.
 class [[nodiscard]] operation {
 public:
     operation() = default;
@@ -69,45 +72,35 @@ public:
 
     /// True when it is over; never waits. Throws colls::error.
     bool test() {
-        if (o_ && detail::test_operation(*e_, *o_)) release();
+        if (o_) detail::test_operation(*e_, o_);
         return o_ == nullptr;
     }
     /// Until it is over. Throws colls::error.
     void wait() {
-        if (!o_) return;
-        detail::wait_operation(*e_, *o_);
-        release();
+        if (o_) detail::wait_operation(*e_, o_);
     }
     /// At most for `d`, a std::chrono::duration; true when it is over.
     template <class Duration>
     bool wait_for(Duration d) {
         using period = typename Duration::period;
-        if (!o_) return true;
         const double seconds = static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
-        if (!detail::wait_operation_for(*e_, *o_, seconds)) return false;
-        release();
-        return true;
+        if (o_) detail::wait_operation_for(*e_, o_, seconds);
+        return o_ == nullptr;
     }
 
 private:
-    void release() {
-        detail::release_operation(*e_, *o_);
-        o_ = nullptr;
-    }
     void settle() noexcept {
-        if (!o_) return;
         try {
             wait();
         } catch (...) {   // the group is broken, and every later call on it says so
-            if (o_) release();
         }
     }
     detail::endpoint* e_ = nullptr;
     detail::operation_state* o_ = nullptr;
 };
 
-/// A call made ready by prepare::...: its schedule chosen, its arguments checked. The buffers, and the communicator,
-/// must outlive it. All ranks start and run their plans in the same order.
+/// A call made ready by prepare::...: its schedule chosen, its arguments checked. The buffers must outlive it. It holds the
+/// group, as an operation does. All ranks start and run their plans in the same order. A moved-from plan throws.
 class [[nodiscard]] plan {
 public:
     plan(detail::endpoint& e, detail::request& q) : e_(&e), p_(detail::prepare_call(e, q)) {}
@@ -124,9 +117,13 @@ public:
     ~plan() { detail::drop_prepared(p_); }
 
     /// The call, once more, to its end. Does not allocate after its first time. Throws colls::error.
-    void run() { detail::run_prepared(*p_); }
-    /// The call, once more, without waiting: the plan must outlive the operation.
-    operation start() { return {*e_, detail::start_prepared(*p_)}; }
+    void run() { detail::run_prepared(p_); }
+    /// The call, once more, without waiting. Throws invalid_argument where the operation that it started before is not over,
+    /// which wait or test has to say. The plan may go before the operation.
+    operation start() {
+        detail::operation_state* const o = detail::start_prepared(p_);   // throws where e_ is no end
+        return {*e_, o};
+    }
 
 private:
     detail::endpoint* e_;

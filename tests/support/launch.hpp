@@ -25,8 +25,9 @@ namespace support {
 
 inline const std::string_view transport = [] {
     const char* named = std::getenv("COLLS_TEST_TRANSPORT");
-    if (named) setenv("COLLS_TRANSPORT", std::string_view(named) == "routed-verbs" ? "shm+verbs" : named, 1);
-    return std::string_view(named ? named : "threads");
+    const std::string_view name = named ? named : "threads";
+    if (name != "threads") setenv("COLLS_TRANSPORT", name == "routed-verbs" ? "shm+verbs" : name == "routed" ? "shm" : named, 1);
+    return name;
 }();
 inline const bool by_processes = transport != "threads";
 

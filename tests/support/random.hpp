@@ -21,6 +21,19 @@ inline constexpr bool sanitized = true;
 #else
 inline constexpr bool sanitized = false;
 #endif
+/// ThreadSanitizer does not follow processes that a program with threads forks.
+#if defined(__SANITIZE_THREAD__)
+#define TESTS_SANITIZED_THREADS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TESTS_SANITIZED_THREADS 1
+#endif
+#endif
+#ifdef TESTS_SANITIZED_THREADS
+inline constexpr bool sanitized_threads = true;
+#else
+inline constexpr bool sanitized_threads = false;
+#endif
 
 /// splitmix64 (Steele, Lea, Flood 2014).
 class random_source {

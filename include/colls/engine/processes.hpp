@@ -19,6 +19,7 @@ namespace colls::inline v1::processes {
 namespace detail {
 
 using colls::detail::communicator_over;
+using colls::detail::descriptor;
 using colls::detail::rank_task;
 
 /// A group within an arena.
@@ -90,7 +91,7 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout)
 
 /// The same, over TCP on the loopback, or verbs: the arena serves to find one another, and to tell the parent how it ended.
 inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
-    colls::detail::descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
+    descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
     a->port(a->rank()).store(static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
     std::vector<net::site> sites;
@@ -136,53 +137,87 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
         colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
 }
 
-/// The processes of one `run`, seen by their parent.
+/// The processes of one `run`, seen by their parent. It watches descriptors of them: where SIGCHLD is ignored, or another part of
+/// the program waits for all children, waitpid does not tell that they have ended.
 class children {
 public:
     ~children() {
-        for (const pid_t p : all_)   // only where something went wrong
-            if (p > 0) {
-                kill(p, SIGKILL);
-                waitpid(p, nullptr, 0);
+        for (const child& c : all_)   // only where something went wrong
+            if (!c.over) {
+                kill(c.number, SIGKILL);
+                waitpid(c.number, nullptr, 0);
             }
     }
-    void add(pid_t p) { all_.push_back(p); }
+    void add(pid_t number) {
+        const int process = static_cast<int>(syscall(SYS_pidfd_open, number, 0));
+        const bool gone = process < 0 && errno == ESRCH;
+        all_.push_back({number, descriptor(process), gone, false});
+    }
 
-    /// Until all have ended. No process number is given free before all ranks have seen one another's processes.
+    /// Until all have ended. One that ends before it has joined breaks the group, so that the others do not wait for it.
     void wait(arena& a) {
         const group_memory m = a.whole();
-        for (bool forming = true; forming;) {
-            forming = false;
-            bool ended = false;
-            for (std::size_t r = 0; r < all_.size(); ++r) {
-                siginfo_t info{};
-                waitid(P_PID, static_cast<id_t>(all_[r]), &info, WEXITED | WNOWAIT | WNOHANG);
-                ended = ended || info.si_pid != 0;
-                forming = forming || m.state(static_cast<int>(r)).arrived.load(std::memory_order_acquire) < 3;
+        std::vector<pollfd> watched;
+        for (std::size_t left = all_.size(); left > 0;) {
+            watched.clear();
+            bool blind = false;   // on one whose descriptor the system does not give
+            for (const child& c : all_) {
+                if (!c.over && c.process) watched.push_back({c.process.get(), POLLIN, 0});
+                blind = blind || (!c.over && !c.process);
             }
-            if (ended) break;
-            if (forming) usleep(200);
-        }
-        for (std::size_t r = 0; r < all_.size(); ++r) {
-            int status = 0;
-            while (waitpid(all_[r], &status, 0) < 0 && errno == EINTR) {}
-            all_[r] = 0;
-            const int rank = static_cast<int>(r);
-            if (WIFSIGNALED(status))
-                note(a, errc::peer_failed, rank, rank, none,
-                     (message() << "colls: rank " << rank << "'s process was killed by signal " << WTERMSIG(status)).text(), true);
-            else if (WEXITSTATUS(status) != 0)
-                note(a, errc::peer_failed, rank, rank, none,
-                     (message() << "colls: rank " << rank << "'s process ended with status " << WEXITSTATUS(status)).text(), false);
+            poll(watched.data(), watched.size(), blind ? 1 : -1);
+            for (std::size_t r = 0; r < all_.size(); ++r) {
+                if (all_[r].over || !ended(all_[r])) continue;
+                const auto rank = static_cast<int>(r);
+                // Before it is waited for, which gives its number free: a rank that is to watch it must not open another process.
+                if (m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases)
+                    colls::detail::poison(m, errc::peer_failed, rank, rank, none,
+                                          (message() << "colls: rank " << rank << ": its process ended before it had joined the group").text());
+                note_end(a, rank, all_[r].number);
+                all_[r].over = true;
+                --left;
+            }
         }
     }
 
 private:
-    list<pid_t> all_;
+    struct child {
+        pid_t number;
+        descriptor process;
+        bool gone;   // before it could be watched
+        bool over;
+    };
+    static bool ended(const child& c) {
+        if (c.process) {
+            pollfd p{c.process.get(), POLLIN, 0};
+            return poll(&p, 1, 0) > 0;
+        }
+        siginfo_t info{};
+        return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
+    }
+    static void note_end(arena& a, int rank, pid_t number) {
+        int status = 0;
+        pid_t waited = 0;
+        do waited = waitpid(number, &status, 0);
+        while (waited < 0 && errno == EINTR);
+        message text;
+        text << "colls: rank " << rank << "'s process ";
+        const std::uint32_t said = a.ended(rank).load(std::memory_order_acquire);
+        if (waited == number && WIFSIGNALED(status))
+            note(a, errc::peer_failed, rank, rank, none, (text << "was killed by signal " << WTERMSIG(status)).text(), true);
+        else if (waited != number && said == 0)
+            note(a, errc::peer_failed, rank, rank, none,
+                 (text << "has died; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its children").text(), true);
+        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1; code != 0)
+            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code).text(), false);
+    }
+
+    std::vector<child> all_;
 };
 
 COLLS_ENGINE void run(int n, rank_task f) {
     if (n < 1) throw error(errc::invalid_argument, (message() << "colls: a group of " << n << " ranks").text());
+    static_cast<void>(environment::read());   // what is wrong there is said once
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
@@ -213,6 +248,7 @@ COLLS_ENGINE void run(int n, rank_task f) {
             status = 1;
         }
         std::fflush(nullptr);
+        shared->ended(r).store(1 + static_cast<std::uint32_t>(status), std::memory_order_release);
         _exit(status);
     }
     all.wait(*shared);

@@ -110,6 +110,7 @@ private:
 
 COLLS_ENGINE void run(int n, rank_task f) {
     if (n < 1) throw error(errc::invalid_argument, (message() << "colls: a group of " << n << " ranks").text());
+    static_cast<void>(environment::read());   // what is wrong there is said here, not in a thread
     outcome how;
     const auto shared = std::make_shared<group>(n, n > colls::detail::cores());
     const auto rank = [&](int r) {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <vector>
 
@@ -15,10 +17,48 @@ namespace colls::inline v1::detail {
 /// A socket that a node watches. Edge-triggered: the flags stay until whoever uses it finds nothing more.
 struct watched {
     descriptor fd;
+    watched *before = nullptr, *behind = nullptr;   ///< in open_sockets
     bool readable = false, writable = false;
     bool hung = false;   ///< the end of what comes has been seen
     int peer = none;     ///< of its owner
     struct tcp_wire_face* owner = nullptr;
+};
+
+/// The sockets that nodes of this process watch. A child that is forked closes them, or its peers would not see that this process
+/// has died as long as the child lives. (What is executed has none of them: they are close-on-exec.)
+class open_sockets {
+public:
+    static open_sockets& all() {
+        static open_sockets& one = *new open_sockets;   // never destroyed: a process may fork at any time
+        return one;
+    }
+    void add(watched& s) {
+        const std::lock_guard lock(mutex_);
+        s.before = nullptr;
+        s.behind = first_;
+        if (first_) first_->before = &s;
+        first_ = &s;
+    }
+    void remove(watched& s) {
+        const std::lock_guard lock(mutex_);
+        if (s.before == nullptr && first_ != &s) return;   // closed already
+        (s.before ? s.before->behind : first_) = s.behind;
+        if (s.behind) s.behind->before = s.before;
+        s.before = s.behind = nullptr;
+    }
+
+private:
+    open_sockets() {
+        pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); }, [] { all().close(); });
+    }
+    // In the child, with the lock that its parent took.
+    void close() {
+        for (watched* s = first_; s != nullptr; first_ = s = s->behind) s->fd.close();
+        mutex_.unlock();
+    }
+
+    std::mutex mutex_;
+    watched* first_ = nullptr;
 };
 
 /// A wire, as its node sees it.
@@ -79,10 +119,13 @@ public:
         epoll_event e{};
         e.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
         e.data.ptr = &s;
-        return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, s.fd.get(), &e) == 0;
+        if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, s.fd.get(), &e) != 0) return false;
+        open_sockets::all().add(s);
+        return true;
     }
     void unwatch(watched& s) {   // closing is not enough where a forked process has the socket too
         const int before = errno;
+        open_sockets::all().remove(s);
         if (s.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, s.fd.get(), nullptr);
         errno = before;
     }

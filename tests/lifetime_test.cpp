@@ -1,0 +1,351 @@
+// What holds a group: communicators, operations, plans, memory and progress threads may go in any order, also where the group is
+// broken; and calls that an object's state does not allow are refused.
+#include "catch.hpp"
+
+#include "support/batch.hpp"
+
+#include <colls/endpoint.hpp>
+#include <colls/transports/shm.hpp>
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <sys/mman.h>
+#include <thread>
+
+using namespace support;
+
+namespace {
+
+/// Counters that forked ranks and the test see.
+class counters {
+public:
+    counters() : at_(static_cast<std::atomic<int>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+    ~counters() { munmap(at_, 4096); }
+    counters(const counters&) = delete;
+    counters& operator=(const counters&) = delete;
+    std::atomic<int>& operator[](int i) { return at_[i]; }
+
+private:
+    std::atomic<int>* at_;
+};
+
+/// f on n ranks of each kind of group; what the ranks themselves do not catch is a failure.
+template <class F>
+void on_every_transport(int n, F f) {
+    colls::threads::run(n, f);
+    if (sanitized_threads) return;
+    for (const char* transport : {"shm", "tcp"}) {
+        setenv("COLLS_TRANSPORT", transport, 1);
+        colls::processes::run(n, f);
+        unsetenv("COLLS_TRANSPORT");
+    }
+}
+template <class F>
+std::string refusal_of(F call) {
+    try {
+        call();
+    } catch (const colls::error& failure) {
+        return failure.code() == colls::errc::invalid_argument ? failure.what() : "another code";
+    }
+    return "none";
+}
+bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+void expect(bool right, const char* what) {
+    if (!right) throw std::runtime_error(what);
+}
+
+}  // namespace
+
+TEST_CASE("a communicator is replaced while its operation runs, which still ends right", "[lifetime]") {
+    on_every_transport(3, [](colls::communicator& comm) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
+            colls::communicator part = comm.split(0, comm.rank());
+            std::vector<int> data(count, comm.rank());
+            auto started = colls::start::all_reduce(part, data, colls::sum);
+            part = comm.split(0, -comm.rank());
+            colls::barrier(part);
+            part = {};
+            started.wait();
+            expect(data == std::vector<int>(count, 3), "the operation's result is wrong");
+        }
+        colls::barrier(comm);
+    });
+}
+
+TEST_CASE("plans, operations, memory and progress threads outlive their communicator", "[lifetime]") {
+    on_every_transport(3, [](colls::communicator& comm) {
+        std::optional<colls::communicator> part(comm.split(0, comm.rank()));
+        colls::memory<int> data = part->allocate<int>(50'000);
+        std::optional<colls::plan> plan(colls::prepare::all_reduce(*part, data, colls::sum));
+        std::optional<colls::progress_thread> helper(*part);
+        part.reset();
+        for (int turn = 0; turn < 3; ++turn) {
+            std::fill(data.begin(), data.end(), turn);
+            plan->run();
+            expect(data[49'999] == 3 * turn, "a plan's result is wrong");
+        }
+        std::fill(data.begin(), data.end(), 5);
+        colls::operation started = plan->start();
+        plan.reset();
+        helper.reset();
+        started.wait();
+        expect(data[7] == 15, "the result is wrong where the plan has gone before its operation");
+        colls::barrier(comm);
+    });
+}
+
+TEST_CASE("a rank leaves its group with the last that holds it", "[lifetime]") {
+    std::atomic<int> named{0};
+    colls::threads::run(2, [&](colls::communicator& comm) {
+        std::optional<colls::communicator> part(comm.split(0, comm.rank()));
+        std::vector<int> data(5, 1);
+        if (comm.rank() == 0) {
+            colls::plan held = colls::prepare::all_reduce(*part, data, colls::sum);
+            part.reset();
+            held.run();
+        } else {
+            colls::all_reduce(*part, data, colls::sum);
+            try {
+                colls::all_reduce(*part, data, colls::sum);
+            } catch (const colls::error& failure) {
+                named += failure.code() == colls::errc::peer_failed && failure.peer() == 0;
+            }
+        }
+        colls::barrier(comm);
+    });
+    CHECK(named == 1);
+}
+
+TEST_CASE("the group shrinks while an operation of the broken one is in scope", "[lifetime]") {
+    if (sanitized_threads) return;
+    for (const char* transport : {"shm", "tcp"})
+        for (const bool waits_first : {false, true})
+            for (const std::size_t count : {std::size_t{3}, std::size_t{200'000}}) {
+                counters right;
+                setenv("COLLS_TRANSPORT", transport, 1);
+                try {
+                    colls::processes::run(4, [&](colls::communicator& comm) {
+                        std::vector<int> data(count, 1), once_more(count, 1);
+                        auto plan = colls::prepare::all_reduce(comm, once_more, colls::sum);
+                        plan.run();
+                        const colls::progress_thread helper(comm);
+                        right[3] += 1;
+                        while (right[3] < 4) std::this_thread::yield();   // no rank is in the plan's call any more
+                        auto started = colls::start::all_reduce(comm, data, colls::sum);
+                        right[4] += 1;
+                        while (right[4] < 4) std::this_thread::yield();
+                        if (comm.rank() == 2) raise(SIGKILL);
+                        try {
+                            if (waits_first) started.wait();
+                            colls::barrier(comm);
+                            colls::barrier(comm);
+                            right[1] += 1;
+                        } catch (const colls::error&) {
+                            if (waits_first) right[2] += started.test();   // it is over, by an error or before
+                            comm = comm.shrink();
+                            std::vector<int> again(count, 1);
+                            colls::all_reduce(comm, again, colls::sum);
+                            right[0] += again == std::vector<int>(count, 3);
+                        }
+                        try {
+                            plan.run();
+                            right[1] += 1;
+                        } catch (const colls::error&) {
+                        }
+                        colls::barrier(comm);
+                    });
+                } catch (const colls::error& failure) {
+                    INFO(failure.what());
+                    CHECK(failure.peer() == 2);
+                }
+                unsetenv("COLLS_TRANSPORT");
+                INFO(transport << ", waits first: " << waits_first << ", count " << count);
+                CHECK(right[0] == 3);
+                CHECK(right[1] == 0);
+                CHECK(right[2] == (waits_first ? 3 : 0));
+            }
+}
+
+TEST_CASE("a plan whose operation is not over neither starts nor runs once more", "[lifetime]") {
+    on_every_transport(2, [](colls::communicator& comm) {
+        std::vector<int> data(1000, 1);
+        auto plan = colls::prepare::all_reduce(comm, data, colls::sum);
+        for (int turn = 0; turn < 2; ++turn) {
+            data.assign(1000, 1);
+            auto started = plan.start();
+            expect(says(refusal_of([&] { plan.start().wait(); }), "the plan's operation is not over"), "a second start is not refused");
+            expect(says(refusal_of([&] { plan.run(); }), "the plan's operation is not over"), "a run after start is not refused");
+            started.wait();
+            expect(data == std::vector<int>(1000, 2), "the result is wrong");
+        }
+        data.assign(1000, 1);
+        plan.run();
+        expect(data == std::vector<int>(1000, 2), "the result is wrong after that");
+    });
+}
+
+TEST_CASE("what has been moved from refuses calls", "[lifetime]") {
+    colls::threads::run(2, [](colls::communicator& comm) {
+        std::vector<int> data(10, 1);
+        auto plan = colls::prepare::all_reduce(comm, data, colls::sum);
+        colls::plan moved = std::move(plan);
+        expect(says(refusal_of([&] { plan.run(); }), "moved from"), "run of a plan that was moved from");
+        expect(says(refusal_of([&] { plan.start().wait(); }), "moved from"), "start of a plan that was moved from");
+        moved.run();
+        colls::operation started = moved.start();
+        colls::operation same = std::move(started);
+        expect(started.test(), "an operation that was moved from is over");
+        same.wait();
+        colls::communicator part = comm.split(0, 0);
+        colls::communicator its = std::move(part);
+        expect(says(refusal_of([&] { colls::barrier(part); }), "belongs to no group"), "a communicator that was moved from");
+        colls::barrier(its);
+    });
+}
+
+TEST_CASE("one progress thread serves a rank's groups, and a second one is refused", "[lifetime]") {
+    colls::threads::run(2, [](colls::communicator& comm) {
+        colls::communicator part = comm.split(0, 0);
+        {
+            const colls::progress_thread helper(part);
+            expect(says(refusal_of([&] { const colls::progress_thread second(comm); }), "already serves"), "a second one is not refused");
+        }
+        const colls::progress_thread next(comm);
+        colls::barrier(comm);
+    });
+}
+
+TEST_CASE("more memory than there can be is std::bad_alloc", "[lifetime]") {
+    on_every_transport(2, [](colls::communicator& comm) {
+        const auto refused = [&](auto of, std::size_t count) {
+            try {
+                auto m = comm.allocate<decltype(of)>(count);
+                return m.size() == 0;
+            } catch (const std::bad_alloc&) {
+                return true;
+            }
+        };
+        expect(refused(double{}, (std::size_t{1} << 61) + 1), "8 bytes for 2^61 + 1 elements");
+        expect(refused(char{}, SIZE_MAX), "SIZE_MAX bytes");
+        expect(refused(char{}, SIZE_MAX / 2), "SIZE_MAX / 2 bytes");
+        expect(refused(int{}, SIZE_MAX / 4), "SIZE_MAX / 4 int");
+        colls::memory<int> fits = comm.allocate<int>(100);
+        std::fill(fits.begin(), fits.end(), 1);
+        colls::all_reduce(comm, fits, colls::sum);
+        expect(fits[99] == 2, "after refusals the result is wrong");
+    });
+}
+
+TEST_CASE("an operator that communicates is refused, and the others hear of it", "[lifetime]") {
+    for (const std::size_t count : {std::size_t{3}, std::size_t{60'000}})
+        for (const bool with_helper : {false, true}) {
+            std::atomic<int> refused{0}, told{0};
+            const auto ask = [&](colls::communicator& comm) {
+                std::vector<int> data(count, 1), own(1);
+                std::optional<colls::progress_thread> helper;
+                if (with_helper) helper.emplace(comm);
+                const auto asks = colls::commutative([&](int a, int b) {
+                    if (comm.rank() == 1) colls::all_reduce(comm, own, colls::sum);
+                    return a + b;
+                });
+                try {
+                    colls::all_reduce<colls::direct>(comm, data, asks);
+                } catch (const colls::error& failure) {
+                    refused += failure.code() == colls::errc::invalid_argument && says(failure.what(), "an operator calls the library");
+                    told += failure.code() == colls::errc::peer_failed && says(failure.what(), "an operator calls the library");
+                }
+            };
+            colls::threads::run(3, [&](colls::communicator& comm) { ask(comm); });
+            INFO("count " << count << ", helper " << with_helper);
+            CHECK(refused == 1);
+            CHECK(told == 2);
+        }
+}
+
+TEST_CASE("an operator may use a group of its own", "[lifetime]") {
+    std::atomic<int> right{0};
+    colls::threads::run(2, [&](colls::communicator& comm) {
+        int data[2] = {1, 1};
+        colls::all_reduce(comm, data, colls::commutative([](int a, int b) {
+            std::atomic<int> sum{0};
+            colls::threads::run(2, [&](colls::communicator& inner) {
+                int x[1] = {inner.rank() == 0 ? a : b};
+                colls::all_reduce(inner, x, colls::sum);
+                if (inner.rank() == 0) sum = x[0];
+            });
+            return sum.load();
+        }));
+        right += data[0] == 2 && data[1] == 2;
+    });
+    CHECK(right == 2);
+}
+
+TEST_CASE("an operator's own error breaks the group for all", "[lifetime]") {
+    std::atomic<int> told{0};
+    try {
+        colls::threads::run(3, [&](colls::communicator& comm) {
+            std::vector<int> data(4000, comm.rank());
+            try {
+                colls::all_reduce<colls::direct>(comm, data, colls::commutative([](int a, int b) {
+                    if (a == 2 || b == 2) throw colls::error(colls::errc::unsupported, "two is too much");
+                    return a + b;
+                }));
+                colls::barrier(comm);
+            } catch (const colls::error& failure) {
+                if (says(failure.what(), "two is too much")) ++told;
+                throw;
+            }
+        });
+    } catch (const colls::error&) {
+    }
+    CHECK(told == 3);
+}
+
+TEST_CASE("a message to oneself goes where the other half has been started, and is refused else", "[lifetime]") {
+    on_every_transport(2, [](colls::communicator& comm) {
+        const int self = comm.rank();
+        for (const std::size_t count : {std::size_t{4}, std::size_t{300'000}}) {
+            std::vector<int> out(count, self + 1), in(count), second(count);
+            expect(says(refusal_of([&] { colls::send(comm, out, self); }), "start the receive first"), "a send to itself");
+            expect(says(refusal_of([&] { colls::recv(comm, in, self); }), "start the send first"), "a receive from itself");
+            {
+                auto coming = colls::start::recv(comm, in, self);
+                colls::send(comm, out, self);
+                coming.wait();
+                expect(in == out, "what a rank sent to itself is wrong");
+                expect(says(refusal_of([&] { colls::send(comm, out, self); }), "start the receive first"), "a second send to itself");
+            }
+            {
+                auto going = colls::start::send(comm, out, self);
+                colls::recv(comm, second, self);
+                going.wait();
+                expect(second == out, "what a rank received from itself is wrong");
+            }
+        }
+        colls::barrier(comm);
+    });
+}
+
+TEST_CASE("variables with values that mean nothing are refused, and named", "[lifetime]") {
+    const auto refused = [](const char* name, const char* value) {
+        setenv(name, value, 1);
+        const std::string by_threads = refusal_of([] { colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
+        const std::string by_processes = refusal_of([] { colls::processes::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
+        unsetenv(name);
+        INFO(name << "=" << value << "\n" << by_threads << "\n" << by_processes);
+        CHECK(says(by_threads, std::string(name) + " is " + value));
+        CHECK(says(by_processes, std::string(name) + " is " + value));
+    };
+    for (const char* value : {"abc", "-1", "0", "nan", "inf", "3s"}) refused("COLLS_TIMEOUT", value);
+    refused("COLLS_TRANSPORT", "tpc");
+    refused("COLLS_DEBUG", "infos");
+    refused("COLLS_SCHEDULE", "rng");
+    for (const auto& [name, value] : {std::pair{"COLLS_TIMEOUT", "2.5"}, {"COLLS_TIMEOUT", ""}, {"COLLS_DEBUG", "warn"}, {"COLLS_TRANSPORT", "shm"}}) {
+        setenv(name, value, 1);
+        colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); });
+        unsetenv(name);
+    }
+}
