@@ -279,6 +279,125 @@ TEST_CASE("how a rank ended is what run throws", "[processes]") {
     }
 }
 
+namespace {
+
+/// In the fork of this number, counted from when it is set: the child dies at once, before it can join.
+std::atomic<int> forks_to_death{-1};
+void die_in_that_fork() {
+    static const int watching = pthread_atfork(nullptr, nullptr, [] {
+        if (forks_to_death == 0) _exit(9);
+    });
+    static_cast<void>(watching);
+    static const int counting = pthread_atfork([] { --forks_to_death; }, nullptr, nullptr);
+    static_cast<void>(counting);
+}
+/// SIGCHLD is handled so while this lives.
+class children_signal {
+public:
+    explicit children_signal(void (*handler)(int)) : before_(signal(SIGCHLD, handler)) {}
+    ~children_signal() { signal(SIGCHLD, before_); }
+    children_signal(const children_signal&) = delete;
+    children_signal& operator=(const children_signal&) = delete;
+
+private:
+    void (*before_)(int);
+};
+void wait_for_all(int) {
+    const int before = errno;
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {}
+    errno = before;
+}
+std::string error_of_run(const std::string& transport, int n, void (*f)(colls::communicator&)) {
+    std::string text = "none";
+    setenv("COLLS_TIMEOUT", "100", 1);
+    try {
+        on(transport, n, f);
+    } catch (const colls::error& e) {
+        text = e.code() == colls::errc::peer_failed ? e.what() : std::string("another code: ") + e.what();
+    }
+    unsetenv("COLLS_TRANSPORT");
+    unsetenv("COLLS_TIMEOUT");
+    return text;
+}
+bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE("a process that dies before it has joined is not waited for", "[processes]") {
+    die_in_that_fork();
+    for (const auto& t : transports())
+        for (const bool ignored : {false, true})
+            for (const int r : {0, 1, 3}) {
+                const children_signal signals(ignored ? SIG_IGN : SIG_DFL);
+                forks_to_death = r + 1;
+                const std::string text = error_of_run(t, 4, [](colls::communicator& comm) { colls::barrier(comm); });
+                forks_to_death = -1;
+                INFO(t << ", rank " << r << (ignored ? ", SIGCHLD ignored" : ""));
+                CHECK(says(text, "rank " + std::to_string(r)));
+                CHECK(says(text, "before it had joined the group"));
+            }
+}
+
+TEST_CASE("how ranks end is known where SIGCHLD is ignored, or other code waits for all children", "[processes]") {
+    for (const auto& t : transports())
+        for (void (*handler)(int) : {SIG_IGN, &wait_for_all}) {
+            const children_signal signals(handler);
+            INFO(t << (handler == SIG_IGN ? ", ignored" : ", a handler that waits"));
+            CHECK(error_of_run(t, 3, [](colls::communicator& comm) { colls::barrier(comm); }) == "none");
+            const std::string killed = error_of_run(t, 3, [](colls::communicator& comm) {
+                if (comm.rank() == 2) raise(SIGKILL);
+                for (int i = 0; i < 1000; ++i) colls::barrier(comm);
+            });
+            CHECK(says(killed, "rank 2"));
+            const std::string alone = error_of_run(t, 1, [](colls::communicator&) { raise(SIGKILL); });
+            CHECK((says(alone, "rank 0's process has died") || says(alone, "was killed by signal 9")));
+            const std::string threw = error_of_run(t, 3, [](colls::communicator& comm) {
+                if (comm.rank() == 1) throw std::runtime_error("a reason of its own");
+                colls::barrier(comm);
+            });
+            CHECK(says(threw, "a reason of its own"));
+        }
+}
+
+TEST_CASE("a rank that has forked a child dies, and the child does not hide it", "[processes]") {
+    for (const auto& t : transports()) {
+        counters& c = shared_counters();
+        static std::atomic<int>* child;
+        child = &c.done;
+        const std::string text = error_of_run(t, 4, [](colls::communicator& comm) {
+            colls::communicator part = comm.split(0, -comm.rank());
+            std::vector<int> x(100'000, 1);
+            colls::all_reduce<colls::direct>(comm, x, colls::sum);   // all are connected
+            if (comm.rank() == 2) {
+                const pid_t forked = fork();
+                if (forked == 0) {
+                    // What it has of the rank's groups does nothing, and harms none.
+                    int status = 0;
+                    try {
+                        colls::barrier(comm);
+                    } catch (const colls::error& e) {
+                        status = e.code() == colls::errc::invalid_argument && says(e.what(), "forked from the rank") ? 0 : 1;
+                    }
+                    {
+                        const colls::communicator left = std::move(part);
+                    }
+                    if (status != 0) _exit(status);
+                    for (;;) pause();
+                }
+                *child = forked;
+            }
+            colls::barrier(part);
+            colls::barrier(comm);
+            int status = 0;
+            if (comm.rank() == 2 && waitpid(*child, &status, WNOHANG) == 0) raise(SIGKILL);
+            for (;;) colls::all_reduce(comm, x, colls::max);
+        });
+        kill(c.done, SIGKILL);
+        INFO(t << ": " << text);
+        CHECK(says(text, "rank 2's process was killed by signal 9"));
+    }
+}
+
 TEST_CASE("a world of one, without a launcher", "[processes]") {
     for (const char* name : {"COLLS_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) unsetenv(name);
     auto comm = colls::world();

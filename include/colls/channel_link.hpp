@@ -75,7 +75,14 @@ public:
         collectives_->progress();
         messages_->progress();
         // Whoever waits for long tells the one it waits for where, and those who wait for it that it waits.
-        if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank || at->fingerprint == no_call) return;
+        if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
+        if (at->fingerprint == no_call) {   // a message, which is no call of all: so the peer hears that it is waited for
+            if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now()) collectives_->tell(at->peer, news{notice::board, no_call, 0, 1, ""});
+            waited_for_ = at->peer;
+            waited_at_ = seconds_now();
+            waiting_ = {};
+            return;
+        }
         waiting_ = *at;
         waited_at_ = seconds_now();
         // Now and then again: the answer says that the other is still there.
@@ -97,6 +104,11 @@ public:
         else
             sched_yield();
     }
+    void absent(endpoint&, std::uint64_t group) override {
+        absent_ = group;
+        collectives_->tell_all(news{notice::away, group, 0, 0, ""});
+        collectives_->progress();
+    }
     void broke(endpoint& e) override { spread(e.memory.poison()); }
     void abandon(endpoint&) override {
         order_.clear();
@@ -108,10 +120,10 @@ public:
         messages_.reset();
     }
     std::unique_ptr<endpoint> shrink(endpoint& e) override {
-        break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
-        leave(e);
-        const council::value v = council_.agree(e, *collectives_, [this](int r) { return dead_[r]; },
-                                                [&] { return create(e.size); });
+        break_to_shrink(e);
+        const council::value v = council_.agree(
+            e, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(e.size); },
+            [&] { e.for_others([](endpoint& x) { x.via->look(x, nullptr, 0); }); });
         list<int> members;
         int mine = none;
         for (int r = 0; r < e.size; ++r) {
@@ -225,7 +237,9 @@ private:
                 if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)   // it waits for this rank
                     collectives_->tell(peer, news{notice::board, waiting_.call, waiting_.fingerprint, 1, ""});
                 compare_board(peer);
+                if (absent_ != 0) collectives_->tell(peer, news{notice::away, absent_, 0, 0, ""});
                 break;
+            case notice::away: s.away.store(what.a, std::memory_order_relaxed); break;
             case notice::broken: {
                 const int rank = static_cast<int>(what.c);
                 const auto code = static_cast<errc>(what.a);
@@ -297,6 +311,8 @@ private:
     double told_at_ = 0;
     wait_site waiting_;        // for long, when it last looked
     double waited_at_ = 0;
+    int waited_for_ = none;    // by a message, when it last looked
+    std::uint64_t absent_ = 0;   // this rank shrinks the group of that number
     council council_;
     bool fresh_ = false, looked_ = false;   // an operation has just begun; progress has been made in one
 };

@@ -27,8 +27,8 @@ public:
     void heard(int peer, const news& what) { letters_.push_back({peer, what.a, what.b, what.c, what.text}); }
 
     /// Until it is decided. Throws colls::error: timeout or peer_failed, where no majority is left.
-    template <class Dead, class MakePlace>
-    value agree(endpoint& e, wire& w, Dead dead, MakePlace make_place) {
+    template <class Dead, class MakePlace, class Look>
+    value agree(endpoint& e, wire& w, Dead dead, MakePlace make_place, Look look_at_others) {
         const auto n = static_cast<std::size_t>(e.size);
         here_.assign(n, false);
         here_[static_cast<std::size_t>(e.rank)] = true;
@@ -40,6 +40,7 @@ public:
         double again = 0;
         while (!decided_) {
             w.progress();
+            look_at_others();
             for (; !letters_.empty() && !decided_; letters_.pop_front()) read(letters_.front());
             if (decided_) break;
             const double now = seconds_now();

@@ -110,6 +110,9 @@ public:
     virtual std::uint64_t create(int n) = 0;
     virtual std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) = 0;
     virtual void discard(std::uint64_t place, int n) = 0;
+    /// This rank shrinks the group of that number, and comes to no call of this one; 0: it is back. Where memory is shared the
+    /// others see it in `rank_state::away`.
+    virtual void absent(endpoint&, std::uint64_t /*group*/) {}
     /// Those who still call, as a group of its own.
     virtual std::unique_ptr<endpoint> shrink(endpoint& from) = 0;
     /// What predictions are made from: the same for all ranks of the group.
@@ -140,6 +143,8 @@ struct endpoint {
     int ranks_per_host = 0;     ///< where hosts have equally many ranks, in order, and there are several; else 0
     /// Where ranks_per_host is not 0: the candidate that goes within hosts first, or null for a collective that has none.
     const candidate* (*two_levels)(collective what, int ranks_per_host) = nullptr;
+    std::uint64_t number = 0;   ///< of the group: equal on its ranks, another one for each of a process's groups; 0: none
+    endpoint* forming_from = nullptr;          ///< while this group comes about: the one that it is split from
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
     std::mutex* shared = nullptr;              ///< of the whole ring, where a second thread makes progress
     const unsigned born = count_forks();       ///< in which process: see `is_foreign`
@@ -164,6 +169,11 @@ struct endpoint {
 
     endpoint(int own_rank, int group_size, const group_memory& m, shared_link l)
         : rank(own_rank), size(group_size), memory(m), via(static_cast<shared_link&&>(l)) {}
+    /// For each of the thread's other groups.
+    template <class F>
+    void for_others(F f) {
+        for (endpoint* x = next; x != this; x = x->next) f(*x);
+    }
     /// Has this process been forked from the one that has the group? Then it must touch nothing.
     bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }
     endpoint(const endpoint&) = delete;
@@ -336,6 +346,22 @@ private:
     }
 }
 
+/// Before a shrink: the group is broken, if it is not yet. What is known of the cause is said, also where it was seen in another group.
+[[gnu::cold]] inline void break_to_shrink(endpoint& e) {
+    // A rank that has died is about to be seen here, too: links look for that once a millisecond.
+    for (const double until = seconds_now() + 3e-3; e.memory.poison().state.load(std::memory_order_acquire) == 0 && seconds_now() < until;)
+        e.via->look(e, nullptr, 0);
+    message text;
+    text << "colls: rank " << e.rank << " shrinks the group";
+    for (endpoint* x = e.next; x != &e; x = x->next)
+        if (x->memory.poison().state.load(std::memory_order_acquire) == 2) {
+            text << ", after an error in another one: " << news_in(x->memory.poison());
+            break;
+        }
+    break_group(e, errc::peer_failed, none, none, text.text());
+    leave(e);
+}
+
 /// From here on this rank may touch others' memory. Dekker with `leave`: either it sees the poison here, or whoever
 /// poisoned the group sees that it is active, and waits.
 inline void activate(endpoint& e) {
@@ -428,6 +454,9 @@ private:
         if (start_ == 0) start_ = now;
         waited_ = now - start_;
         if (waited_ > 10e-3) compare_boards(at);
+        if (e_->forming_from) look_at_origin(at);
+        if (at.peer != none)
+            if (const std::uint64_t away = e_->memory.state(at.peer).away.load(std::memory_order_acquire); away != 0) look_for(away, at);
         if (at.peer != none && e_->memory.state(at.peer).gone.load(std::memory_order_acquire) != 0) {
             // It may have done its part before it went: the caller looks once more before this is an error.
             if (peer_gone_++ > 2)
@@ -437,6 +466,25 @@ private:
             fail(*e_, errc::timeout, at,
                  message() << "rank " << at.peer << " is unreachable: waited " << waited_ << " s for it"
                            << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
+    }
+    // Where the group that this one is split from breaks, a rank may not come here any more; and no rank has gone on yet.
+    [[gnu::cold]] void look_at_origin(const wait_site& at) {
+        endpoint& from = *e_->forming_from;
+        from.via->look(from, nullptr, 0);
+        if (from.memory.poison().state.load(std::memory_order_acquire) == 2)
+            fail(*e_, errc::peer_failed, at, message() << "the group that it is split from is broken: " << news_in(from.memory.poison()));
+    }
+    // The peer shrinks a group. If this rank is of that group, it is waited for there, and the peer does not come here before.
+    [[gnu::cold]] void look_for(std::uint64_t group, const wait_site& at) {
+        for (endpoint* x = e_->next; x != e_; x = x->next) {
+            if (x->number != group) continue;
+            x->via->look(*x, nullptr, 0);
+            const poison_state& p = x->memory.poison();
+            if (p.state.load(std::memory_order_acquire) == 2)
+                fail(*e_, errc::peer_failed, at,
+                     message() << "rank " << at.peer << " does not come to this call: it shrinks another group of this rank, in which "
+                               << news_in(p));
+        }
     }
     // A peer that waits itself may soon know better who it is that does not come.
     bool leaves_it_to_peer(const wait_site& at) const {

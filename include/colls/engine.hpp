@@ -302,6 +302,19 @@ COLLS_ENGINE communicator communicator_over(std::unique_ptr<endpoint> e) {
 COLLS_ENGINE communicator split(endpoint& e, int color, int key) { return communicator_over(split_off(e, color, key)); }
 COLLS_ENGINE communicator shrink(endpoint& e) {
     const turn mine(e);
+    // In calls of its other groups this rank is waited for in vain.
+    struct absence {
+        explicit absence(endpoint& own) : e(own) { say(e.number); }
+        ~absence() { say(0); }
+        void say(std::uint64_t number) const {
+            e.for_others([number](endpoint& x) {
+                x.memory.state(x.rank).away.store(number, std::memory_order_release);
+                x.via->absent(x, number);
+            });
+        }
+        endpoint& e;
+    };
+    const absence meanwhile(e);
     std::unique_ptr<endpoint> left = e.via->shrink(e);
     left->join(e);   // they share a progress thread, and what is behind their links
     return communicator_over(std::move(left));

@@ -51,6 +51,7 @@ struct alignas(line) rank_state {
     std::atomic<std::uint32_t> arrived;     ///< processes: how far it is in forming the group
     std::atomic<std::uint32_t> shrinks;     ///< it takes part in shrinking the group
     std::atomic<std::int64_t> process;      ///< its process
+    std::atomic<std::uint64_t> away;        ///< it shrinks the group of this number, and comes to no call of this one; 0: no
 };
 
 /// Point to point: one per ordered pair of ranks.

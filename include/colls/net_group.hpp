@@ -104,11 +104,17 @@ class group : public colls::detail::channel_link {
 public:
     group(std::shared_ptr<station> s, const list<int>& members) : station_(std::move(s)) { members_.append(members); }
 
-    /// A rank's end of the group with this number. Collective, where memory is shared: members tell each other where.
-    static std::unique_ptr<endpoint> end_of(const std::shared_ptr<station>& s, std::uint64_t number, int rank, const list<int>& members, bool crowded) {
+    /// A rank's end of the group with this number, split off `from`, if from any. Collective, where memory is shared: members tell each other where.
+    static std::unique_ptr<endpoint> end_of(const std::shared_ptr<station>& s, std::uint64_t number, int rank, const list<int>& members, bool crowded,
+                                            endpoint* from) {
         const neighbours here(*s, rank, members);
-        if (!here.anywhere) return end_with(s, rank, members, crowded, [&](int which) { return across(*s, number + static_cast<unsigned>(which), rank, members); });
+        const auto numbered = [&](std::unique_ptr<endpoint> e) {
+            e->number = number + 1;   // never 0
+            return e;
+        };
+        if (!here.anywhere) return numbered(end_with(s, rank, members, crowded, [&](int which) { return across(*s, number + static_cast<unsigned>(which), rank, members); }));
         std::unique_ptr<endpoint> over_tcp = end_with(s, rank, members, crowded, [&](int which) { return tcp(*s, number + static_cast<unsigned>(which), rank, members); });
+        over_tcp->forming_from = from;
         // The first of each host's members has memory for them.
         const std::size_t bytes = colls::detail::memory_wire::bytes(here.count);
         std::uint64_t own = 0;
@@ -145,14 +151,14 @@ public:
         // The families are compiled here, and not in a unit that only includes the front.
         if (here.ranks_per_host > 0) e->two_levels = &two_levels;
         colls::detail::communicator_over(std::move(over_tcp));   // says that it leaves
-        return e;
+        return numbered(std::move(e));
     }
 
     std::uint64_t create(int) override { return random_number(); }
     std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) override {
         list<int> there;
         for (const int m : members) there.push_back(members_[m]);
-        return end_of(station_, place, rank, there, from.crowded);
+        return end_of(station_, place, rank, there, from.crowded, from.memory.poison().state.load(std::memory_order_relaxed) == 0 ? &from : nullptr);
     }
     void discard(std::uint64_t, int) override {}
     const machine& figures() override { return station_->figures; }
@@ -226,7 +232,7 @@ inline communicator group_of_all(colls::detail::descriptor&& listening, std::vec
     list<int> all;
     for (std::size_t r = 0; r < sites.size(); ++r) all.push_back(static_cast<int>(r));
     const auto s = std::make_shared<station>(std::move(listening), std::move(sites), usual(crowded), std::move(near), std::move(way));
-    return colls::detail::communicator_over(group::end_of(s, number & ~std::uint64_t{3}, rank, all, crowded));
+    return colls::detail::communicator_over(group::end_of(s, number & ~std::uint64_t{3}, rank, all, crowded, nullptr));
 }
 
 }  // namespace colls::inline v1::net

@@ -89,6 +89,8 @@ inline void rest(endpoint& e) {
             throw;
         } catch (const std::bad_alloc&) {
             text << "there is no more memory";
+        } catch (const error& x) {
+            text << std::string_view(x.what());
         } catch (const std::exception& x) {
             text << "the operator threw: " << x.what();
         } catch (...) {

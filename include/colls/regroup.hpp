@@ -2,9 +2,29 @@
 #pragma once
 
 #include <colls/engine/end.hpp>
-#include <colls/mailbox.hpp>
+#include <colls/operation.hpp>
+#include <colls/perform.hpp>
 
 namespace colls::inline v1::detail {
+
+/// In a handler: tells the old group, and throws what is known there of the cause.
+[[noreturn, gnu::cold]] inline void split_failed(endpoint& e, std::unique_ptr<endpoint> part) {
+    if (part) {
+        part->forming_from = nullptr;
+        leave_group(part.release());
+    }
+    // The rank that caused it has told the old group, or it is dead, which is about to be seen there.
+    const auto& state = e.memory.poison().state;
+    for (const double until = seconds_now() + 0.5; state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+        e.via->look(e, nullptr, 0);
+        sched_yield();
+    }
+    const bool known = state.load(std::memory_order_acquire) != 0;
+    call_threw(e, "split");
+    if (!known) throw;
+    const wait_site at{.what = "split"};
+    throw_poison(e, &at);
+}
 
 inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
     const turn own_turn(e);
@@ -37,7 +57,20 @@ inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
     places.resize(n);
     exchange(e, &made, sizeof made, places.data());
     if (color < 0) return nullptr;
-    std::unique_ptr<endpoint> part = e.via->attach(e, places[members[0]], mine, members);
+    // No rank goes on before all members have come: from then on each of them hears of what goes wrong in the new group, while
+    // until then a rank that fails is heard of in the old one, which all of them look at.
+    std::unique_ptr<endpoint> part;
+    try {
+        part = e.via->attach(e, places[members[0]], mine, members);
+        part->forming_from = &e;
+        const std::byte here{};
+        list<std::byte> all;
+        all.resize(members.size());
+        exchange(*part, &here, 1, all.data());
+        part->forming_from = nullptr;
+    } catch (...) {
+        split_failed(e, std::move(part));
+    }
     part->join(e);
     return part;
 }
@@ -47,8 +80,7 @@ inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
 /// return agree, whatever each of them has seen.
 [[gnu::cold]] COLLS_ENGINE std::unique_ptr<endpoint> shrink_shared(endpoint& e) {
     const group_memory& m = e.memory;
-    break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " shrinks the group").text());
-    leave(e);
+    break_to_shrink(e);
     m.state(e.rank).shrinks.store(1, std::memory_order_release);
     const auto gone = [&](int r) { return e.via->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
     const double until = seconds_now() + e.env.timeout;

@@ -33,7 +33,8 @@ enum class notice : std::uint8_t {
     broken,    ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it; with a text
     leave,     ///< the sender leaves the group for good
     join,      ///< shrink: `a`, `b`, `c` as shrink.hpp says
-    wiring     ///< between wires, of which no listener hears: how the peers' devices reach each other; see the wire
+    wiring,    ///< between wires, of which no listener hears: how the peers' devices reach each other; see the wire
+    away       ///< the sender shrinks the group of number `a`, and comes to no call of this one meanwhile; 0: it is back
 };
 struct news {
     notice what{};

@@ -34,6 +34,7 @@ public:
         e->crowded = arena_->ranks() > colls::detail::cores();
         e->base = arena_->base();
         e->reach = arena_->bytes();
+        e->number = e->told(memory_.base()) + 1;
         return e;
     }
 
@@ -170,10 +171,11 @@ public:
                 if (all_[r].over || !ended(all_[r])) continue;
                 const auto rank = static_cast<int>(r);
                 // Before it is waited for, which gives its number free: a rank that is to watch it must not open another process.
-                if (m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases)
+                const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
+                if (early)
                     colls::detail::poison(m, errc::peer_failed, rank, rank, none,
                                           (message() << "colls: rank " << rank << ": its process ended before it had joined the group").text());
-                note_end(a, rank, all_[r].number);
+                note_end(a, rank, all_[r].number, early);
                 all_[r].over = true;
                 --left;
             }
@@ -195,7 +197,8 @@ private:
         siginfo_t info{};
         return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
     }
-    static void note_end(arena& a, int rank, pid_t number) {
+    static void note_end(arena& a, int rank, pid_t number, bool early) {
+        const char* const when = early ? ", before it had joined the group" : "";
         int status = 0;
         pid_t waited = 0;
         do waited = waitpid(number, &status, 0);
@@ -204,12 +207,12 @@ private:
         text << "colls: rank " << rank << "'s process ";
         const std::uint32_t said = a.ended(rank).load(std::memory_order_acquire);
         if (waited == number && WIFSIGNALED(status))
-            note(a, errc::peer_failed, rank, rank, none, (text << "was killed by signal " << WTERMSIG(status)).text(), true);
+            note(a, errc::peer_failed, rank, rank, none, (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
         else if (waited != number && said == 0)
             note(a, errc::peer_failed, rank, rank, none,
-                 (text << "has died; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its children").text(), true);
+                 (text << "has died" << when << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its children").text(), true);
         else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1; code != 0)
-            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code).text(), false);
+            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), false);
     }
 
     std::vector<child> all_;

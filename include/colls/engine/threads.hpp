@@ -41,6 +41,7 @@ public:
     static std::unique_ptr<endpoint> end_of(const std::shared_ptr<group>& g, int rank) {
         auto e = std::make_unique<endpoint>(rank, g->n_, group_memory(g->base_, g->n_), g);
         e->crowded = g->crowded_;
+        e->number = reinterpret_cast<std::uintptr_t>(g->base_);
         return e;
     }
 

@@ -1,0 +1,167 @@
+// New groups where ranks fail meanwhile: no rank waits, in whatever group, for one that has gone to shrink another, and all hear of
+// the cause.
+#include "catch.hpp"
+
+#include "support/batch.hpp"
+
+#include <colls/endpoint.hpp>
+#include <colls/transports/shm.hpp>
+
+#include <csignal>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <thread>
+
+using namespace support;
+
+namespace {
+
+/// A link that cannot make the end of a new group, as where there is no more memory.
+class without_room : public colls::detail::link {
+    using endpoint = colls::detail::endpoint;
+
+public:
+    explicit without_room(colls::detail::shared_link whole) : of_(std::move(whole)) {}
+    std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t, int, const colls::detail::list<int>&) override { throw std::bad_alloc(); }
+
+    void look(endpoint& e, const colls::detail::wait_site* at, double s) override { of_->look(e, at, s); }
+    void rest(endpoint& e, double waited) override { of_->rest(e, waited); }
+    void broke(endpoint& e) override { of_->broke(e); }
+    void absent(endpoint& e, std::uint64_t group) override { of_->absent(e, group); }
+    void abandon(endpoint& e) override { of_->abandon(e); }
+    void close() override { of_->close(); }
+    void begin(endpoint& e, colls::detail::operation_state& o) override { of_->begin(e, o); }
+    bool advance(endpoint& e, colls::detail::operation_state& o) override { return of_->advance(e, o); }
+    bool dead(int rank) const override { return of_->dead(rank); }
+    void pin() override { of_->pin(); }
+    std::byte* take(std::size_t bytes) override { return of_->take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { of_->give(at, bytes); }
+    std::uint64_t create(int n) override { return of_->create(n); }
+    void discard(std::uint64_t place, int n) override { of_->discard(place, n); }
+    std::unique_ptr<endpoint> shrink(endpoint& e) override { return of_->shrink(e); }
+    const colls::detail::machine& figures() override { return of_->figures(); }
+    colls::detail::shared_link whole() { return of_; }
+
+private:
+    const colls::detail::shared_link of_;
+};
+
+class counters {
+public:
+    counters() : at_(static_cast<std::atomic<int>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+    ~counters() { munmap(at_, 4096); }
+    counters(const counters&) = delete;
+    counters& operator=(const counters&) = delete;
+    std::atomic<int>& operator[](int i) { return at_[i]; }
+
+private:
+    std::atomic<int>* at_;
+};
+
+/// f on n ranks of a kind of group; what a rank throws at the end is no failure where ranks are killed.
+template <class F>
+void on(std::string_view transport, int n, F f) {
+    try {
+        if (transport == "threads") {
+            colls::threads::run(n, f);
+        } else {
+            setenv("COLLS_TRANSPORT", std::string(transport).c_str(), 1);
+            colls::processes::run(n, f);
+        }
+    } catch (const std::exception&) {
+    }
+    unsetenv("COLLS_TRANSPORT");
+}
+std::vector<std::string> transports() {
+    if (sanitized_threads) return {"threads"};
+    return {"threads", "shm", "tcp"};
+}
+bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE("a rank that cannot join the group that is split off is not waited for there", "[regroup]") {
+    for (const std::string& transport : transports())
+        for (const int n : {2, 3, 5}) {
+            counters heard;
+            on(transport, n, [&](colls::communicator& comm) {
+                const int failing = n - 1;
+                auto& via = comm.endpoint().via;
+                if (comm.rank() == failing) via = std::make_shared<without_room>(via);
+                try {
+                    colls::communicator part = comm.split(0, comm.rank());
+                    heard[3] += 1;
+                } catch (const std::bad_alloc&) {
+                    heard[0] += comm.rank() == failing;
+                } catch (const colls::error& e) {
+                    const bool right = e.code() == colls::errc::peer_failed && e.peer() == failing && says(e.what(), "no more memory");
+                    heard[right ? 1 : 3] += 1;
+                    if (!right) std::fprintf(stderr, "%s\n", e.what());
+                }
+                if (comm.rank() == failing) via = static_cast<without_room&>(*via).whole();
+                colls::communicator left = comm.shrink();
+                colls::barrier(left);
+                heard[2] += left.size() == n;
+            });
+            INFO(transport << ", " << n << " ranks");
+            CHECK(heard[0] == 1);
+            CHECK(heard[1] == n - 1);
+            CHECK(heard[2] == n);
+            CHECK(heard[3] == 0);
+        }
+}
+
+TEST_CASE("a rank that waits in one group for another that shrinks a second group of both hears of it", "[regroup]") {
+    for (const std::string& transport : transports())
+        for (const bool message : {false, true}) {
+            counters heard;
+            on(transport, 4, [&](colls::communicator& comm) {
+                colls::communicator part = comm.split(comm.rank() < 3 ? 0 : 1, comm.rank());
+                colls::communicator pair = comm.split(comm.rank() < 2 ? 0 : 1, comm.rank());
+                colls::barrier(comm);
+                heard[5] += 1;
+                while (heard[5] < 4) std::this_thread::yield();   // all are out of that barrier
+                if (comm.rank() == 3) {
+                    if (transport == "threads") throw std::runtime_error("rank 3 gives up");
+                    raise(SIGKILL);
+                }
+                if (comm.rank() == 0) {
+                    // It hears of rank 3 in the whole group, and shrinks that; the others wait for it in the part.
+                    try {
+                        colls::barrier(comm);
+                        colls::barrier(comm);
+                    } catch (const colls::error&) {
+                    }
+                } else {
+                    try {
+                        std::vector<int> x(1);
+                        if (message)
+                            colls::recv(part, x, comm.rank() - 1);
+                        else
+                            colls::barrier(part);
+                        heard[1] += 1;
+                    } catch (const colls::error& e) {
+                        const bool right = e.code() == colls::errc::peer_failed && says(e.what(), "rank 3");
+                        heard[right ? 0 : 2] += 1;
+                        if (!right) std::fprintf(stderr, "%s\n", e.what());
+                    }
+                }
+                colls::communicator left = comm.shrink();
+                colls::barrier(left);
+                heard[3] += left.size() == 3;
+                // A group in which no rank waited is none the worse.
+                if (left.rank() < 2) {
+                    colls::barrier(pair);
+                    heard[4] += 1;
+                }
+            });
+            INFO(transport << (message ? ", a message" : ", a collective"));
+            CHECK(heard[0] == 2);
+            CHECK(heard[1] == 0);
+            CHECK(heard[2] == 0);
+            CHECK(heard[3] == 3);
+            CHECK(heard[4] == 2);
+        }
+}
