@@ -31,6 +31,7 @@ struct call {
     bool learns = false;                        ///< the root alone knows `count`: it is read from there
     bool non_blocking = false;
     std::uint64_t signature = 0;                ///< hash of the element type and the operator
+    const std::string_view *type = nullptr, *op_type = nullptr;   ///< their names
 };
 
 struct extent {

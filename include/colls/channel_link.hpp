@@ -31,6 +31,7 @@ public:
     ~channel_link() override { std::free(memory_); }
 
     void begin(endpoint& e, operation_state& o) override {
+        judge_suspect();
         // Not where the operation before has waited, and so has done it: what this one sends comes first.
         if (!looked_) collectives_->progress();
         looked_ = false;
@@ -74,6 +75,7 @@ public:
     void look(endpoint& e, const wait_site* at, double seconds) override {
         collectives_->progress();
         messages_->progress();
+        judge_suspect();
         // Whoever waits for long tells the one it waits for where, and those who wait for it that it waits.
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
         if (at->fingerprint == no_call) {   // a message, which is no call of all: so the peer hears that it is waited for
@@ -239,6 +241,13 @@ private:
                 compare_board(peer);
                 if (absent_ != 0) collectives_->tell(peer, news{notice::away, absent_, 0, 0, ""});
                 break;
+            case notice::ask:
+                for (std::uint64_t i = e_->calls < told_call::kept ? 0 : e_->calls - told_call::kept; i < e_->calls; ++i) {
+                    const call_record& c = e_->recent[i % call_record::kept];
+                    collectives_->tell(peer, news{notice::told, i, c.fingerprint, 0, parts_of(c).text()});
+                }
+                break;
+            case notice::told: tell_call(e_->memory.told(peer, what.a), what.a, what.b, what.text); break;
             case notice::away: s.away.store(what.a, std::memory_order_relaxed); break;
             case notice::broken: {
                 const int rank = static_cast<int>(what.c);
@@ -271,13 +280,14 @@ private:
         return none;
     }
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
+        if (wanted.fingerprint != got.fingerprint) {
+            std::uint64_t call = e_->calls;   // the one that expects it
+            while (call > 0 && call + call_record::kept > e_->calls && e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint) --call;
+            return suspects(peer, call > 0 ? call - 1 : 0, wanted.fingerprint, got.fingerprint);
+        }
         message text;
-        text << "colls: rank " << e_->rank << ": ";
-        if (wanted.fingerprint != got.fingerprint)
-            say_mismatch(text, peer, wanted.fingerprint, got.fingerprint);
-        else
-            text << "rank " << peer << " sends " << got_bytes << " bytes where this rank expects " << wanted_bytes
-                 << ": their counts differ, or the order of their calls";
+        text << "colls: rank " << e_->rank << ": rank " << peer << " sends " << got_bytes << " bytes where this rank expects " << wanted_bytes
+             << ": their counts differ, or the order of their calls";
         breaks(errc::mismatch, e_->rank, peer, none, text.text());
     }
     // A rank that waits has said in which call.
@@ -285,20 +295,22 @@ private:
         const rank_state& s = e_->memory.state(peer);
         const std::uint64_t call = s.board_call.load(std::memory_order_relaxed), theirs = s.board_fingerprint.load(std::memory_order_relaxed);
         if (call == 0 || call > e_->calls || call + 64 <= e_->calls) return;
-        const std::uint64_t own = e_->recent[(call - 1) % 64];
-        if (own == theirs) return;
+        if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs) suspects(peer, call - 1, own, theirs);
+    }
+    // A peer's calls do not fit: it is asked for them, so that the error can say in what.
+    void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
+        if (suspect_.peer != none) return;
+        suspect_ = {peer, call, own, theirs, seconds_now() + time_to_tell};
+        collectives_->tell(peer, news{notice::ask});
+    }
+    void judge_suspect() {
+        if (suspect_.peer == none || (!has_told(e_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until)) return;
         message text;
         text << "colls: rank " << e_->rank << ": ";
-        say_mismatch(text, peer, own, theirs);
-        breaks(errc::mismatch, e_->rank, peer, none, text.text());
-    }
-    static void say_mismatch(message& text, int peer, std::uint64_t own, std::uint64_t theirs) {
-        text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
-        if (theirs >> 60 == own >> 60)
-            text << ", with another count, type, operator, root or schedule, or started and not blocking, now or in a call before";
+        say_mismatch(text, *e_, suspect_.peer, suspect_.call, suspect_.own, suspect_.theirs);
         text << "; every rank must make the same calls in the same order";
+        breaks(errc::mismatch, e_->rank, suspect_.peer, none, text.text());
     }
-
     endpoint* e_ = nullptr;
     void* memory_ = nullptr;
     std::unique_ptr<wire> collectives_, messages_;
@@ -311,6 +323,11 @@ private:
     double told_at_ = 0;
     wait_site waiting_;        // for long, when it last looked
     double waited_at_ = 0;
+    struct suspicion {
+        int peer = none;
+        std::uint64_t call = 0, own = 0, theirs = 0;
+        double until = 0;
+    } suspect_;                // whose calls do not fit, until the error is reported
     int waited_for_ = none;    // by a message, when it last looked
     std::uint64_t absent_ = 0;   // this rank shrinks the group of that number
     council council_;

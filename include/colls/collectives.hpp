@@ -98,7 +98,9 @@ constexpr bool expect_operator() {
 }
 
 template <class T>
-inline constexpr std::uint64_t type_hash = hash_text(type_name<T>());
+inline constexpr std::string_view type_text = type_name<T>();
+template <class T>
+inline constexpr std::uint64_t type_hash = hash_text(type_text<T>);
 
 /// S can be asked in a constant expression, without a value of it at hand.
 template <class S>
@@ -162,11 +164,13 @@ void set_output(request& q, T* data, std::size_t count) {
 template <class T>
 void set_type(request& q) {
     q.c.element = sizeof(T);
+    q.c.type = &type_text<std::remove_const_t<T>>;
     q.c.signature = hash_mix(q.c.signature, type_hash<std::remove_const_t<T>>);
 }
 template <bool keep, class T, class Op>
 void set_operator(request& q, const Op& op) {
     q.c.op = &op_table_for<T, Op>;
+    q.c.op_type = &type_text<Op>;
     q.c.signature = hash_mix(q.c.signature, type_hash<Op>);
     q.c.op_value = &op;   // an empty operator is never looked at
     if constexpr (keep && !std::is_empty_v<Op>) {

@@ -6,6 +6,7 @@
 #include <colls/environment.hpp>
 #include <colls/error.hpp>
 #include <colls/group_memory.hpp>
+#include <colls/told_calls.hpp>
 
 #include <memory>
 #include <mutex>
@@ -153,7 +154,7 @@ struct endpoint {
 
     std::uint64_t calls = 0;        ///< collective calls so far
     std::uint64_t history = 0;      ///< of all of them, hashed: what one call lets slip the next one finds
-    std::uint64_t recent[64] = {};  ///< the latest calls' fingerprints, by number: more than any rank can be ahead
+    call_record recent[call_record::kept];  ///< the latest calls, by number
     std::uint64_t sequence = 0;     ///< of them, operations that expose buffers
     std::uint64_t mails = 0;        ///< and those through mailboxes
     std::uint64_t last_full_mail = 0;   ///< 1 + the latest in which every rank heard of every rank
@@ -192,7 +193,7 @@ struct endpoint {
     /// A new call's fingerprint. The collective is in its highest four bits, so that both sides of a mismatch can be named.
     std::uint64_t sign(collective what, std::uint64_t hash) {
         history = static_cast<std::uint64_t>(what) << 60 | hash_mix(hash, history) >> 4;
-        return recent[calls++ % 64] = history;
+        return recent[calls++ % call_record::kept].fingerprint = history;
     }
     /// Into the ring of `other`.
     void join(endpoint& other) {
@@ -328,11 +329,11 @@ private:
 }
 
 /// Before an error leaves a call, nobody may still be touching this rank's buffers: each rank says when it is out, or is dead.
-/// Bounded: who does not come back within the deadline may still be there, and what it may write to is not used again.
+/// Bounded by the deadline and 2 s: a rank that has not come back by then may still be there, and what it may write to is not used again.
 [[gnu::cold]] inline void leave(endpoint& e) {
     e.via->abandon(e);
     e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
-    const double most = e.env.timeout < 10 ? e.env.timeout : 10;
+    const double most = e.env.timeout < 2 ? e.env.timeout : 2;
     const double until = seconds_now() + (e.lingers == none ? most : 0);   // once is enough
     for (int r = 0; r < e.size; ++r) {
         const auto inside = [&] { return r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.via->dead(r); };
@@ -397,12 +398,29 @@ inline const char* collective_in(std::uint64_t fingerprint) {
     const auto c = static_cast<int>(fingerprint >> 60);
     return c < collective_count ? name_of(static_cast<collective>(c)) : "send/recv";
 }
+/// How long a mismatch waits for the peer's own account of its calls, in seconds.
+inline constexpr double time_to_tell = 0.3;
+/// What is different on the peer, as far as that is known, in this rank's call of that number or before.
+[[gnu::cold]] inline void say_mismatch(message& text, endpoint& e, int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
+    if (say_difference(text, e.memory, e.rank, peer, e.recent, call)) return;
+    text << "rank " << peer << " called " << collective_in(theirs) << ", this rank " << collective_in(own);
+    if (theirs >> 60 == own >> 60)
+        text << ", with another count, type, operator, root or schedule, or started and not blocking, now or in a call before";
+}
 [[noreturn, gnu::cold]] inline void fail_mismatch(endpoint& e, wait_site at, int peer, std::uint64_t theirs) {
     at.peer = peer;
+    // The peer tells its calls when it has waited for a while; where it does not wait, it does not say.
+    tell_calls(e.memory, e.rank, e.recent, e.calls);
+    const auto& broken = e.memory.poison().state;
+    for (const double until = seconds_now() + time_to_tell; !has_told(e.memory, peer, at.call) && seconds_now() < until;) {
+        if (broken.load(std::memory_order_seq_cst) != 0) {   // another rank has reported it
+            leave(e);
+            throw_poison(e, &at);
+        }
+        sched_yield();
+    }
     message text;
-    text << "rank " << peer << " called " << collective_in(theirs);
-    if (theirs >> 60 == at.fingerprint >> 60)
-        text << " with another count, type, operator, root or schedule, or started and not blocking, now or in a call before";
+    say_mismatch(text, e, peer, at.call, at.fingerprint, theirs);
     fail(e, errc::mismatch, at, text << "; every rank must make the same calls in the same order");
 }
 
@@ -498,6 +516,8 @@ private:
     // Two ranks may both be waiting, in different calls: whoever waits long says where, and looks what others say.
     [[gnu::cold]] void compare_boards(const wait_site& at) {
         if (at.fingerprint == no_call) return;
+        if (told_ != at.call + 1) tell_calls(e_->memory, e_->rank, e_->recent, e_->calls);
+        told_ = at.call + 1;
         rank_state& own = e_->memory.state(e_->rank);
         own.board_call.store(0, std::memory_order_relaxed);
         own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
@@ -509,13 +529,14 @@ private:
             const auto call = other.board_call.load(std::memory_order_acquire);
             const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
             // The call in which the other waits may be one that is over here.
-            if (call == 0 || call > e_->calls || call + 64 <= e_->calls || e_->recent[(call - 1) % 64] == theirs) continue;
+            if (call == 0 || call > e_->calls || call + 64 <= e_->calls || e_->recent[(call - 1) % call_record::kept].fingerprint == theirs) continue;
             if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(*e_, at, r, theirs);
         }
     }
 
     endpoint* e_ = nullptr;
     unsigned spins_ = 0, turns_ = 0, peer_gone_ = 0;
+    std::uint64_t told_ = 0;   // 1 + the call in which this rank has told its calls
     double start_ = 0, waited_ = 0;
 };
 

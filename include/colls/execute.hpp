@@ -100,6 +100,19 @@ inline wait_site site_of(const endpoint& e, const operation_state& o, const scri
             .steps = &p.schedule, .rank = e.rank, .size = e.size, .shift = rooted(c.what) ? c.root - p.root : 0};
 }
 
+/// Remembers the call that was just signed.
+inline void record(endpoint& e, const call& c, std::string_view schedule, bool own_lengths) {
+    call_record& r = e.recent[(e.calls - 1) % call_record::kept];
+    r.type = c.type;
+    r.op = c.op_type;
+    r.schedule = schedule;
+    r.count = c.count;
+    r.root = c.root;
+    r.what = c.what;
+    r.own_lengths = own_lengths;
+    r.non_blocking = c.non_blocking;
+}
+
 /// What executors know of an operation, whatever way its data take: whose part in the script is whose, and what lies where.
 class follower {
 protected:
@@ -112,6 +125,7 @@ protected:
         o_.number = e_.calls;
         o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
                                                   static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
+        record(e_, c, p_->schedule.name(), own_lengths);
         o_.site = site_of(e_, o_, *p_);
     }
     int actual(int virtual_rank) const {

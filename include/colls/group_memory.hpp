@@ -71,6 +71,15 @@ struct alignas(line) poison_state {
     char text[400];
 };
 
+/// One of a rank's latest calls, as it tells the others: see told_calls.hpp.
+struct told_call {
+    static constexpr std::uint64_t kept = 16;
+    static constexpr std::size_t words = 22;
+    std::atomic<std::uint64_t> number;         ///< + 1; 0: none, or it is being written
+    std::atomic<std::uint64_t> fingerprint;
+    std::atomic<std::uint64_t> text[words];
+};
+
 /// How a group that is to shrink agrees: whoever's proposal is named first has decided.
 struct alignas(line) decision_state {
     std::atomic<std::uint32_t> decided;   ///< 1 + the rank whose proposal stands
@@ -86,7 +95,7 @@ public:
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
 
-    static std::size_t bytes(int n) { return offset(8, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return offset(9, static_cast<std::size_t>(n)); }
     std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
@@ -109,6 +118,9 @@ public:
     proposal_head& proposal(int rank) const {
         return *reinterpret_cast<proposal_head*>(base_ + offset(7, n_) + static_cast<std::size_t>(rank) * proposal_bytes(n_));
     }
+    told_call& told(int rank, std::uint64_t number) const {
+        return *at<told_call>(8, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
+    }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
 private:
@@ -116,7 +128,8 @@ private:
     static std::size_t offset(int part, std::size_t n) {
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
                                      mail_slots * n * sizeof(mail_line), mail_slots * n * mail_capacity,
-                                     n * n * sizeof(pair_line), sizeof(decision_state), n * proposal_bytes(n)};
+                                     n * n * sizeof(pair_line), sizeof(decision_state), n * proposal_bytes(n),
+                                     n * told_call::kept * sizeof(told_call)};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

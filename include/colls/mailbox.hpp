@@ -24,6 +24,7 @@ public:
         const std::uint64_t fingerprint =
             e.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
         expected_ = (number_ + 1) << 32 | fingerprint >> 32;   // zeroed memory is no flag
+        record(e, c, "mailbox", false);
         site_ = {none, none, name_of(c.what), "mailbox", call_number, fingerprint};
     }
 

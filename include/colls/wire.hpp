@@ -34,6 +34,8 @@ enum class notice : std::uint8_t {
     leave,     ///< the sender leaves the group for good
     join,      ///< shrink: `a`, `b`, `c` as shrink.hpp says
     wiring,    ///< between wires, of which no listener hears: how the peers' devices reach each other; see the wire
+    ask,       ///< the sender would like to know the receiver's latest calls
+    told,      ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text its parts
     away       ///< the sender shrinks the group of number `a`, and comes to no call of this one meanwhile; 0: it is back
 };
 struct news {

@@ -211,8 +211,8 @@ private:
         else if (waited != number && said == 0)
             note(a, errc::peer_failed, rank, rank, none,
                  (text << "has died" << when << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its children").text(), true);
-        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1; code != 0)
-            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), false);
+        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1; code != 0 || early)
+            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), early);
     }
 
     std::vector<child> all_;

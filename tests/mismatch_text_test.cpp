@@ -1,0 +1,129 @@
+// Ranks whose calls differ are told in what: the error names the part of the call, and both values.
+#include "catch.hpp"
+
+#include "support/batch.hpp"
+
+#include <colls/endpoint.hpp>
+#include <colls/transports/shm.hpp>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+using namespace support;
+
+namespace {
+
+bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+/// What a group of three says whose rank 1 does `odd` where the others do `usual`; each goes on until it has the error.
+std::string said(const std::string& transport, void (*usual)(colls::communicator&), void (*odd)(colls::communicator&)) {
+    std::string text = "nothing";
+    const auto f = [&](colls::communicator& comm) {
+        std::vector<int> x(5);
+        colls::all_reduce(comm, x, colls::sum);
+        (comm.rank() == 1 ? odd : usual)(comm);
+        for (int i = 0; i < 5; ++i) colls::barrier(comm);
+    };
+    try {
+        if (transport == "threads") {
+            colls::threads::run(3, f);
+        } else {
+            setenv("COLLS_TRANSPORT", transport.c_str(), 1);
+            colls::processes::run(3, f);
+        }
+    } catch (const colls::error& e) {
+        text = (e.code() == colls::errc::mismatch ? "" : "another code: ") + std::string(e.what());
+    }
+    unsetenv("COLLS_TRANSPORT");
+    return text;
+}
+
+struct oddity {
+    const char *part, *usual_value, *odd_value;
+    void (*usual)(colls::communicator&);
+    void (*odd)(colls::communicator&);
+};
+
+template <std::size_t count>
+void reduce_ints(colls::communicator& comm) {
+    std::vector<int> x(count);
+    colls::all_reduce(comm, x, colls::sum);
+}
+template <class T>
+void reduce_of(colls::communicator& comm) {
+    std::vector<T> x(6000);
+    colls::all_reduce(comm, x, colls::sum);
+}
+template <class Op>
+void reduce_by(colls::communicator& comm) {
+    std::vector<int> x(6000);
+    colls::all_reduce(comm, x, Op{});
+}
+template <class S>
+void reduce_in(colls::communicator& comm) {
+    std::vector<int> x(6000);
+    colls::all_reduce<S>(comm, x, colls::sum);
+}
+template <int root>
+void from_root(colls::communicator& comm) {
+    std::vector<int> x(6000);
+    colls::broadcast(comm, x, root);
+    colls::barrier(comm);
+}
+void started(colls::communicator& comm) {
+    std::vector<int> x(6000);
+    colls::start::all_reduce<colls::ring>(comm, x, colls::sum).wait();
+}
+void gathers(colls::communicator& comm) {
+    std::vector<int> x(6000), all(18000);
+    colls::all_gather(comm, x, all);
+}
+
+constexpr oddity oddities[] = {
+    {"the count", "5", "6", &reduce_ints<5>, &reduce_ints<6>},
+    {"the count", "6000", "60000", &reduce_ints<6000>, &reduce_ints<60000>},
+    {"the element type", "int", "float", &reduce_of<int>, &reduce_of<float>},
+    {"the operator", "sum", "max", &reduce_by<colls::sum_t>, &reduce_by<colls::max_t>},
+    {"the schedule", "ring", "direct", &reduce_in<colls::ring>, &reduce_in<colls::direct>},
+    {"the root", "0", "2", &from_root<0>, &from_root<2>},
+    {"the call", "blocking", "started", &reduce_in<colls::ring>, &started},
+    {"the collective", "all_reduce", "all_gather", &reduce_of<int>, &gathers},
+};
+
+}  // namespace
+
+TEST_CASE("the error of ranks whose calls differ names the part and both values", "[mismatch]") {
+    std::vector<std::string> transports = {"threads"};
+    if (!sanitized_threads) transports.insert(transports.end(), {"shm", "tcp"});
+    for (const std::string& transport : transports)
+        for (const oddity& o : oddities) {
+            const std::string text = said(transport, o.usual, o.odd);
+            INFO(transport << ", " << o.part << ": " << text);
+            CHECK(says(text, std::string(o.part) + " is "));
+            CHECK(says(text, o.usual_value));
+            CHECK(says(text, o.odd_value));
+            CHECK(says(text, "on rank 1"));
+            CHECK(says(text, "call 1 of this group"));
+            CHECK(!says(text, "with another count"));
+        }
+}
+
+TEST_CASE("a call that slipped is named when a later one shows it", "[mismatch]") {
+    std::vector<std::string> transports = {"threads"};
+    if (!sanitized_threads) transports.insert(transports.end(), {"shm", "tcp"});
+    for (const std::string& transport : transports) {
+        const std::string text = said(
+            transport,
+            [](colls::communicator& comm) {
+                std::vector<int> x(2);
+                if (comm.rank() == 0) colls::broadcast(comm, x, 0);   // it does not wait for the others
+                colls::barrier(comm);
+            },
+            [](colls::communicator& comm) { colls::barrier(comm); });
+        INFO(transport << ": " << text);
+        CHECK(says(text, "the collective is "));
+        CHECK(says(text, "call 1 of this group"));
+        CHECK(says(text, "broadcast on rank 0"));
+    }
+}
