@@ -106,6 +106,21 @@ public:
         else
             sched_yield();
     }
+    void refused(endpoint& e) override {
+        const refusal_state& refusal = e.memory.refusal(e.rank);
+        char text[decltype(refusal.text)::most + 1];
+        refusal.text.load(text);
+        const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
+        const news what{notice::refused, call, 0, 0, text};
+        // Also whom there is no connection to yet: this rank may not come to the library again for long.
+        constexpr int few = 64;
+        if (e.size > few || call == 0)
+            collectives_->tell_all(what);
+        else
+            for (int r = 0; r < e.size; ++r)
+                if (r != e.rank) collectives_->tell(r, what);
+        for (const double until = seconds_now() + (call == 0 ? 0 : 5e-3); collectives_->progress(), seconds_now() < until;) sched_yield();
+    }
     void absent(endpoint&, std::uint64_t group) override {
         absent_ = group;
         collectives_->tell_all(news{notice::away, group, 0, 0, ""});
@@ -248,6 +263,12 @@ private:
                 }
                 break;
             case notice::told: tell_call(e_->memory.told(peer, what.a), what.a, what.b, what.text); break;
+            case notice::refused: {
+                refusal_state& refusal = e_->memory.refusal(peer);
+                refusal.text.store(what.text);
+                refusal.call.store(what.a, std::memory_order_relaxed);
+                break;
+            }
             case notice::away: s.away.store(what.a, std::memory_order_relaxed); break;
             case notice::broken: {
                 const int rank = static_cast<int>(what.c);

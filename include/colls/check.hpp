@@ -38,6 +38,12 @@ private:
     void expect(const char* what, std::size_t got, std::size_t want) const {
         if (got != want) refuse(message() << "the " << what << " holds " << got << " elements, and should hold " << want);
     }
+    /// Either of the two may be the wrong one.
+    void expect_block(const char* all, std::size_t held, const char* block, std::size_t got, std::size_t want) const {
+        if (got != want)
+            refuse(message() << "the " << all << " holds " << held << " elements, of which this rank's block is " << want << ", and the " << block
+                             << " holds " << got);
+    }
 
     void without_counts(std::size_t n, std::size_t me, bool root) {
         switch (c_.what) {
@@ -61,21 +67,21 @@ private:
                 break;
             case collective::all_gather:
                 c_.count = q_.out_count;
-                expect("input", q_.in_count, balanced(c_.count, n, me).count);
+                expect_block("output", c_.count, "input", q_.in_count, balanced(c_.count, n, me).count);
                 break;
             case collective::reduce_scatter:
                 c_.count = q_.in_count;
-                expect("output", q_.out_count, balanced(c_.count, n, me).count);
+                expect_block("input", c_.count, "output", q_.out_count, balanced(c_.count, n, me).count);
                 break;
             case collective::gather:
                 c_.own_count = q_.in_count;
                 c_.learns = !root;
-                if (root) expect("input", q_.in_count, balanced(c_.count = q_.out_count, n, me).count);
+                if (root) expect_block("output", c_.count = q_.out_count, "input", q_.in_count, balanced(q_.out_count, n, me).count);
                 break;
             case collective::scatter:
                 c_.own_count = q_.out_count;
                 c_.learns = !root;
-                if (root) expect("output", q_.out_count, balanced(c_.count = q_.in_count, n, me).count);
+                if (root) expect_block("input", c_.count = q_.in_count, "output", q_.out_count, balanced(q_.in_count, n, me).count);
                 break;
         }
     }

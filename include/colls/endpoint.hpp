@@ -114,6 +114,8 @@ public:
     /// This rank shrinks the group of that number, and comes to no call of this one; 0: it is back. Where memory is shared the
     /// others see it in `rank_state::away`.
     virtual void absent(endpoint&, std::uint64_t /*group*/) {}
+    /// This rank has refused a call, or has made it by now, as its refusal_state says, which where memory is shared the others read.
+    virtual void refused(endpoint&) {}
     /// Those who still call, as a group of its own.
     virtual std::unique_ptr<endpoint> shrink(endpoint& from) = 0;
     /// What predictions are made from: the same for all ranks of the group.
@@ -160,6 +162,7 @@ struct endpoint {
     std::uint64_t last_full_mail = 0;   ///< 1 + the latest in which every rank heard of every rank
     std::uint64_t completed_by_all = 0, mailed_by_all = 0;   ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;     ///< operations from completed on that are over: a bit each
+    bool has_refused = false;       ///< the call that would have been the next one
     int lingers = none;             ///< a rank that was still in its call when this one left by an error
 
     list<message_count> sent, received;   ///< messages to and from each rank
@@ -472,6 +475,7 @@ private:
         if (start_ == 0) start_ = now;
         waited_ = now - start_;
         if (waited_ > 10e-3) compare_boards(at);
+        if (waited_ > 0.1 && at.peer != none && at.fingerprint != no_call) look_for_refusal(at);
         if (e_->forming_from) look_at_origin(at);
         if (at.peer != none)
             if (const std::uint64_t away = e_->memory.state(at.peer).away.load(std::memory_order_acquire); away != 0) look_for(away, at);
@@ -484,6 +488,15 @@ private:
             fail(*e_, errc::timeout, at,
                  message() << "rank " << at.peer << " is unreachable: waited " << waited_ << " s for it"
                            << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
+    }
+    // The peer may have refused its own part for what is wrong on its side. It is given time to make the call rightly.
+    void look_for_refusal(const wait_site& at) {
+        const refusal_state& refusal = e_->memory.refusal(at.peer);
+        const std::uint64_t call = refusal.call.load(std::memory_order_acquire);
+        if (call == 0 || call - 1 > at.call) return;
+        char text[decltype(refusal.text)::most + 1];
+        refusal.text.load(text);
+        fail(*e_, errc::peer_failed, at, message() << "rank " << at.peer << " has not made this call, which it refused: " << text);
     }
     // Where the group that this one is split from breaks, a rank may not come here any more; and no rank has gone on yet.
     [[gnu::cold]] void look_at_origin(const wait_site& at) {

@@ -36,6 +36,28 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, mail) : p;
 }
 
+/// Says to ranks that may wait for this one why it does not come, or that it comes after all.
+[[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(endpoint& e, const char* why) {
+    refusal_state& refusal = e.memory.refusal(e.rank);
+    refusal.call.store(0, std::memory_order_relaxed);
+    if (why) {
+        refusal.text.store(std::strncmp(why, "colls: ", 7) == 0 ? why + 7 : why);
+        refusal.call.store(e.calls + 1, std::memory_order_release);
+    }
+    e.has_refused = why != nullptr;
+    e.via->refused(e);
+}
+/// Checks a request's arguments and its schedule. f does, and throws.
+template <class F>
+void checked(endpoint& e, F f) {
+    try {
+        f();
+    } catch (const error& x) {
+        tell_refusal(e, x.what());
+        throw;
+    }
+}
+
 /// Fills an operation with a call; it is not begun.
 inline void fill(operation_state& o, const call& c, const pick& p) {
     o.kind = operation_kind::collective;
@@ -67,6 +89,7 @@ inline void enter(endpoint& e, operation_state& o) {
 }
 
 inline void run_to_end(endpoint& e, const call& c, const pick& p) {
+    if (e.has_refused) tell_refusal(e, nullptr);
     if (e.env.debug == debug_level::trace) trace(e, c, p);
     if (p.steps == nullptr) {
         guarded(e, name_of(c.what), [&] { mailman(e, c).run(); });
@@ -80,8 +103,12 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
 
 COLLS_ENGINE void perform(endpoint& e, request& q) {
     const turn mine(e);
-    checker(e, q).run();
-    run_to_end(e, q.c, settle(e, q, true));
+    pick p;
+    checked(e, [&] {
+        checker(e, q).run();
+        p = settle(e, q, true);
+    });
+    run_to_end(e, q.c, p);
 }
 
 /// Gives the operation to its caller, for whom it holds the end.
@@ -103,6 +130,7 @@ inline void let_go(endpoint* e) {
 /// Starts a call whose operator and counts `keep` and the tables hold.
 inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
                                    list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
+    if (e.has_refused) tell_refusal(e, nullptr);
     if (e.env.debug == debug_level::trace) trace(e, c, p);
     loan own{e, take_operation(e)};
     operation_state& o = *own.o;
@@ -124,8 +152,11 @@ inline std::shared_ptr<const void> keep_operator(request& q) {
 }
 COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
     const turn mine(e);
-    checker(e, q).run();
-    const pick p = settle(e, q, false);
+    pick p;
+    checked(e, [&] {
+        checker(e, q).run();
+        p = settle(e, q, false);
+    });
     const std::shared_ptr<const void> keep = keep_operator(q);
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
 }
@@ -242,8 +273,12 @@ COLLS_ENGINE void wait_operation_for(endpoint& e, operation_state*& o, double se
 
 COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
     const turn mine(e);
-    checker(e, q).run();
-    const pick blocking = settle(e, q, true), started = settle(e, q, false);
+    pick blocking, started;
+    checked(e, [&] {
+        checker(e, q).run();
+        blocking = settle(e, q, true);
+        started = settle(e, q, false);
+    });
     std::shared_ptr<const void> keep = keep_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
                                  static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};

@@ -71,13 +71,40 @@ struct alignas(line) poison_state {
     char text[400];
 };
 
+/// A text that one rank writes while others may read it, who then see a mixture: a number beside it says whether it is whole.
+template <std::size_t words>
+struct shared_text {
+    static constexpr std::size_t most = 8 * words;
+    void store(const char* from) {
+        for (auto& to : words_) {
+            char word[8] = {};
+            for (std::size_t i = 0; i < 8 && *from; ++i) word[i] = *from++;
+            to.store(__builtin_bit_cast(std::uint64_t, word), std::memory_order_relaxed);
+        }
+    }
+    void load(char (&to)[most + 1]) const {
+        for (std::size_t i = 0; i < words; ++i) {
+            const std::uint64_t word = words_[i].load(std::memory_order_relaxed);
+            __builtin_memcpy(to + 8 * i, &word, 8);
+        }
+        to[most] = '\0';
+    }
+
+private:
+    std::atomic<std::uint64_t> words_[words];
+};
+
 /// One of a rank's latest calls, as it tells the others: see told_calls.hpp.
 struct told_call {
     static constexpr std::uint64_t kept = 16;
-    static constexpr std::size_t words = 22;
     std::atomic<std::uint64_t> number;         ///< + 1; 0: none, or it is being written
     std::atomic<std::uint64_t> fingerprint;
-    std::atomic<std::uint64_t> text[words];
+    shared_text<22> text;
+};
+/// A call that a rank has not made, since it was refused for what is wrong on that rank alone.
+struct alignas(line) refusal_state {
+    std::atomic<std::uint64_t> call;           ///< its number + 1; 0: none, or the rank has made it by now
+    shared_text<30> text;
 };
 
 /// How a group that is to shrink agrees: whoever's proposal is named first has decided.
@@ -95,7 +122,7 @@ public:
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
 
-    static std::size_t bytes(int n) { return offset(9, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return offset(10, static_cast<std::size_t>(n)); }
     std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
@@ -118,8 +145,9 @@ public:
     proposal_head& proposal(int rank) const {
         return *reinterpret_cast<proposal_head*>(base_ + offset(7, n_) + static_cast<std::size_t>(rank) * proposal_bytes(n_));
     }
+    refusal_state& refusal(int rank) const { return *at<refusal_state>(8, static_cast<std::size_t>(rank)); }
     told_call& told(int rank, std::uint64_t number) const {
-        return *at<told_call>(8, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
+        return *at<told_call>(9, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
     }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
@@ -129,7 +157,7 @@ private:
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
                                      mail_slots * n * sizeof(mail_line), mail_slots * n * mail_capacity,
                                      n * n * sizeof(pair_line), sizeof(decision_state), n * proposal_bytes(n),
-                                     n * told_call::kept * sizeof(told_call)};
+                                     n * sizeof(refusal_state), n * told_call::kept * sizeof(told_call)};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

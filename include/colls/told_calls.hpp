@@ -46,15 +46,11 @@ struct call_record {
 }
 inline constexpr std::string_view call_parts[] = {"the collective", "the count", "the element type", "the operator", "the root", "the schedule", "the call"};
 
-[[gnu::cold]] inline void tell_call(told_call& to, std::uint64_t number, std::uint64_t fingerprint, std::string_view text) {
+[[gnu::cold]] inline void tell_call(told_call& to, std::uint64_t number, std::uint64_t fingerprint, const char* text) {
     to.number.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);   // no reader takes new words for the old call's
     to.fingerprint.store(fingerprint, std::memory_order_relaxed);
-    for (std::size_t i = 0; i < told_call::words; ++i) {
-        char word[8] = {};
-        if (8 * i < text.size()) text.copy(word, 8, 8 * i);
-        to.text[i].store(__builtin_bit_cast(std::uint64_t, word), std::memory_order_relaxed);
-    }
+    to.text.store(text);
     to.number.store(number + 1, std::memory_order_release);
 }
 /// A rank's latest calls, for the others to read.
@@ -72,13 +68,10 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
 [[gnu::cold]] inline bool say_difference(message& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
     for (std::uint64_t i = last < told_call::kept ? 0 : last + 1 - told_call::kept; i <= last; ++i) {
         const told_call& told = memory.told(peer, i);
-        char theirs[8 * told_call::words + 1] = {};
         if (!has_told(memory, peer, i)) continue;
         const std::uint64_t fingerprint = told.fingerprint.load(std::memory_order_relaxed);
-        for (std::size_t w = 0; w < told_call::words; ++w) {
-            const std::uint64_t word = told.text[w].load(std::memory_order_relaxed);
-            std::memcpy(theirs + 8 * w, &word, 8);
-        }
+        char theirs[decltype(told.text)::most + 1];
+        told.text.load(theirs);
         std::atomic_thread_fence(std::memory_order_acquire);   // the words before the number: it is still that call
         if (!has_told(memory, peer, i) || fingerprint == recent[i % call_record::kept].fingerprint) continue;
         const message ours = parts_of(recent[i % call_record::kept]);

@@ -36,6 +36,7 @@ enum class notice : std::uint8_t {
     wiring,    ///< between wires, of which no listener hears: how the peers' devices reach each other; see the wire
     ask,       ///< the sender would like to know the receiver's latest calls
     told,      ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text its parts
+    refused,   ///< the sender does not make call `a` - 1, for what is wrong there; the text says what; 0: it has made it by now
     away       ///< the sender shrinks the group of number `a`, and comes to no call of this one meanwhile; 0: it is back
 };
 struct news {

@@ -1,0 +1,123 @@
+// A rank whose own arguments are wrong has the error at once; those that wait for it are told, unless it makes the call rightly.
+#include "catch.hpp"
+
+#include "support/batch.hpp"
+
+#include <colls/endpoint.hpp>
+#include <colls/transports/shm.hpp>
+
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+
+using namespace support;
+
+namespace {
+
+bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
+
+struct figures {
+    std::atomic<int> told{0}, other{0}, right{0};
+};
+class shared_figures {
+public:
+    shared_figures() : at_(new (mmap(nullptr, sizeof(figures), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) figures) {}
+    ~shared_figures() { munmap(at_, sizeof(figures)); }
+    shared_figures(const shared_figures&) = delete;
+    shared_figures& operator=(const shared_figures&) = delete;
+    figures* operator->() { return at_; }
+
+private:
+    figures* at_;
+};
+
+template <class F>
+std::string on(const std::string& transport, int n, F f) {
+    std::string text = "no error";
+    try {
+        if (transport == "threads") {
+            colls::threads::run(n, f);
+        } else {
+            setenv("COLLS_TRANSPORT", transport.c_str(), 1);
+            colls::processes::run(n, f);
+        }
+    } catch (const colls::error& e) {
+        text = e.what();
+    }
+    unsetenv("COLLS_TRANSPORT");
+    return text;
+}
+std::vector<std::string> transports() {
+    if (sanitized_threads) return {"threads"};
+    return {"threads", "shm", "tcp"};
+}
+
+}  // namespace
+
+TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusal]") {
+    for (const std::string& transport : transports())
+        for (const std::size_t count : {std::size_t{3}, std::size_t{30'000}})
+            for (const bool used_before : {false, true}) {
+                shared_figures got;
+                on(transport, 4, [&](colls::communicator& comm) {
+                    std::vector<int> own(count, comm.rank()), all(comm.rank() == 0 ? 4 * count - 4 : 0);
+                    if (used_before) colls::all_reduce(comm, own, colls::sum);
+                    try {
+                        colls::gather(comm, own, all, 0);
+                        colls::barrier(comm);   // a gather of little does not wait for its root
+                        ++got->other;
+                    } catch (const colls::error& e) {
+                        const std::string text = e.what();
+                        if (comm.rank() == 0)
+                            got->right += e.code() == colls::errc::invalid_argument && says(text, "the output holds " + std::to_string(4 * count - 4));
+                        else if (e.code() == colls::errc::peer_failed && e.peer() == 0 && says(text, "refused") && says(text, "the output holds"))
+                            ++got->told;
+                        else
+                            std::fprintf(stderr, "%s\n", text.c_str()), ++got->other;
+                    }
+                    // Rank 0 is in no call of the library while the others wait.
+                    for (int i = 0; i < 20'000 && got->told + got->other < 3; ++i) usleep(1'000);
+                });
+                INFO(transport << ", count " << count << ", used before: " << used_before);
+                CHECK(got->right == 1);
+                CHECK(got->told == 3);
+                CHECK(got->other == 0);
+            }
+}
+
+TEST_CASE("a rank that makes the refused call rightly harms none", "[refusal]") {
+    for (const std::string& transport : transports())
+        for (const std::size_t count : {std::size_t{3}, std::size_t{30'000}}) {
+            shared_figures got;
+            const std::string text = on(transport, 4, [&](colls::communicator& comm) {
+                for (int turn = 0; turn < 5; ++turn) {
+                    std::vector<int> own(count, comm.rank() + turn), all(4 * count), few(2);
+                    if (comm.rank() == turn % 4) try {
+                            colls::all_gather(comm, own, few);
+                        } catch (const colls::error& e) {
+                            got->told += e.code() == colls::errc::invalid_argument;
+                        }
+                    colls::all_gather(comm, own, all);
+                    got->right += all[0] == turn && all[4 * count - 1] == 3 + turn;
+                }
+                // A plan is a call, too.
+                std::vector<int> x(count, 1);
+                auto plan = colls::prepare::all_reduce(comm, x, colls::sum);
+                if (comm.rank() == 2) try {
+                        colls::broadcast(comm, x, 4);
+                    } catch (const colls::error& e) {
+                        got->told += e.code() == colls::errc::invalid_argument;
+                    }
+                plan.run();
+                usleep(comm.rank() == 2 ? 150'000 : 0);   // the others wait for it: it is slow, and has refused nothing of late
+                colls::barrier(comm);
+                got->right += x[count - 1] == 4;
+            });
+            INFO(transport << ", count " << count << ": " << text);
+            CHECK(text == "no error");
+            CHECK(got->told == 6);
+            CHECK(got->right == 24);
+        }
+}
