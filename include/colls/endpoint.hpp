@@ -81,6 +81,7 @@ struct pick {
     const script* steps = nullptr;
     tuning tuned{};
     const script* staged = nullptr;   ///< instead of `steps`, where not all buffers are within reach; null: the same schedule
+    std::string_view name = {}, staged_name = {};   ///< of their schedules, in texts
 };
 
 /// What differs between the transports behind an endpoint.
@@ -250,22 +251,6 @@ private:
 [[gnu::cold]] inline void warn_of_lingering(message& text, const endpoint& e) {
     if (e.lingers != none)
         text << "; rank " << e.lingers << " has not left its call: should it wake, it may yet write into buffers from allocate()";
-}
-
-/// A schedule's name without the library's namespace; of a long one the beginning.
-[[gnu::cold]] inline message& put_brief(message& text, std::string_view name) {
-    constexpr std::string_view own = "colls::v1::";
-    constexpr std::size_t most = 72;
-    for (std::size_t room = most; !name.empty();) {
-        if (name.starts_with(own)) {
-            name.remove_prefix(own.size());
-            continue;
-        }
-        if (room-- == 0) return text << "...";
-        text << name.substr(0, 1);
-        name.remove_prefix(1);
-    }
-    return text;
 }
 
 /// Where a rank is, for a message.

@@ -31,7 +31,7 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
     if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
         throw error(errc::unsupported,
                     (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
-                               << p.steps->schedule.name() << " does not keep the order of ranks, which this operator needs")
+                               << p.name << " does not keep the order of ranks, which this operator needs")
                         .text(), e.rank);
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, mail) : p;
 }
@@ -42,6 +42,8 @@ inline void fill(operation_state& o, const call& c, const pick& p) {
     o.request = c;
     o.steps = p.steps;
     o.instead = p.staged;
+    o.name = p.name;
+    o.instead_name = p.staged_name;
     o.tuned = p.tuned;
 }
 
@@ -56,7 +58,7 @@ struct loan {
 
 [[gnu::cold]] [[gnu::noinline]] inline void trace(const endpoint& e, const call& c, const pick& p) {
     say(message() << "colls: rank " << e.rank << ": call " << static_cast<std::size_t>(e.calls) << ": " << name_of(c.what) << " of "
-                  << c.count << " elements by " << (p.steps ? p.steps->schedule.name() : std::string_view("mailbox")));
+                  << c.count << " elements by " << p.name);
 }
 
 inline void enter(endpoint& e, operation_state& o) {

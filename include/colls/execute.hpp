@@ -48,6 +48,7 @@ struct operation_state {
     list<std::size_t> in_offsets, out_offsets;
     const script* steps = nullptr;
     const script* instead = nullptr;   // of `steps`, where not all buffers are within reach
+    std::string_view name, instead_name;   // of their schedules, in texts
     const program* mine = nullptr;
     std::uint64_t sequence = 0, number = 0, fingerprint = 0;
     std::size_t chunk_count = 0;     // elements of a unit per chunk
@@ -96,7 +97,7 @@ inline operation_state::~operation_state() {
 
 inline wait_site site_of(const endpoint& e, const operation_state& o, const script& p) {
     const call& c = o.request;
-    return {.what = name_of(c.what), .schedule = p.schedule.name(), .call = o.number, .fingerprint = o.fingerprint, .blocks = &say_blocks,
+    return {.what = name_of(c.what), .schedule = &p == o.instead ? o.instead_name : o.name, .call = o.number, .fingerprint = o.fingerprint, .blocks = &say_blocks,
             .steps = &p.schedule, .rank = e.rank, .size = e.size, .shift = rooted(c.what) ? c.root - p.root : 0};
 }
 
@@ -259,6 +260,7 @@ inline void runner::follow(const script& s) {
     p_ = o_.steps = &s;
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
+    if (o_.site.steps != &s.schedule) o_.site = site_of(e_, o_, s);
     const int v = rooted(c.what) ? mod(e_.rank - c.root + p_->root, e_.size) : e_.rank;
     o_.mine = &p_->ranks[static_cast<std::size_t>(v)];
     std::size_t longest = 0;
