@@ -144,6 +144,9 @@ struct endpoint {
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
     std::mutex* shared = nullptr;              ///< of the whole ring, where a second thread makes progress
     const unsigned born = count_forks();       ///< in which process: see `is_foreign`
+    char label[32] = "0";                      ///< of the group, the same on all ranks
+    unsigned splits = 0;                       ///< of this group, so far
+    double began = seconds_now();              ///< when this rank's first group was made, from which others were split
     unsigned dumps = 0;                        ///< that were asked for by a signal, and given
     int holders = 1;                           ///< communicator, operations, kept calls, progress threads: the last ends it
 
@@ -193,6 +196,14 @@ struct endpoint {
         next->previous = other.next = this;
     }
 };
+
+/// Groups of this process that were not split off: so they are numbered in traces.
+inline std::atomic<unsigned> groups_made{0};
+/// A longer label is cut off.
+[[gnu::cold]] inline void put_label(endpoint& e, const message& text) {
+    std::string_view(text.text()).substr(0, sizeof e.label - 1).copy(e.label, sizeof e.label - 1);
+}
+[[gnu::cold]] inline void label_group(endpoint& e, unsigned number) { put_label(e, message() << static_cast<std::size_t>(number)); }
 
 void progress(endpoint& e);
 /// Where every rank stands, as far as this one can see. To stderr.

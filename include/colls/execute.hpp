@@ -68,6 +68,7 @@ struct operation_state {
     channel_state* passing = nullptr;   // where messages pass
     void (*drop_passing)(channel_state*) = nullptr;
     prepared* of = nullptr;             // the kept call that it was started from
+    double traced_from = 0;             // when it was begun, where calls are traced; else 0
 };
 inline operation_state::~operation_state() {
     if (passing) drop_passing(passing);
