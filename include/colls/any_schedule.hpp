@@ -2,6 +2,8 @@
 // schedule types in the program. Per type this costs the two functions below.
 #pragma once
 
+#include <colls/algebra/folded.hpp>
+#include <colls/detail/type_name.hpp>
 #include <colls/error.hpp>
 
 #include <cstddef>
@@ -14,17 +16,6 @@ namespace colls::inline v1 {
 class any_schedule;
 
 namespace detail {
-
-/// The type's name as the compiler spells it, without the library's own namespace.
-template <class S>
-constexpr std::string_view type_name() {
-    constexpr std::string_view text = __PRETTY_FUNCTION__;
-    constexpr std::size_t from = text.find("S = ") + 4;
-    std::string_view name = text.substr(from, text.find_first_of(";]", from) - from);
-    for (std::string_view prefix : {std::string_view("colls::v1::"), std::string_view("colls::")})
-        if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-    return name;
-}
 
 constexpr std::uint64_t hash_mix(std::uint64_t h, std::uint64_t x) {
     h ^= x + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -48,7 +39,8 @@ struct finding {
 
 struct schedule_table {
     collective implements;
-    std::string_view name;
+    std::string_view type;   ///< its name: part of the fingerprint
+    bool folds;              ///< folded<S> exists
     int (*answer)(const void* s, question q, int rank, int n, int slot);
     step (*at)(const void* s, int rank, int n, int round, int port);
     finding (*prove)(const any_schedule& s, int n);   // null: proven in the library's own tests
@@ -86,10 +78,10 @@ template <class S>
 finding prove(const any_schedule& s, int n);
 
 template <class S>
-inline constexpr schedule_table table_of{implemented_by<S>, type_name<S>(), &answer<S>, &step_at<S>, &prove};
+inline constexpr schedule_table table_of{implemented_by<S>, type_name<S>(), foldable<implemented_by<S>, S>(), &answer<S>, &step_at<S>, &prove};
 /// Of a schedule whose proof is part of the library's tests: the verifier need not be compiled into the program.
 template <class S>
-inline constexpr schedule_table proven_table_of{implemented_by<S>, type_name<S>(), &answer<S>, &step_at<S>, nullptr};
+inline constexpr schedule_table proven_table_of{implemented_by<S>, type_name<S>(), foldable<implemented_by<S>, S>(), &answer<S>, &step_at<S>, nullptr};
 
 }  // namespace detail
 
@@ -100,9 +92,11 @@ public:
     collective implements;
 
     template <schedule S>
-    explicit any_schedule(const S& s) : any_schedule(s, detail::table_of<S>) {}
+    explicit any_schedule(const S& s) : any_schedule(s, detail::table_of<S>, detail::written_name<S>()) {}
+    /// `name`: what a user wrote for it, such as the family that it was derived from. It must outlive all use of this.
     template <schedule S>
-    any_schedule(const S& s, const detail::schedule_table& table) : implements(implemented_by<S>), table_(&table) {
+    any_schedule(const S& s, const detail::schedule_table& table, std::string_view name)
+        : implements(implemented_by<S>), table_(&table), name_(name) {
         static_assert(sizeof(S) <= sizeof(state_) && alignof(S) <= alignof(std::max_align_t),
                       "colls: a schedule value holds at most 64 bytes");
         if constexpr (!std::is_empty_v<S>) {
@@ -110,7 +104,8 @@ public:
             std::memcpy(state_, &s, sizeof(S));
         }
     }
-    std::string_view name() const { return table_->name; }
+    std::string_view name() const { return name_; }
+    std::string_view type() const { return table_->type; }
     int rounds(int n) const { return ask(detail::question::rounds, 0, n, 0); }
     int ports(int n) const { return ask(detail::question::ports, 0, n, 0); }
     int blocks(int n) const { return ask(detail::question::blocks, 0, n, 0); }
@@ -122,10 +117,19 @@ public:
     int output(int rank, int n, int slot) const { return ask(detail::question::output, rank, n, slot); }
     step at(int rank, int n, int round, int port) const { return table_->at(state_, rank, n, round, port); }
 
+    /// Does folded<S> support n ranks?
+    bool folds(int n) const {
+        if (!table_->folds) return false;
+        int p = 1;
+        while (p <= n / 2) p *= 2;
+        while (p > 0 && !supports(p)) p /= 2;
+        return p > 0 && n - p <= p && (!owned(implements) || scratch(p) == 0);
+    }
+
     bool needs_proof() const { return table_->prove != nullptr; }
     detail::finding prove(int n) const { return table_->prove(*this, n); }
 
-    /// The same type with the same state: the key of the plan cache.
+    /// The same type with the same state, whatever the name: the key of the plan cache.
     friend bool operator==(const any_schedule& a, const any_schedule& b) {
         return a.table_ == b.table_ && std::memcmp(a.state_, b.state_, a.size_) == 0;
     }
@@ -134,6 +138,7 @@ private:
     int ask(detail::question q, int rank, int n, int slot) const { return table_->answer(state_, q, rank, n, slot); }
 
     const detail::schedule_table* table_;
+    std::string_view name_;
     std::size_t size_ = 0;
     alignas(std::max_align_t) unsigned char state_[64] = {};
 };

@@ -21,7 +21,7 @@ template <collective C, class... F>
         const auto add = [&]<class X>(const X& f) {
             if constexpr (provides<X, C>) {
                 const auto s = schedule_of<C>(f);
-                new (to++) candidate{known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>)};
+                new (to++) candidate{known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, known_names[i])};
             }
             ++i;
         };
@@ -221,8 +221,8 @@ inline reach reached_by(const endpoint& e) { return e.by_messages ? reach::nothi
 inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
     if (how.given) {
         for (const pick& p : e.picks)
-            if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given) return p;
-        pick p{~std::uint64_t{0}, script_for(*how.given, e.size, reached_by(e)), {}};
+            if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given && p.name.data() == how.given->name().data()) return p;
+        pick p{~std::uint64_t{0}, script_for(*how.given, e.size, reached_by(e)), {}, nullptr, how.given->name(), {}};
         e.picks.push_back(p);
         return p;
     }
@@ -238,13 +238,17 @@ inline pick resolve(endpoint& e, const call& c, const chooser& how, bool mail) {
         if (p.key == key) return p;
     const prediction best = choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list());
     pick p{key, best.of ? script_for(best.of->schedule, e.size, reached_by(e)) : nullptr, {}};
+    p.name = best.of ? best.of->name : std::string_view("mailbox");
     if (best.of) p.tuned.chunk = best.chunk;
-    if (best.of && !e.by_messages && !e.shares_everything() && !unsized)
-        p.staged = script_for(choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list(), true).of->schedule, e.size, reach::scratch);
+    if (best.of && !e.by_messages && !e.shares_everything() && !unsized) {
+        const candidate& staged = *choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, mail}, how.list(), true).of;
+        p.staged = script_for(staged.schedule, e.size, reach::scratch);
+        p.staged_name = staged.name;
+    }
     e.picks.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes)) << " bytes, "
-                      << e.size << " ranks: " << (best.of ? best.of->name : std::string_view("mailbox")) << ", predicted "
+                      << e.size << " ranks: " << p.name << ", predicted "
                       << best.seconds * 1e6 << " us");
     return p;
 }

@@ -210,11 +210,11 @@ any_schedule schedule_for_call(const S& given) {
                 static_assert(in_order,
                     "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; take direct, "
                     "or automatic, or mark the operator with colls::commutative(op)");
-                return any_schedule(s);
+                return any_schedule(s, table_of<made>, written_name<S>());
             } else if constexpr (is_candidate<S>(C, known_families{})) {
-                return any_schedule(s, proven_table_of<made>);
+                return any_schedule(s, proven_table_of<made>, written_name<S>());
             } else {
-                return any_schedule(s);
+                return any_schedule(s, table_of<made>, written_name<S>());
             }
         }
     }

@@ -15,7 +15,7 @@ namespace colls::inline v1::detail {
     const auto value = static_cast<std::size_t>(word & 0xffffff);
     if (!mine || mine->sequence != sequence || !mine->steps || mine->steps->values() == 0) return;
     const auto values = static_cast<std::size_t>(mine->steps->values());
-    put_brief(text << " (" << mine->site.what << ", ", mine->steps->schedule.name()) << ")";
+    put_brief(text << " (" << mine->site.what << ", ", mine->site.schedule) << ")";
     if (value == 0)
         text << ": has entered";
     else

@@ -82,6 +82,7 @@ struct pick {
     const script* steps = nullptr;
     tuning tuned{};
     const script* staged = nullptr;   ///< instead of `steps`, where not all buffers are within reach; null: the same schedule
+    std::string_view name = {}, staged_name = {};   ///< of their schedules, in texts
 };
 
 /// What differs between the transports behind an endpoint.
@@ -151,6 +152,9 @@ struct endpoint {
     endpoint *next = this, *previous = this;   ///< the same thread's ends of other groups, in a ring
     std::mutex* shared = nullptr;              ///< of the whole ring, where a second thread makes progress
     const unsigned born = count_forks();       ///< in which process: see `is_foreign`
+    char label[32] = "0";                      ///< of the group, the same on all ranks
+    unsigned splits = 0;                       ///< of this group, so far
+    double began = seconds_now();              ///< when this rank's first group was made, from which others were split
     unsigned dumps = 0;                        ///< that were asked for by a signal, and given
     int holders = 1;                           ///< communicator, operations, kept calls, progress threads: the last ends it
 
@@ -206,6 +210,14 @@ struct endpoint {
         next->previous = other.next = this;
     }
 };
+
+/// Groups of this process that were not split off: so they are numbered in traces.
+inline std::atomic<unsigned> groups_made{0};
+/// A longer label is cut off.
+[[gnu::cold]] inline void put_label(endpoint& e, const message& text) {
+    std::string_view(text.text()).substr(0, sizeof e.label - 1).copy(e.label, sizeof e.label - 1);
+}
+[[gnu::cold]] inline void label_group(endpoint& e, unsigned number) { put_label(e, message() << static_cast<std::size_t>(number)); }
 
 void progress(endpoint& e);
 /// Where every rank stands, as far as this one can see. To stderr.
@@ -264,22 +276,6 @@ private:
 [[gnu::cold]] inline void warn_of_lingering(message& text, const endpoint& e) {
     if (e.lingers != none)
         text << "; rank " << e.lingers << " has not left its call: should it wake, it may yet write into buffers from allocate()";
-}
-
-/// A schedule's name without the library's namespace; of a long one the beginning.
-[[gnu::cold]] inline message& put_brief(message& text, std::string_view name) {
-    constexpr std::string_view own = "colls::v1::";
-    constexpr std::size_t most = 72;
-    for (std::size_t room = most; !name.empty();) {
-        if (name.starts_with(own)) {
-            name.remove_prefix(own.size());
-            continue;
-        }
-        if (room-- == 0) return text << "...";
-        text << name.substr(0, 1);
-        name.remove_prefix(1);
-    }
-    return text;
 }
 
 /// Where a rank is, for a message.

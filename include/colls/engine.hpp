@@ -11,6 +11,7 @@
 #include <colls/operation.hpp>
 #include <colls/perform.hpp>
 #include <colls/regroup.hpp>
+#include <colls/trace.hpp>
 
 #include <atomic>
 #include <memory>
@@ -31,7 +32,7 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
     if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
         throw error(errc::unsupported,
                     (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
-                               << p.steps->schedule.name() << " does not keep the order of ranks, which this operator needs")
+                               << p.name << " does not keep the order of ranks, which this operator needs")
                         .text(), e.rank);
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, mail) : p;
 }
@@ -64,6 +65,8 @@ inline void fill(operation_state& o, const call& c, const pick& p) {
     o.request = c;
     o.steps = p.steps;
     o.instead = p.staged;
+    o.name = p.name;
+    o.instead_name = p.staged_name;
     o.tuned = p.tuned;
 }
 
@@ -76,11 +79,6 @@ struct loan {
     }
 };
 
-[[gnu::cold]] [[gnu::noinline]] inline void trace(const endpoint& e, const call& c, const pick& p) {
-    say(message() << "colls: rank " << e.rank << ": call " << static_cast<std::size_t>(e.calls) << ": " << name_of(c.what) << " of "
-                  << c.count << " elements by " << (p.steps ? p.steps->schedule.name() : std::string_view("mailbox")));
-}
-
 inline void enter(endpoint& e, operation_state& o) {
     if (e.by_messages)
         e.via->begin(e, o);
@@ -88,9 +86,8 @@ inline void enter(endpoint& e, operation_state& o) {
         runner(e, o).begin();
 }
 
-inline void run_to_end(endpoint& e, const call& c, const pick& p) {
+inline void carry_out(endpoint& e, const call& c, const pick& p) {
     if (e.has_refused) tell_refusal(e, nullptr);
-    if (e.env.debug == debug_level::trace) trace(e, c, p);
     if (p.steps == nullptr) {
         guarded(e, name_of(c.what), [&] { mailman(e, c).run(); });
         return;
@@ -99,6 +96,23 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
     fill(*own.o, c, p);
     guarded(e, name_of(c.what), [&] { enter(e, *own.o); });
     wait_until_done(e, *own.o);
+}
+
+[[gnu::cold]] [[gnu::noinline]] inline void carry_out_traced(endpoint& e, const call& c, const pick& p) {
+    const double from = seconds_now();
+    try {
+        carry_out(e, c, p);
+    } catch (...) {
+        put_trace(e, c, name_of(c.what), p.name, none, from, "failed after ");
+        throw;
+    }
+    put_trace(e, c, name_of(c.what), p.name, none, from, "");
+}
+inline void run_to_end(endpoint& e, const call& c, const pick& p) {
+    if (traces(e))
+        carry_out_traced(e, c, p);
+    else
+        carry_out(e, c, p);
 }
 
 COLLS_ENGINE void perform(endpoint& e, request& q) {
@@ -131,7 +145,7 @@ inline void let_go(endpoint* e) {
 inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
                                    list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
     if (e.has_refused) tell_refusal(e, nullptr);
-    if (e.env.debug == debug_level::trace) trace(e, c, p);
+    const double from = traces(e) ? seconds_now() : 0;
     loan own{e, take_operation(e)};
     operation_state& o = *own.o;
     fill(o, c, p);
@@ -141,6 +155,7 @@ inline operation_state* begin_call(endpoint& e, const call& c, const pick& p, co
     o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
     guarded(e, name_of(c.what), [&] { enter(e, o); });
     own.o = nullptr;
+    o.traced_from = from;
     return fly(e, o);
 }
 /// A copy of the operator for a call that outlives its arguments. Null: the operator has no state.
@@ -184,10 +199,16 @@ inline void check_message(const endpoint& e, operation_kind kind, const call& c,
         text << "the buffer is null, of " << c.count << " elements";
     throw error(errc::invalid_argument, text.text(), e.rank, peer);
 }
+inline operation_state* fly_message(endpoint& e, operation_kind kind, const call& c, int peer, bool started) {
+    operation_state& o = new_message(e, *take_operation(e), kind, c, peer);
+    o.request.non_blocking = started;
+    o.traced_from = traces(e) ? seconds_now() : 0;
+    return fly(e, o);
+}
 COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
     const turn mine(e);
     check_message(e, kind, c, peer);
-    return fly(e, new_message(e, *take_operation(e), kind, c, peer));
+    return fly_message(e, kind, c, peer, true);
 }
 
 /// A blocking message to or from this rank itself waits for what the same rank calls next, and so for ever, unless the other half
@@ -202,12 +223,14 @@ inline void check_own_message(const endpoint& e, operation_kind kind) {
                            << (sends ? "recv" : "send")).text(), e.rank, e.rank);
 }
 COLLS_ENGINE void perform_message(endpoint& e, operation_kind kind, const call& c, int peer) {
+    operation_state* o = nullptr;
     {
         const turn mine(e);
         check_message(e, kind, c, peer);
         if (peer == e.rank) check_own_message(e, kind);
+        o = fly_message(e, kind, c, peer, false);
     }
-    operation(e, begin_message(e, kind, c, peer)).wait();
+    operation(e, o).wait();
 }
 
 struct prepared {
@@ -227,6 +250,8 @@ inline void take_back(endpoint* e, operation_state& o) {
             e->in_flight.drop(i);
             break;
         }
+    if (o.traced_from != 0) put_trace(*e, o);
+    o.traced_from = 0;
     o.keep.reset();
     if (o.of != nullptr) {
         o.of->runs = false;
@@ -324,7 +349,7 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     c.count = bytes * static_cast<std::size_t>(e.size);
     c.signature = hash_text("split");
     if (e.by_messages)
-        run_to_end(e, c, resolve(e, c, {nullptr, &candidates_for<collective::all_gather>, nullptr}, false));
+        carry_out(e, c, resolve(e, c, {nullptr, &candidates_for<collective::all_gather>, nullptr}, false));
     else
         guarded(e, "split", [&] { mailman(e, c).run(); });
 }
@@ -352,6 +377,8 @@ COLLS_ENGINE communicator shrink(endpoint& e) {
     const absence meanwhile(e);
     std::unique_ptr<endpoint> left = e.via->shrink(e);
     left->join(e);   // they share a progress thread, and what is behind their links
+    put_label(*left, message() << e.label << ".shrunk");
+    left->began = e.began;
     return communicator_over(std::move(left));
 }
 COLLS_ENGINE void leave_group(endpoint* e) {

@@ -1,6 +1,6 @@
 // The one place that reads the environment, but for how the process was launched: see launch.hpp.
 //   COLLS_DEBUG     warn | info | trace   what the library says on stderr: info: each new choice of `automatic`; trace: each
-//                                         call of each rank too                warn
+//                                         call of each rank too (trace.hpp)    warn
 //   COLLS_TIMEOUT   seconds               deadline of every wait               300
 //   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
 //   COLLS_TRANSPORT shm | tcp | verbs | shm+verbs   between processes: shared memory where they share a host, and TCP between

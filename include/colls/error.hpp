@@ -66,5 +66,11 @@ private:
     std::size_t size_ = 0;
 };
 
+/// A schedule's name; of a long one the beginning.
+[[gnu::cold]] inline message& put_brief(message& text, std::string_view name) {
+    constexpr std::size_t most = 72;
+    return text << name.substr(0, most) << (name.size() > most ? "..." : "");
+}
+
 }  // namespace detail
 }  // namespace colls::inline v1

@@ -48,6 +48,7 @@ struct operation_state {
     list<std::size_t> in_offsets, out_offsets;
     const script* steps = nullptr;
     const script* instead = nullptr;   // of `steps`, where not all buffers are within reach
+    std::string_view name, instead_name;   // of their schedules, in texts
     const program* mine = nullptr;
     std::uint64_t sequence = 0, number = 0, fingerprint = 0;
     std::size_t chunk_count = 0;     // elements of a unit per chunk
@@ -67,6 +68,7 @@ struct operation_state {
     channel_state* passing = nullptr;   // where messages pass
     void (*drop_passing)(channel_state*) = nullptr;
     prepared* of = nullptr;             // the kept call that it was started from
+    double traced_from = 0;             // when it was begun, where calls are traced; else 0
 };
 inline operation_state::~operation_state() {
     if (passing) drop_passing(passing);
@@ -96,7 +98,7 @@ inline operation_state::~operation_state() {
 
 inline wait_site site_of(const endpoint& e, const operation_state& o, const script& p) {
     const call& c = o.request;
-    return {.what = name_of(c.what), .schedule = p.schedule.name(), .call = o.number, .fingerprint = o.fingerprint, .blocks = &say_blocks,
+    return {.what = name_of(c.what), .schedule = &p == o.instead ? o.instead_name : o.name, .call = o.number, .fingerprint = o.fingerprint, .blocks = &say_blocks,
             .steps = &p.schedule, .rank = e.rank, .size = e.size, .shift = rooted(c.what) ? c.root - p.root : 0};
 }
 
@@ -125,7 +127,7 @@ protected:
         o_.number = e_.calls;
         o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
                                                   static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-        record(e_, c, p_->schedule.name(), own_lengths);
+        record(e_, c, o_.name, own_lengths);
         o_.site = site_of(e_, o_, *p_);
     }
     int actual(int virtual_rank) const {
@@ -273,6 +275,7 @@ inline void runner::follow(const script& s) {
     p_ = o_.steps = &s;
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
+    if (o_.site.steps != &s.schedule) o_.site = site_of(e_, o_, s);
     const int v = rooted(c.what) ? mod(e_.rank - c.root + p_->root, e_.size) : e_.rank;
     o_.mine = &p_->ranks[static_cast<std::size_t>(v)];
     std::size_t longest = 0;

@@ -89,8 +89,12 @@ const colls::detail::candidate* two_levels(collective what, int node, std::integ
     const auto make = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto it = static_cast<collective>(c);
         using family = hierarchical<direct, circulant<>>;
+        constexpr std::string_view name = colls::detail::written_name<family>();
         if constexpr (colls::provides<family, it>)
-            if (what == it) made = new candidate{"hierarchical", any_schedule(colls::schedule_of<it>(family{.node = node}))};
+            if (what == it) {
+                const auto s = colls::schedule_of<it>(family{.node = node});
+                made = new candidate{name, any_schedule(s, colls::detail::table_of<std::remove_const_t<decltype(s)>>, name)};
+            }
     };
     (make(std::integral_constant<int, C>{}), ...);
     all.push_back({what, node, made});

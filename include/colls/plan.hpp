@@ -88,7 +88,7 @@ struct script {
     list<int> parts_of;         ///< ... of each block, where they differ
     bool own_only = true;       ///< messages: off the root, ranks handle their own block alone
     int root = 0;
-    std::uint64_t fingerprint = 0;   ///< of the schedule's name and every step
+    std::uint64_t fingerprint = 0;   ///< of the schedule's type and every step
     bool order_preserving = false;   ///< known where the schedule was proven at run time
     std::unique_ptr<program[]> ranks;
 
@@ -136,9 +136,15 @@ private:
     }
     [[noreturn]] void refuse(errc code, std::string_view why, int rank = none, int round = none) const {
         message what;
-        what << "colls: " << s_.name() << " at " << n_ << " ranks: ";
+        put_brief(what << "colls: ", s_.name()) << " at " << n_ << " ranks: ";
         if (code == errc::wrong_schedule) what << "the proof rejects it: ";
         throw error(code, (what << why).text(), rank, none, round);
+    }
+    [[noreturn]] void refuse_size() const {
+        message what;
+        put_brief(what << "colls: ", s_.name()) << " does not support " << n_ << " ranks: take ";
+        if (s_.folds(n_)) put_brief(what << "folded<", s_.name()) << ">, ";
+        throw error(errc::unsupported, (what << "direct or automatic").text());
     }
     static void exchange(arrival& a, arrival& b) {
         const arrival c = a;
@@ -231,7 +237,7 @@ inline void planner::read_schedule() {
         refuse(errc::unsupported, "scratch slots need a schedule of one block");
     root_ = rooted(c_) ? s_.root(n_) : 0;
     steps_.reserve(static_cast<std::size_t>(n_) * static_cast<std::size_t>(rounds_) * static_cast<std::size_t>(ports_));
-    std::uint64_t h = hash_mix(hash_text(s_.name()), static_cast<std::uint64_t>(slots_per_rank_));
+    std::uint64_t h = hash_mix(hash_text(s_.type()), static_cast<std::uint64_t>(slots_per_rank_));
     for (int r = 0; r < n_; ++r)
         for (int k = 0; k < rounds_; ++k)
             for (int p = 0; p < ports_; ++p) {
@@ -818,7 +824,7 @@ inline void planner::mark_pushes() {
 }
 
 inline const script* planner::make() {
-    if (!s_.supports(n_)) refuse(errc::unsupported, "the schedule does not support this group size");
+    if (!s_.supports(n_)) refuse_size();
     plan_.reset(new script(s_, n_, within_));
     if (s_.needs_proof()) {
         const finding f = s_.prove(n_);

@@ -35,6 +35,7 @@ inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
     const wish own{color, key};
     list<wish> wishes;
     wishes.resize(n);
+    ++e.splits;
     exchange(e, &own, sizeof own, wishes.data());
     // Those of my color, in their order.
     const auto before = [&](int a, int b) {
@@ -72,6 +73,13 @@ inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
         split_failed(e, std::move(part));
     }
     part->join(e);
+    bool several = false;
+    for (const wish& w : wishes) several = several || (w.color >= 0 && w.color != color);
+    message label;
+    label << e.label << "." << static_cast<std::size_t>(e.splits);
+    if (several) label << ":" << color;
+    put_label(*part, label);
+    part->began = e.began;
     return part;
 }
 

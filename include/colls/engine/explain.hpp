@@ -40,12 +40,14 @@ std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
                   e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9, e.env.schedule ? ", COLLS_SCHEDULE=" : "",
                   e.env.schedule ? e.env.schedule : "");
     std::string text = row;
-    std::snprintf(row, sizeof row, "  %-20s %7s %14s %10s %14s\n", "schedule", "rounds", "bytes sent", "chunk", "predicted us");
+    const candidate* const two = two_level_candidate(e, what);
+    const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
+    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk", "predicted us");
     text += row;
     const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds, bool taken) {
         char piece[24] = "-";
         if (chunk > 0 && chunk < (std::size_t{1} << 39)) std::snprintf(piece, sizeof piece, "%zu", chunk);
-        std::snprintf(row, sizeof row, "  %-20.*s %7d %14.0f %10s %14.2f%s\n", static_cast<int>(name.size()), name.data(), rounds, sent,
+        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()), name.data(), rounds, sent,
                       piece, seconds * 1e6, taken ? "  <- chosen" : "");
         text += row;
     };
@@ -61,7 +63,7 @@ std::string explanation(const endpoint& e, collective what, std::size_t bytes) {
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
     }
-    if (const candidate* two = two_level_candidate(e, what)) {
+    if (two) {
         const cost counted = traffic_of_candidate(two->schedule, e.size);
         add(two->name, counted.rounds, static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two);

@@ -104,9 +104,14 @@ COLLS_ENGINE communicator communicator_of(MPI_Comm users) {
     MPI_Comm_free(&host);
     // What predictions are made from must be the same everywhere: as rank 0 has it.
     const int cores = colls::detail::cores();
-    machine figures{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20};
-    check(MPI_Bcast(&figures, sizeof figures, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    auto e = group::end_of(context, figures, here > cores);
+    struct {
+        machine figures;
+        unsigned number;
+    } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
+             colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
+    check(MPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
+    auto e = group::end_of(context, common.figures, here > cores);
+    colls::detail::label_group(*e, common.number);
     group::join_others(*e);
     return colls::detail::communicator_over(std::move(e));
 }

@@ -224,6 +224,7 @@ COLLS_ENGINE void run(int n, rank_task f) {
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
+    const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
     std::fflush(nullptr);
     for (int r = 0; r < n; ++r) {
         const pid_t child = fork();
@@ -240,6 +241,7 @@ COLLS_ENGINE void run(int n, rank_task f) {
         try {
             const environment env = environment::read();
             communicator comm = env.tcp ? tcp_group(shared, env.timeout) : whole_group(shared, env.timeout);
+            colls::detail::label_group(comm.endpoint(), number);
             try {
                 f(comm);
             } catch (...) {

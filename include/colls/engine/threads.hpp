@@ -113,9 +113,11 @@ COLLS_ENGINE void run(int n, rank_task f) {
     if (n < 1) throw error(errc::invalid_argument, (message() << "colls: a group of " << n << " ranks").text());
     static_cast<void>(environment::read());   // what is wrong there is said here, not in a thread
     outcome how;
+    const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
     const auto shared = std::make_shared<group>(n, n > colls::detail::cores());
     const auto rank = [&](int r) {
         communicator comm = communicator_over(group::end_of(shared, r));
+        colls::detail::label_group(comm.endpoint(), number);
         try {
             f(comm);
         } catch (...) {

@@ -28,14 +28,12 @@ inline std::shared_ptr<processes::detail::arena> host_memory(std::uint64_t group
     return a;
 }
 
-}  // namespace detail
-
-COLLS_ENGINE communicator world(const launch& l) {
+inline communicator make_world(const launch& l) {
     const environment env = environment::read();
     processes::detail::dump_on_signal();
-    detail::meeting m = detail::meet(l, env.timeout);
+    meeting m = meet(l, env.timeout);
     std::vector<net::site> sites;
-    detail::list<int> here;
+    list<int> here;
     int hosts = 0;
     bool shared = false, crowded = false;   // on any host: all ranks must think alike
     for (std::size_t r = 0; r < m.members.size(); ++r) {
@@ -45,25 +43,32 @@ COLLS_ENGINE communicator world(const launch& l) {
         for (std::size_t q = 0; q < r; ++q) before += sites[q].host == host;
         hosts += before == 0;
         shared = shared || before > 0;
-        crowded = crowded || before >= detail::cores();
+        crowded = crowded || before >= cores();
         if (host == m.members[static_cast<std::size_t>(m.rank)].host) here.push_back(static_cast<int>(r));
     }
     const bool near = shared && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
-        detail::say(detail::message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts << (hosts == 1 ? " host" : " hosts")
-                                      << ", as " << std::string_view(l.source) << " says: "
-                                      << (env.tcp ? "" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, between them " : "")
-                                      << (hosts == 1 && !env.tcp ? "" : env.verbs ? "RDMA" : "TCP"));
-    if (hosts == 1 && !env.tcp) return processes::detail::whole_group(detail::host_memory(m.group, m.rank, here, env.timeout), env.timeout);
+        say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts << (hosts == 1 ? " host" : " hosts")
+                      << ", as " << std::string_view(l.source) << " says: "
+                      << (env.tcp ? "" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, between them " : "")
+                      << (hosts == 1 && !env.tcp ? "" : env.verbs ? "RDMA" : "TCP"));
+    if (hosts == 1 && !env.tcp) return processes::detail::whole_group(host_memory(m.group, m.rank, here, env.timeout), env.timeout);
     std::shared_ptr<processes::detail::arena> memory;
     if (near) {
-        memory = detail::host_memory(m.group, m.rank, here, env.timeout);
+        memory = host_memory(m.group, m.rank, here, env.timeout);
         memory->assemble(env.timeout);
     }
     auto way = net::far_way_of(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
     return net::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
 }
 
+}  // namespace detail
+
+COLLS_ENGINE communicator world(const launch& l) {
+    communicator comm = detail::make_world(l);
+    detail::label_group(comm.endpoint(), detail::groups_made.fetch_add(1, std::memory_order_relaxed));
+    return comm;
+}
 COLLS_ENGINE communicator world() { return world(read_launch()); }
 
 }  // namespace colls::inline v1

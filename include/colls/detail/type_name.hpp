@@ -1,0 +1,138 @@
+// Names of types: as the compiler spells them, and as a user writes them.
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <cstddef>
+#include <string_view>
+
+namespace colls::inline v1::detail {
+
+// In a namespace of its own: g++ leaves out the names of the namespaces that the function is in.
+namespace spelling {
+/// The type's name as the compiler spells it.
+template <class S>
+constexpr std::string_view full_type_name() {
+    constexpr std::string_view text = __PRETTY_FUNCTION__;
+    constexpr std::size_t from = text.find("S = ") + 4;
+    return text.substr(from, text.find_first_of(";]", from) - from);
+}
+}  // namespace spelling
+using spelling::full_type_name;
+
+/// The same without the library's own namespace in front: what fingerprints hash.
+template <class S>
+constexpr std::string_view type_name() {
+    std::string_view name = full_type_name<S>();
+    for (std::string_view prefix : {std::string_view("colls::v1::"), std::string_view("colls::")})
+        if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+    return name;
+}
+
+/// Rewrites compilers' spellings of a type: g++ writes `colls::v1::detail::folding<colls::v1::tree<2> >`, clang
+/// `colls::detail::folding<colls::tree<>>`, and a user wrote `folded<tree>`.
+class name_shortener {
+public:
+    constexpr name_shortener(std::string_view in, char* out) : in_(in), out_(out) {}
+
+    /// Returns the number of characters written, which is at most that of `in`.
+    constexpr std::size_t run() {
+        while (!in_.empty()) {
+            if (begins_name() && (take("colls::v1::") || take("colls::"))) {
+                take("detail::");
+                for (const renaming& r : renamings)
+                    if (take(r.spelled)) {
+                        put(r.written);
+                        break;
+                    }
+            } else if (take("{anonymous}::") || take("(anonymous namespace)::") || take_lambda()) {
+            } else if (take_function()) {
+                size_ = starts_[depth_];
+            } else if (!take_space()) {
+                put_next();
+            }
+        }
+        return size_;
+    }
+
+private:
+    struct renaming {
+        std::string_view spelled, written;
+    };
+    static constexpr renaming renamings[] = {
+        {"reversal<", "reversed<"}, {"reversed_family<", "reversed<"}, {"folding<", "folded<"}, {"folded_family<", "folded<"},
+        {"recursive_multiplying<2>", "recursive_doubling"}, {"recursive_multiplying<>", "recursive_doubling"},
+        {"tree<2>", "tree"}, {"tree<>", "tree"}, {"bruck<2>", "bruck"}, {"bruck<>", "bruck"}, {"pat<1>", "pat"}, {"pat<>", "pat"},
+        {"circulant<>", "circulant"}, {"circulant<colls::v1::halving>", "circulant"}, {"circulant<colls::halving>", "circulant"}};
+    static constexpr int most_depth = 16;
+
+    constexpr bool begins_name() const { return size_ == starts_[depth_]; }
+    constexpr bool take(std::string_view text) {
+        if (!in_.starts_with(text)) return false;
+        in_.remove_prefix(text.size());
+        return true;
+    }
+    constexpr bool take_lambda() {
+        const std::size_t end = in_.starts_with("<lambda(") ? in_.find(")>::") : in_.npos;
+        if (end == in_.npos) return false;
+        in_.remove_prefix(end + 4);
+        return true;
+    }
+    /// The parameters of the function that the type is local to.
+    constexpr bool take_function() {
+        if (!in_.starts_with('(')) return false;
+        std::size_t end = 0;
+        for (int open = 0; end < in_.size(); ++end) {
+            open += in_[end] == '(' ? 1 : in_[end] == ')' ? -1 : 0;
+            if (open == 0) break;
+        }
+        for (const std::string_view after : {std::string_view(")::"), std::string_view(") const::")})
+            if (in_.substr(end).starts_with(after)) {
+                in_.remove_prefix(end + after.size());
+                return true;
+            }
+        return false;
+    }
+    constexpr bool take_space() {   // between two closing brackets
+        if (!in_.starts_with(" >")) return false;
+        in_.remove_prefix(1);
+        return true;
+    }
+    constexpr void put(std::string_view text) {
+        for (const char c : text) put(c);
+    }
+    constexpr void put_next() {
+        put(in_[0]);
+        in_.remove_prefix(1);
+    }
+    constexpr void put(char c) {
+        out_[size_++] = c;
+        if (c == '<' && depth_ + 1 < most_depth) ++depth_;
+        if (c == '>' && depth_ > 0) --depth_;
+        if (c == '<' || c == ',' || (c == ' ' && size_ > 1 && out_[size_ - 2] == ',')) starts_[depth_] = size_;
+    }
+
+    std::string_view in_;
+    char* out_;
+    std::size_t size_ = 0;
+    std::size_t starts_[most_depth] = {};   // where the names that are being written begin, by depth of brackets
+    int depth_ = 0;
+};
+
+template <class S>
+struct short_name {
+    static constexpr std::size_t room = full_type_name<S>().size();
+    char text[room + 1] = {};
+    std::size_t size = 0;
+    constexpr short_name() : size(name_shortener(full_type_name<S>(), text).run()) {}
+};
+template <class S>
+inline constexpr short_name<S> short_name_of;
+
+/// The type's name as a user writes it: `ring`, `tree<4>`, `hierarchical<direct, ring>`, `mine::schedule`.
+template <class S>
+constexpr std::string_view written_name() {
+    return {short_name_of<S>.text, short_name_of<S>.size};
+}
+
+}  // namespace colls::inline v1::detail

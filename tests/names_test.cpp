@@ -1,0 +1,180 @@
+// How texts name schedules: as the user wrote them, whatever type they were derived to.
+#include "catch.hpp"
+
+#include "support/fault.hpp"
+#include "support/says.hpp"
+
+#include <colls/engine/explain.hpp>
+#include <colls/schedules/hierarchical.hpp>
+
+#include <string>
+#include <vector>
+
+using namespace support;
+using colls::detail::written_name;
+
+namespace {
+
+struct my_ring {
+    using reduce_scatter = colls::ring::reduce_scatter;
+};
+struct same_ring {
+    using reduce_scatter = colls::ring::reduce_scatter;
+};
+template <class F>
+struct renamed : F {};
+/// A schedule that nothing else follows from, for groups of four.
+struct four_only : colls::direct::all_to_all {
+    static constexpr bool supports(int n) { return n == 4; }
+};
+/// All ranks but the last leave the group of `call` after a short while, so that the last one's error says where it waits.
+template <class F>
+std::string error_of_last(int n, F call) {
+    std::string text;
+    try {
+        colls::threads::run(n, [&](auto& comm) {
+            colls::barrier(comm);
+            if (comm.rank() != n - 1) return;
+            try {
+                call(comm);
+            } catch (const colls::error& failure) {
+                text = failure.what();
+            }
+        });
+    } catch (const colls::error&) {
+    }
+    return text;
+}
+template <class F>
+std::string refusal_at(int n, F call) {
+    std::string text;
+    colls::threads::run(n, [&](auto& comm) {
+        try {
+            call(comm);
+        } catch (const colls::error& failure) {
+            if (comm.rank() == 0 && failure.code() == colls::errc::unsupported) text = failure.what();
+        }
+    });
+    return text;
+}
+
+template <class... F>
+bool written_as_known(colls::detail::families<F...>) {
+    int i = 0;
+    return ((written_name<F>() == colls::detail::known_names[i++]) && ...);
+}
+
+}  // namespace
+
+namespace mine {
+struct tree : colls::tree<> {};
+}  // namespace mine
+
+TEST_CASE("names of types as a user writes them", "[names]") {
+    using namespace colls;
+    CHECK(written_as_known(colls::detail::known_families{}));
+    CHECK(written_name<tree<>>() == "tree");
+    CHECK(written_name<tree<4>>() == "tree<4>");
+    CHECK(written_name<tree<21>>() == "tree<21>");
+    CHECK(written_name<circulant<linear>>() == "circulant<linear>");
+    CHECK(written_name<recursive_multiplying<3>>() == "recursive_multiplying<3>");
+    CHECK(written_name<ring::reduce_scatter>() == "ring::reduce_scatter");
+    CHECK(written_name<reversed<ring>>() == "reversed<ring>");
+    CHECK(written_name<reversed<ring::reduce_scatter>>() == "reversed<ring::reduce_scatter>");
+    CHECK(written_name<folded<halving_doubling>>() == "folded<halving_doubling>");
+    CHECK(written_name<folded<halving_doubling::reduce_scatter>>() == "folded<halving_doubling::reduce_scatter>");
+    CHECK(written_name<hierarchical<direct, ring>>() == "hierarchical<direct, ring>");
+    CHECK(written_name<hierarchical<hierarchical<tree<>, folded<recursive_doubling>>, tree<4>>>() ==
+          "hierarchical<hierarchical<tree, folded<recursive_doubling>>, tree<4>>");
+    CHECK(written_name<striped<ring, circulant<>>>() == "striped<ring, circulant>");
+
+    struct local {};
+    const auto within = [](auto) {
+        struct deep {};
+        return written_name<compose<renamed<ring>, renamed<deep>>>();
+    };
+    CHECK(written_name<my_ring>() == "my_ring");
+    CHECK(written_name<renamed<my_ring>>() == "renamed<my_ring>");
+    CHECK(written_name<compose<my_ring, ring>>() == "compose<my_ring, ring>");
+    CHECK(written_name<hierarchical<my_ring, mine::tree>>() == "hierarchical<my_ring, mine::tree>");
+    CHECK(written_name<local>() == "local");
+    CHECK(written_name<renamed<local>>() == "renamed<local>");
+    CHECK(written_name<mine::tree>() == "mine::tree");   // not the library's
+    CHECK(within(0) == "compose<renamed<ring>, renamed<deep>>");
+}
+
+TEST_CASE("an error names the family that was given, not what was derived from it", "[names]") {
+    std::vector<int> data(10'000);
+    const auto by = [&]<class S>(const S& s) {
+        return error_of_last(5, [&](auto& comm) { colls::all_reduce(comm, data, colls::sum, s); });
+    };
+    CHECK(lacks(by(colls::ring{}), {"in all_reduce (ring), round "}) == "");
+    CHECK(lacks(by(colls::tree<4>{}), {"in all_reduce (tree<4>), round "}) == "");
+    CHECK(lacks(by(my_ring{}), {"in all_reduce (my_ring), round "}) == "");
+    CHECK(lacks(by(same_ring{}), {"in all_reduce (same_ring), round "}) == "");
+    CHECK(lacks(by(colls::folded<colls::recursive_doubling>{}), {"in all_reduce (folded<recursive_doubling>), round "}) == "");
+    CHECK(lacks(by(colls::hierarchical<colls::direct, colls::ring>{.node = 1}), {"in all_reduce (hierarchical<direct, ring>), round "}) == "");
+}
+
+TEST_CASE("families of other names whose schedules are of one type share a script, and keep their names", "[names]") {
+    colls::threads::run(2, [](auto& comm) {
+        std::vector<int> data(10, 1);
+        for (int turn = 0; turn < 3; ++turn) {
+            colls::all_reduce<my_ring>(comm, data, colls::sum);
+            colls::all_reduce<same_ring>(comm, data, colls::sum);
+        }
+        const auto& picks = comm.endpoint().picks;
+        if (picks.size() != 2) throw std::runtime_error("a pick for each name, and no more");
+        if (picks[0].steps != picks[1].steps) throw std::runtime_error("one script");
+        if (picks[0].name != "my_ring" || picks[1].name != "same_ring") throw std::runtime_error("names");
+    });
+}
+
+TEST_CASE("`automatic` and the family that it takes make the same call", "[names]") {
+    const with_environment forced("COLLS_SCHEDULE", "ring");
+    colls::threads::run(2, [](auto& comm) {
+        std::vector<int> data(10'000, 1);
+        if (comm.rank() == 0)
+            colls::all_reduce(comm, data, colls::sum);
+        else
+            colls::all_reduce<colls::ring>(comm, data, colls::sum);
+        if (data[9999] != 2) throw std::runtime_error("sum");
+        for (const auto& pick : comm.endpoint().picks)
+            if (pick.name != "ring") throw std::runtime_error("name");
+    });
+}
+
+TEST_CASE("a group size that is not supported: the text says what supports it", "[names]") {
+    std::vector<int> data(20), out(20);
+    const auto all_reduce = [&]<class S>(const S& s) {
+        return refusal_at(5, [&, s](auto& comm) {
+            std::vector<int> own(20);
+            colls::all_reduce(comm, own, colls::sum, s);
+        });
+    };
+    CHECK(all_reduce(colls::halving_doubling{}) ==
+          "colls: halving_doubling does not support 5 ranks: take folded<halving_doubling>, direct or automatic");
+    CHECK(all_reduce(colls::recursive_doubling{}) ==
+          "colls: recursive_doubling does not support 5 ranks: take folded<recursive_doubling>, direct or automatic");
+    // What the text suggests does it.
+    CHECK(all_reduce(colls::folded<colls::halving_doubling>{}).empty());
+    CHECK(all_reduce(colls::folded<colls::recursive_doubling>{}).empty());
+    CHECK(refusal_at(6, [](auto& comm) {
+              std::vector<int> in(6), all(36);
+              colls::all_gather<colls::swing>(comm, in, all);
+          }) == "colls: swing does not support 6 ranks: take folded<swing>, direct or automatic");
+    // 1 of 5 ranks folds no other 4; and an all_to_all does not fold.
+    CHECK(refusal_at(5, [](auto& comm) {
+              std::vector<int> in(5), all(5);
+              colls::all_to_all<four_only>(comm, in, all);
+          }) == "colls: four_only does not support 5 ranks: take direct or automatic");
+    CHECK(all_reduce(colls::recursive_multiplying<7>{}) == "colls: recursive_multiplying<7> does not support 5 ranks: take direct or automatic");
+}
+
+TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE takes", "[names]") {
+    std::string text;
+    colls::threads::run(4, [&](auto& comm) {
+        if (comm.rank() == 0) text = colls::explain(comm, colls::collective::all_reduce, 100'000);
+    });
+    CHECK(lacks(text, {"  direct ", "  ring ", "  circulant ", "  recursive_doubling ", "  tree ", "  tree<4> "}) == "");
+}

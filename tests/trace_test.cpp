@@ -1,0 +1,195 @@
+// COLLS_DEBUG=trace: a line for each call of each rank, when it is over.
+#include "catch.hpp"
+
+#include "support/fault.hpp"
+
+#include <colls/transports/threads.hpp>
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace support;
+
+namespace {
+
+/// What f says on stderr, by lines, in a process of its own where COLLS_DEBUG is `level`.
+template <class F>
+std::vector<std::string> lines_of(const char* level, F f) {
+    const int file = memfd_create("stderr", 0);
+    fcntl(file, F_SETFL, O_APPEND);
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(file, 2);
+        setenv("COLLS_DEBUG", level, 1);
+        int status = 0;
+        try {
+            f();
+        } catch (const std::exception& failure) {
+            std::fprintf(stderr, "failed: %s\n", failure.what());
+            status = 1;
+        }
+        std::fflush(nullptr);
+        _exit(status);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    std::string text(static_cast<std::size_t>(lseek(file, 0, SEEK_END)), '\0');
+    if (pread(file, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) text = "cannot be read";
+    close(file);
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    if (status != 0) lines.push_back("failed");
+    return lines;
+}
+struct traced_call {
+    double at = 0, took = 0;
+    int rank = 0;
+    std::string group, call;
+};
+/// The lines that are traces; any other is the caller's.
+std::vector<traced_call> traces_in(const std::vector<std::string>& lines) {
+    static const std::regex form(R"(colls: (\d+\.\d{6}) s: rank (\d+) of group ([^ ]+): (.*[:,r]) (\d+\.\d) us)");
+    std::vector<traced_call> found;
+    for (const std::string& line : lines)
+        if (std::smatch part; std::regex_match(line, part, form))
+            found.push_back({std::stod(part[1]), std::stod(part[5]), std::stoi(part[2]), part[3], part[4]});
+    return found;
+}
+long count_of(const std::vector<traced_call>& calls, int rank, const std::string& group, const std::string& call) {
+    return std::count_if(calls.begin(), calls.end(), [&](const traced_call& c) { return c.rank == rank && c.group == group && c.call == call; });
+}
+std::string all_of(const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    return text;
+}
+void nap(double seconds) {
+    const timespec t{0, static_cast<long>(seconds * 1e9)};
+    nanosleep(&t, nullptr);
+}
+
+void every_kind(colls::communicator& comm) {
+    const int rank = comm.rank();
+    std::vector<double> data(1000, 1);
+    std::vector<int> block(rank == 0 ? 4 : 3), whole(rank == 0 ? 10 : 0), four(4);
+    nap(0.02);
+    colls::all_reduce<colls::ring>(comm, data, colls::sum);
+    colls::barrier<colls::direct>(comm);
+    colls::gather<colls::direct>(comm, block, whole, 0);
+    auto started = colls::start::broadcast<colls::tree<4>>(comm, four, 0);
+    nap(0.02);
+    started.wait();
+    auto plan = colls::prepare::all_reduce<colls::circulant<>>(comm, data, colls::sum);
+    plan.run();
+    if (rank == 0) colls::send(comm, data, 1);
+    if (rank == 1) colls::recv(comm, data, 0);
+    colls::communicator same = comm.split(0, 0), half = comm.split(rank % 2, 0), none = comm.split(rank == 0 ? 0 : -1, 0);
+    colls::barrier<colls::direct>(same);
+    colls::barrier<colls::direct>(half);
+    colls::communicator deep = half.split(5, 0);
+    colls::barrier<colls::direct>(deep);
+}
+
+void check_every_kind(const std::vector<std::string>& lines) {
+    INFO(all_of(lines));
+    const auto calls = traces_in(lines);
+    for (int rank = 0; rank < 3; ++rank) {
+        INFO("rank " << rank);
+        CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (8000 bytes) by ring:") == 1);
+        CHECK(count_of(calls, rank, "0", "barrier of 0 elements (0 bytes) by direct:") == 1);
+        CHECK(count_of(calls, rank, "0", rank == 0 ? "gather of 10 elements (40 bytes) by direct:" : "gather of 3 elements (12 bytes) by direct:") == 1);
+        CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (8000 bytes) by circulant:") == 1);
+        CHECK(count_of(calls, rank, "0.1", "barrier of 0 elements (0 bytes) by direct:") == 1);
+        const std::string half = "0.2:" + std::to_string(rank % 2);
+        CHECK(count_of(calls, rank / 2, half, "barrier of 0 elements (0 bytes) by direct:") == 1);
+        CHECK(count_of(calls, rank / 2, half + ".1", "barrier of 0 elements (0 bytes) by direct:") == 1);
+    }
+    CHECK(count_of(calls, 0, "0", "send of 1000 elements (8000 bytes) to rank 1:") == 1);
+    CHECK(count_of(calls, 1, "0", "recv of 1000 elements (8000 bytes) from rank 0:") == 1);
+    // Besides, how the ranks of a split learn of each other is a choice of automatic's where messages pass.
+    CHECK(calls.size() + static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+              return line.find(", predicted ") != line.npos;
+          })) == lines.size());
+    CHECK(calls.size() == 3 * 8 + 2);
+    for (const traced_call& c : calls) {
+        CHECK(c.at >= 0.019);   // since the first group, also of those that were split off
+        CHECK(c.at < 100);
+        CHECK(c.took < 100e6);
+        if (c.call.starts_with("broadcast")) {
+            CHECK(c.call == "broadcast of 4 elements (16 bytes) by tree<4>: started,");
+            CHECK(c.took >= 19e3);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("each call of each rank has a line, on threads", "[trace]") {
+    check_every_kind(lines_of("trace", [] { colls::threads::run(3, [](auto& comm) { every_kind(comm); }); }));
+}
+
+TEST_CASE("each call of each rank has a line, between processes", "[trace]") {
+    for (const std::string& transport : process_transports()) {
+        const with_environment way("COLLS_TRANSPORT", transport.c_str());
+        INFO(transport);
+        check_every_kind(lines_of("trace", [] { colls::processes::run(3, [](auto& comm) { every_kind(comm); }); }));
+    }
+}
+
+TEST_CASE("a mailbox is named, and groups of one process are numbered", "[trace]") {
+    const auto lines = lines_of("trace", [] {
+        for (int turn = 0; turn < 2; ++turn)
+            colls::threads::run(2, [](auto& comm) {
+                long one = 1;
+                colls::all_reduce(comm, std::span(&one, 1), colls::sum);
+            });
+    });
+    INFO(all_of(lines));
+    const auto calls = traces_in(lines);
+    for (const int rank : {0, 1})
+        for (const char* group : {"0", "1"}) CHECK(count_of(calls, rank, group, "all_reduce of 1 elements (8 bytes) by mailbox:") == 1);
+    CHECK(calls.size() == 4);   // besides, what automatic chooses
+}
+
+TEST_CASE("a call that fails has its line, too, and so has what a shrunk group does", "[trace]") {
+    const auto lines = lines_of("trace", [] {
+        colls::processes::run(3, [](auto& comm) {
+            std::vector<int> data(1000);
+            colls::barrier<colls::direct>(comm);
+            if (comm.rank() == 2) return;
+            auto started = colls::start::all_reduce<colls::ring>(comm, data, colls::sum);
+            int failed = 0;
+            try {
+                colls::all_reduce<colls::direct>(comm, data, colls::sum);
+            } catch (const colls::error&) {
+                ++failed;
+            }
+            try {
+                started.wait();
+            } catch (const colls::error&) {
+                ++failed;
+            }
+            if (failed != 2) throw std::runtime_error("no errors");
+            comm = comm.shrink();
+            colls::barrier<colls::direct>(comm);
+        });
+    });
+    INFO(all_of(lines));
+    const auto calls = traces_in(lines);
+    for (const int rank : {0, 1}) {
+        CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (4000 bytes) by direct: failed after") == 1);
+        CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (4000 bytes) by ring: started, failed after") == 1);
+        CHECK(count_of(calls, rank, "0.shrunk", "barrier of 0 elements (0 bytes) by direct:") == 1);
+    }
+}
+
+TEST_CASE("nothing is said where it is not asked for", "[trace]") {
+    CHECK(lines_of("warn", [] { colls::threads::run(3, [](auto& comm) { every_kind(comm); }); }).empty());
+}
