@@ -87,13 +87,30 @@ public:
     buffer<int> homes;
     report report_{};
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int other = none) {
+    /// `number`: what the report's field for this fault holds beside the block.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int number = none) {
         report_.law = law_of(f);
         report_.kind = f;
         report_.n = n;
         report_.rank = rank;
+        switch (f) {
+            case fault::sizes:
+                report_.received = block;
+                report_.sent = number;
+                return;
+            case fault::extent:
+            case fault::root:
+            case fault::home:
+                report_.value = number;
+                break;
+            case fault::block:
+            case fault::block_set:
+                report_.limit = number;
+                break;
+            default:
+                report_.peer_block = number;
+        }
         report_.block = block;
-        report_.other = other;
     }
 
 private:
