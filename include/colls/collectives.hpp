@@ -230,7 +230,7 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
         const any_schedule s = [&] {
             if constexpr (sizeof...(V) != 0)
                 return schedule_for_call<C, ordered>(value...);
-            else if constexpr (requires(S s) { s.node = 0; })
+            else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered>(S{.node = ranks_per_host(e)});   // the hosts, where they are alike
             else
                 return schedule_for_call<C, ordered>(S{});

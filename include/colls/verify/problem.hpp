@@ -19,7 +19,7 @@ struct wanted {
 /// The extents of a schedule, and the states before and after it: which slots hold what.
 class problem {
 public:
-    constexpr problem(const schedule_reader& s, int n) : s(s), n(n), kind(s.kind()) { read_extents(); }
+    constexpr problem(const schedule_reader& reader, int ranks) : s(reader), n(ranks), kind(reader.kind()) { read_extents(); }
 
     /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
     constexpr int initial(int rank, int slot) const {

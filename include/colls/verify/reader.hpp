@@ -65,15 +65,15 @@ template <class T>
 class buffer {
 public:
     constexpr buffer() = default;
-    explicit constexpr buffer(long size) : p(new T[static_cast<std::size_t>(size)]{}), size_(size) {}
+    explicit constexpr buffer(long count) : p(new T[static_cast<std::size_t>(count)]{}), size_(count) {}
     buffer(const buffer&) = delete;
     buffer& operator=(const buffer&) = delete;
     constexpr ~buffer() { delete[] p; }
 
-    /// Room for `size` elements; the first `keep` survive where it must grow, new ones are zero.
-    [[gnu::cold]] [[gnu::noinline]] constexpr void need(long size, long keep = 0) {
-        if (size <= size_) return;
-        size_ = size_ == 0 ? size : size + size / 2;
+    /// Room for `count` elements; the first `keep` survive where it must grow, new ones are zero.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void need(long count, long keep = 0) {
+        if (count <= size_) return;
+        size_ = size_ == 0 ? count : count + count / 2;
         T* const more = new T[static_cast<std::size_t>(size_)]{};
         for (long i = 0; i < keep; ++i) more[i] = p[i];
         delete[] p;

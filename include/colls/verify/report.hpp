@@ -7,8 +7,12 @@
 
 namespace colls::inline v1 {
 
+// g++ 12 takes law::none for a shadow of colls::none.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 /// The laws of a schedule (see verify.hpp). `none`: no law is broken.
 enum class law : unsigned char { none, in_range, matched, exactly_once, unmixed, complete, live, hazards };
+#pragma GCC diagnostic pop
 
 constexpr const char* name_of(law l) {
     constexpr const char* names[] = {
