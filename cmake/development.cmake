@@ -12,7 +12,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # As a list, since the checks that call the compiler themselves use the same warnings.
-set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion)
+set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(COLLS_WERROR)
     list(APPEND colls_warnings -Werror)
 endif()

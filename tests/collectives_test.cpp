@@ -66,7 +66,7 @@ TEST_CASE("every schedule at every group size that it supports", "[collectives]"
         const std::size_t turns = n > 40   ? 1
                                   : n > 20 ? 2
                                   : long_run ? counts.size()
-                                  : transport == "routed" ? 2
+                                  : tested_transport == "routed" ? 2
                                   : by_processes || sanitized ? 4
                                                               : counts.size();
         if (turns == 4 || by_processes) std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));

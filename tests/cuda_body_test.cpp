@@ -168,8 +168,8 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
             c.overwrites = j.map.overwrites.data();
             c.width = j.map.width;
             std::size_t longest = 0;
-            for (int b = 0; b < c.user_blocks; ++b)
-                longest = std::max(longest, j.offsets.empty() ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(b)).count) : j.length(b));
+            for (int i = 0; i < c.user_blocks; ++i)
+                longest = std::max(longest, j.offsets.empty() ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(i)).count) : j.length(i));
             c.chunk = 16 * (1 + j.seed % 3);
             while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes) c.chunk -= 16;
             REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
@@ -330,7 +330,7 @@ namespace {
 /// One all_reduce of all ranks, by the ring or as a small message; `print` is each rank's fingerprint, 0: it does not come.
 struct troubled {
     static constexpr std::size_t count = 500;
-    explicit troubled(const std::vector<std::uint64_t>& prints) : prints(prints), map(kernel::map_of(ring_schedule{}, static_cast<int>(prints.size()))) {
+    explicit troubled(const std::vector<std::uint64_t>& fingerprints) : prints(fingerprints), map(kernel::map_of(ring_schedule{}, static_cast<int>(fingerprints.size()))) {
         for (std::size_t r = 0; r < prints.size(); ++r) {
             data.emplace_back(count, word{r});
             kernel::call c;

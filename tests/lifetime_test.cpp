@@ -332,12 +332,12 @@ TEST_CASE("a message to oneself goes where the other half has been started, and 
 TEST_CASE("variables with values that mean nothing are refused, and named", "[lifetime]") {
     const auto refused = [](const char* name, const char* value) {
         setenv(name, value, 1);
-        const std::string by_threads = refusal_of([] { colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
-        const std::string by_processes = refusal_of([] { colls::processes::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
+        const std::string with_threads = refusal_of([] { colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
+        const std::string with_processes = refusal_of([] { colls::processes::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
         unsetenv(name);
-        INFO(name << "=" << value << "\n" << by_threads << "\n" << by_processes);
-        CHECK(says(by_threads, std::string(name) + " is " + value));
-        CHECK(says(by_processes, std::string(name) + " is " + value));
+        INFO(name << "=" << value << "\n" << with_threads << "\n" << with_processes);
+        CHECK(says(with_threads, std::string(name) + " is " + value));
+        CHECK(says(with_processes, std::string(name) + " is " + value));
     };
     for (const char* value : {"abc", "-1", "0", "nan", "inf", "3s"}) refused("COLLS_TIMEOUT", value);
     refused("COLLS_TRANSPORT", "tpc");

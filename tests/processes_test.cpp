@@ -22,7 +22,7 @@ namespace {
 
 /// Both transports, or the one that COLLS_TEST_TRANSPORT names.
 std::vector<std::string> transports() {
-    if (by_processes) return {std::string(transport)};
+    if (by_processes) return {std::string(tested_transport)};
     return {"shm", "tcp"};
 }
 template <class F>

@@ -12,8 +12,8 @@ using namespace support;
 namespace {
 
 template <class T>
-bytes raw(std::initializer_list<T> values) {
-    bytes b(values.size() * sizeof(T));
+byte_list raw(std::initializer_list<T> values) {
+    byte_list b(values.size() * sizeof(T));
     std::size_t i = 0;
     for (const T& v : values) kinds::store(b.data(), i++, v);
     return b;
@@ -23,7 +23,7 @@ constexpr kind words = kinds::erased<kinds::word_chain>("words");
 
 shape of(what c, int n, int root, std::vector<std::size_t> counts) { return {c, n, root, std::move(counts)}; }
 
-std::string text_of(const bytes& b) {
+std::string text_of(const byte_list& b) {
     const word w = kinds::load<word>(b.data(), 0);
     return {w.text, w.size};
 }
@@ -49,13 +49,13 @@ TEST_CASE("guard bytes notice a single byte written on either side", "[support]"
 }
 
 TEST_CASE("the reference gives hand-computed results", "[support]") {
-    const std::vector<bytes> three = {raw<int>({1, 2, 3, 4}), raw<int>({10, 20, 30, 40}), raw<int>({100, 200, 300, 400})};
+    const std::vector<byte_list> three = {raw<int>({1, 2, 3, 4}), raw<int>({10, 20, 30, 40}), raw<int>({100, 200, 300, 400})};
     const std::vector<std::size_t> cut = balanced(4, 3);
     REQUIRE(cut == std::vector<std::size_t>{2, 1, 1});
 
     SECTION("reductions") {
         const auto all = expected(of(what::all_reduce, 3, 0, cut), int_sum, three);
-        for (const bytes& b : all) CHECK(b == raw<int>({111, 222, 333, 444}));
+        for (const byte_list& b : all) CHECK(b == raw<int>({111, 222, 333, 444}));
         const auto one = expected(of(what::reduce, 3, 2, cut), int_sum, three);
         CHECK(one[0].empty());
         CHECK(one[2] == raw<int>({111, 222, 333, 444}));
@@ -73,16 +73,16 @@ TEST_CASE("the reference gives hand-computed results", "[support]") {
     }
     SECTION("copies") {
         const auto everyone = expected(of(what::broadcast, 3, 1, cut), int_sum, three);
-        for (const bytes& b : everyone) CHECK(b == three[1]);
+        for (const byte_list& b : everyone) CHECK(b == three[1]);
         const auto dealt = expected(of(what::scatter, 3, 2, cut), int_sum, three);
         CHECK(dealt[0] == raw<int>({100, 200}));
         CHECK(dealt[2] == raw<int>({400}));
-        const std::vector<bytes> own = {raw<int>({1, 2}), raw<int>({3}), raw<int>({4})};
+        const std::vector<byte_list> own = {raw<int>({1, 2}), raw<int>({3}), raw<int>({4})};
         const auto met = expected(of(what::gather, 3, 1, cut), int_sum, own);
         CHECK(met[0].empty());
         CHECK(met[1] == raw<int>({1, 2, 3, 4}));
         const auto shared = expected(of(what::all_gather, 3, 0, cut), int_sum, own);
-        for (const bytes& b : shared) CHECK(b == raw<int>({1, 2, 3, 4}));
+        for (const byte_list& b : shared) CHECK(b == raw<int>({1, 2, 3, 4}));
     }
     SECTION("all_to_all with counts of its own") {
         // 0 -> 0: one, 0 -> 1: two; 1 -> 0: none, 1 -> 1: one
@@ -93,7 +93,7 @@ TEST_CASE("the reference gives hand-computed results", "[support]") {
 }
 
 TEST_CASE("operators that do not commute show the order", "[support]") {
-    std::vector<bytes> in;
+    std::vector<byte_list> in;
     for (int r = 0; r < 5; ++r) {
         random_source none(1);
         in.emplace_back(words.size);
@@ -130,23 +130,23 @@ TEST_CASE("order-free values give the same bits in any order, order-sensitive on
     constexpr std::size_t count = 40;
     for (const kind& k : kinds_to_try) {
         INFO(k.name);
-        std::vector<bytes> in;
+        std::vector<byte_list> in;
         for (int r = 0; r < n; ++r) {
             random_source random = stream(3, static_cast<std::uint64_t>(r));
             in.emplace_back(count * k.size);
             k.fill(in.back().data(), count, 0, r, random);
         }
         const shape s = of(what::reduce, n, 0, balanced(count, n));
-        const bytes straight = expected(s, k, in)[0];
+        const byte_list straight = expected(s, k, in)[0];
         std::vector<const std::byte*> parts;
-        for (const bytes& b : in) parts.push_back(b.data());
+        for (const byte_list& b : in) parts.push_back(b.data());
         if (k.far) {
             CHECK(k.far(straight.data(), parts, count) == -1);
             CHECK(k.far(in[0].data(), parts, count) >= 0);
         }
         random_source random(9);
         for (std::size_t i = n - 1; i > 0; --i) std::swap(in[i], in[random.below(i + 1)]);
-        const bytes shuffled = expected(s, k, in)[0];
+        const byte_list shuffled = expected(s, k, in)[0];
         CHECK((straight == shuffled) == (k.how == judged::exactly));
     }
 }

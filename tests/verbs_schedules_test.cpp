@@ -399,9 +399,9 @@ TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else"
         add(schedule);
         if (learns(schedule, n)) add(count_schedule());
         const auto net = std::make_shared<dry_network>();
-        run_over_verbs(net, n, [&, &schedule = schedule](colls::communicator& comm, dry_way&) {
+        run_over_verbs(net, n, [&, &chosen = schedule](colls::communicator& comm, dry_way&) {
             std::vector<std::uint64_t> in(768), out(768);
-            call_by(comm, schedule, in.data(), out.data(), 768);
+            call_by(comm, chosen, in.data(), out.data(), 768);
         });
         INFO(name);
         CHECK(net->opened() == 2 * edges.size());

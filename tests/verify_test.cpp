@@ -110,7 +110,7 @@ TEST_CASE("right schedules are proven", "[verify]") {
     CHECK(verify<ring::reduce_scatter>(1).text() == "proven for 1 rank");
     static_assert(verify<ring::reduce_scatter>(7).ok());
     static_assert(proven<ring, 8> && proven<circulant<>::reduce_scatter, 16> && proven<bruck<3>, 8>);
-    static_assert(prove<circulant<>::reduce_scatter, 16>());
+    static_assert(prove<circulant<>::reduce_scatter, 16>() && prove<ring, 8>());
 }
 
 TEST_CASE("law in_range: extents", "[verify]") {
@@ -129,6 +129,7 @@ TEST_CASE("law in_range: extents", "[verify]") {
     s = from_root(broadcast, 5);
     s.root_rank = 5;
     CHECK(verify(s, 5).text() == "the root is 5 of 5 ranks (law: in_range)");
+    CHECK(verify(s, 5).value == 5);
     s = pairwise();
     s.home_rule = [](int, int slot) { return slot == 3 ? 8 : slot; };
     CHECK(verify(s, 8).text() == "block 3 has home 8 of 8 ranks (law: in_range)");
@@ -157,6 +158,8 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
             }),
                 8);
             CHECK(where(r) == found{law::in_range, 4, 3, 0, bad, receiving ? 2 : 6});
+            CHECK(r.limit == 8);
+            CHECK(r.peer_block == none);
             CHECK(r.text() == "round 3: rank 4 names block " + std::to_string(bad) + " of 8 on port 0 (law: in_range)");
         }
     for (const block_set bad : {block_set{.count = -1}, block_set{.count = 9}, block_set{.count = 3, .run = 0},
@@ -211,11 +214,15 @@ TEST_CASE("law matched", "[verify]") {
     CHECK(where(unsent) == found{law::matched, 0, 3, 0, none, 6});
     CHECK(
         unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no one (law: matched)");
-    CHECK(verify(pairwise([](step& s, int rank, int round) {
+    const report sizes = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.recv.blocks = block_range(4, 2);
     }),
-              8)
-              .text() == "round 3: rank 4 receives 2 blocks from rank 2 on port 0, which sends 1 (law: matched)");
+        8);
+    CHECK(where(sizes) == found{law::matched, 4, 3, 0, none, 2});
+    CHECK(sizes.received == 2);
+    CHECK(sizes.sent == 1);
+    CHECK(
+        sizes.text() == "round 3: rank 4 receives 2 blocks from rank 2 on port 0, which sends 1 (law: matched)");
     // The same messages, but on another port.
     loose s{.implements = all_reduce, .steps = [](int rank, int, int, int port) {
                 if (port == 0 && rank == 0) return step{.send = {1, block(0)}, .recv = {1, block(0), action::reduce}};
@@ -263,7 +270,7 @@ TEST_CASE("law unmixed", "[verify]") {
     }),
         8);
     CHECK(where(r) == found{law::unmixed, 4, 3, 0, 6, 2});
-    CHECK(r.other == 5);
+    CHECK(r.peer_block == 5);
     CHECK(r.text() == "round 3: rank 4 reduces block 5 from rank 2 into its block 6 (law: unmixed)");
     // The slot is right, what lies in it is not: in round 0 rank 2 was handed block 3 into its slot 4.
     const report moved = verify(pairwise([](step& s, int rank, int round) {

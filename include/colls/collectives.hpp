@@ -197,10 +197,7 @@ list<std::size_t> counts_of(request& q, const Counts& counts) {
 /// The schedule of a call, its type forgotten. What is wrong with it is said here, in words.
 template <collective C, bool ordered, class S>
 any_schedule schedule_for_call(const S& given) {
-    static_assert(schedule<S> || family<S>,
-        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, round, port)` "
-        "that returns a colls::step, const or static, in a trivially copyable type; or it is a family, which names such types");
-    if constexpr (schedule<S> || family<S>) {
+    if constexpr (expect_schedule_or_family<S>()) {
         static_assert(provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
         if constexpr (provides<S, C>) {
             const auto s = schedule_of<C>(given);
@@ -218,6 +215,7 @@ any_schedule schedule_for_call(const S& given) {
             }
         }
     }
+    __builtin_trap();  // compiled only after an error: g++ would also warn that nothing is returned
 }
 
 /// `fine`: nothing has been found wrong with the arguments, which the compiler has said then.
@@ -236,7 +234,7 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
         const any_schedule s = [&] {
             if constexpr (sizeof...(V) != 0)
                 return schedule_for_call<C, ordered>(value...);
-            else if constexpr (requires(S s) { s.node = 0; })
+            else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered>(S{.node = ranks_per_host(e)});   // the hosts, where they are alike
             else
                 return schedule_for_call<C, ordered>(S{});

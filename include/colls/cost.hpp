@@ -194,7 +194,10 @@ constexpr cost cost_of(const schedule_reader& s, int n) {
 /// the blocks.
 template <class S>
 constexpr cost cost_of(const S& s, int n) {
-    return detail::cost_of(detail::reader_of<S>(s), n);
+    if constexpr (detail::expect_readable<S>())
+        return detail::cost_of(detail::reader_of<S>(s), n);
+    else
+        return {};
 }
 template <class S>
 constexpr cost cost_of(int n) {

@@ -23,25 +23,25 @@ namespace colls::inline v1::detail {
 }
 
 COLLS_ENGINE void print_dump(const endpoint& e, const wait_site* at) {
-    const auto line = [](const message& text) { std::fprintf(stderr, "%s\n", text.text()); };
-    line(message() << "colls: rank " << e.rank << " of " << e.size << ": " << static_cast<std::size_t>(e.calls) << " calls begun, "
+    const auto print = [](const message& text) { std::fprintf(stderr, "%s\n", text.text()); };
+    print(message() << "colls: rank " << e.rank << " of " << e.size << ": " << static_cast<std::size_t>(e.calls) << " calls begun, "
                    << e.in_flight.size() << " operations in flight" << (e.by_messages ? ", by messages" : ""));
     const operation_state* mine = e.current;
     if (at) {
         message text;
         text << "colls:   waits" << *at;
         if (at->peer != none) text << ", for rank " << at->peer;
-        line(text);
+        print(text);
     }
     for (const operation_state* o : e.in_flight) {
         message text;
         text << "colls:   in flight:" << o->site;
         if (o->site.peer != none) text << ", waits for rank " << o->site.peer;
-        line(text);
+        print(text);
         if (o->kind == operation_kind::collective && (!mine || o->sequence < mine->sequence)) mine = o;
     }
     const poison_state& p = e.memory.poison();
-    if (p.state.load(std::memory_order_acquire) == 2) line(message() << "colls:   the group is broken: " << std::string_view(p.text));
+    if (p.state.load(std::memory_order_acquire) == 2) print(message() << "colls:   the group is broken: " << std::string_view(p.text));
     for (int r = 0; r < e.size; ++r) {
         const rank_state& s = e.memory.state(r);
         message text;
@@ -60,7 +60,7 @@ COLLS_ENGINE void print_dump(const endpoint& e, const wait_site* at) {
         if (const std::uint64_t call = s.board_call.load(std::memory_order_acquire); call != 0)
             text << "; has waited for long in call " << static_cast<std::size_t>(call) << ", "
                  << collective_in(s.board_fingerprint.load(std::memory_order_acquire));
-        line(text);
+        print(text);
     }
 }
 

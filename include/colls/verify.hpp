@@ -38,7 +38,10 @@ inline constexpr int symmetry_from = 65;
 /// finds what it finds there.
 template <class S>
 constexpr report verify(const S& s, int n) {
-    return detail::verify(detail::reader_of<S>(s), n);
+    if constexpr (detail::expect_readable<S>())
+        return detail::verify(detail::reader_of<S>(s), n);
+    else
+        return {};
 }
 template <class S>
 constexpr report verify(int n) {
@@ -53,10 +56,14 @@ struct examination {
 };
 template <class S>
 constexpr examination examine(const S& s, int n) {
-    const detail::reader_of<S> reader(s);
-    detail::engine e(reader, n, reduces(reader.kind()));
-    const report proof = e.run();
-    return {proof, proof.ok() && e.in_rank_order(), e.staged_rounds()};
+    if constexpr (detail::expect_readable<S>()) {
+        const detail::reader_of<S> reader(s);
+        detail::engine e(reader, n, reduces(reader.kind()));
+        const report proof = e.run();
+        return {proof, proof.ok() && e.in_rank_order(), e.staged_rounds()};
+    } else {
+        return {};
+    }
 }
 
 namespace detail {
@@ -83,31 +90,27 @@ inline constexpr bool family_proven<F, n, std::integer_sequence<int, C...>> =
 
 template <class S, int n>
 constexpr bool is_proven_at() {
-    if constexpr (schedule<S>)
+    if constexpr (!expect_schedule_or_family<S>())
+        return true;  // has been said; nothing more about it
+    else if constexpr (schedule<S>)
         return proof_of<S, n>.ok();
     else
         return family_proven<S, n, std::make_integer_sequence<int, collective_count>>;
 }
-}  // namespace detail
-
-/// The laws hold for S at n ranks, or S does not support n. S is a schedule, or a family: then for each collective that
-/// it provides. An evaluation of its own, so that a compiler's limits on constant evaluation hold per group size.
 template <class S, int n>
-inline constexpr bool proven_at = detail::is_proven_at<S, n>();
+inline constexpr bool proven_once = is_proven_at<S, n>();
 
-namespace detail {
 template <class S, class N>
 inline constexpr bool proven_upto = false;
 template <class S, int... i>
-inline constexpr bool proven_upto<S, std::integer_sequence<int, i...>> = (proven_at<S, i + 1> && ...);
-}  // namespace detail
+inline constexpr bool proven_upto<S, std::integer_sequence<int, i...>> = (proven_once<S, i + 1> && ...);
 
-/// The laws hold for S at every supported group size from 1 to N: static_assert(colls::proven<my_schedule, 16>);
-/// What does not hold, and where: prove<S, N>().
-template <class S, int N>
-inline constexpr bool proven = detail::proven_upto<S, std::make_integer_sequence<int, N>>;
-
-namespace detail {
+// What a compiler's message shows of a report: law_broken<...>, with the fields of the report that apply.
+namespace where {
+template <law>
+struct law_is;
+template <collective>
+struct schedule_for;
 template <int>
 struct group_of;
 template <int>
@@ -117,36 +120,105 @@ struct at_rank;
 template <int>
 struct on_port;
 template <int>
-struct block_of;
+struct block;
 template <int>
-struct from_rank;
+struct peer;
 template <int>
-struct its_block;
+struct peer_block;
+template <int>
+struct received;
+template <int>
+struct sent;
+template <int>
+struct value;
+template <int>
+struct limit;
+template <int>
+struct contribution_of;
+template <int>
+struct holds_block;
+}  // namespace where
 
-template <law broken, class...>
+/// verify<S>(n).text() says in words what this says in types. No bool: to use it as one is the error.
+template <class... Where>
 struct law_broken {
-    static_assert(broken == law::none,
-        "colls: the schedule breaks a law: law_broken<...>, above or below, names it, and "
-        "where; verify<S>(n).text() says it in words");
-    static constexpr bool ok = broken == law::none;
+    template <class... More>
+    constexpr law_broken<Where..., More...> operator+(law_broken<More...>) const {
+        return {};
+    }
 };
-template <class S, int n>
-constexpr bool prove_at() {
-    constexpr const report& r = proof_of<S, n>;
-    return law_broken<r.law, group_of<r.n>, in_round<r.round>, at_rank<r.rank>, on_port<r.port>, block_of<r.block>,
-        from_rank<r.peer>, its_block<r.other>>::ok;
+template <template <int> class Where, int i, bool applies = i != none>
+using where_if = std::conditional_t<applies, law_broken<Where<i>>, law_broken<>>;
+
+template <collective C, const report& r>
+constexpr auto name_broken() {
+    return law_broken<where::law_is<r.law>, where::schedule_for<C>, where::group_of<r.n>>{} +
+           where_if<where::in_round, r.round>{} + where_if<where::at_rank, r.rank>{} +
+           where_if<where::on_port, r.port>{} +
+           where_if<where::block, r.block, r.block != none || r.kind == fault::block>{} +
+           where_if<where::peer, r.peer>{} +
+           where_if<where::peer_block, r.peer_block>{} + where_if<where::received, r.received>{} +
+           where_if<where::sent, r.sent>{} +
+           where_if<where::value, r.value, r.value != none || r.kind == fault::extent>{} +
+           where_if<where::limit, r.limit>{} +
+           where_if<where::contribution_of, r.source>{} + where_if<where::holds_block, r.held>{};
 }
-template <class S, int... i>
-constexpr bool prove_upto(std::integer_sequence<int, i...>) {
-    return (prove_at<S, i + 1>() && ...);
+template <class F, int n, int... C>
+constexpr auto name_broken_of(std::integer_sequence<int, C...>) {
+    constexpr int first = [](int c) {
+        static_cast<void>(((c = C, proven_for<F, static_cast<collective>(C), n>()) && ...));
+        return c;
+    }(0);
+    constexpr auto broken = static_cast<collective>(first);
+    return name_broken<broken, proof_of<schedule_for<F, broken>, n>>();
 }
+/// law_broken<...> at the smallest of the group sizes that is broken.
+template <class S, int... n>
+constexpr auto first_broken(std::integer_sequence<int, n...>) {
+    constexpr int first = [](int smallest) {
+        static_cast<void>(((smallest = n + 1, proven_once<S, n + 1>) && ...));
+        return smallest;
+    }(0);
+    if constexpr (schedule<S>)
+        return name_broken<implemented_by<S>, proof_of<S, first>>();
+    else
+        return name_broken_of<S, first>(std::make_integer_sequence<int, collective_count>{});
+}
+
+struct no_law_broken {};
+template <class S, int N>
+constexpr auto proof_upto() {
+    using sizes = std::make_integer_sequence<int, N>;
+    if constexpr (proven_upto<S, sizes>)
+        return no_law_broken{};
+    else
+        return first_broken<S>(sizes{});
+}
+template <class Proof>
+concept no_law_is_broken = std::is_same_v<Proof, no_law_broken>;
 }  // namespace detail
 
-/// As proven<S, N>, for a schedule, but what fails to hold is a compile error that names law, group size, round, rank,
-/// port and blocks: static_assert(colls::prove<my_schedule, 16>());
-template <schedule S, int N>
+/// The laws hold for S at n ranks, or S does not support n. S is a schedule, or a family: then for each collective that
+/// it provides. An evaluation of its own, so that a compiler's limits on constant evaluation hold per group size.
+template <class S, int n>
+inline constexpr bool proven_at = detail::proven_once<S, n>;
+
+/// The laws hold for S at every supported group size from 1 to N: static_assert(colls::proven<my_schedule, 16>);
+/// A concept, so that a compiler says why it is false: a note names law_broken<...>, what is broken and where, at the
+/// smallest such group size. prove<S, N>() has it in the first line; verify<S>(n).text() gives it in words.
+template <class S, int N>
+concept proven = detail::no_law_is_broken<decltype(detail::proof_upto<S, N>())>;
+
+/// As proven<S, N>, but what fails to hold is a compile error whose first line names law, group size, round, rank and
+/// blocks: static_assert(colls::prove<my_schedule, 16>());
+template <class S, int N>
+    requires proven<S, N>
 constexpr bool prove() {
-    return detail::prove_upto<S>(std::make_integer_sequence<int, N>{});
+    return true;
+}
+template <class S, int N>
+constexpr auto prove() {
+    return detail::proof_upto<S, N>();
 }
 
 }  // namespace colls::inline v1

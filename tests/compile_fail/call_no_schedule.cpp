@@ -1,4 +1,5 @@
 // expect: colls: this is no schedule: it needs
+// errors: 1
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -126,7 +126,7 @@ public:
         }
         if (plan_.in_place && s.collective == what::scatter && r == s.root && !same(b.out, b.in_before))
             return where + "the input was changed";
-        const bytes& want = b.want;
+        const byte_list& want = b.want;
         if (judged_by_bound()) {
             if (const std::string text = far(r); !text.empty()) return where + text;
         } else if (std::memcmp(b.out_at, want.data(), want.size()) != 0) {
@@ -179,11 +179,11 @@ private:
         std::byte* in_at = nullptr;
         std::byte* out_at = nullptr;
         std::size_t in_count = 0, out_count = 0;
-        bytes in_before, out_before, want;
+        byte_list in_before, out_before, want;
         std::vector<std::size_t> receive_counts;
     };
 
-    static bool same(const guarded& now, const bytes& before) {
+    static bool same(const guarded& now, const byte_list& before) {
         return before.empty() || std::memcmp(now.data(), before.data(), before.size()) == 0;
     }
 
@@ -191,14 +191,14 @@ private:
         const support::shape& s = plan_.shape;
         const kind& k = entry_->kind;
         ranks_.resize(s.size());
-        std::vector<bytes> inputs(s.size());
+        std::vector<byte_list> inputs(s.size());
         for (int r = 0; r < s.n; ++r) {
             const auto i = static_cast<std::size_t>(r);
             random_source random = stream(plan_.seed, i);
             inputs[i].resize(s.in_count(r) * k.size);
             k.fill(inputs[i].data(), s.in_count(r), 0, r, random);
         }
-        std::vector<bytes> want = expected(s, k, inputs);
+        std::vector<byte_list> want = expected(s, k, inputs);
         for (int r = 0; r < s.n; ++r) {
             const auto i = static_cast<std::size_t>(r);
             rank_buffers& b = ranks_[i];

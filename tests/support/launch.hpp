@@ -23,13 +23,13 @@
 
 namespace support {
 
-inline const std::string_view transport = [] {
+inline const std::string_view tested_transport = [] {
     const char* named = std::getenv("COLLS_TEST_TRANSPORT");
     const std::string_view name = named ? named : "threads";
     if (name != "threads") setenv("COLLS_TRANSPORT", name == "routed-verbs" ? "shm+verbs" : name == "routed" ? "shm" : named, 1);
     return name;
 }();
-inline const bool by_processes = transport != "threads";
+inline const bool by_processes = tested_transport != "threads";
 
 /// Ranks of the largest group that is worth its time; COLLS_TEST_RANKS: where time is dear, fewer.
 inline const int most_ranks = [] {
@@ -79,7 +79,7 @@ void launch_world(int n, int per_host, F&& f) {
 /// Runs f on n ranks.
 template <class F>
 void launch(int n, F&& f) {
-    if (transport == "routed" || transport == "routed-verbs")
+    if (tested_transport == "routed" || tested_transport == "routed-verbs")
         launch_world(n, 2, f);
     else if (by_processes)
         colls::processes::run(n, f);

@@ -93,12 +93,12 @@ struct shape {
     }
 };
 
-using bytes = std::vector<std::byte>;
+using byte_list = std::vector<std::byte>;
 
 /// What each rank's out must hold, given each rank's in. For `bounded` kinds of the reducing collectives: the fold in
 /// rank order, to be judged by kind::far.
-inline std::vector<bytes> expected(const shape& s, const kind& k, const std::vector<bytes>& in) {
-    std::vector<bytes> out(s.size());
+inline std::vector<byte_list> expected(const shape& s, const kind& k, const std::vector<byte_list>& in) {
+    std::vector<byte_list> out(s.size());
     const std::size_t size = k.size;
     for (int r = 0; r < s.n; ++r) out[static_cast<std::size_t>(r)].resize(s.out_count(r) * size);
     const auto copy = [&](int to, std::size_t to_at, int from, std::size_t from_at, std::size_t count) {
@@ -106,9 +106,9 @@ inline std::vector<bytes> expected(const shape& s, const kind& k, const std::vec
             std::memcpy(out[static_cast<std::size_t>(to)].data() + to_at * size,
                 in[static_cast<std::size_t>(from)].data() + from_at * size, count * size);
     };
-    bytes fold;  // of ranks 0 .. r
+    byte_list fold;  // of ranks 0 .. r
     const auto join = [&](int r) {
-        bytes own = in[static_cast<std::size_t>(r)];
+        byte_list own = in[static_cast<std::size_t>(r)];
         const std::size_t count = s.total();
         if (k.before) k.before(own.data(), count);
         if (r == 0)
@@ -117,7 +117,7 @@ inline std::vector<bytes> expected(const shape& s, const kind& k, const std::vec
             k.fold(fold.data(), own.data(), count);
     };
     const auto result = [&](int r, std::size_t from, std::size_t count) {
-        bytes whole(fold.begin() + static_cast<std::ptrdiff_t>(from * size),
+        byte_list whole(fold.begin() + static_cast<std::ptrdiff_t>(from * size),
             fold.begin() + static_cast<std::ptrdiff_t>((from + count) * size));
         if (k.after) k.after(whole.data(), count, s.contributors(r));
         out[static_cast<std::size_t>(r)] = std::move(whole);

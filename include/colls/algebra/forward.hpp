@@ -51,6 +51,16 @@ concept family = detail::names_schedules<std::remove_cvref_t<F>>();
 
 namespace detail {
 
+/// Says in words what S lacks where a call or a proof is given it. False: what follows is not compiled.
+template <class S>
+constexpr bool expect_schedule_or_family() {
+    constexpr bool is = schedule<S> || family<S>;
+    static_assert(is,
+        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, round, port)` "
+        "that returns a colls::step, const or static, in a trivially copyable type; or it is a family, which names such types");
+    return is;
+}
+
 /// A part of a combinator, as a base class of it: takes no room where the part has no state. (Not a member with
 /// [[no_unique_address]]: nvcc 13.0 cannot pass a type with such members to a kernel.) I tells parts of one type apart.
 template <class T, int I = 0>

@@ -103,8 +103,8 @@ private:
             const std::uint64_t left = e.count - u * elements, here = left < elements ? left : elements;
             values v{};
             COLLS_UNROLL
-            for (std::uint64_t e = 0; e < elements; ++e)
-                if (e < here) __builtin_memcpy(v.raw + e * sizeof(T), from + u * elements + e, sizeof(T));
+            for (std::uint64_t i = 0; i < elements; ++i)
+                if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + u * elements + i, sizeof(T));
             const unit w = __builtin_bit_cast(unit, v);
             for (std::uint64_t i = 0; i < words; ++i) g_.put(box + 1 + u * words + i, word(w.word[i]));
         }

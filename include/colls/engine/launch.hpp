@@ -59,14 +59,14 @@ inline std::string first_host(std::string_view list) {
 inline long hydra_proxy() {
     long process = getppid();
     for (int generation = 0; generation < 16 && process > 1; ++generation) {
-        char path[40], line[512];
+        char path[40], stat_line[512];
         std::snprintf(path, sizeof path, "/proc/%ld/stat", process);
         std::FILE* const file = std::fopen(path, "re");
         if (!file) break;
-        line[std::fread(line, 1, sizeof line - 1, file)] = '\0';
+        stat_line[std::fread(stat_line, 1, sizeof stat_line - 1, file)] = '\0';
         std::fclose(file);
-        const char* const name = std::strchr(line, '(');
-        const char* const after = std::strrchr(line, ')');   // the name may hold brackets
+        const char* const name = std::strchr(stat_line, '(');
+        const char* const after = std::strrchr(stat_line, ')');   // the name may hold brackets
         if (!name || !after) break;
         if (std::string_view(name, static_cast<std::size_t>(after - name)).substr(0, 7) == "(hydra_") return process;
         long parent = 0;
@@ -159,10 +159,10 @@ inline int port_of_job(std::string_view identity, std::string_view token, int po
 inline constexpr int derived_ports = 16;
 
 inline void read_meeting_point(launch& l, bool several_hosts) {
-    if (const char* const host = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
-        l.host = host;
-    else if (const std::string host = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string(); !host.empty())
-        l.host = host;
+    if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
+        l.host = given;
+    else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string(); !listed.empty())
+        l.host = listed;
     else if (several_hosts) {
         message text;
         text << "colls: " << l.source << " has started ranks on several hosts, and does not say where rank 0 is: set "

@@ -75,8 +75,8 @@ private:
     constexpr long at_move(int rank, int port) const { return static_cast<long>(rank) * p_.ports + port; }
 
     [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
-        fault f, int rank, int port, int block, int peer = none, int other = none, int source = none) {
-        p_.found(f, rank, block, other);
+        fault f, int rank, int port, int block, int peer = none, int number = none, int source = none) {
+        p_.found(f, rank, block, number);
         p_.report_.round = round_;
         p_.report_.port = port;
         p_.report_.peer = peer;

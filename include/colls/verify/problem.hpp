@@ -19,7 +19,7 @@ struct wanted {
 /// The extents of a schedule, and the states before and after it: which slots hold what.
 class problem {
 public:
-    constexpr problem(const schedule_reader& s, int n) : s(s), n(n), kind(s.kind()) { read_extents(); }
+    constexpr problem(const schedule_reader& reader, int ranks) : s(reader), n(ranks), kind(reader.kind()) { read_extents(); }
 
     /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
     constexpr int initial(int rank, int slot) const {
@@ -87,13 +87,30 @@ public:
     buffer<int> homes;
     report report_{};
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int other = none) {
+    /// `number`: what the report's field for this fault holds beside the block.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int number = none) {
         report_.law = law_of(f);
         report_.kind = f;
         report_.n = n;
         report_.rank = rank;
+        switch (f) {
+            case fault::sizes:
+                report_.received = block;
+                report_.sent = number;
+                return;
+            case fault::extent:
+            case fault::root:
+            case fault::home:
+                report_.value = number;
+                break;
+            case fault::block:
+            case fault::block_set:
+                report_.limit = number;
+                break;
+            default:
+                report_.peer_block = number;
+        }
         report_.block = block;
-        report_.other = other;
     }
 
 private:

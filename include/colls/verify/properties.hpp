@@ -120,7 +120,10 @@ inline constexpr bool order_kept<S, std::integer_sequence<int, i...>> = (order_o
 /// The derived properties of s in a group of n; all false where s is not right. constexpr; plays every rank.
 template <class S>
 constexpr properties properties_of(const S& s, int n) {
-    return detail::properties_of(detail::reader_of<S>(s), n);
+    if constexpr (detail::expect_readable<S>())
+        return detail::properties_of(detail::reader_of<S>(s), n);
+    else
+        return {};
 }
 template <class S>
 constexpr properties properties_of(int n) {

@@ -28,6 +28,17 @@ protected:
     ~schedule_reader() = default;
 };
 
+/// What can be read: a schedule, or something like one that is not trivially copyable. Says in words what S lacks; false:
+/// what follows is not compiled.
+template <class S>
+constexpr bool expect_readable() {
+    constexpr bool is = requires(const S& s) { s.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
+    static_assert(is,
+        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, round, port)` "
+        "that returns a colls::step, const or static; of a family take schedule_for<F, C>");
+    return is;
+}
+
 template <class S>
 class reader_of final : public schedule_reader {
 public:
@@ -54,15 +65,15 @@ template <class T>
 class buffer {
 public:
     constexpr buffer() = default;
-    explicit constexpr buffer(long size) : p(new T[static_cast<std::size_t>(size)]{}), size_(size) {}
+    explicit constexpr buffer(long count) : p(new T[static_cast<std::size_t>(count)]{}), size_(count) {}
     buffer(const buffer&) = delete;
     buffer& operator=(const buffer&) = delete;
     constexpr ~buffer() { delete[] p; }
 
-    /// Room for `size` elements; the first `keep` survive where it must grow, new ones are zero.
-    [[gnu::cold]] [[gnu::noinline]] constexpr void need(long size, long keep = 0) {
-        if (size <= size_) return;
-        size_ = size_ == 0 ? size : size + size / 2;
+    /// Room for `count` elements; the first `keep` survive where it must grow, new ones are zero.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void need(long count, long keep = 0) {
+        if (count <= size_) return;
+        size_ = size_ == 0 ? count : count + count / 2;
         T* const more = new T[static_cast<std::size_t>(size_)]{};
         for (long i = 0; i < keep; ++i) more[i] = p[i];
         delete[] p;

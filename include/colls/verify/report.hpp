@@ -7,8 +7,12 @@
 
 namespace colls::inline v1 {
 
+// g++ 12 takes law::none for a shadow of colls::none.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 /// The laws of a schedule (see verify.hpp). `none`: no law is broken.
 enum class law : unsigned char { none, in_range, matched, exactly_once, unmixed, complete, live, hazards };
+#pragma GCC diagnostic pop
 
 constexpr const char* name_of(law l) {
     constexpr const char* names[] = {
@@ -82,11 +86,15 @@ struct report {
     int rank = none;                           ///< where
     int round = none;                          ///< when; none: before the first round, or after the last
     int port = none;
-    int block = none;   ///< the slot of `rank`
-    int peer = none;    ///< the other rank
-    int other = none;   ///< the slot of `peer`, or the count or extent the message names
-    int source = none;  ///< the rank whose contribution is missing, foreign or there twice
-    int held = none;    ///< the block whose contents lie in `block`, where not its own
+    int block = none;       ///< the slot of `rank`
+    int peer = none;        ///< the other rank
+    int peer_block = none;  ///< the slot of `peer`
+    int received = none;    ///< how many blocks `rank` receives, ...
+    int sent = none;        ///< ... where `peer` sends another number
+    int value = none;       ///< the extent, root or home that is out of range
+    int limit = none;       ///< how many blocks a rank has, where one beyond is named
+    int source = none;      ///< the rank whose contribution is missing, foreign or there twice
+    int held = none;        ///< the block whose contents lie in `block`, where not its own
 
     constexpr bool ok() const { return law == colls::law::none; }
     constexpr explicit operator bool() const { return ok(); }
@@ -99,7 +107,7 @@ inline std::string report::text() const {
     const auto num = [](int i) { return std::to_string(i); };
     const auto who = [&](int r) { return r == none ? std::string("no one") : "rank " + num(r); };
     const std::string at = round == none ? std::string() : "round " + num(round) + ": ";
-    const std::string me = who(rank), mine = "block " + num(block), theirs = "block " + num(other);
+    const std::string me = who(rank), mine = "block " + num(block), theirs = "block " + num(peer_block);
     const std::string on = " on port " + num(port);
     const std::string transfer = me + " reduces " + theirs + " from " + who(peer) + " into its " + mine;
     std::string what;
@@ -110,13 +118,13 @@ inline std::string report::text() const {
             what = "the schedule does not support " + num(n) + " ranks";
             break;
         case fault::extent:
-            what = "rounds, blocks, ports or scratch is out of range (" + num(other) + ")";
+            what = "rounds, blocks, ports or scratch is out of range (" + num(value) + ")";
             break;
         case fault::root:
-            what = "the root is " + num(other) + " of " + num(n) + " ranks";
+            what = "the root is " + num(value) + " of " + num(n) + " ranks";
             break;
         case fault::home:
-            what = mine + " has home " + num(other) + " of " + num(n) + " ranks";
+            what = mine + " has home " + num(value) + " of " + num(n) + " ranks";
             break;
         case fault::homeless:
             what = "no block has its home at " + me;
@@ -128,10 +136,10 @@ inline std::string report::text() const {
             what = me + " names rank " + num(peer) + " of " + num(n) + " ranks" + on;
             break;
         case fault::block:
-            what = me + " names block " + num(block) + " of " + num(other) + on;
+            what = me + " names block " + num(block) + " of " + num(limit) + on;
             break;
         case fault::block_set:
-            what = me + " names more than " + num(other) + " blocks, or a set that is none," + on;
+            what = me + " names more than " + num(limit) + " blocks, or a set that is none," + on;
             break;
         case fault::barrier_blocks:
             what = me + " moves blocks in a barrier" + on;
@@ -149,7 +157,7 @@ inline std::string report::text() const {
             what = me + " receives from " + who(peer) + on + ", which sends there to " + who(source);
             break;
         case fault::sizes:
-            what = me + " receives " + num(block) + " blocks from " + who(peer) + on + ", which sends " + num(other);
+            what = me + " receives " + num(received) + " blocks from " + who(peer) + on + ", which sends " + num(sent);
             break;
         case fault::twice:
             what = transfer + ", with the contribution of " + who(source) + " a second time";

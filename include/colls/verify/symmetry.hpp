@@ -190,8 +190,8 @@ private:
     }
 
     [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
-        fault f, int port, int block, int peer = none, int other = none, int source = none) {
-        p_.found(f, 0, block, other);
+        fault f, int port, int block, int peer = none, int number = none, int source = none) {
+        p_.found(f, 0, block, number);
         p_.report_.round = round_;
         p_.report_.port = port;
         p_.report_.peer = peer;
