@@ -124,7 +124,7 @@ inline activate(g) {
     fi
 }
 
-inline operator_threw(g) {
+inline call_threw(g) {
 #ifndef MUTANT_OPERATOR_UNTOLD
     poison(g);
 #endif
@@ -177,7 +177,7 @@ inline progress(g) {
         advance(S);
 #ifndef MUTANT_OTHERS_ERRORS
         if
-        :: thrown == OPERATOR -> operator_threw(of(S))
+        :: thrown == OPERATOR -> call_threw(of(S))
         :: else
         fi;
         thrown = 0;
@@ -211,7 +211,7 @@ inline patience(g, o) {
 /* guarded() and rest(): what a call of group g does about what is thrown in it. */
 inline guarded(g) {
     if
-    :: thrown == OPERATOR -> operator_threw(g)
+    :: thrown == OPERATOR -> call_threw(g)
     :: else
     fi;
     is_active(g) = 0
@@ -274,7 +274,7 @@ active [N] proctype rank() {
     guarded(0);
 #else
     if
-    :: thrown == OPERATOR -> operator_threw(0)
+    :: thrown == OPERATOR -> call_threw(0)
     :: else
     fi;
 #endif

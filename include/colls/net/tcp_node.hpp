@@ -112,6 +112,8 @@ public:
     /// The group's connections that still come are dropped.
     void remove(tcp_wire_face& w) {
         std::erase(wires_, &w);
+        // A connection that comes later than that many groups waits as if it were early.
+        if (over_.size() == 2048) over_.erase(over_.begin(), over_.begin() + 1024);
         over_.push_back(w.group());
     }
 
