@@ -257,7 +257,7 @@ private:
                 if (absent_ != 0) collectives_->tell(peer, news{notice::away, absent_, 0, 0, ""});
                 break;
             case notice::ask:
-                for (std::uint64_t i = e_->calls < told_call::kept ? 0 : e_->calls - told_call::kept; i < e_->calls; ++i) {
+                for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
                     const call_record& c = e_->recent[i % call_record::kept];
                     collectives_->tell(peer, news{notice::told, i, c.fingerprint, 0, parts_of(c).text()});
                 }

@@ -53,9 +53,11 @@ inline constexpr std::string_view call_parts[] = {"the collective", "the count",
     to.text.store(text);
     to.number.store(number + 1, std::memory_order_release);
 }
+/// Of so many calls the first that is told.
+constexpr std::uint64_t first_told(std::uint64_t calls) { return calls > told_call::kept ? calls - told_call::kept : 0; }
 /// A rank's latest calls, for the others to read.
 [[gnu::cold]] inline void tell_calls(const group_memory& memory, int rank, const call_record* recent, std::uint64_t calls) {
-    for (std::uint64_t i = calls < told_call::kept ? 0 : calls - told_call::kept; i < calls; ++i) {
+    for (std::uint64_t i = first_told(calls); i < calls; ++i) {
         const call_record& c = recent[i % call_record::kept];
         tell_call(memory.told(rank, i), i, c.fingerprint, parts_of(c).text());
     }
@@ -66,7 +68,7 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
 
 /// Says in which call, of those up to `last`, a peer's calls begin to differ from this rank's, and in what. False: that is not known.
 [[gnu::cold]] inline bool say_difference(message& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
-    for (std::uint64_t i = last < told_call::kept ? 0 : last + 1 - told_call::kept; i <= last; ++i) {
+    for (std::uint64_t i = first_told(last + 1); i <= last; ++i) {
         const told_call& told = memory.told(peer, i);
         if (!has_told(memory, peer, i)) continue;
         const std::uint64_t fingerprint = told.fingerprint.load(std::memory_order_relaxed);
