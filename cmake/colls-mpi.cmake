@@ -1,7 +1,12 @@
 # colls::mpi: with MPI; colls::mpi_separate: the same over colls::separate. In the source tree, and installed as a component of the
 # package, whose user finds the MPI.
 if(NOT TARGET colls::mpi)
+    # As colls::mpi itself, seen by all directories.
+    set(colls_targets_global ${CMAKE_FIND_PACKAGE_TARGETS_GLOBAL})
+    set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL TRUE)
     find_package(MPI QUIET COMPONENTS CXX)
+    set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ${colls_targets_global})
+    unset(colls_targets_global)
     if(MPI_CXX_FOUND)
         add_library(colls::mpi INTERFACE IMPORTED GLOBAL)
         target_link_libraries(colls::mpi INTERFACE colls::colls MPI::MPI_CXX)

@@ -11,6 +11,27 @@ endif()
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
+# Finds what a part of the project needs, given as NAME=DEBIAN_PACKAGE. What is missing is said, with the package to install, and is
+# in colls_missing for the caller, who leaves the part out.
+function(colls_find part)
+    set(missing "")
+    set(packages "")
+    foreach(library IN LISTS ARGN)
+        string(REGEX MATCH "^([^=]+)=(.+)$" library "${library}")
+        find_package(${CMAKE_MATCH_1} QUIET)
+        if(NOT ${CMAKE_MATCH_1}_FOUND)
+            list(APPEND missing ${CMAKE_MATCH_1})
+            list(APPEND packages ${CMAKE_MATCH_2})
+        endif()
+    endforeach()
+    set(colls_missing ${missing} PARENT_SCOPE)
+    if(missing)
+        list(JOIN missing ", " missing)
+        list(JOIN packages " " packages)
+        message(STATUS "colls: left out, since ${missing} was not found: ${part} (install ${packages})")
+    endif()
+endfunction()
+
 # As a list, since the checks that call the compiler themselves use the same warnings.
 set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(COLLS_WERROR)

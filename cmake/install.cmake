@@ -7,6 +7,11 @@ set(package_folder ${CMAKE_INSTALL_DATADIR}/cmake/colls)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/colls DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.hpp"
         PATTERN "src/*.cpp")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/doc/colls)
+# For builds without CMake. Relative, so that the folder may be moved.
+file(RELATIVE_PATH colls_to_include ${CMAKE_INSTALL_FULL_DATADIR}/pkgconfig ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/colls.pc.in ${PROJECT_BINARY_DIR}/colls.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/colls.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(TARGETS colls EXPORT colls-targets)
 install(EXPORT colls-targets NAMESPACE colls:: DESTINATION ${package_folder})
 set(COLLS_SOURCE_FOLDER ${CMAKE_INSTALL_INCLUDEDIR}/colls/src)

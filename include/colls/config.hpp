@@ -3,6 +3,21 @@
 
 #if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
 #error "colls needs C++20: compile with -std=c++20"
+#define COLLS_CANNOT_COMPILE
+#endif
+
+#if defined(__GNUC__) && !defined(__cpp_exceptions) && !defined(__EXCEPTIONS)
+#error "colls needs exceptions, by which every call reports what went wrong: compile without -fno-exceptions"
+#define COLLS_CANNOT_COMPILE
+#endif
+
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ != 8
+#error "colls needs a target of 64 bits: ranks share words and offsets of 8 bytes"
+#define COLLS_CANNOT_COMPILE
+#endif
+
+#ifdef COLLS_CANNOT_COMPILE
+#include <colls/the_error_above_says_why>  // there is no such file: a compiler stops here, before errors that follow from that one
 #endif
 
 // A schedule is plain constexpr code; nvcc lets kernels call it under this option, which colls::cuda carries.

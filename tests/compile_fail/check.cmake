@@ -5,7 +5,12 @@ if(count EQUAL 0)
     message(FATAL_ERROR "${SOURCE} has no line `// expect: REGEX`")
 endif()
 
-execute_process(COMMAND ${COMPILER} ${FLAGS} ${SOURCE} RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
+# `// flags: ...`: the mistake, where it is on the command line.
+file(STRINGS ${SOURCE} wrong REGEX "^// flags: ")
+string(REGEX REPLACE "^// flags: " "" wrong "${wrong}")
+separate_arguments(wrong UNIX_COMMAND "${wrong}")
+
+execute_process(COMMAND ${COMPILER} ${FLAGS} ${wrong} ${SOURCE} RESULT_VARIABLE result OUTPUT_VARIABLE said ERROR_VARIABLE said)
 if(result EQUAL 0)
     message(FATAL_ERROR "${SOURCE} compiles, and must not")
 endif()
