@@ -372,7 +372,7 @@ TEST_CASE("a rank that has forked a child dies, and the child does not hide it",
                 const pid_t forked = fork();
                 if (forked == 0) {
                     // What it has of the rank's groups does nothing, and harms none.
-                    int status = 0;
+                    int status = 1;
                     try {
                         colls::barrier(comm);
                     } catch (const colls::error& e) {

@@ -348,10 +348,13 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
     c.count = bytes * static_cast<std::size_t>(e.size);
     c.signature = hash_text("split");
-    if (e.by_messages)
-        carry_out(e, c, resolve(e, c, {nullptr, &candidates_for<collective::all_gather>, nullptr}, false));
-    else
+    if (e.by_messages) {
+        // Not as COLLS_SCHEDULE says: that is of the program's calls.
+        static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
+        carry_out(e, c, resolve(e, c, {&fixed, nullptr, nullptr}, false));
+    } else {
         guarded(e, "split", [&] { mailman(e, c).run(); });
+    }
 }
 
 COLLS_ENGINE communicator communicator_over(std::unique_ptr<endpoint> e) {
