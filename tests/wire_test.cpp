@@ -21,7 +21,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
             f.bytes = random.next() >> random.between(2, 60);
             f.label = {random.next(), random.next(), static_cast<std::uint32_t>(random.next())};
         } else if (f.kind == frame_kind::news) {
-            f.what = static_cast<notice>(random.between(0, 6));
+            f.what = static_cast<notice>(random.between(0, 7));
             f.text_bytes = static_cast<std::uint16_t>(random.between(0, 400));
             f.a = random.next(), f.b = random.next(), f.c = random.next();
         }
@@ -55,7 +55,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
     CHECK(rejected(message, [](std::byte* b) { b[6] = std::byte{1}; }));
     CHECK(rejected(message, [](std::byte* b) { b[23] = std::byte{0xff}; }));   // more bytes than there are
     CHECK(rejected(message, [](std::byte* b) { b[44] = std::byte{1}; }));
-    CHECK(rejected(tidings, [](std::byte* b) { b[5] = std::byte{7}; }));
+    CHECK(rejected(tidings, [](std::byte* b) { b[5] = std::byte{8}; }));
     CHECK(rejected(tidings, [](std::byte* b) { put_little(b + 6, std::uint16_t{401}); }));
     CHECK(rejected(tidings, [](std::byte* b) { b[40] = std::byte{1}; }));
     CHECK(rejected(frame{}, [](std::byte* b) { b[16] = std::byte{1}; }));

@@ -29,6 +29,7 @@ struct message_label {
 enum class notice : std::uint8_t {
     offer,     ///< send: `a` the message's number in its direction, `b` its bytes, `c` its type
     accept,    ///< recv: message `a` may come
+    ask,       ///< recv: from now on each message is to be offered that has not been accepted
     board,     ///< a rank waits in call `a`, whose fingerprint is `b`; `c` 0: for the one that it tells
     broken,    ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it; with a text
     leave,     ///< the sender leaves the group for good
