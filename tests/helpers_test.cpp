@@ -339,6 +339,26 @@ TEST_CASE("recv_any: a started receive from a rank has that rank's messages firs
     });
 }
 
+TEST_CASE("recv_any: what a started receive waits for is not taken for another message", "[helpers]") {
+    on_every_transport(3, [](auto& comm) {
+        constexpr std::size_t many = 3'000'000;   // goes in many pieces where processes share memory
+        std::vector<int> first(many), any(500);
+        for (int turn = 0; turn < 3; ++turn) {
+            if (comm.rank() == 0) {
+                auto posted = colls::start::recv(comm, first, 1);
+                colls::barrier(comm);
+                expect(colls::recv_any(comm, any) == 2 && any == letter(2, turn, 500), "of rank 2, since rank 1 sends one only");
+                posted.wait();
+                expect(first == letter(1, turn, many), "of rank 1");
+            } else {
+                colls::barrier(comm);
+                nap(comm.rank() == 1 ? 1e-3 : 0.1);
+                colls::send(comm, letter(comm.rank(), turn, comm.rank() == 1 ? many : 500), 0);
+            }
+        }
+    });
+}
+
 TEST_CASE("recv_any: a message of this rank to itself, and a later recv from a rank that was heard", "[helpers]") {
     for (const int n : {1, 3})
         on_every_transport(n, [n](auto& comm) {
@@ -435,24 +455,27 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
 
 TEST_CASE("abort: ranks that wait hear of it at once, also where the rank calls nothing more", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
-        colls::communicator part = comm.split(0, comm.rank());   // nobody has sent a message in it
-        if (comm.rank() == 0) {
-            part.abort("enough");
-            nap(1);
-        } else {
-            const auto began = std::chrono::steady_clock::now();
-            std::vector<int> data(10);
-            try {
-                if (comm.rank() == 1)
-                    colls::recv_any(part, data);
-                else
-                    colls::all_reduce(part, data, colls::sum);
-                throw std::runtime_error("no error");
-            } catch (const colls::error& failure) {
-                expect(failure.peer() == 0 && lacks(failure.what(), {"rank 0 aborted: enough"}).empty(), failure.what());
+        for (int guilty = 0; guilty < 3; ++guilty) {
+            colls::communicator part = comm.split(0, comm.rank());   // in which no message has been sent
+            if (comm.rank() == guilty) {
+                nap(guilty % 2 == 0 ? 0 : 0.05);
+                part.abort("enough");
+                nap(1);
+            } else {
+                const auto began = std::chrono::steady_clock::now();
+                std::vector<int> data(10);
+                try {
+                    if (comm.rank() == (guilty + 1) % 3)
+                        colls::recv_any(part, data);
+                    else
+                        colls::all_reduce(part, data, colls::sum);
+                    throw std::runtime_error("no error");
+                } catch (const colls::error& failure) {
+                    expect(failure.peer() == guilty && lacks(failure.what(), {"rank " + std::to_string(guilty) + " aborted: enough"}).empty(), failure.what());
+                }
+                if (!sanitized) expect(std::chrono::steady_clock::now() - began < std::chrono::milliseconds(900), "late");
             }
-            if (!sanitized) expect(std::chrono::steady_clock::now() - began < std::chrono::milliseconds(900), "late");
+            colls::barrier(comm);
         }
-        colls::barrier(comm);
     });
 }
