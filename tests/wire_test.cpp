@@ -21,7 +21,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
             f.bytes = random.next() >> random.between(2, 60);
             f.label = {random.next(), random.next(), static_cast<std::uint32_t>(random.next())};
         } else if (f.kind == frame_kind::news) {
-            f.what = static_cast<notice>(random.between(0, 6));
+            f.what = static_cast<notice>(random.between(0, 7));
             f.text_bytes = static_cast<std::uint16_t>(random.between(0, 400));
             f.a = random.next(), f.b = random.next(), f.c = random.next();
         }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
+#include <colls/blocks.hpp>
 #include <colls/detail/list.hpp>
 #include <colls/schedules.hpp>
 
@@ -33,16 +34,6 @@ struct call {
     std::uint64_t signature = 0;                ///< hash of the element type and the operator
     const std::string_view *type = nullptr, *op_type = nullptr;   ///< their names
 };
-
-struct extent {
-    std::size_t first = 0, count = 0;
-};
-
-/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
-constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
-    const std::size_t q = count / parts, r = count % parts;
-    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
-}
 
 /// One that `automatic` may choose, by the name that COLLS_SCHEDULE knows it by.
 struct candidate {

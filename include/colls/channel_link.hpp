@@ -27,6 +27,8 @@ public:
         collectives_->linger = messages_->linger = e.env.timeout;
         dead_.resize(static_cast<std::size_t>(e.size));
         accepted_.resize(static_cast<std::size_t>(e.size));
+        asked_by_.resize(static_cast<std::size_t>(e.size));
+        offered_.resize(static_cast<std::size_t>(e.size));
     }
     ~channel_link() override { std::free(memory_); }
 
@@ -70,6 +72,17 @@ public:
             i = over ? order_.erase(i) : i + 1;
         }
         return o.done;
+    }
+
+    void ask_for_messages(endpoint& e) override {
+        for (int r = 0; !asks_ && r < e.size; ++r)
+            if (r != e.rank) messages_->tell(r, news{notice::ask});
+        asks_ = true;
+        messages_->progress();
+    }
+    bool announced(endpoint& e, int rank) override {
+        if (rank == e.rank) return !own_sends_.empty();
+        return offered_[rank] > (e.received.empty() ? 0 : e.received[rank].begun);
     }
 
     void look(endpoint& e, const wait_site* at, double seconds) override {
@@ -174,7 +187,7 @@ private:
 
     // A message waits until its receiver has said that it may come, and then goes straight to its place.
     void begin_message(endpoint& e, operation_state& o) {
-        o.exit_at = 0;
+        o.exit_at = o.at = 0;
         const int peer = o.site.peer;
         const std::size_t bytes = o.request.count * o.request.element;
         if (peer == e.rank) {
@@ -196,13 +209,21 @@ private:
                 check_sizes(e, to, peer, from.request.count * from.request.element, from.request.signature, "sends");
                 copy_bytes(to.request.out, from.request.in, to.request.count * to.request.element);
                 from.done = to.done = true;
+                ++e.sent[peer].over;
+                ++e.received[peer].over;
                 own_sends_.pop_front();
                 own_receives_.pop_front();
             }
-        } else if (o.kind == operation_kind::recv) {
+            return o.done;
+        }
+        if (o.kind == operation_kind::recv) {
             o.done = messages_->received(peer) > o.sequence;
         } else {
             auto& accepted = accepted_[static_cast<std::size_t>(peer)];
+            if (asked_by_[peer] && o.at == 0 && (accepted.empty() || accepted.back().number < o.sequence)) {
+                messages_->tell(peer, news{notice::offer, o.sequence, bytes, o.request.signature, ""});
+                o.at = 1;
+            }
             if (o.exit_at == 0 && !accepted.empty() && accepted.front().number == o.sequence) {
                 check_sizes(e, o, peer, accepted.front().bytes, accepted.front().type, "expects");
                 accepted.pop_front();
@@ -214,6 +235,7 @@ private:
             }
             o.done = o.exit_at == 1 && messages_->sent(peer) > o.sequence;
         }
+        if (o.done) ++(o.kind == operation_kind::send ? e.sent : e.received)[peer].over;
         return o.done;
     }
     static message_label label_of(const operation_state& o) { return {o.request.signature, o.sequence, 0}; }
@@ -256,7 +278,7 @@ private:
                 compare_board(peer);
                 if (absent_ != 0) collectives_->tell(peer, news{notice::away, absent_, 0, 0, ""});
                 break;
-            case notice::ask:
+            case notice::inquire:
                 for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
                     const call_record& c = e_->recent[i % call_record::kept];
                     collectives_->tell(peer, news{notice::told, i, c.fingerprint, 0, parts_of(c).text()});
@@ -279,7 +301,10 @@ private:
             }
             case notice::leave: s.gone.store(1, std::memory_order_relaxed); break;
             case notice::join: council_.heard(peer, what); break;
+            case notice::ask: asked_by_[peer] = true; break;
             case notice::offer:
+                if (what.a + 1 > offered_[peer]) offered_[peer] = what.a + 1;
+                break;
             case notice::wiring: break;
         }
     }
@@ -322,7 +347,7 @@ private:
     void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
         if (suspect_.peer != none) return;
         suspect_ = {peer, call, own, theirs, seconds_now() + time_to_tell};
-        collectives_->tell(peer, news{notice::ask});
+        collectives_->tell(peer, news{notice::inquire});
     }
     void judge_suspect() {
         if (suspect_.peer == none || (!has_told(e_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until)) return;
@@ -338,6 +363,10 @@ private:
     std::vector<operation_state*> order_;   // that are not over, as they were started
     std::deque<operation_state*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
+    // Of messages from any rank: this rank has asked for offers, ranks that have asked this one, and 1 + the latest number that each offered.
+    bool asks_ = false;
+    list<bool> asked_by_;
+    list<std::uint64_t> offered_;
     list<bool> dead_;
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;

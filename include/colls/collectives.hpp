@@ -12,6 +12,7 @@
 #include <colls/detail/known_folds.hpp>
 #include <colls/perform.hpp>
 #include <colls/verify.hpp>
+#include <colls/wait.hpp>
 #ifndef COLLS_SEPARATE
 #include <colls/engine.hpp>
 #endif
@@ -360,23 +361,32 @@ struct calls {
 
     template <class Comm, class X = braces>
     static result send(Comm& comm, X&& data, int peer) {
+        return Mode::message_go(comm.endpoint(), operation_kind::send, outgoing<X>(data), peer);
+    }
+    template <class Comm, class X = braces>
+    static result recv(Comm& comm, X&& data, int peer) {
+        return Mode::message_go(comm.endpoint(), operation_kind::recv, incoming<X>(data), peer);
+    }
+    /// Of a message, passed as X&&.
+    template <class X, class A>
+    static call outgoing(A& data) {
         request q;
         if constexpr (constexpr bool is = expect_buffers<Mode::keeps, X>(); is) {
             set_type<element_of<const X>>(q);
             set_input(q, data_of(data), size_of_buffer(data));
         }
         q.c.count = q.in_count;
-        return Mode::message_go(comm.endpoint(), operation_kind::send, q.c, peer);
+        return q.c;
     }
-    template <class Comm, class X = braces>
-    static result recv(Comm& comm, X&& data, int peer) {
+    template <class X, class A>
+    static call incoming(A& data) {
         request q;
         if constexpr (constexpr bool is = expect_in_and_out<Mode::keeps, X, X>(); is) {
             set_type<element_of<X>>(q);
             set_output(q, data_of(data), size_of_buffer(data));
         }
         q.c.count = q.out_count;
-        return Mode::message_go(comm.endpoint(), operation_kind::recv, q.c, peer);
+        return q.c;
     }
 
 private:
@@ -545,6 +555,20 @@ void send(Comm& comm, X&& data, int peer) {
 template <class Comm, class X = detail::braces>
 void recv(Comm& comm, X&& data, int peer) {
     detail::calls<detail::blocking_mode>::recv(comm, static_cast<X&&>(data), peer);
+}
+/// (comm, data): the next message of any rank, which must be as long as `data`. Returns the rank. Messages of one rank come in the
+/// order in which they were sent, and ranks that send take turns. While a started `recv` from a rank is not over, this does not take
+/// that rank's messages.
+template <class Comm, class X = detail::braces>
+int recv_any(Comm& comm, X&& data) {
+    return detail::perform_recv_any(comm.endpoint(), detail::calls<detail::blocking_mode>::incoming<X>(data));
+}
+/// (comm, out, to, in, from): sends `out` to one rank, and receives `in` from one, at once: where each rank of a ring calls it, none
+/// waits for ever. The two buffers must not overlap. Either rank may be this one.
+template <class Comm, class Out = detail::braces, class In = detail::braces>
+void exchange(Comm& comm, Out&& out, int to, In&& in, int from) {
+    using blocking = detail::calls<detail::blocking_mode>;
+    detail::perform_exchange(comm.endpoint(), blocking::outgoing<Out>(out), to, blocking::incoming<In>(in), from);
 }
 
 }  // namespace colls::inline v1

@@ -79,6 +79,11 @@ public:
     /// error if it comes later. Throws colls::error.
     communicator shrink() { return detail::shrink(endpoint()); }
 
+    /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that holds `why`, and this
+    /// rank as peer(). Not collective. Where the group is broken already, nothing happens. `shrink` goes on from there. Throws
+    /// invalid_argument where there is no group.
+    void abort(std::string_view why) { detail::abort_group(endpoint(), why); }
+
     /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc, also where
     /// count elements are more bytes than there can be.
     template <class T>

@@ -103,6 +103,10 @@ public:
     /// Where messages pass, collectives and messages are this link's affair: to begin one, and to bring it forward (true: it is over).
     virtual void begin(endpoint&, operation_state&) {}
     virtual bool advance(endpoint&, operation_state&) { return true; }
+    /// Where messages pass: from now on ranks announce what they send to this one, also what they have begun to send.
+    virtual void ask_for_messages(endpoint&) {}
+    /// Has the rank announced the next message that it sends to this one?
+    virtual bool announced(endpoint&, int /*rank*/) { return false; }
     /// Is the rank known to be dead, and not just slow?
     virtual bool dead(int /*rank*/) const { return false; }
     /// Memory that the group's ranks can reach, aligned to 128 bytes. Throws std::bad_alloc.
@@ -170,6 +174,7 @@ struct endpoint {
     int lingers = none;             ///< a rank that was still in its call when this one left by an error
 
     list<message_count> sent, received;   ///< messages to and from each rank
+    int next_source = 0;                  ///< of a message from any rank: where the search begins
     list<operation_state*> in_flight, idle;
     const operation_state* current = nullptr;   ///< that is waited for
     list<memory_piece> pieces;            ///< scratch memory that is not in use
@@ -480,6 +485,9 @@ private:
             if (peer_gone_++ > 2)
                 fail(*e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
         }
+        if (waited_ > e_->env.timeout && at.peer == none)
+            fail(*e_, errc::timeout, at,
+                 message() << "no rank has sent a message: waited " << waited_ << " s (COLLS_TIMEOUT sets the deadline)");
         if (waited_ > e_->env.timeout && !leaves_it_to_peer(at))
             fail(*e_, errc::timeout, at,
                  message() << "rank " << at.peer << " is unreachable: waited " << waited_ << " s for it"

@@ -12,6 +12,7 @@
 #include <colls/perform.hpp>
 #include <colls/regroup.hpp>
 #include <colls/trace.hpp>
+#include <colls/wait.hpp>
 
 #include <atomic>
 #include <memory>
@@ -176,10 +177,11 @@ COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
 }
 
+constexpr const char* name_of_message(operation_kind kind) { return kind == operation_kind::send ? "send" : "recv"; }
 inline operation_state& new_message(endpoint& e, operation_state& o, operation_kind kind, const call& c, int peer) {
     o.kind = kind;
     o.request = c;
-    o.site = {peer, none, kind == operation_kind::send ? "send" : "recv", {}, 0, no_call};
+    o.site = {peer, none, name_of_message(kind), {}, 0, no_call};
     auto& counters = kind == operation_kind::send ? e.sent : e.received;
     if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
     o.sequence = counters[peer].begun++;
@@ -188,11 +190,11 @@ inline operation_state& new_message(endpoint& e, operation_state& o, operation_k
     if (e.by_messages) e.via->begin(e, o);
     return o;
 }
-inline void check_message(const endpoint& e, operation_kind kind, const call& c, int peer) {
+inline void check_message(const endpoint& e, operation_kind kind, const call& c, int peer, const char* what) {
     const std::byte* const data = kind == operation_kind::send ? c.in : c.out;
     if (peer >= 0 && peer < e.size && (data != nullptr || c.count == 0)) return;
     message text;
-    text << "colls: rank " << e.rank << " in " << (kind == operation_kind::send ? "send" : "recv") << ": ";
+    text << "colls: rank " << e.rank << " in " << what << ": ";
     if (data != nullptr || c.count == 0)
         text << "peer " << peer << " of a group of " << e.size << " ranks";
     else
@@ -207,18 +209,18 @@ inline operation_state* fly_message(endpoint& e, operation_kind kind, const call
 }
 COLLS_ENGINE operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer) {
     const turn mine(e);
-    check_message(e, kind, c, peer);
+    check_message(e, kind, c, peer, name_of_message(kind));
     return fly_message(e, kind, c, peer, true);
 }
 
 /// A blocking message to or from this rank itself waits for what the same rank calls next, and so for ever, unless the other half
 /// has been started.
-inline void check_own_message(const endpoint& e, operation_kind kind) {
+inline void check_own_message(const endpoint& e, operation_kind kind, const char* what) {
     const bool sends = kind == operation_kind::send;
     const auto begun = [&](const list<message_count>& of) { return of.empty() ? 0 : of[e.rank].begun; };
     if (sends ? begun(e.received) > begun(e.sent) : begun(e.sent) > begun(e.received)) return;
     throw error(errc::invalid_argument,
-                (message() << "colls: rank " << e.rank << " in " << (sends ? "send" : "recv") << ": a message to itself would never "
+                (message() << "colls: rank " << e.rank << " in " << what << ": a message to itself would never "
                            << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send") << " first, with start::"
                            << (sends ? "recv" : "send")).text(), e.rank, e.rank);
 }
@@ -226,11 +228,42 @@ COLLS_ENGINE void perform_message(endpoint& e, operation_kind kind, const call& 
     operation_state* o = nullptr;
     {
         const turn mine(e);
-        check_message(e, kind, c, peer);
-        if (peer == e.rank) check_own_message(e, kind);
+        check_message(e, kind, c, peer, name_of_message(kind));
+        if (peer == e.rank) check_own_message(e, kind, name_of_message(kind));
         o = fly_message(e, kind, c, peer, false);
     }
     operation(e, o).wait();
+}
+COLLS_ENGINE void perform_exchange(endpoint& e, const call& sent, int to, const call& received, int from) {
+    {
+        const turn mine(e);
+        check_message(e, operation_kind::send, sent, to, "exchange");
+        check_message(e, operation_kind::recv, received, from, "exchange");
+        const auto address = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
+        const std::size_t out = sent.count * sent.element, in = received.count * received.element;
+        if (out > 0 && in > 0 && address(sent.in) < address(received.out) + in && address(received.out) < address(sent.in) + out)
+            throw error(errc::invalid_argument, (message() << "colls: rank " << e.rank << " in exchange: the two buffers overlap").text(), e.rank);
+    }
+    const auto begun = [&](operation_kind kind, const call& c, int peer) {
+        const turn mine(e);
+        return fly_message(e, kind, c, peer, false);
+    };
+    operation receives(e, begun(operation_kind::recv, received, from));
+    operation sends(e, begun(operation_kind::send, sent, to));
+    wait_all(receives, sends);
+}
+COLLS_ENGINE int perform_recv_any(endpoint& e, const call& c) {
+    operation_state* o = nullptr;
+    int from = none;
+    {
+        const turn mine(e);
+        check_message(e, operation_kind::recv, c, e.rank, "recv_any");
+        if (e.size == 1) check_own_message(e, operation_kind::recv, "recv_any");
+        from = wait_for_sender(e);
+        o = fly_message(e, operation_kind::recv, c, from, false);
+    }
+    operation(e, o).wait();
+    return from;
 }
 
 struct prepared {
@@ -294,6 +327,17 @@ COLLS_ENGINE void wait_operation(endpoint& e, operation_state*& o) {
 COLLS_ENGINE void wait_operation_for(endpoint& e, operation_state*& o, double seconds) {
     const double until = seconds_now() + seconds;
     for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) sched_yield();
+}
+
+COLLS_ENGINE double pause_between_tests(double since) {
+    const double now = seconds_now();
+    if (since != 0 && now - since > 3e-3) {
+        const timespec nap{0, 50'000};
+        nanosleep(&nap, nullptr);
+    } else {
+        sched_yield();
+    }
+    return since != 0 ? since : now;
 }
 
 COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
@@ -391,6 +435,17 @@ COLLS_ENGINE void leave_group(endpoint* e) {
 }
 COLLS_ENGINE int ranks_per_host(const endpoint& e) { return e.ranks_per_host; }
 COLLS_ENGINE void dump(endpoint& e) { print_dump(e, nullptr); }
+COLLS_ENGINE void abort_group(endpoint& e, std::string_view why) {
+    const turn mine(e);
+    break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " aborted: " << why).text());
+    leave(e);
+    if (!e.by_messages) return;
+    // The news goes to ranks that there may be no connection to yet, and this rank may not call again for long.
+    for (const double until = seconds_now() + 20e-3; seconds_now() < until;) {
+        e.via->look(e, nullptr, 0);
+        e.via->rest(e, 1);
+    }
+}
 
 /// Memory taken from a group: it keeps alive what it comes from.
 struct allocation {

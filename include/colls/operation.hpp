@@ -151,5 +151,41 @@ inline void wait_until_done(endpoint& e, operation_state& o) {
     });
 }
 
+/// A rank that has begun to send a message to this one for which no receive has been begun, while no other receive from it is under
+/// way; or none. The search begins behind the rank that was found before, so that none is kept waiting by the others.
+inline int find_sender(endpoint& e) {
+    if (e.by_messages) e.via->ask_for_messages(e);
+    for (int i = 0; i < e.size; ++i) {
+        const int r = (e.next_source + i) % e.size;
+        if (!e.received.empty() && e.received[r].begun != e.received[r].over) continue;
+        const pair_line& l = e.memory.pair(r, e.rank);
+        if (e.by_messages ? !e.via->announced(e, r) : l.posted.load(std::memory_order_acquire) == l.taken.load(std::memory_order_relaxed)) continue;
+        e.next_source = (r + 1) % e.size;
+        return r;
+    }
+    return none;
+}
+inline int wait_for_sender(endpoint& e) {
+    const wait_site at{.what = "recv_any", .fingerprint = no_call};
+    const auto alone = [&] {
+        for (int r = 0; r < e.size; ++r)
+            if (r != e.rank && e.memory.state(r).gone.load(std::memory_order_acquire) == 0) return false;
+        return true;
+    };
+    int from = none;
+    guarded(e, at.what, [&] {
+        progress(e);   // this rank may be sending to itself
+        patience wait(e);
+        for (unsigned turns = 1; (from = find_sender(e)) == none; ++turns) {
+            // A rank that has left had sent what it sent: once more, for what came between.
+            if (turns % 64 == 0 && alone() && (from = find_sender(e)) == none)
+                fail(e, errc::peer_failed, at, message() << "all other ranks have left the group, and no message is on its way");
+            if (from != none) break;
+            wait(at);
+        }
+    });
+    return from;
+}
+
 }  // namespace detail
 }  // namespace colls::inline v1

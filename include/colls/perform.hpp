@@ -19,6 +19,10 @@ struct helper;
 /// Checks a request and carries it out. Throws colls::error, as all of these.
 void perform(endpoint& e, request& q);
 void perform_message(endpoint& e, operation_kind kind, const call& c, int peer);
+/// A send and a receive at once.
+void perform_exchange(endpoint& e, const call& sent, int to, const call& received, int from);
+/// A receive from whichever rank sends, which it returns.
+int perform_recv_any(endpoint& e, const call& c);
 /// Checks it, and starts it.
 operation_state* begin(endpoint& e, request& q);
 operation_state* begin_message(endpoint& e, operation_kind kind, const call& c, int peer);
@@ -27,6 +31,8 @@ void test_operation(endpoint& e, operation_state*& o);
 void wait_operation(endpoint& e, operation_state*& o);
 /// At most so many seconds.
 void wait_operation_for(endpoint& e, operation_state*& o, double seconds);
+/// Gives other threads a turn. Takes what it returned the last time, at first 0.
+double pause_between_tests(double since);
 /// Checks it, and keeps it.
 prepared* prepare_call(endpoint& e, request& q);
 /// Null throws, as a communicator of no group does.
@@ -44,6 +50,7 @@ void deallocate(allocation* a);
 helper* start_helper(endpoint& e);
 void stop_helper(helper* h);
 void dump(endpoint& e);
+void abort_group(endpoint& e, std::string_view why);
 /// Where hosts have equally many ranks, in order, and there are several: how many. Else 0.
 int ranks_per_host(const endpoint& e);
 [[noreturn]] void throw_no_group();
@@ -70,6 +77,8 @@ public:
     }
     ~operation() { settle(); }
 
+    /// There is nothing to wait for: default-made, moved from, or already said to be over.
+    bool empty() const { return o_ == nullptr; }
     /// True when it is over; never waits. Throws colls::error.
     bool test() {
         if (o_) detail::test_operation(*e_, o_);

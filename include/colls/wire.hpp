@@ -29,12 +29,13 @@ struct message_label {
 enum class notice : std::uint8_t {
     offer,     ///< send: `a` the message's number in its direction, `b` its bytes, `c` its type
     accept,    ///< recv: message `a` may come
+    ask,       ///< recv: from now on each message is to be offered that has not been accepted
     board,     ///< a rank waits in call `a`, whose fingerprint is `b`; `c` 0: for the one that it tells
     broken,    ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it; with a text
     leave,     ///< the sender leaves the group for good
     join,      ///< shrink: `a`, `b`, `c` as shrink.hpp says
     wiring,    ///< between wires, of which no listener hears: how the peers' devices reach each other; see the wire
-    ask,       ///< the sender would like to know the receiver's latest calls
+    inquire,   ///< the sender would like to know the receiver's latest calls
     told,      ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text its parts
     refused,   ///< the sender does not make call `a` - 1, for what is wrong there; the text says what; 0: it has made it by now
     away       ///< the sender shrinks the group of number `a`, and comes to no call of this one meanwhile; 0: it is back

@@ -221,7 +221,7 @@ void recipe(octets all) {
         bytes tail;
         if (what % 4 == 0) {
             f.kind = frame_kind::news;
-            f.what = static_cast<notice>(in.take() % 6);
+            f.what = static_cast<notice>(in.take() % 7);
             f.a = in.take(), f.b = what;
             f.text_bytes = static_cast<std::uint16_t>(in.take() % 3 == 0 ? 400 : in.take());
             tail.assign(f.text_bytes, static_cast<std::byte>(what));

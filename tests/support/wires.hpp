@@ -70,7 +70,9 @@ struct ear final : wire::listener {
         return t;
     }
 };
-inline const std::string said_leave = "heard 4", said_broken = "heard 3", said_board = "heard 2";
+inline std::string said(colls::detail::notice what) { return "heard " + std::to_string(static_cast<int>(what)); }
+inline const std::string said_leave = said(colls::detail::notice::leave), said_broken = said(colls::detail::notice::broken),
+                         said_board = said(colls::detail::notice::board);
 
 /// Progresses until it holds. False: it did not in time.
 template <class F>

@@ -1,0 +1,97 @@
+// Where the blocks of a buffer lie that has one for each rank.
+#pragma once
+
+#include <colls/error.hpp>
+
+#include <cstddef>
+#include <type_traits>
+
+namespace colls::inline v1 {
+
+namespace detail {
+
+struct extent {
+    std::size_t first = 0, count = 0;
+};
+
+/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
+constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
+    const std::size_t q = count / parts, r = count % parts;
+    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
+}
+
+[[noreturn, gnu::cold]] inline void refuse_block(int n, int r) {
+    message text;
+    text << "colls: block_of: ";
+    if (n < 1)
+        text << n << " blocks";
+    else
+        text << "block " << r << " is out of range: there are blocks 0 to " << n - 1;
+    throw error(errc::invalid_argument, text.text());
+}
+
+}  // namespace detail
+
+/// One block of a buffer, in elements.
+struct buffer_block {
+    std::size_t offset = 0, size = 0;
+    friend constexpr bool operator==(const buffer_block&, const buffer_block&) = default;
+};
+
+/// Block r of a buffer of `count` elements in n blocks, as every call cuts it: the first count % n blocks are longer by one.
+/// Throws invalid_argument where n < 1, or r is none of 0 to n - 1.
+constexpr buffer_block block_of(std::size_t count, int n, int r) {
+    if (n < 1 || r < 0 || r >= n) detail::refuse_block(n, r);
+    const detail::extent e = detail::balanced(count, static_cast<std::size_t>(n), static_cast<std::size_t>(r));
+    return {e.first, e.count};
+}
+
+/// All blocks of a buffer, computed when they are asked for.
+class buffer_blocks {
+public:
+    class iterator {
+    public:
+        using value_type = buffer_block;
+        using difference_type = std::ptrdiff_t;
+
+        constexpr iterator() = default;
+        constexpr iterator(std::size_t count, int n, int r) : count_(count), n_(n), r_(r) {}
+        constexpr buffer_block operator*() const { return block_of(count_, n_, r_); }
+        constexpr iterator& operator++() {
+            ++r_;
+            return *this;
+        }
+        constexpr iterator operator++(int) {
+            const iterator before = *this;
+            ++r_;
+            return before;
+        }
+        friend constexpr bool operator==(const iterator&, const iterator&) = default;
+
+    private:
+        std::size_t count_ = 0;
+        int n_ = 0, r_ = 0;
+    };
+
+    constexpr buffer_blocks(std::size_t count, int n) : count_(count), n_(n) {
+        if (n < 1) detail::refuse_block(n, 0);
+    }
+    constexpr iterator begin() const { return {count_, n_, 0}; }
+    constexpr iterator end() const { return {count_, n_, n_}; }
+    constexpr std::size_t size() const { return static_cast<std::size_t>(n_); }
+    /// Block r. Throws as block_of.
+    constexpr buffer_block operator[](int r) const { return block_of(count_, n_, r); }
+
+private:
+    std::size_t count_;
+    int n_;
+};
+
+/// The n blocks of a buffer of `count` elements. (Of a schedule, blocks_of(s, n) is how many it has: schedule.hpp.)
+template <class Count>
+    requires(std::is_integral_v<Count>)
+constexpr buffer_blocks blocks_of(const Count& count, int n) {
+    return {static_cast<std::size_t>(count), n};
+}
+
+}  // namespace colls::inline v1
