@@ -171,6 +171,31 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
             }
 }
 
+TEST_CASE("an exception that leaves a rank's function does not wait for its operations", "[lifetime]") {
+    std::vector<std::string> thrown;
+    for (const bool message : {false, true}) {
+        std::atomic<int> heard{0};
+        try {
+            colls::threads::run(3, [&](colls::communicator& comm) {
+                std::vector<int> data(50'000, 1);
+                if (comm.rank() == 0) {
+                    auto started = message ? colls::start::send(comm, data, 1) : colls::start::all_reduce(comm, data, colls::sum);
+                    throw std::out_of_range("my own business");
+                }
+                try {
+                    colls::recv(comm, data, 3 - comm.rank());   // which is never sent
+                } catch (const colls::error& failure) {
+                    heard += failure.code() == colls::errc::peer_failed && says(failure.what(), "an exception left its function");
+                }
+            });
+        } catch (const std::out_of_range& failure) {
+            thrown.push_back(failure.what());
+        }
+        CHECK(heard == 2);
+    }
+    CHECK(thrown == std::vector<std::string>(2, "my own business"));
+}
+
 TEST_CASE("a plan whose operation is not over neither starts nor runs once more", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         std::vector<int> data(1000, 1);

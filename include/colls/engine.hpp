@@ -329,6 +329,23 @@ COLLS_ENGINE void wait_operation_for(endpoint& e, operation_state*& o, double se
     for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) sched_yield();
 }
 
+COLLS_ENGINE void settle_operation(endpoint& e, operation_state*& o, bool unwinding) noexcept {
+    try {
+        if (unwinding)
+            wait_operation_for(e, o, 1);
+        else
+            wait_operation(e, o);
+        if (o == nullptr) return;
+        attend(e, o, [&] {
+            break_group(e, errc::peer_failed, none, none,
+                        (message() << "colls: rank " << e.rank << ": an exception left its function while its " << o->site.what << " was under way").text());
+            leave(e);
+            wait_until_done(e, *o);   // throws
+        });
+    } catch (...) {   // the group is broken, and every later call on it says so
+    }
+}
+
 COLLS_ENGINE double pause_between_tests(double since) {
     const double now = seconds_now();
     if (since != 0 && now - since > 3e-3) {

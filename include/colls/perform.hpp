@@ -4,6 +4,8 @@
 
 #include <colls/call.hpp>
 
+#include <exception>
+
 namespace colls::inline v1 {
 
 class communicator;
@@ -31,6 +33,9 @@ void test_operation(endpoint& e, operation_state*& o);
 void wait_operation(endpoint& e, operation_state*& o);
 /// At most so many seconds.
 void wait_operation_for(endpoint& e, operation_state*& o, double seconds);
+/// For a destructor: waits. Where an exception is on its way, for a second at most: then the group is broken, for its ranks may wait
+/// for what this rank was about to do.
+void settle_operation(endpoint& e, operation_state*& o, bool unwinding) noexcept;
 /// Gives other threads a turn. Takes what it returned the last time, at first 0.
 double pause_between_tests(double since);
 /// Checks it, and keeps it.
@@ -58,7 +63,8 @@ int ranks_per_host(const endpoint& e);
 }  // namespace detail
 
 /// A started collective or message. `wait` and `test` also advance all other operations of the thread, so ranks may
-/// finish them in any order; all ranks start them in the same order. The destructor waits. The buffers must outlive it. It
+/// finish them in any order; all ranks start them in the same order. The destructor waits, while an exception unwinds for a second at
+/// most, after which it breaks the group. The buffers must outlive it. It
 /// holds the group: where its communicator goes first, this rank leaves the group when the operation has gone, too.
 /// After an error it is over: the buffers are the caller's again.
 class [[nodiscard]] operation {
@@ -99,10 +105,7 @@ public:
 
 private:
     void settle() noexcept {
-        try {
-            wait();
-        } catch (...) {   // the group is broken, and every later call on it says so
-        }
+        if (o_) detail::settle_operation(*e_, o_, std::uncaught_exceptions() > 0);
     }
     detail::endpoint* e_ = nullptr;
     detail::operation_state* o_ = nullptr;
