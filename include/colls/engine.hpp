@@ -49,11 +49,11 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
     e.has_refused = why != nullptr;
     e.via->refused(e);
 }
-/// Checks a request's arguments and its schedule. f does, and throws.
-template <class F>
-void checked(endpoint& e, F f) {
+/// The schedule of a request, once its arguments have been checked. The copy that elision saves is a tenth of a short call.
+inline pick checked(endpoint& e, request& q, bool mail) {
     try {
-        f();
+        checker(e, q).run();
+        return settle(e, q, mail);
     } catch (const error& x) {
         tell_refusal(e, x.what());
         throw;
@@ -118,12 +118,7 @@ inline void run_to_end(endpoint& e, const call& c, const pick& p) {
 
 COLLS_ENGINE void perform(endpoint& e, request& q) {
     const turn mine(e);
-    pick p;
-    checked(e, [&] {
-        checker(e, q).run();
-        p = settle(e, q, true);
-    });
-    run_to_end(e, q.c, p);
+    run_to_end(e, q.c, checked(e, q, true));
 }
 
 /// Gives the operation to its caller, for whom it holds the end.
@@ -168,11 +163,7 @@ inline std::shared_ptr<const void> keep_operator(request& q) {
 }
 COLLS_ENGINE operation_state* begin(endpoint& e, request& q) {
     const turn mine(e);
-    pick p;
-    checked(e, [&] {
-        checker(e, q).run();
-        p = settle(e, q, false);
-    });
+    const pick p = checked(e, q, false);
     const std::shared_ptr<const void> keep = keep_operator(q);
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
 }
@@ -359,12 +350,7 @@ COLLS_ENGINE double pause_between_tests(double since) {
 
 COLLS_ENGINE prepared* prepare_call(endpoint& e, request& q) {
     const turn mine(e);
-    pick blocking, started;
-    checked(e, [&] {
-        checker(e, q).run();
-        blocking = settle(e, q, true);
-        started = settle(e, q, false);
-    });
+    const pick blocking = checked(e, q, true), started = settle(e, q, false);
     std::shared_ptr<const void> keep = keep_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
                                  static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
