@@ -178,3 +178,18 @@ TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE 
     });
     CHECK(lacks(text, {"  direct ", "  ring ", "  circulant ", "  recursive_doubling ", "  tree ", "  tree<4> "}) == "");
 }
+
+TEST_CASE("a text names the blocks of a round, and none behind the last round", "[names]") {
+    using namespace colls;
+    const any_schedule s(schedule_of<collective::all_gather>(circulant<>{}));
+    const auto text_in = [&](int round, int peer) {
+        const detail::wait_site at{.peer = peer, .round = round, .what = "all_gather", .blocks = &detail::say_blocks, .steps = &s, .rank = 0, .size = 5};
+        detail::message text;
+        text << at;
+        return std::string(text.text());
+    };
+    std::string blocks;
+    for (int peer = 1; peer < 5; ++peer) blocks += text_in(0, peer);
+    CHECK(blocks.find(", block") != blocks.npos);
+    for (int peer = 1; peer < 5; ++peer) CHECK(text_in(s.rounds(5), peer).find(", block") == std::string::npos);
+}

@@ -77,6 +77,7 @@ inline operation_state::~operation_state() {
 /// For an error: the blocks that this rank and its peer exchange in the round, a few of them by number.
 [[gnu::cold]] inline void say_blocks(message& text, const wait_site& at) {
     const any_schedule& s = *static_cast<const any_schedule*>(at.steps);
+    if (at.round >= s.rounds(at.size)) return;   // behind the last one the call only waits for others to end
     const auto role = [&](int rank) { return (rank - at.shift + 2 * at.size) % at.size; };
     constexpr int most = 4;
     int found[most + 1], count = 0;
