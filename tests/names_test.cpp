@@ -180,11 +180,10 @@ TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE 
 }
 
 TEST_CASE("a text names the blocks of a round, and none behind the last round", "[names]") {
-    using namespace colls;
-    const any_schedule s(schedule_of<collective::all_gather>(circulant<>{}));
+    const colls::any_schedule s(colls::schedule_of<colls::collective::all_gather>(colls::circulant<>{}));
     const auto text_in = [&](int round, int peer) {
-        const detail::wait_site at{.peer = peer, .round = round, .what = "all_gather", .blocks = &detail::say_blocks, .steps = &s, .rank = 0, .size = 5};
-        detail::message text;
+        const colls::detail::wait_site at{.peer = peer, .round = round, .what = "all_gather", .blocks = &colls::detail::say_blocks, .steps = &s, .rank = 0, .size = 5};
+        colls::detail::message text;
         text << at;
         return std::string(text.text());
     };
