@@ -165,3 +165,25 @@ TEST_CASE("a rank that waits in one group for another that shrinks a second grou
             CHECK(heard[4] == 2);
         }
 }
+
+TEST_CASE("a group that breaks as soon as it has come about leaves the one that it is split from whole", "[regroup]") {
+    for (const std::string& transport : transports()) {
+        counters heard;
+        on(transport, 5, [&](colls::communicator& comm) {
+            for (int turn = 0; turn < 60; ++turn) {
+                colls::communicator part = comm.split(0, comm.rank());
+                try {
+                    if (comm.rank() == turn % 5) part.abort("at once");
+                    for (;;) colls::barrier(part);
+                } catch (const colls::error& e) {
+                    heard[0] += says(e.what(), "at once");
+                }
+            }
+            colls::barrier(comm);
+            ++heard[1];
+        });
+        INFO(transport);
+        CHECK(heard[0] == 300);
+        CHECK(heard[1] == 5);
+    }
+}

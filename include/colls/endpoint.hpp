@@ -428,6 +428,9 @@ inline constexpr double time_to_tell = 0.3;
     fail(e, errc::mismatch, at, text << "; every rank must make the same calls in the same order");
 }
 
+/// What a rank reports in a group that does not come about.
+inline constexpr std::string_view origin_is_broken = "the group that it is split from is broken";
+
 /// One wait: a call operator that is invoked between looks at the flag. Spins, then yields (at once where ranks
 /// outnumber cores), then sleeps; looks for failures; throws at the deadline.
 class patience {
@@ -507,7 +510,7 @@ private:
         endpoint& from = *e_->forming_from;
         from.via->look(from, nullptr, 0);
         if (from.memory.poison().state.load(std::memory_order_acquire) == 2)
-            fail(*e_, errc::peer_failed, at, message() << "the group that it is split from is broken: " << news_in(from.memory.poison()));
+            fail(*e_, errc::peer_failed, at, message() << origin_is_broken << ": " << news_in(from.memory.poison()));
     }
     // The peer shrinks a group. If this rank is of that group, it is waited for there, and the peer does not come here before.
     [[gnu::cold]] void look_for(std::uint64_t group, const wait_site& at) {

@@ -398,7 +398,9 @@ COLLS_ENGINE void exchange(endpoint& e, const void* own, std::size_t bytes, void
     if (e.by_messages) {
         // Not as COLLS_SCHEDULE says: that is of the program's calls.
         static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
-        carry_out(e, c, resolve(e, c, {&fixed, nullptr, nullptr}, false));
+        pick p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
+        p.name = "within split";
+        carry_out(e, c, p);
     } else {
         guarded(e, "split", [&] { mailman(e, c).run(); });
     }

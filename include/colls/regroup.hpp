@@ -26,6 +26,13 @@ namespace colls::inline v1::detail {
     throw_poison(e, &at);
 }
 
+/// Has a member of the new group, which had heard of all others and so gone on, broken it before this rank has heard of them? Then all
+/// have come, and this rank is a member, too, whose next call says what happened.
+inline bool broken_by_others(const endpoint& part) {
+    const poison_state& p = part.memory.poison();
+    return p.state.load(std::memory_order_acquire) == 2 && p.rank != part.rank && news_in(p).find(origin_is_broken) == std::string_view::npos;
+}
+
 inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
     const turn own_turn(e);
     const auto n = static_cast<std::size_t>(e.size);
@@ -68,10 +75,10 @@ inline std::unique_ptr<endpoint> split_off(endpoint& e, int color, int key) {
         list<std::byte> all;
         all.resize(members.size());
         exchange(*part, &here, 1, all.data());
-        part->forming_from = nullptr;
     } catch (...) {
-        split_failed(e, std::move(part));
+        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_acquire) != 0) split_failed(e, std::move(part));
     }
+    part->forming_from = nullptr;
     part->join(e);
     bool several = false;
     for (const wish& w : wishes) several = several || (w.color >= 0 && w.color != color);
