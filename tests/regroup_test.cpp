@@ -24,7 +24,10 @@ class without_room : public colls::detail::link {
 
 public:
     explicit without_room(colls::detail::shared_link whole) : of_(std::move(whole)) {}
-    std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t, int, const colls::detail::list<int>&) override { throw std::bad_alloc(); }
+    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const colls::detail::list<int>& members) override {
+        if (!from.by_messages) of_->attach(from, place, rank, members);   // whose end is lost; over messages it would say that it leaves
+        throw std::bad_alloc();
+    }
 
     void look(endpoint& e, const colls::detail::wait_site* at, double s) override { of_->look(e, at, s); }
     void rest(endpoint& e, double waited) override { of_->rest(e, waited); }

@@ -460,7 +460,8 @@ struct allocation {
     unsigned born;   // as the end's
 };
 COLLS_ENGINE allocation* allocate(endpoint& e, std::size_t count, std::size_t element, std::byte*& at) {
-    if (count > PTRDIFF_MAX / element) throw std::bad_array_new_length();
+    constexpr std::size_t most = std::size_t{1} << 56;   // no process has more addresses
+    if (count > most / element) throw std::bad_array_new_length();
     const std::size_t bytes = count * element;
     auto a = std::make_unique<allocation>(allocation{e.via, nullptr, bytes, e.born});
     at = a->at = e.via->take(bytes);

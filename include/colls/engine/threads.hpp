@@ -51,9 +51,13 @@ public:
     std::uint64_t create(int n) override { return reinterpret_cast<std::uintptr_t>(new birth{{n}, std::make_shared<group>(n, crowded_)}); }
     std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t place, int rank, const list<int>&) override {
         auto* const made = reinterpret_cast<birth*>(place);
-        std::unique_ptr<endpoint> e = end_of(made->made, rank);
-        if (made->missing.fetch_sub(1, std::memory_order_acq_rel) == 1) delete made;
-        return e;
+        const struct taking {   // also where there is no memory for the end
+            birth* made;
+            ~taking() {
+                if (made->missing.fetch_sub(1, std::memory_order_acq_rel) == 1) delete made;
+            }
+        } one{made};
+        return end_of(made->made, rank);
     }
     void discard(std::uint64_t place, int) override { delete reinterpret_cast<birth*>(place); }
     std::unique_ptr<endpoint> shrink(endpoint& from) override { return colls::detail::shrink_shared(from); }
