@@ -2,7 +2,7 @@
 // messages from any rank, and giving up. On threads, and between processes over shared memory and TCP.
 #include "catch.hpp"
 
-#include "support/fault.hpp"
+#include "support/every_transport.hpp"
 #include "support/says.hpp"
 
 #include <algorithm>
@@ -17,35 +17,11 @@ using namespace support;
 
 namespace {
 
-void expect(bool right, const std::string& what) {
-    if (!right) throw std::runtime_error(what);
-}
-/// f on n ranks of each kind of group; what the ranks themselves do not catch is a failure.
-template <class F>
-void on_every_transport(int n, F f) {
-    INFO("n " << n);
-    CHECK_NOTHROW(colls::threads::run(n, f));
-    if (sanitized_threads) return;
-    for (const std::string& transport : process_transports()) {
-        INFO(transport);
-        const with_environment way("COLLS_TRANSPORT", transport.c_str());
-        CHECK_NOTHROW(colls::processes::run(n, f));
-    }
-}
-/// Numbers that tell who sent them, which message they are, and in which place they stand.
+/// Numbers from which the sender, the message's number and the place in it follow.
 std::vector<int> letter(int from, int number, std::size_t count) {
     std::vector<int> v(count);
     std::iota(v.begin(), v.end(), from * 1'000'000 + number * 7919);
     return v;
-}
-template <class F>
-std::string refusal_of(F call) {
-    try {
-        call();
-    } catch (const colls::error& failure) {
-        return failure.code() == colls::errc::invalid_argument ? failure.what() : std::string("another code: ") + failure.what();
-    }
-    return "none";
 }
 void nap(double seconds) {
     const timespec t{static_cast<time_t>(seconds), static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};

@@ -3,61 +3,20 @@
 #include "catch.hpp"
 
 #include "support/batch.hpp"
+#include "support/every_transport.hpp"
+#include "support/says.hpp"
 
 #include <colls/endpoint.hpp>
-#include <colls/transports/shm.hpp>
 
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <optional>
-#include <sys/mman.h>
 #include <thread>
 
 using namespace support;
-
-namespace {
-
-/// Counters that forked ranks and the test see.
-class counters {
-public:
-    counters() : at_(static_cast<std::atomic<int>*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-    ~counters() { munmap(at_, 4096); }
-    counters(const counters&) = delete;
-    counters& operator=(const counters&) = delete;
-    std::atomic<int>& operator[](int i) { return at_[i]; }
-
-private:
-    std::atomic<int>* at_;
-};
-
-/// f on n ranks of each kind of group; what the ranks themselves do not catch is a failure.
-template <class F>
-void on_every_transport(int n, F f) {
-    colls::threads::run(n, f);
-    if (sanitized_threads) return;
-    for (const char* transport : {"shm", "tcp"}) {
-        setenv("COLLS_TRANSPORT", transport, 1);
-        colls::processes::run(n, f);
-        unsetenv("COLLS_TRANSPORT");
-    }
-}
-template <class F>
-std::string refusal_of(F call) {
-    try {
-        call();
-    } catch (const colls::error& failure) {
-        return failure.code() == colls::errc::invalid_argument ? failure.what() : "another code";
-    }
-    return "none";
-}
-bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
-void expect(bool right, const char* what) {
-    if (!right) throw std::runtime_error(what);
-}
-
-}  // namespace
 
 TEST_CASE("a communicator is replaced while its operation runs, which still ends right", "[lifetime]") {
     on_every_transport(3, [](colls::communicator& comm) {
@@ -121,13 +80,13 @@ TEST_CASE("a rank leaves its group with the last that holds it", "[lifetime]") {
 
 TEST_CASE("the group shrinks while an operation of the broken one is in scope", "[lifetime]") {
     if (sanitized_threads) return;
-    for (const char* transport : {"shm", "tcp"})
+    for (const std::string& transport : process_transports())
         for (const bool waits_first : {false, true})
             for (const std::size_t count : {std::size_t{3}, std::size_t{200'000}}) {
-                counters right;
-                setenv("COLLS_TRANSPORT", transport, 1);
+                common<std::array<std::atomic<int>, 6>> counted;
+                auto& right = *counted;
                 try {
-                    colls::processes::run(4, [&](colls::communicator& comm) {
+                    run_over(transport, 4, [&](colls::communicator& comm) {
                         std::vector<int> data(count, 1), once_more(count, 1);
                         auto plan = colls::prepare::all_reduce(comm, once_more, colls::sum);
                         plan.run();
@@ -162,7 +121,6 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
                     INFO(failure.what());
                     CHECK(failure.peer() == 2);
                 }
-                unsetenv("COLLS_TRANSPORT");
                 INFO(transport << ", waits first: " << waits_first << ", count " << count);
                 CHECK(right[0] == 3);
                 CHECK(right[1] == 0);

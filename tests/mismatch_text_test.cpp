@@ -2,19 +2,17 @@
 #include "catch.hpp"
 
 #include "support/batch.hpp"
+#include "support/every_transport.hpp"
+#include "support/says.hpp"
 
 #include <colls/endpoint.hpp>
-#include <colls/transports/shm.hpp>
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 using namespace support;
 
 namespace {
-
-bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
 
 /// What a group of three says whose rank 1 does `odd` where the others do `usual`; each goes on until it has the error.
 std::string said(const std::string& transport, void (*usual)(colls::communicator&), void (*odd)(colls::communicator&)) {
@@ -26,16 +24,10 @@ std::string said(const std::string& transport, void (*usual)(colls::communicator
         for (int i = 0; i < 5; ++i) colls::barrier(comm);
     };
     try {
-        if (transport == "threads") {
-            colls::threads::run(3, f);
-        } else {
-            setenv("COLLS_TRANSPORT", transport.c_str(), 1);
-            colls::processes::run(3, f);
-        }
+        run_over(transport, 3, f);
     } catch (const colls::error& e) {
         text = (e.code() == colls::errc::mismatch ? "" : "another code: ") + std::string(e.what());
     }
-    unsetenv("COLLS_TRANSPORT");
     return text;
 }
 
@@ -94,9 +86,7 @@ constexpr oddity oddities[] = {
 }  // namespace
 
 TEST_CASE("the error of ranks whose calls differ names the part and both values", "[mismatch]") {
-    std::vector<std::string> transports = {"threads"};
-    if (!sanitized_threads) transports.insert(transports.end(), {"shm", "tcp"});
-    for (const std::string& transport : transports)
+    for (const std::string& transport : every_transport())
         for (const oddity& o : oddities) {
             const std::string text = said(transport, o.usual, o.odd);
             INFO(transport << ", " << o.part << ": " << text);
@@ -110,9 +100,7 @@ TEST_CASE("the error of ranks whose calls differ names the part and both values"
 }
 
 TEST_CASE("a call that slipped is named when a later one shows it", "[mismatch]") {
-    std::vector<std::string> transports = {"threads"};
-    if (!sanitized_threads) transports.insert(transports.end(), {"shm", "tcp"});
-    for (const std::string& transport : transports) {
+    for (const std::string& transport : every_transport()) {
         const std::string text = said(
             transport,
             [](colls::communicator& comm) {

@@ -3,6 +3,7 @@
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"
+#include "support/says.hpp"
 
 #include <colls/endpoint.hpp>
 #include <colls/transports/shm.hpp>
@@ -319,7 +320,6 @@ std::string error_of_run(const std::string& transport, int n, void (*f)(colls::c
     unsetenv("COLLS_TIMEOUT");
     return text;
 }
-bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
 
 }  // namespace
 

@@ -2,65 +2,41 @@
 #include "catch.hpp"
 
 #include "support/batch.hpp"
+#include "support/every_transport.hpp"
+#include "support/says.hpp"
 
 #include <colls/endpoint.hpp>
-#include <colls/transports/shm.hpp>
 
 #include <cstdlib>
 #include <numeric>
 #include <string>
-#include <sys/mman.h>
 #include <thread>
 
 using namespace support;
 
 namespace {
 
-bool says(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
-
 struct figures {
-    std::atomic<int> told{0}, other{0}, right{0};
+    std::atomic<int> told, other, right;
 };
-class shared_figures {
-public:
-    shared_figures() : at_(new (mmap(nullptr, sizeof(figures), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) figures) {}
-    ~shared_figures() { munmap(at_, sizeof(figures)); }
-    shared_figures(const shared_figures&) = delete;
-    shared_figures& operator=(const shared_figures&) = delete;
-    figures* operator->() { return at_; }
-
-private:
-    figures* at_;
-};
-
 template <class F>
 std::string on(const std::string& transport, int n, F f) {
     std::string text = "no error";
     try {
-        if (transport == "threads") {
-            colls::threads::run(n, f);
-        } else {
-            setenv("COLLS_TRANSPORT", transport.c_str(), 1);
-            colls::processes::run(n, f);
-        }
+        run_over(transport, n, f);
     } catch (const colls::error& e) {
         text = e.what();
     }
-    unsetenv("COLLS_TRANSPORT");
     return text;
-}
-std::vector<std::string> transports() {
-    if (sanitized_threads) return {"threads"};
-    return {"threads", "shm", "tcp"};
 }
 
 }  // namespace
 
 TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusal]") {
-    for (const std::string& transport : transports())
+    for (const std::string& transport : every_transport())
         for (const std::size_t count : {std::size_t{3}, std::size_t{30'000}})
             for (const bool used_before : {false, true}) {
-                shared_figures got;
+                common<figures> got;
                 on(transport, 4, [&](colls::communicator& comm) {
                     std::vector<int> own(count, comm.rank()), all(comm.rank() == 0 ? 4 * count - 4 : 0);
                     if (used_before) colls::all_reduce(comm, own, colls::sum);
@@ -88,9 +64,9 @@ TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusa
 }
 
 TEST_CASE("a rank that makes the refused call rightly harms none", "[refusal]") {
-    for (const std::string& transport : transports())
+    for (const std::string& transport : every_transport())
         for (const std::size_t count : {std::size_t{3}, std::size_t{30'000}}) {
-            shared_figures got;
+            common<figures> got;
             const std::string text = on(transport, 4, [&](colls::communicator& comm) {
                 for (int turn = 0; turn < 5; ++turn) {
                     std::vector<int> own(count, comm.rank() + turn), all(4 * count), few(2);

@@ -125,7 +125,7 @@ public:
         refusal.text.load(text);
         const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
         const news what{notice::refused, call, 0, 0, text};
-        // Also whom there is no connection to yet: this rank may not come to the library again for long.
+        // Also ranks without a connection yet: this rank may not call the library again for long.
         constexpr int few = 64;
         if (e.size > few || call == 0)
             collectives_->tell_all(what);

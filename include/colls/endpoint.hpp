@@ -231,7 +231,7 @@ void print_dump(const endpoint& e, const wait_site* at);
 /// How often a signal has asked for it.
 inline std::atomic<unsigned> dumps_wanted{0};
 
-/// The end in whose call this thread is; null outside of calls.
+/// The end that this thread is in a call of; null outside of calls.
 inline constinit thread_local const endpoint* in_call_of = nullptr;
 
 /// Is this thread in a call of the end's ring, that is, does an operator ask for another one?
@@ -293,10 +293,7 @@ private:
 }
 
 /// What was reported, which names its reporter.
-[[gnu::cold]] inline std::string_view news_in(const poison_state& p) {
-    const std::string_view news = p.text;
-    return news.starts_with("colls: ") ? news.substr(7) : news;
-}
+[[gnu::cold]] inline std::string_view news_in(const poison_state& p) { return quoted(p.text); }
 [[noreturn, gnu::cold]] inline void throw_poison(endpoint& e, const wait_site* at = nullptr) {
     poison_state& p = e.memory.poison();
     // Whoever writes it may be killed meanwhile.

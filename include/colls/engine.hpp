@@ -43,7 +43,7 @@ inline pick settle(endpoint& e, const request& q, bool mail) {
     refusal_state& refusal = e.memory.refusal(e.rank);
     refusal.call.store(0, std::memory_order_relaxed);
     if (why) {
-        refusal.text.store(std::strncmp(why, "colls: ", 7) == 0 ? why + 7 : why);
+        refusal.text.store(quoted(why));
         refusal.call.store(e.calls + 1, std::memory_order_release);
     }
     e.has_refused = why != nullptr;
@@ -121,7 +121,7 @@ COLLS_ENGINE void perform(endpoint& e, request& q) {
     run_to_end(e, q.c, checked(e, q, true));
 }
 
-/// Gives the operation to its caller, for whom it holds the end.
+/// Gives the operation to its caller. It holds the end until the caller gives it back.
 inline operation_state* fly(endpoint& e, operation_state& o) {
     o.asked = patience(e);
     e.in_flight.push_back(&o);

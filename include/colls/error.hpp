@@ -37,6 +37,9 @@ private:
 
 namespace detail {
 
+/// An error's text without its opening, as another text quotes it.
+inline const char* quoted(const char* text) { return std::strncmp(text, "colls: ", 7) == 0 ? text + 7 : text; }
+
 /// Puts an error's text together. Not std::string: its concatenations cost a unit more to compile than all waiting.
 class message {
 public:

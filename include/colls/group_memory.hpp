@@ -71,7 +71,7 @@ struct alignas(line) poison_state {
     char text[400];
 };
 
-/// A text that one rank writes while others may read it, who then see a mixture: a number beside it says whether it is whole.
+/// A text that one rank may write while others read it. What they read may be a mixture of two texts: a number beside it tells.
 template <std::size_t words>
 struct shared_text {
     static constexpr std::size_t most = 8 * words;

@@ -90,7 +90,7 @@ inline void rest(endpoint& e) {
         } catch (const std::bad_alloc&) {
             text << "there is no more memory";
         } catch (const error& x) {
-            text << std::string_view(x.what());
+            text << quoted(x.what());
         } catch (const std::exception& x) {
             text << "the operator threw: " << x.what();
         } catch (...) {

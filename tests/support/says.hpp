@@ -3,8 +3,11 @@
 
 #include <initializer_list>
 #include <string>
+#include <string_view>
 
 namespace support {
+
+inline bool says(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 /// Empty where all parts are in the text; else what is missing, and where.
 inline std::string lacks(const std::string& text, std::initializer_list<std::string> parts) {
