@@ -55,7 +55,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
     CHECK(rejected(message, [](std::byte* b) { b[6] = std::byte{1}; }));
     CHECK(rejected(message, [](std::byte* b) { b[23] = std::byte{0xff}; }));   // more bytes than there are
     CHECK(rejected(message, [](std::byte* b) { b[44] = std::byte{1}; }));
-    CHECK(rejected(tidings, [](std::byte* b) { b[5] = static_cast<std::byte>(static_cast<int>(notice::away) + 1); }));
+    CHECK(rejected(tidings, [](std::byte* b) { b[5] = static_cast<std::byte>(static_cast<int>(last_notice) + 1); }));
     CHECK(rejected(tidings, [](std::byte* b) { put_little(b + 6, std::uint16_t{401}); }));
     CHECK(rejected(tidings, [](std::byte* b) { b[40] = std::byte{1}; }));
     CHECK(rejected(frame{}, [](std::byte* b) { b[16] = std::byte{1}; }));

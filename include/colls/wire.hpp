@@ -40,6 +40,7 @@ enum class notice : std::uint8_t {
     refused,   ///< the sender does not make call `a` - 1, for what is wrong there; the text says what; 0: it has made it by now
     away       ///< the sender shrinks the group of number `a`, and comes to no call of this one meanwhile; 0: it is back
 };
+inline constexpr notice last_notice = notice::away;
 struct news {
     notice what{};
     std::uint64_t a = 0, b = 0, c = 0;

@@ -117,7 +117,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                 case arrival::message: o.events += 'm'; break;
                 case arrival::welcome: o.events += 'w'; break;
                 case arrival::news:
-                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(notice::wiring), "a notice");
+                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_notice), "a notice");
                     must(std::strlen(reader.heard().text) <= most_text, "a text ends");
                     o.events += "n" + std::to_string(reader.heard().a) + reader.heard().text;
                     if (++heard == drop_after) to.drop();
@@ -221,7 +221,7 @@ void recipe(octets all) {
         bytes tail;
         if (what % 4 == 0) {
             f.kind = frame_kind::news;
-            f.what = static_cast<notice>(in.take() % 7);
+            f.what = static_cast<notice>(in.take() % (static_cast<unsigned>(last_notice) + 1));
             f.a = in.take(), f.b = what;
             f.text_bytes = static_cast<std::uint16_t>(in.take() % 3 == 0 ? 400 : in.take());
             tail.assign(f.text_bytes, static_cast<std::byte>(what));

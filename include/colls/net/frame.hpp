@@ -111,7 +111,7 @@ inline std::optional<frame> parse_frame(octets bytes) {
             f.label = {w[1], w[2], static_cast<std::uint32_t>(w[3])};
             return f;
         case frame_kind::news:
-            if (what > static_cast<unsigned>(notice::away) || text > most_text || w[3] != 0) return {};
+            if (what > static_cast<unsigned>(last_notice) || text > most_text || w[3] != 0) return {};
             f.what = static_cast<notice>(what);
             f.text_bytes = text;
             f.a = w[0], f.b = w[1], f.c = w[2];
