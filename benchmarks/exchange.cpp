@@ -1,6 +1,6 @@
 // Two processes that write 72 bytes to each other at once, again and again, by the device that the library uses, and nothing
 // else: what an 8-byte all_reduce of two ranks cannot be faster than.
-#include <colls/net/verbs_device.hpp>
+#include <colls/detail/transport/verbs/device.hpp>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>

@@ -1,8 +1,8 @@
 // What the reduce loop and the copies cost: bytes read and written a second, by element type, operator, number of
 // operands and size. The pushes go to a second core, which rewrites what is folded before each (otherwise no line would
 // cross), and are timed until it has read them.
-#include <colls/detail/copy.hpp>
-#include <colls/detail/fold.hpp>
+#include <colls/detail/support/copy.hpp>
+#include <colls/detail/reduce/fold.hpp>
 
 #include <benchmark/benchmark.h>
 

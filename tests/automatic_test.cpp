@@ -2,7 +2,7 @@
 #include "catch.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/engine/explain.hpp>
+#include <colls/detail/choose/explanation.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <algorithm>
@@ -151,18 +151,18 @@ TEST_CASE("a non-commutative operator is given nothing but the mailbox and direc
 namespace {
 
 /// A machine that is made up.
-struct pretended : colls::detail::link {
+struct pretended : colls::detail::group_backend {
     colls::detail::machine m;
     explicit pretended(const colls::detail::machine& x) : m(x) {}
     const colls::detail::machine& figures() override { return m; }
     std::byte* take(std::size_t) override { throw std::bad_alloc(); }
     void give(std::byte*, std::size_t) noexcept override {}
     std::uint64_t create(int) override { return 0; }
-    std::unique_ptr<colls::detail::endpoint> attach(colls::detail::endpoint&, std::uint64_t, int, const colls::detail::list<int>&) override {
+    std::unique_ptr<colls::detail::rank_context> attach(colls::detail::rank_context&, std::uint64_t, int, const colls::detail::list<int>&) override {
         return nullptr;
     }
     void discard(std::uint64_t, int) override {}
-    std::unique_ptr<colls::detail::endpoint> shrink(colls::detail::endpoint&) override { return nullptr; }
+    std::unique_ptr<colls::detail::rank_context> shrink(colls::detail::rank_context&) override { return nullptr; }
 };
 
 }  // namespace
@@ -174,8 +174,8 @@ TEST_CASE("predictions: more bytes never take less, whatever the ranks are", "[a
         for (const int n : {2, 5, 8, 32})
             for (const int node : {0, 2}) {
                 if (node > 0 && (machine.message == 0 || n % node != 0 || n == node)) continue;
-                const auto link = std::make_shared<pretended>(machine);
-                detail::endpoint e(0, n, detail::group_memory(), link);
+                const auto group_backend = std::make_shared<pretended>(machine);
+                detail::rank_context e(0, n, detail::group_memory(), group_backend);
                 e.ranks_per_host = node;
                 const model m = detail::model_of(machine, n);
                 CHECK(m.alpha >= machine.alpha);

@@ -4,7 +4,7 @@
 
 #include "support/batch.hpp"
 
-#include <colls/endpoint.hpp>
+#include <colls/detail/group/rank_context.hpp>
 
 #include <array>
 #include <atomic>
@@ -101,7 +101,7 @@ void refused_everywhere(const char* what, int n, F call) {
 }
 
 /// The ranks' calls do not fit together: an error on every rank of this call or of its next. Each rank calls `first`,
-/// then barriers until the news has reached it.
+/// then barriers until the control messages has reached it.
 template <class F>
 outcomes disagree(int n, F first) {
     outcomes got;
@@ -496,7 +496,7 @@ TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_in
                 std::vector<int> data(count);
                 // All are there: what the others wait for within this deadline is rank 1 alone, and a core.
                 colls::barrier(comm);
-                if (comm.rank() != 1) comm.endpoint().env.timeout = deadline;
+                if (comm.rank() != 1) comm.context().env.timeout = deadline;
                 if (comm.rank() == 1) {
                     while (over < 2) std::this_thread::yield();
                     got.of(1, [&] { colls::all_reduce(comm, data, colls::sum); });

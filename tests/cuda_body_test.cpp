@@ -464,13 +464,13 @@ TEST_CASE("the kernel body: small messages when their flags begin again", "[cuda
             for (int b = 0; b < group.blocks(); ++b) {
                 kernel::channel_of(group.team(r), r, b).letters = 0xfffffff9u;
                 for (const unsigned turn : {0u, 1u}) {
-                    std::uint64_t* const box = kernel::mailbox_of(group.team(r), r, b, 0, turn);
+                    std::uint64_t* const box = kernel::eager_slot_of(group.team(r), r, b, 0, turn);
                     for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i) box[i] = std::uint64_t{2 + turn} << 32 | 12345;
                 }
             }
         std::deque<job> jobs;
         for (int i = 0; i < 24; ++i) {
-            // In the first ones nobody but the root sends anything: what lies in the others' mailboxes stays until flags begin again.
+            // In the first ones nobody but the root sends anything: what lies in the others' the eager path stays until flags begin again.
             jobs.push_back(drawn(random, i < 6 ? collective::broadcast : collective::all_reduce, nullptr, n, 1));
             jobs.back().blocks = group.blocks();   // all of them have come to the last flag together
             jobs.back().root = 0;

@@ -1,8 +1,8 @@
 // The pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and all offsets to 15.
 #include "catch.hpp"
 
-#include <colls/cuda/host_group.hpp>
-#include <colls/cuda/workspace.hpp>
+#include <colls/detail/cuda/host_group.hpp>
+#include <colls/detail/cuda/workspace.hpp>
 
 #include <cstring>
 #include <vector>

@@ -477,7 +477,7 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
                     std::optional<memory_of_calls> memory(std::in_place, comm, calls.bytes, reached);
                     const double deadline = short_deadline(comm, calls, *memory, mine);
                     if (comm.rank() == 0) reported()->deadline = deadline;
-                    comm.endpoint().env.timeout = deadline;
+                    comm.context().env.timeout = deadline;
                     const auto call = [&] {
                         for (int k = first_turns; k < 1'000'000; ++k) calls.turn(comm, *memory, k, mine);
                     };

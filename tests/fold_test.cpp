@@ -3,10 +3,10 @@
 
 #include "support/guarded.hpp"
 
-#include <colls/detail/copy.hpp>
-#include <colls/detail/fold.hpp>
-#include <colls/detail/copy.hpp>
-#include <colls/detail/fold.hpp>
+#include <colls/detail/support/copy.hpp>
+#include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/support/copy.hpp>
+#include <colls/detail/reduce/fold.hpp>
 
 #include <algorithm>
 #include <complex>

@@ -380,7 +380,7 @@ TEST_CASE("recv_any: another length is a mismatch; where all others have gone, o
         const auto [code, text] = failure_of([&] { comm.rank() == 0 ? static_cast<void>(colls::recv_any(longer, data)) : colls::send(longer, data, 0); });
         expect(code == colls::errc::mismatch, "mismatch: " + text);
         if (comm.rank() == 0) {
-            late.endpoint().env.timeout = 0.5;
+            late.context().env.timeout = 0.5;
             const auto [why, said] = failure_of([&] { colls::recv_any(late, data); });
             expect(why == colls::errc::timeout && lacks(said, {"in recv_any: no rank has sent a message: waited"}).empty(), "deadline: " + said);
         }
@@ -397,7 +397,7 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
             const int rank = comm.rank(), guilty = n / 2;
             std::vector<int> data(50'000, 1);
             colls::barrier(comm);
-            const auto expect_news = [&](auto call) {
+            const auto expect_control = [&](auto call) {
                 try {
                     call();
                 } catch (const colls::error& failure) {
@@ -412,16 +412,16 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
                 auto started = colls::start::all_reduce(comm, data, colls::sum);
                 comm.abort("loss is not a number");
                 comm.abort("once more, which changes nothing");
-                if (n > 1) expect_news([&] { started.wait(); });
+                if (n > 1) expect_control([&] { started.wait(); });
             } else if (rank == 0) {
                 nap(0.2);   // computes meanwhile
             } else {
-                expect_news([&] { colls::all_reduce(comm, data, colls::sum); });
+                expect_control([&] { colls::all_reduce(comm, data, colls::sum); });
             }
-            expect_news([&] { colls::barrier(comm); });
-            expect_news([&] { colls::start::all_reduce(comm, data, colls::sum).wait(); });
+            expect_control([&] { colls::barrier(comm); });
+            expect_control([&] { colls::start::all_reduce(comm, data, colls::sum).wait(); });
             if (n < 2) return;
-            expect_news([&] { colls::recv_any(comm, data); });
+            expect_control([&] { colls::recv_any(comm, data); });
             comm = comm.shrink();   // all go on
             expect(comm.size() == n, "shrunk");
             colls::barrier(comm);

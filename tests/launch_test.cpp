@@ -3,7 +3,7 @@
 
 #include "support/says.hpp"
 
-#include <colls/engine/launch.hpp>
+#include <colls/detail/bootstrap/launch.hpp>
 
 #include <fcntl.h>
 #include <map>
@@ -250,7 +250,7 @@ TEST_CASE("Slurm", "[launch]") {
 
 TEST_CASE("an allocation is no launch", "[launch]") {
     CHECK(read({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "a[1-2]"}}).size == 1);
-    // A batch script runs as a task of its own, which is not a step.
+    // A batch execution plan runs as a task of its own, which is not a step.
     const environment batch = with(without(slurm, {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"}), {{"SLURM_PROCID", "0"}});
     CHECK(read(batch).size == 1);
     CHECK(read(batch).source == "none");

@@ -6,7 +6,7 @@
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
-#include <colls/endpoint.hpp>
+#include <colls/detail/group/rank_context.hpp>
 
 #include <array>
 #include <csignal>
@@ -105,7 +105,7 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
                         } catch (const colls::error&) {
                             if (waits_first) right[2] += started.test();   // it is over, by an error or before
                             comm = comm.shrink();
-                            right[5] += comm.endpoint().shared != nullptr;   // the progress thread takes turns with it, too
+                            right[5] += comm.context().shared != nullptr;   // the progress thread takes turns with it, too
                             std::vector<int> again(count, 1);
                             colls::all_reduce(comm, again, colls::sum);
                             right[0] += again == std::vector<int>(count, 3);

@@ -4,7 +4,7 @@
 #include "support/fault.hpp"
 #include "support/says.hpp"
 
-#include <colls/engine/explain.hpp>
+#include <colls/detail/choose/explanation.hpp>
 #include <colls/schedules/hierarchical.hpp>
 
 #include <string>
@@ -123,7 +123,7 @@ TEST_CASE("families of other names whose schedules are of one type share a scrip
             colls::all_reduce<my_ring>(comm, data, colls::sum);
             colls::all_reduce<same_ring>(comm, data, colls::sum);
         }
-        const auto& picks = comm.endpoint().picks;
+        const auto& picks = comm.context().picks;
         if (picks.size() != 2) throw std::runtime_error("a pick for each name, and no more");
         if (picks[0].steps != picks[1].steps) throw std::runtime_error("one script");
         if (picks[0].name != "my_ring" || picks[1].name != "same_ring") throw std::runtime_error("names");
@@ -139,7 +139,7 @@ TEST_CASE("`automatic` and the family that it takes make the same call", "[names
         else
             colls::all_reduce<colls::ring>(comm, data, colls::sum);
         if (data[9999] != 2) throw std::runtime_error("sum");
-        for (const auto& pick : comm.endpoint().picks)
+        for (const auto& pick : comm.context().picks)
             if (pick.name != "ring") throw std::runtime_error("name");
     });
 }

@@ -3,7 +3,7 @@
 
 #include "support/batch.hpp"
 
-#include <colls/endpoint.hpp>
+#include <colls/detail/group/rank_context.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -328,7 +328,7 @@ TEST_CASE("between calls no rank is at another's memory", "[nonblocking]") {
         auto started = colls::start::all_reduce(comm, many, colls::sum);
         if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
         colls::all_reduce(comm, few, colls::sum);   // which advances the other one meanwhile
-        active += static_cast<int>(comm.endpoint().memory.state(comm.rank()).active.load());
+        active += static_cast<int>(comm.context().memory.state(comm.rank()).active.load());
         started.wait();
     });
     CHECK(active == 0);

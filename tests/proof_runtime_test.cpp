@@ -102,7 +102,7 @@ TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
         for (const int n : {2, 3, 5, 8, 16, 21, 63, 64, 65, 96, 129, 130}) {
             if (!supports(s, n)) continue;
             const detail::reader_of<any_schedule> reader(s);
-            detail::symmetric_engine one(reader, n);
+            detail::symmetric_execution one(reader, n);
             if (!one.applies()) continue;
             ++symmetric;
             INFO(name << " at " << n);
@@ -138,7 +138,7 @@ TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
                 };
                 const altered bad{s, random.below(rounds), random.below(4), 1 + random.below(n - 1)};
                 const detail::reader_of<altered> bad_reader(bad);
-                detail::symmetric_engine bad_one(bad_reader, n);
+                detail::symmetric_execution bad_one(bad_reader, n);
                 if (!bad_one.applies()) continue;
                 const report a = bad_one.run(), b = detail::engine(bad_reader, n).run();
                 INFO(bad.kind << ": " << a.text() << " / " << b.text());

@@ -6,7 +6,7 @@
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
-#include <colls/endpoint.hpp>
+#include <colls/detail/group/rank_context.hpp>
 
 #include <array>
 #include <csignal>
@@ -20,39 +20,39 @@ using namespace support;
 namespace {
 
 /// A link that cannot make the end of a new group, as where there is no more memory.
-class without_room : public colls::detail::link {
-    using endpoint = colls::detail::endpoint;
+class without_room : public colls::detail::group_backend {
+    using rank_context = colls::detail::rank_context;
 
 public:
-    explicit without_room(colls::detail::shared_link whole) : of_(std::move(whole)) {}
-    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const colls::detail::list<int>& members) override {
+    explicit without_room(colls::detail::shared_backend whole) : of_(std::move(whole)) {}
+    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int rank, const colls::detail::list<int>& members) override {
         if (!from.by_messages) of_->attach(from, place, rank, members);   // whose end is lost; over messages it would say that it leaves
         throw std::bad_alloc();
     }
 
-    void look(endpoint& e, const colls::detail::wait_site* at, double s) override { of_->look(e, at, s); }
-    void rest(endpoint& e, double waited) override { of_->rest(e, waited); }
-    void broke(endpoint& e) override { of_->broke(e); }
-    void absent(endpoint& e, std::uint64_t group) override { of_->absent(e, group); }
-    void refused(endpoint& e) override { of_->refused(e); }
-    void ask_for_messages(endpoint& e) override { of_->ask_for_messages(e); }
-    bool announced(endpoint& e, int rank) override { return of_->announced(e, rank); }
-    void abandon(endpoint& e) override { of_->abandon(e); }
+    void look(rank_context& e, const colls::detail::wait_site* at, double s) override { of_->look(e, at, s); }
+    void rest(rank_context& e, double waited) override { of_->rest(e, waited); }
+    void broke(rank_context& e) override { of_->broke(e); }
+    void absent(rank_context& e, std::uint64_t group) override { of_->absent(e, group); }
+    void refused(rank_context& e) override { of_->refused(e); }
+    void ask_for_messages(rank_context& e) override { of_->ask_for_messages(e); }
+    bool announced(rank_context& e, int rank) override { return of_->announced(e, rank); }
+    void abandon(rank_context& e) override { of_->abandon(e); }
     void close() override { of_->close(); }
-    void begin(endpoint& e, colls::detail::operation_state& o) override { of_->begin(e, o); }
-    bool advance(endpoint& e, colls::detail::operation_state& o) override { return of_->advance(e, o); }
+    void begin(rank_context& e, colls::detail::operation_state& o) override { of_->begin(e, o); }
+    bool advance(rank_context& e, colls::detail::operation_state& o) override { return of_->advance(e, o); }
     bool dead(int rank) const override { return of_->dead(rank); }
     void pin() override { of_->pin(); }
     std::byte* take(std::size_t bytes) override { return of_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { of_->give(at, bytes); }
     std::uint64_t create(int n) override { return of_->create(n); }
     void discard(std::uint64_t place, int n) override { of_->discard(place, n); }
-    std::unique_ptr<endpoint> shrink(endpoint& e) override { return of_->shrink(e); }
+    std::unique_ptr<rank_context> shrink(rank_context& e) override { return of_->shrink(e); }
     const colls::detail::machine& figures() override { return of_->figures(); }
-    colls::detail::shared_link whole() { return of_; }
+    colls::detail::shared_backend whole() { return of_; }
 
 private:
-    const colls::detail::shared_link of_;
+    const colls::detail::shared_backend of_;
 };
 
 /// f on n ranks of a kind of group; what a rank throws at the end is no failure where ranks are killed.
@@ -73,8 +73,8 @@ TEST_CASE("a rank that cannot join the group that is split off is not waited for
             auto& heard = *counted;
             on(transport, n, [&](colls::communicator& comm) {
                 const int failing = n - 1;
-                auto& via = comm.endpoint().via;
-                if (comm.rank() == failing) via = std::make_shared<without_room>(via);
+                auto& backend = comm.context().backend;
+                if (comm.rank() == failing) backend = std::make_shared<without_room>(backend);
                 try {
                     colls::communicator part = comm.split(0, comm.rank());
                     heard[3] += 1;
@@ -86,7 +86,7 @@ TEST_CASE("a rank that cannot join the group that is split off is not waited for
                     heard[right ? 1 : 3] += 1;
                     if (!right) std::fprintf(stderr, "%s\n", e.what());
                 }
-                if (comm.rank() == failing) via = static_cast<without_room&>(*via).whole();
+                if (comm.rank() == failing) backend = static_cast<without_room&>(*backend).whole();
                 colls::communicator left = comm.shrink();
                 colls::barrier(left);
                 heard[2] += left.size() == n;

@@ -4,7 +4,7 @@
 #include "support/ports.hpp"
 #include "support/says.hpp"
 
-#include <colls/net/rendezvous.hpp>
+#include <colls/detail/bootstrap/rendezvous.hpp>
 
 #include <atomic>
 #include <dirent.h>

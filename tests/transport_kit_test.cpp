@@ -33,11 +33,11 @@ bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-// ---- wires that do one thing wrong ----
+// ---- transports that do one thing wrong ----
 
 /// Rank 0's 100th message has one other bit, in its middle.
-struct flipping : passing_wire {
-    using passing_wire::passing_wire;
+struct flipping : passing_transport {
+    using passing_transport::passing_transport;
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         std::size_t bytes = 0;
         for (int i = 0; i < count; ++i) bytes += pieces[i].bytes;
@@ -52,8 +52,8 @@ struct flipping : passing_wire {
 };
 
 /// A message that is offered together with the next goes after it.
-struct swapping : passing_wire {
-    using passing_wire::passing_wire;
+struct swapping : passing_transport {
+    using passing_transport::passing_transport;
     struct offer {
         message_label label;
         std::vector<piece> pieces;
@@ -84,8 +84,8 @@ struct swapping : passing_wire {
 };
 
 /// Rank 0's 60th message never leaves.
-struct losing : passing_wire {
-    using passing_wire::passing_wire;
+struct losing : passing_transport {
+    using passing_transport::passing_transport;
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         if (++messages != 60) return to_->send(peer, label, pieces, count) + (lost_to == peer);
         lost_to = peer;
@@ -96,8 +96,8 @@ struct losing : passing_wire {
 };
 
 /// Says that messages have left as soon as they are offered.
-struct hasty : passing_wire {
-    using passing_wire::passing_wire;
+struct hasty : passing_transport {
+    using passing_transport::passing_transport;
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         const std::uint64_t number = to_->send(peer, label, pieces, count);
         offered[peer] = number + 1;
@@ -111,8 +111,8 @@ struct hasty : passing_wire {
 };
 
 /// Says that messages have arrived as soon as they are asked for.
-struct optimistic : passing_wire {
-    using passing_wire::passing_wire;
+struct optimistic : passing_transport {
+    using passing_transport::passing_transport;
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
         const std::uint64_t number = to_->receive(peer, label, pieces, count);
         asked[peer] = number + 1;
@@ -126,27 +126,27 @@ struct optimistic : passing_wire {
 };
 
 /// Never hears that a rank has left.
-struct deaf : passing_wire {
-    using passing_wire::passing_wire;
-    void heard(int peer, const news& what) override {
-        if (what.what != notice::leave) passing_wire::heard(peer, what);
+struct deaf : passing_transport {
+    using passing_transport::passing_transport;
+    void heard(int peer, const control_message& what) override {
+        if (what.what != control_kind::leave) passing_transport::heard(peer, what);
     }
 };
 
 /// Never says that the group is broken.
-struct mute : passing_wire {
-    using passing_wire::passing_wire;
-    bool tell(int peer, const news& what) override { return what.what == notice::broken || to_->tell(peer, what); }
-    void tell_all(const news& what) override {
-        if (what.what != notice::broken) to_->tell_all(what);
+struct mute : passing_transport {
+    using passing_transport::passing_transport;
+    bool tell(int peer, const control_message& what) override { return what.what == control_kind::broken || to_->tell(peer, what); }
+    void tell_all(const control_message& what) override {
+        if (what.what != control_kind::broken) to_->tell_all(what);
     }
 };
 
 /// On all ranks, or on rank 0 alone.
 template <class Wire>
-way_to_run with_wire(bool all) {
+way_to_run with_transport(bool all) {
     return [all](int n, const rank_function& f) {
-        run_by_messages(n, f, [all](int rank, std::unique_ptr<wire> plain) -> std::unique_ptr<wire> {
+        run_by_messages(n, f, [all](int rank, std::unique_ptr<message_transport> plain) -> std::unique_ptr<message_transport> {
             if (!all && rank > 0) return plain;
             return std::make_unique<Wire>(std::move(plain));
         });
@@ -156,9 +156,9 @@ way_to_run with_wire(bool all) {
 // ---- links that do one thing wrong ----
 
 /// Members of a group in the order of their ranks, whatever their keys.
-struct keyless : passing_link {
-    using passing_link::passing_link;
-    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int, const list<int>& members) override {
+struct keyless : passing_backend {
+    using passing_backend::passing_backend;
+    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int, const list<int>& members) override {
         list<int> sorted;
         for (int r = 0; r < from.size; ++r)
             for (const int m : members)
@@ -170,9 +170,9 @@ struct keyless : passing_link {
 };
 
 /// Colors are mixed: a member of every group of several comes into one of its own.
-struct colorless : passing_link {
-    using passing_link::passing_link;
-    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) override {
+struct colorless : passing_backend {
+    using passing_backend::passing_backend;
+    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         if (members.size() != 2) return to_->attach(from, place, rank, members);
         list<int> self;
         self.push_back(from.rank);
@@ -180,15 +180,15 @@ struct colorless : passing_link {
     }
 };
 
-struct misaligned : passing_link {
-    using passing_link::passing_link;
+struct misaligned : passing_backend {
+    using passing_backend::passing_backend;
     std::byte* take(std::size_t bytes) override { return to_->take(bytes + 64) + 64; }
     void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at - 64, bytes + 64); }
 };
 
 /// Memory that is still in use is given once more.
-struct forgetful : passing_link {
-    explicit forgetful(shared_link to) : passing_link(std::move(to)), same(to_->take(most)) {}
+struct forgetful : passing_backend {
+    explicit forgetful(shared_backend to) : passing_backend(std::move(to)), same(to_->take(most)) {}
     ~forgetful() override { to_->give(same, most); }
     std::byte* take(std::size_t) override { return same; }
     void give(std::byte*, std::size_t) noexcept override {}
@@ -198,11 +198,11 @@ struct forgetful : passing_link {
 
 /// Around the link of each rank of threads, processes over shared memory, or messages.
 template <class Link>
-way_to_run with_link(const way_to_run& run) {
+way_to_run with_backend(const way_to_run& run) {
     return [run](int n, const rank_function& f) {
         run(n, [&](colls::communicator& comm) {
-            endpoint& e = comm.endpoint();
-            e.via = std::make_shared<Link>(e.via);
+            rank_context& e = comm.context();
+            e.backend = std::make_shared<Link>(e.backend);
             f(comm);
         });
     };
@@ -234,29 +234,29 @@ TEST_CASE("the library's transports pass, and one that a user may write", "[kit]
 }
 
 TEST_CASE("wires that lose, change or reorder are found out", "[kit]") {
-    CHECK(has(found_in(with_wire<flipping>(false)), "and should be"));
-    CHECK(has(found_in(with_wire<swapping>(true)), "rank"));
-    CHECK(has(found_in(with_wire<losing>(false)), "waited"));
-    CHECK(has(found_in(with_wire<hasty>(true)), "rank"));
-    CHECK(has(found_in(with_wire<optimistic>(true)), "rank"));
+    CHECK(has(found_in(with_transport<flipping>(false)), "and should be"));
+    CHECK(has(found_in(with_transport<swapping>(true)), "rank"));
+    CHECK(has(found_in(with_transport<losing>(false)), "waited"));
+    CHECK(has(found_in(with_transport<hasty>(true)), "rank"));
+    CHECK(has(found_in(with_transport<optimistic>(true)), "rank"));
 }
 
 TEST_CASE("wires that keep news to themselves are found out", "[kit]") {
-    CHECK(has(found_in(with_wire<deaf>(true)), "a rank that leaves"));
-    CHECK(has(found_in(with_wire<mute>(true)), "waited"));
+    CHECK(has(found_in(with_transport<deaf>(true)), "a rank that leaves"));
+    CHECK(has(found_in(with_transport<mute>(true)), "waited"));
 }
 
 TEST_CASE("groups of the wrong members are found out", "[kit]") {
     for (const way_to_run& run : {by_threads, by_messages, by_processes_over("shm"), by_processes_over("tcp")}) {
-        CHECK(has(found_in(with_link<keyless>(run)), "groups split off"));
-        CHECK(has(found_in(with_link<colorless>(run)), "split gives a group of 1, and should give one of 2"));
+        CHECK(has(found_in(with_backend<keyless>(run)), "groups split off"));
+        CHECK(has(found_in(with_backend<colorless>(run)), "split gives a group of 1, and should give one of 2"));
     }
 }
 
 TEST_CASE("wrong memory is found out", "[kit]") {
     for (const way_to_run& run : {by_threads, by_processes_over("shm")}) {
-        CHECK(has(found_in(with_link<misaligned>(run)), "not aligned"));
-        CHECK(has(found_in(with_link<forgetful>(run)), "rank"));
+        CHECK(has(found_in(with_backend<misaligned>(run)), "not aligned"));
+        CHECK(has(found_in(with_backend<forgetful>(run)), "rank"));
     }
 }
 

@@ -1,5 +1,5 @@
 // What is asked of libibverbs, and what is said where it refuses: libibverbs is played here, so that ports, addresses, limits and
-// errors are as each case wants them. What a real one does with it: scripts/test-verbs.
+// errors are as each case wants them. What a real one does with it: execution plans/test-verbs.
 #include "catch.hpp"
 
 #if __has_include(<infiniband/verbs.h>)
@@ -7,8 +7,8 @@
 #include "support/fault.hpp"
 #include "support/says.hpp"
 
-#include <colls/net/verbs_device.hpp>
-#include <colls/net/verbs_memory.hpp>
+#include <colls/detail/transport/verbs/device.hpp>
+#include <colls/detail/transport/verbs/memory.hpp>
 
 #include <arpa/inet.h>
 #include <atomic>

@@ -510,7 +510,7 @@ TEST_CASE("one rank out of line is found in a large group too", "[verify]") {
         CAPTURE(odd);
         CHECK(verify(s, n).law == law::complete);
         CHECK(verify(s, n).source >= 0);
-        CHECK_FALSE(detail::symmetric_engine(detail::reader_of<loose>(s), n).applies());
+        CHECK_FALSE(detail::symmetric_execution(detail::reader_of<loose>(s), n).applies());
     }
 }
 

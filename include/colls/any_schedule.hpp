@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/algebra/folded.hpp>
-#include <colls/detail/type_name.hpp>
+#include <colls/detail/support/type_name.hpp>
 #include <colls/error.hpp>
 
 #include <cstddef>
@@ -146,5 +146,5 @@ private:
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/examine.hpp>
+#include <colls/detail/prove/examine.hpp>
 #endif

@@ -9,12 +9,12 @@
 // without one the library chooses (`automatic`). Every call throws colls::error.
 #pragma once
 
-#include <colls/detail/known_folds.hpp>
-#include <colls/perform.hpp>
+#include <colls/detail/reduce/known_folds.hpp>
+#include <colls/operation.hpp>
 #include <colls/verify.hpp>
 #include <colls/wait.hpp>
 #ifndef COLLS_SEPARATE
-#include <colls/engine.hpp>
+#include <colls/detail/call/engine.hpp>
 #endif
 
 namespace colls::inline v1 {
@@ -126,21 +126,21 @@ constexpr bool is_candidate(collective, families<F...>) {
 struct blocking_mode {
     using result = void;
     static constexpr bool keeps = false;
-    static void go(endpoint& e, request& q) { perform(e, q); }
-    static void message_go(endpoint& e, operation_kind kind, const call& c, int peer) {
+    static void go(rank_context& e, request& q) { perform(e, q); }
+    static void message_go(rank_context& e, operation_kind kind, const call& c, int peer) {
         perform_message(e, kind, c, peer);
     }
 };
 struct start_mode {
     using result = operation;
     static constexpr bool keeps = true;
-    static operation go(endpoint& e, request& q) { return {e, begin(e, q)}; }
-    static operation message_go(endpoint& e, operation_kind kind, const call& c, int peer) { return {e, begin_message(e, kind, c, peer)}; }
+    static operation go(rank_context& e, request& q) { return {e, begin(e, q)}; }
+    static operation message_go(rank_context& e, operation_kind kind, const call& c, int peer) { return {e, begin_message(e, kind, c, peer)}; }
 };
 struct prepare_mode {
     using result = plan;
     static constexpr bool keeps = true;
-    static plan go(endpoint& e, request& q) { return plan(e, q); }
+    static plan go(rank_context& e, request& q) { return plan(e, q); }
 };
 
 template <class Schedule, class... V>
@@ -223,7 +223,7 @@ any_schedule schedule_for_call(const S& given) {
 template <class Mode, class Schedule, collective C, bool fine, bool ordered, class Comm, class... V>
 typename Mode::result submit(Comm& comm, request& q, const V&... value) {
     static_assert(!fine || sizeof...(V) <= 1, "colls: too many arguments: a call takes one schedule value at most, as its last argument");
-    endpoint& e = comm.endpoint();
+    rank_context& e = comm.context();
     q.c.what = C;
     using S = typename schedule_argument<Schedule, V...>::type;
     if constexpr (!fine || sizeof...(V) > 1) {
@@ -361,11 +361,11 @@ struct calls {
 
     template <class Comm, class X = braces>
     static result send(Comm& comm, X&& data, int peer) {
-        return Mode::message_go(comm.endpoint(), operation_kind::send, outgoing<X>(data), peer);
+        return Mode::message_go(comm.context(), operation_kind::send, outgoing<X>(data), peer);
     }
     template <class Comm, class X = braces>
     static result recv(Comm& comm, X&& data, int peer) {
-        return Mode::message_go(comm.endpoint(), operation_kind::recv, incoming<X>(data), peer);
+        return Mode::message_go(comm.context(), operation_kind::recv, incoming<X>(data), peer);
     }
     /// Of a message, passed as X&&.
     template <class X, class A>
@@ -561,14 +561,14 @@ void recv(Comm& comm, X&& data, int peer) {
 /// that rank's messages.
 template <class Comm, class X = detail::braces>
 int recv_any(Comm& comm, X&& data) {
-    return detail::perform_recv_any(comm.endpoint(), detail::calls<detail::blocking_mode>::incoming<X>(data));
+    return detail::perform_recv_any(comm.context(), detail::calls<detail::blocking_mode>::incoming<X>(data));
 }
 /// (comm, out, to, in, from): sends `out` to one rank, and receives `in` from one, at once: where each rank of a ring calls it, none
 /// waits for ever. The two buffers must not overlap. Either rank may be this one.
 template <class Comm, class Out = detail::braces, class In = detail::braces>
 void exchange(Comm& comm, Out&& out, int to, In&& in, int from) {
     using blocking = detail::calls<detail::blocking_mode>;
-    detail::perform_exchange(comm.endpoint(), blocking::outgoing<Out>(out), to, blocking::incoming<In>(in), from);
+    detail::perform_exchange(comm.context(), blocking::outgoing<Out>(out), to, blocking::incoming<In>(in), from);
 }
 
 }  // namespace colls::inline v1

@@ -1,7 +1,7 @@
 // One rank's end of a group, whatever the transport.
 #pragma once
 
-#include <colls/perform.hpp>
+#include <colls/operation.hpp>
 
 #include <type_traits>
 
@@ -14,7 +14,7 @@ class memory {
     static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
 
 public:
-    memory(detail::endpoint& from, std::size_t count) : size_(count) {
+    memory(detail::rank_context& from, std::size_t count) : size_(count) {
         std::byte* at = nullptr;
         from_ = detail::allocate(from, count, sizeof(T), at);
         data_ = reinterpret_cast<T*>(at);
@@ -56,7 +56,7 @@ public:
     /// Of no group: size() is 0.
     communicator() = default;
     /// For the library: holds the end, which it deletes when it leaves the group.
-    communicator(detail::endpoint* end, int rank, int size) : end_(end), rank_(rank), size_(size) {}
+    communicator(detail::rank_context* end, int rank, int size) : end_(end), rank_(rank), size_(size) {}
     communicator(communicator&& other) noexcept { take(other); }
     communicator& operator=(communicator&& other) noexcept {
         if (this != &other) {
@@ -72,27 +72,27 @@ public:
 
     /// Collective: the ranks of equal `color` form a group, ordered by `key`, then by rank. A negative color joins
     /// none, and gets a communicator of size 0. Two rounds of small messages. Throws colls::error.
-    communicator split(int color, int key) { return detail::split(endpoint(), color, key); }
+    communicator split(int color, int key) { return detail::split(context(), color, key); }
 
     /// After an error: the ranks that still call, as a group of its own, in their order; for all of them the same one. It ends
     /// this group: calls on it throw. A rank that does not come within the deadline, dead or not, is left out, and gets an
     /// error if it comes later. Throws colls::error.
-    communicator shrink() { return detail::shrink(endpoint()); }
+    communicator shrink() { return detail::shrink(context()); }
 
     /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that holds `why`, and this
     /// rank as peer(). Not collective. Where the group is broken already, nothing happens. `shrink` goes on from there. Throws
     /// invalid_argument where there is no group.
-    void abort(std::string_view why) { detail::abort_group(endpoint(), why); }
+    void abort(std::string_view why) { detail::abort_group(context(), why); }
 
     /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc, also where
     /// count elements are more bytes than there can be.
     template <class T>
     colls::memory<T> allocate(std::size_t count) {
-        return {endpoint(), count};
+        return {context(), count};
     }
 
     /// For the library: the end itself. Throws invalid_argument where there is no group.
-    detail::endpoint& endpoint() {
+    detail::rank_context& context() {
         if (!end_) detail::throw_no_group();
         return *end_;
     }
@@ -110,20 +110,20 @@ private:
         if (end_) detail::leave_group(end_);
         end_ = nullptr;
     }
-    detail::endpoint* end_ = nullptr;
+    detail::rank_context* end_ = nullptr;
     int rank_ = none, size_ = 0;
 };
 
 /// Prints where every rank of the group stands, as far as this one can see, to stderr: who is in which call, in which round,
 /// and who waits for whom. The same is printed by a rank that waits when its process gets SIGUSR1, in a world or run of
 /// processes.
-inline void dump(communicator& comm) { detail::dump(comm.endpoint()); }
+inline void dump(communicator& comm) { detail::dump(comm.context()); }
 
 /// A second thread that brings started operations forward while the rank computes: of this communicator, and of all that
 /// were or will be split from it. It takes turns with the rank's own calls. One at a time; it holds the group, as an operation does.
 class progress_thread {
 public:
-    explicit progress_thread(communicator& comm) : helper_(detail::start_helper(comm.endpoint())) {}
+    explicit progress_thread(communicator& comm) : helper_(detail::start_helper(comm.context())) {}
     progress_thread(const progress_thread&) = delete;
     progress_thread& operator=(const progress_thread&) = delete;
     ~progress_thread() { detail::stop_helper(helper_); }
@@ -135,5 +135,5 @@ private:
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/engine.hpp>
+#include <colls/detail/call/engine.hpp>
 #endif

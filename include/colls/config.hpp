@@ -32,9 +32,9 @@
 // What is behind calls and groups, the engine, is included with them and compiled in each unit that uses them. Where units define
 // COLLS_SEPARATE they include declarations only, and the sources in colls/src are part of the program (CMake: link colls::separate).
 #if defined(COLLS_SEPARATE_SOURCE)
-#define COLLS_ENGINE
+#define COLLS_INLINE
 #else
-#define COLLS_ENGINE inline
+#define COLLS_INLINE inline
 #endif
 
 namespace colls::inline v1::detail {

@@ -1,7 +1,7 @@
 // What a schedule costs: counted, not declared, at compile time or at run time by the same code.
 #pragma once
 
-#include <colls/verify/reader.hpp>
+#include <colls/detail/prove/reader.hpp>
 
 #include <initializer_list>
 

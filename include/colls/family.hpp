@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/algebra/compose.hpp>
-#include <colls/algebra/forward.hpp>
+#include <colls/detail/derive/combinator.hpp>
 #include <colls/algebra/reversed.hpp>
 #include <colls/algebra/synchronising.hpp>
 

@@ -34,5 +34,5 @@ launch read_launch();
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/engine/launch.hpp>
+#include <colls/detail/bootstrap/launch.hpp>
 #endif

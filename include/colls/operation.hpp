@@ -1,191 +1,145 @@
-// Point-to-point messages, and how operations in flight move on.
+// The face of the engine: what a request becomes (done at once, started, or kept to be done many times), and the few functions
+// behind communicators. Calls see the engine through these declarations alone.
 #pragma once
 
-#include <colls/mailbox.hpp>
+#include <colls/detail/call/call.hpp>
+
+#include <exception>
 
 namespace colls::inline v1 {
+
+class communicator;
+
 namespace detail {
 
-/// A send waits until its receiver has copied the data. Where the receiver can reach the sender's buffer, straight out of it:
-/// one copy in all; else piece by piece, through two of them that it can reach. Messages of one ordered pair of ranks match
-/// in order; one is on its way at a time.
-inline bool advance_message(endpoint& e, operation_state& o) {
-    constexpr std::size_t staged_piece = std::size_t{128} << 10;
-    const bool sends = o.kind == operation_kind::send;
-    const int peer = o.site.peer;
-    pair_line& l = sends ? e.memory.pair(e.rank, peer) : e.memory.pair(peer, e.rank);
-    message_count& count = (sends ? e.sent : e.received)[peer];
-    if (count.over != o.sequence) return false;
-    activate(e);
-    const std::size_t bytes = o.request.count * o.request.element;
-    std::uint64_t posted = l.posted.load(std::memory_order_acquire), taken = l.taken.load(std::memory_order_acquire);
-    const auto part = [&] {   // the next piece
-        const std::size_t from = o.chunk * l.piece;
-        return extent{from, bytes - from < l.piece ? bytes - from : l.piece};
-    };
-    const auto pieces = [&] { return l.piece < bytes ? (bytes + l.piece - 1) / l.piece : 1; };
-    if (sends) {
-        const bool reached = bytes == 0 || e.shares(o.request.in, bytes);
-        if (o.chunk == 0) {
-            l.bytes = bytes;
-            l.type = o.request.signature;
-            l.piece = reached || bytes < staged_piece ? bytes : staged_piece;
-            if (!reached && o.scratch.at == nullptr) take_scratch(e, o, 2 * l.piece);
-        }
-        for (; o.chunk < pieces() && posted < taken + 2; ++o.chunk) {
-            const extent p = part();
-            const std::byte* from = o.request.in + p.first;
-            if (!reached) {
-                std::byte* const copy = o.scratch.at + posted % 2 * l.piece;
-                copy_bytes(copy, from, p.count);
-                from = copy;
-            }
-            l.data[posted % 2] = e.told(from);
-            l.posted.store(++posted, std::memory_order_release);
-        }
-        if (o.chunk < pieces() || taken < posted) return false;
-        if (o.scratch.at) e.pieces.push_back(o.scratch);
-        o.scratch = {};
-    } else {
-        for (; taken < posted; ++o.chunk) {
-            if (l.bytes != bytes || l.type != o.request.signature)
-                fail(e, errc::mismatch, o.site,
-                     message() << "expects " << bytes << " bytes, rank " << peer << " sends " << l.bytes
-                               << (l.bytes == bytes ? " of another type" : ""));
-            const extent p = part();
-            const bool last = o.chunk + 1 == pieces();
-            copy_bytes(o.request.out + p.first, e.here<const std::byte>(l.data[taken % 2]), p.count);
-            confirm(e, o.site);
-            l.taken.store(++taken, std::memory_order_release);
-            if (!last) continue;
-            o.done = true;
-            break;
-        }
-        if (!o.done) return false;
-    }
-    ++count.over;
-    o.done = true;
-    return true;
-}
+struct rank_context;
+struct operation_state;
+struct prepared;
+struct allocation;
+struct helper;
 
-inline bool advance(endpoint& e, operation_state& o) {
-    if (o.done) return true;
-    if (e.by_messages) return e.via->advance(e, o);
-    return o.kind == operation_kind::collective ? runner(e, o).advance() : advance_message(e, o);
-}
+/// Checks a request and carries it out. Throws colls::error, as all of these.
+void perform(rank_context& e, request& q);
+void perform_message(rank_context& e, operation_kind kind, const call& c, int peer);
+/// A send and a receive at once.
+void perform_exchange(rank_context& e, const call& sent, int to, const call& received, int from);
+/// A receive from whichever rank sends, which it returns.
+int perform_recv_any(rank_context& e, const call& c);
+/// Checks it, and starts it.
+operation_state* begin(rank_context& e, request& q);
+operation_state* begin_message(rank_context& e, operation_kind kind, const call& c, int peer);
+/// Moves everything on. When o is over, or has failed, it is released, and o is null after.
+void test_operation(rank_context& e, operation_state*& o);
+void wait_operation(rank_context& e, operation_state*& o);
+/// At most so many seconds.
+void wait_operation_for(rank_context& e, operation_state*& o, double seconds);
+/// For a destructor: waits. Where an exception is on its way, for a second at most: then the group is broken, for its ranks may wait
+/// for what this rank was about to do.
+void settle_operation(rank_context& e, operation_state*& o, bool unwinding) noexcept;
+/// Gives other threads a turn. Takes what it returned the last time, at first 0.
+double pause_between_tests(double since);
+/// Checks it, and keeps it.
+prepared* prepare_call(rank_context& e, request& q);
+/// Null throws, as a communicator of no group does.
+void run_prepared(prepared* p);
+operation_state* start_prepared(prepared* p);
+void drop_prepared(prepared* p);
 
-inline void rest(endpoint& e) {
-    auto& active = e.memory.state(e.rank).active;
-    if (active.load(std::memory_order_relaxed) != 0) active.store(0, std::memory_order_release);
-}
-
-/// In a handler: the library's own errors have broken the group; for any other exception, of an operator or for want of memory,
-/// it is broken here, so that no rank waits for this one.
-[[gnu::cold]] inline void call_threw(endpoint& e, const char* what) {
-    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) {
-        message text;
-        text << "colls: rank " << e.rank << " in " << what << ": ";
-        try {
-            throw;
-        } catch (const std::bad_alloc&) {
-            text << "there is no more memory";
-        } catch (const error& x) {
-            text << quoted(x.what());
-        } catch (const std::exception& x) {
-            text << "the operator threw: " << x.what();
-        } catch (...) {
-            text << "the operator threw";
-        }
-        break_group(e, errc::peer_failed, none, none, text.text());
-    }
-    leave(e);
-}
-
-inline void advance_all(endpoint& e) {
-    for (std::size_t i = 0; i < e.in_flight.size();)
-        if (advance(e, *e.in_flight[i]))
-            e.in_flight.drop(i);
-        else
-            ++i;
-}
-/// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders. What
-/// goes wrong in another group breaks that one, and comes out of its own next call: here it would leave this group whole,
-/// and its peers at buffers that the caller is about to give up.
-#ifndef COLLS_SEPARATE
-COLLS_ENGINE void progress(endpoint& e) {
-    advance_all(e);
-    for (endpoint* x = e.next; x != &e; x = x->next) {
-        if (x->in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
-        try {
-            advance_all(*x);
-        } catch (...) {
-            call_threw(*x, "an operation in flight");
-        }
-        rest(*x);
-    }
-}
-#endif
-
-/// Runs f, which may throw from a user's operator: the others must not wait for this rank then. However it ends, this rank
-/// is at nobody's memory after.
-template <class F>
-void guarded(endpoint& e, const char* what, F f) {
-    try {
-        f();
-    } catch (...) {
-        call_threw(e, what);
-        rest(e);
-        throw;
-    }
-    rest(e);
-}
-inline void wait_until_done(endpoint& e, operation_state& o) {
-    const struct waiting {
-        endpoint& e;
-        ~waiting() { e.current = nullptr; }
-    } here{e};
-    e.current = &o;
-    guarded(e, o.site.what, [&] {
-        patience wait(e);
-        while (!advance(e, o)) wait(o.site);
-    });
-}
-
-/// A rank that has begun to send a message to this one for which no receive has been begun, while no other receive from it is under
-/// way; or none. The search begins behind the rank that was found before, so that none is kept waiting by the others.
-inline int find_sender(endpoint& e) {
-    if (e.by_messages) e.via->ask_for_messages(e);
-    for (int i = 0; i < e.size; ++i) {
-        const int r = (e.next_source + i) % e.size;
-        if (!e.received.empty() && e.received[r].begun != e.received[r].over) continue;
-        const pair_line& l = e.memory.pair(r, e.rank);
-        if (e.by_messages ? !e.via->announced(e, r) : l.posted.load(std::memory_order_acquire) == l.taken.load(std::memory_order_relaxed)) continue;
-        e.next_source = (r + 1) % e.size;
-        return r;
-    }
-    return none;
-}
-inline int wait_for_sender(endpoint& e) {
-    const wait_site at{.what = "recv_any", .fingerprint = no_call};
-    const auto alone = [&] {
-        for (int r = 0; r < e.size; ++r)
-            if (r != e.rank && e.memory.state(r).gone.load(std::memory_order_acquire) == 0) return false;
-        return true;
-    };
-    int from = none;
-    guarded(e, at.what, [&] {
-        progress(e);   // this rank may be sending to itself
-        patience wait(e);
-        for (unsigned turns = 1; (from = find_sender(e)) == none; ++turns) {
-            // A rank that has left had sent what it sent: once more, for what came between.
-            if (turns % 64 == 0 && alone() && (from = find_sender(e)) == none)
-                fail(e, errc::peer_failed, at, message() << "all other ranks have left the group, and no message is on its way");
-            if (from != none) break;
-            wait(at);
-        }
-    });
-    return from;
-}
+/// The life of a communicator's end, of memory that was allocated through one, and of a progress thread. Operations, kept calls
+/// and progress threads hold the end, too: whichever of them is the last leaves the group.
+communicator split(rank_context& e, int color, int key);
+communicator shrink(rank_context& e);
+void leave_group(rank_context* e);
+allocation* allocate(rank_context& e, std::size_t count, std::size_t element, std::byte*& at);
+void deallocate(allocation* a);
+helper* start_helper(rank_context& e);
+void stop_helper(helper* h);
+void dump(rank_context& e);
+void abort_group(rank_context& e, std::string_view why);
+/// Where hosts have equally many ranks, in order, and there are several: how many. Else 0.
+int ranks_per_host(const rank_context& e);
+[[noreturn]] void throw_no_group();
 
 }  // namespace detail
+
+/// A started collective or message. `wait` and `test` also advance all other operations of the thread, so ranks may
+/// finish them in any order; all ranks start them in the same order. The destructor waits, while an exception unwinds for a second at
+/// most, after which it breaks the group. The buffers must outlive it. It
+/// holds the group: where its communicator goes first, this rank leaves the group when the operation has gone, too.
+/// After an error it is over: the buffers are the caller's again.
+class [[nodiscard]] operation {
+public:
+    operation() = default;
+    operation(detail::rank_context& e, detail::operation_state* o) : e_(&e), o_(o) {}
+    operation(operation&& other) noexcept : e_(other.e_), o_(other.o_) { other.o_ = nullptr; }
+    operation& operator=(operation&& other) noexcept {
+        if (this != &other) {
+            settle();
+            e_ = other.e_;
+            o_ = other.o_;
+            other.o_ = nullptr;
+        }
+        return *this;
+    }
+    ~operation() { settle(); }
+
+    /// There is nothing to wait for: default-made, moved from, or already said to be over.
+    bool empty() const { return o_ == nullptr; }
+    /// True when it is over; never waits. Throws colls::error.
+    bool test() {
+        if (o_) detail::test_operation(*e_, o_);
+        return o_ == nullptr;
+    }
+    /// Until it is over. Throws colls::error.
+    void wait() {
+        if (o_) detail::wait_operation(*e_, o_);
+    }
+    /// At most for `d`, a std::chrono::duration; true when it is over.
+    template <class Duration>
+    bool wait_for(Duration d) {
+        using period = typename Duration::period;
+        const double seconds = static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
+        if (o_) detail::wait_operation_for(*e_, o_, seconds);
+        return o_ == nullptr;
+    }
+
+private:
+    void settle() noexcept {
+        if (o_) detail::settle_operation(*e_, o_, std::uncaught_exceptions() > 0);
+    }
+    detail::rank_context* e_ = nullptr;
+    detail::operation_state* o_ = nullptr;
+};
+
+/// A call made ready by prepare::...: its schedule chosen, its arguments checked. The buffers must outlive it. It holds the
+/// group, as an operation does. All ranks start and run their plans in the same order. A moved-from plan throws.
+class [[nodiscard]] plan {
+public:
+    plan(detail::rank_context& e, detail::request& q) : e_(&e), p_(detail::prepare_call(e, q)) {}
+    plan(plan&& other) noexcept : e_(other.e_), p_(other.p_) { other.p_ = nullptr; }
+    plan& operator=(plan&& other) noexcept {
+        if (this != &other) {
+            detail::drop_prepared(p_);
+            e_ = other.e_;
+            p_ = other.p_;
+            other.p_ = nullptr;
+        }
+        return *this;
+    }
+    ~plan() { detail::drop_prepared(p_); }
+
+    /// The call, once more, to its end. Does not allocate after its first time. Throws colls::error.
+    void run() { detail::run_prepared(p_); }
+    /// The call, once more, without waiting. Throws invalid_argument where the operation that it started before is not over,
+    /// which wait or test has to say. The plan may go before the operation.
+    operation start() {
+        detail::operation_state* const o = detail::start_prepared(p_);   // throws where e_ is no end
+        return {*e_, o};
+    }
+
+private:
+    detail::rank_context* e_;
+    detail::prepared* p_;
+};
+
 }  // namespace colls::inline v1

@@ -28,8 +28,8 @@ inline constexpr int symmetry_from = 65;
 
 [[gnu::cold]] [[gnu::noinline]] constexpr report verify(const schedule_reader& s, int n) {
     if (n >= symmetry_from)
-        if (symmetric_engine e(s, n); e.applies()) return e.run();
-    return engine(s, n).run();
+        if (symmetric_execution e(s, n); e.applies()) return e.run();
+    return symbolic_execution(s, n).run();
 }
 }  // namespace detail
 
@@ -58,7 +58,7 @@ template <class S>
 constexpr examination examine(const S& s, int n) {
     if constexpr (detail::expect_readable<S>()) {
         const detail::reader_of<S> reader(s);
-        detail::engine e(reader, n, reduces(reader.kind()));
+        detail::symbolic_execution e(reader, n, reduces(reader.kind()));
         const report proof = e.run();
         return {proof, proof.ok() && e.in_rank_order(), e.staged_rounds()};
     } else {

@@ -1,7 +1,7 @@
 // Waiting for several operations.
 #pragma once
 
-#include <colls/perform.hpp>
+#include <colls/operation.hpp>
 
 #include <exception>
 #include <type_traits>

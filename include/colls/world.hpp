@@ -18,5 +18,5 @@ communicator world();
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/engine/world.hpp>
+#include <colls/detail/transport/hosts/world.hpp>
 #endif

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/cuda/body.hpp>
-#include <colls/cuda/host_group.hpp>
-#include <colls/cuda/small.hpp>
+#include <colls/detail/cuda/body.hpp>
+#include <colls/detail/cuda/host_group.hpp>
+#include <colls/detail/cuda/small.hpp>
 
 #include <atomic>
 #include <cstddef>

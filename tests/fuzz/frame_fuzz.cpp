@@ -4,7 +4,7 @@
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/net/stream.hpp>
+#include <colls/detail/transport/tcp/stream.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"
@@ -60,11 +60,11 @@ bytes pattern(std::size_t from, std::size_t count) {
 }
 
 void hello(octets in) {
-    const auto h = parse_wire_hello(in);
+    const auto h = parse_peer_hello(in);
     if (!h) return;
-    std::byte again[wire_hello_bytes];
+    std::byte again[peer_hello_bytes];
     encode(*h, again);
-    must(std::memcmp(again, in.data(), wire_hello_bytes) == 0, "a hello is written as it was read");
+    must(std::memcmp(again, in.data(), peer_hello_bytes) == 0, "a hello is written as it was read");
     must(h->from >= 0 && h->to >= 0 && h->from != h->to, "ranks are in range");
 }
 void header(octets in) {
@@ -116,8 +116,8 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
             switch (const arrival a = reader.next()) {
                 case arrival::message: o.events += 'm'; break;
                 case arrival::welcome: o.events += 'w'; break;
-                case arrival::news:
-                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_notice), "a notice");
+                case arrival::control:
+                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_control_kind), "a notice");
                     must(std::strlen(reader.heard().text) <= most_text, "a text ends");
                     o.events += "n" + std::to_string(reader.heard().a) + reader.heard().text;
                     if (++heard == drop_after) to.drop();
@@ -220,8 +220,8 @@ void recipe(octets all) {
         std::byte head[frame_bytes];
         bytes tail;
         if (what % 4 == 0) {
-            f.kind = frame_kind::news;
-            f.what = static_cast<notice>(in.take() % (static_cast<unsigned>(last_notice) + 1));
+            f.kind = frame_kind::control;
+            f.what = static_cast<control_kind>(in.take() % (static_cast<unsigned>(last_control_kind) + 1));
             f.a = in.take(), f.b = what;
             f.text_bytes = static_cast<std::uint16_t>(in.take() % 3 == 0 ? 400 : in.take());
             tail.assign(f.text_bytes, static_cast<std::byte>(what));

@@ -8,7 +8,7 @@
 #include "support/random.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/endpoint.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/explain.hpp>
 #include <colls/world.hpp>
 
@@ -89,7 +89,7 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
     colls::communicator comm = colls::world();
     tally t;
     t.rank = comm.rank();
-    const int found = comm.endpoint().ranks_per_host;
+    const int found = comm.context().ranks_per_host;
     t.check(found == per_host, "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
     const std::string weighed = colls::explain(comm, colls::collective::all_reduce, 1 << 20);
     t.check((weighed.find("hierarchical") != weighed.npos) == (per_host > 0), "automatic weighs\n" + weighed);

@@ -1,4 +1,4 @@
-/* The mailboxes of include/colls/mailbox.hpp: N ranks make CALLS calls in a row, each of a kind that is chosen when the
+/* The mailboxes of include/colls/detail/execute/eager.hpp: N ranks make CALLS calls in a row, each of a kind that is chosen when the
  * first rank comes to it. A rank has four mailboxes, used in turn; mailman::claim() says when one may be written again.
  *
  * Holds: whoever reads a letter reads the one of its own call; nothing blocks for ever (an invalid end state).

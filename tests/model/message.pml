@@ -1,4 +1,4 @@
-/* Messages of one ordered pair of ranks: advance_message() of include/colls/operation.hpp, over a pair_line. The sender has
+/* Messages of one ordered pair of ranks: advance_message() of include/colls/detail/execute/operations.hpp, over a pair_line. The sender has
  * up to two messages started, and so has the receiver; each tries to advance them in any order. A message is of one piece
  * where the receiver reaches the sender's buffer, else of 1 ... PIECES, which go through two copies. The buffer, and the
  * copies, hold nothing any more when the send is over.

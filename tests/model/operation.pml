@@ -1,4 +1,4 @@
-/* Operations that expose buffers: runner of include/colls/execute.hpp. N ranks make CALLS calls in a row, each of a kind that is
+/* Operations that expose buffers: runner of include/colls/detail/execute/direct_executor.hpp. N ranks make CALLS calls in a row, each of a kind that is
  * chosen when the first rank comes to it, and have up to two of them in flight. Each of a rank's two lanes runs every other
  * operation; that they are steps of one thread, which moves them on in turn, only takes orders away.
  *

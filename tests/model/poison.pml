@@ -1,4 +1,4 @@
-/* How a group fails: poison(), activate(), leave(), rest(), guarded() of include/colls/endpoint.hpp and operation.hpp. N ranks
+/* How a group fails: poison(), activate(), leave(), rest(), guarded() of include/colls/detail/group/rank_context.hpp and operation.hpp. N ranks
  * start an operation S, make a small call M through the mailboxes and a blocking call B, and wait for S; S is of the same
  * group as M and B, or with -DTWO_GROUPS of another. (Three ranks: start S, wait for it, call B.) At most FAILURES times,
  * wherever that may be, a rank fails: its deadline passes in a wait, it finds a peer in another call, or its operator throws

@@ -3,10 +3,10 @@
 // Each rank judges what it has; rank 0 prints how much was checked, and the status tells whether all of it was right.
 #include "calls.hpp"
 
-#include "support/wires.hpp"
+#include "support/message_transports.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/net/mpi_wire.hpp>
+#include <colls/detail/transport/mpi/mpi_transport.hpp>
 #include <colls/transports/mpi.hpp>
 
 #include <cstdio>
@@ -53,14 +53,14 @@ bool same_everywhere(std::span<const std::byte> own) {
     return std::equal(own.begin(), own.end(), first.begin());
 }
 
-/// The wire alone: both sides' pieces have nothing to do with each other.
-void wires(std::uint64_t seed, tally& t) {
+/// The transport alone: both sides' pieces have nothing to do with each other.
+void transports(std::uint64_t seed, tally& t) {
     using namespace support;
     MPI_Comm own;
     MPI_Comm_dup(MPI_COMM_WORLD, &own);
     const auto context = std::make_shared<mpi_context>(own);
     const int n = context->size(), rank = context->rank();
-    mpi_wire a(context, 0), b(context, 1);
+    mpi_transport a(context, 0), b(context, 1);
     const random_traffic small{seed, n > 8 ? 12 : 60, 30, std::size_t{100} << 10}, large{seed + 1, n > 8 ? 2 : 6, 3, std::size_t{n > 4 ? 1u : 40u} << 20};
     for (const auto& [traffic, w] : {std::pair{&small, &a}, std::pair{&large, &b}}) {
         const std::string wrong = exchange(*traffic, rank, n, *w);
@@ -69,8 +69,8 @@ void wires(std::uint64_t seed, tally& t) {
     }
 }
 
-/// How a wire ends, between ranks 0 and 1; the first part with a peer that stops within a message, by hand.
-void ends_of_wires(tally& t) {
+/// How a transport ends, between ranks 0 and 1; the first part with a peer that stops within a message, by hand.
+void ends_of_transports(tally& t) {
     using namespace support;
     int rank = 0, size = 1;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -101,15 +101,15 @@ void ends_of_wires(tally& t) {
         MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1, own);   // which ends, since it is taken
         struct {
             std::uint64_t a, b, c;
-            notice what;
+            control_kind what;
             char text[1];
-        } const leave{1, 0, 0, notice::leave, ""};
+        } const leave{1, 0, 0, control_kind::leave, ""};
         MPI_Send(&leave, sizeof leave, MPI_BYTE, 1, 2, own);
         // What is left unread would reach a later communicator: MPI uses freed contexts again.
         std::byte theirs[1024];
         MPI_Recv(theirs, sizeof theirs, MPI_BYTE, 1, 2, own, MPI_STATUS_IGNORE);
     } else {
-        mpi_wire w(context, 0);
+        mpi_transport w(context, 0);
         ear e;
         w.listening = &e;
         w.receive(0, label, &all, 1);
@@ -124,14 +124,14 @@ void ends_of_wires(tally& t) {
 
     // Both give up, one of them before it has asked for what the other sends: the send ends nevertheless.
     {
-        mpi_wire w(context, 1);
+        mpi_transport w(context, 1);
         ear e;
         w.listening = &e;
         if (rank == 0) {
             w.send(1, label, &all, 1);
             w.abandon();
             t.check(until(w, [&] { return w.sent(1) == 1; }), "a send from memory of a caller's that abandon had to leave");
-            w.tell(1, news{notice::board, 1, 2, 3, ""});
+            w.tell(1, control_message{control_kind::board, 1, 2, 3, ""});
         } else {
             w.abandon();
             t.check(until(w, [&] { return e.count(said_board) == 1; }), "news after abandon");
@@ -142,12 +142,12 @@ void ends_of_wires(tally& t) {
 
     // Messages that were sent before the peer left count, and come before its leave.
     {
-        const auto w = std::make_unique<mpi_wire>(context, 2);
+        const auto w = std::make_unique<mpi_transport>(context, 2);
         ear e;
         w->listening = &e;
         if (rank == 0) {
             for (int i = 0; i < 3; ++i) w->send(1, label, &part, 1);
-            w->tell(1, news{notice::board, 1, 2, 3, ""});
+            w->tell(1, control_message{control_kind::board, 1, 2, 3, ""});
         } else {
             t.check(until(*w, [&] { return e.count(said_board) == 1; }), "news without a message that is asked for");
             idle(*w, 0.05);
@@ -301,9 +301,9 @@ int main(int argc, char** argv) {
     };
     try {
         section("wires");
-        wires(seed, t);
+        transports(seed, t);
         section("ends of wires");
-        ends_of_wires(t);
+        ends_of_transports(t);
         {
             section("random calls");
             colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);

@@ -51,7 +51,7 @@ inline const row* pick_row(random_source& random, what c, int n, bool in_order) 
     return nullptr;
 }
 
-/// Counts that straddle what the library switches at: nothing, less than a rank each, mailboxes, cache lines, chunks.
+/// Counts that straddle what the library switches at: nothing, less than a rank each, the eager path, cache lines, chunks.
 inline std::size_t pick_count(random_source& random, int n, std::size_t size, std::size_t limit) {
     const auto ranks = static_cast<std::size_t>(n);
     constexpr std::size_t primes[] = {2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 65521};

@@ -211,8 +211,8 @@ private:
             const auto before = heard;
             for (const auto& [where, st] : steps_)
                 if (st.recv.peer != colls::none) {
-                    const auto& news = before[static_cast<std::size_t>(st.recv.peer)];
-                    heard[static_cast<std::size_t>(where.first)].insert(news.begin(), news.end());
+                    const auto& control = before[static_cast<std::size_t>(st.recv.peer)];
+                    heard[static_cast<std::size_t>(where.first)].insert(control.begin(), control.end());
                 }
         }
         for (const auto& h : heard)

@@ -1,10 +1,10 @@
 // A transport as a user may write one: threads that pass messages through memory. And what breaks a transport on purpose:
-// wires and links that pass everything on to others, but for what those derived from them do wrong.
+// transports and links that pass everything on to others, but for what those derived from them do wrong.
 #pragma once
 
-#include <colls/channel_link.hpp>
-#include <colls/engine/threads.hpp>
-#include <colls/net/memory_wire.hpp>
+#include <colls/detail/execute/messaging_backend.hpp>
+#include <colls/detail/transport/threads/group.hpp>
+#include <colls/detail/transport/shm/memory_transport.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <atomic>
@@ -18,9 +18,9 @@ namespace support {
 using namespace colls::detail;
 
 /// Passes everything on.
-class passing_wire : public wire, private wire::listener {
+class passing_transport : public message_transport, private message_transport::listener {
 public:
-    explicit passing_wire(std::unique_ptr<wire> to) : to_(std::move(to)) { to_->listening = this; }
+    explicit passing_transport(std::unique_ptr<message_transport> to) : to_(std::move(to)) { to_->listening = this; }
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         return to_->send(peer, label, pieces, count);
     }
@@ -33,48 +33,48 @@ public:
     std::uint64_t received(int peer) const override { return to_->received(peer); }
     bool offloads() const override { return to_->offloads(); }
     void abandon() override { to_->abandon(); }
-    bool tell(int peer, const news& what) override { return to_->tell(peer, what); }
-    void tell_all(const news& what) override { to_->tell_all(what); }
+    bool tell(int peer, const control_message& what) override { return to_->tell(peer, what); }
+    void tell_all(const control_message& what) override { to_->tell_all(what); }
     void progress() override { to_->progress(); }
     void rest(double seconds) override { to_->rest(seconds); }
 
 protected:
-    void heard(int peer, const news& what) override { listening->heard(peer, what); }
+    void heard(int peer, const control_message& what) override { listening->heard(peer, what); }
     void lost(int peer, const char* why) override { listening->lost(peer, why); }
     void failed(int peer, const char* why) override { listening->failed(peer, why); }
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
         listening->unexpected(peer, wanted, got, wanted_bytes, got_bytes);
     }
-    const std::unique_ptr<wire> to_;
+    const std::unique_ptr<message_transport> to_;
 };
 
-/// Puts a wire around each wire that a rank gets.
-using wire_change = std::function<std::unique_ptr<wire>(int rank, std::unique_ptr<wire>)>;
+/// Puts a transport around each transport that a rank gets.
+using transport_change = std::function<std::unique_ptr<message_transport>(int rank, std::unique_ptr<message_transport>)>;
 
-class message_group : public channel_link {
+class message_group : public messaging_backend {
 public:
-    /// Where a group meets: the memory of its two wires, until all members have come.
+    /// Where a group meets: the memory of its two transports, until all members have come.
     struct place {
-        place(int n, wire_change w)
+        place(int n, transport_change w)
             : missing(n),
               change(std::move(w)),
-              bytes((memory_wire::bytes(n) + 4095) / 4096 * 4096),
+              bytes((memory_transport::bytes(n) + 4095) / 4096 * 4096),
               memory(new (page) std::byte[2 * bytes]{}, [](std::byte* p) { operator delete[](p, page); }) {}
         static constexpr std::align_val_t page{4096};
         std::atomic<int> missing;
-        const wire_change change;
+        const transport_change change;
         const std::size_t bytes;
         const std::shared_ptr<std::byte> memory;
     };
     explicit message_group(const place& p) : change_(p.change), memory_(p.memory) {}
 
-    static std::unique_ptr<endpoint> end_of(place* at, int rank, int n) {
+    static std::unique_ptr<rank_context> end_of(place* at, int rank, int n) {
         const auto g = std::make_shared<message_group>(*at);
-        auto e = std::make_unique<endpoint>(rank, n, g->own_memory(n), g);
+        auto e = std::make_unique<rank_context>(rank, n, g->own_memory(n), g);
         e->by_messages = true;
         e->crowded = n > cores();
-        const auto made = [&](std::size_t which) -> std::unique_ptr<wire> {
-            auto plain = std::make_unique<memory_wire>(at->memory.get() + which * at->bytes, rank, n, nullptr);
+        const auto made = [&](std::size_t which) -> std::unique_ptr<message_transport> {
+            auto plain = std::make_unique<memory_transport>(at->memory.get() + which * at->bytes, rank, n, nullptr);
             return at->change ? at->change(rank, std::move(plain)) : std::move(plain);
         };
         g->be(*e, made(0), made(1));
@@ -82,7 +82,7 @@ public:
         return e;
     }
     std::uint64_t create(int n) override { return reinterpret_cast<std::uintptr_t>(new place(n, change_)); }
-    std::unique_ptr<endpoint> attach(endpoint&, std::uint64_t at, int rank, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(rank_context&, std::uint64_t at, int rank, const list<int>& members) override {
         return end_of(reinterpret_cast<place*>(at), rank, static_cast<int>(members.size()));
     }
     void discard(std::uint64_t at, int) override { delete reinterpret_cast<place*>(at); }
@@ -92,14 +92,14 @@ public:
     }
 
 private:
-    const wire_change change_;
-    const std::shared_ptr<std::byte> memory_;   // longer than the wires
+    const transport_change change_;
+    const std::shared_ptr<std::byte> memory_;   // longer than the transports
 };
 
 using rank_function = std::function<void(colls::communicator&)>;
 
 /// f on n threads that pass messages.
-inline void run_by_messages(int n, const rank_function& f, const wire_change& change = {}) {
+inline void run_by_messages(int n, const rank_function& f, const transport_change& change = {}) {
     colls::threads::detail::outcome how;
     auto* const at = new message_group::place(n, change);
     std::vector<std::thread> ranks;
@@ -109,37 +109,37 @@ inline void run_by_messages(int n, const rank_function& f, const wire_change& ch
             try {
                 f(comm);
             } catch (...) {
-                colls::threads::detail::tell(comm.endpoint(), how);
+                colls::threads::detail::tell(comm.context(), how);
             }
         });
     for (std::thread& t : ranks) t.join();
     how.rethrow();
 }
 
-/// Passes everything on. To be put in the place of an endpoint's own link.
-class passing_link : public link {
+/// Passes everything on. To be put in the place of an rank context's own link.
+class passing_backend : public group_backend {
 public:
-    explicit passing_link(shared_link to) : to_(std::move(to)) {}
-    void look(endpoint& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
-    void rest(endpoint& e, double waited) override { to_->rest(e, waited); }
-    void broke(endpoint& e) override { to_->broke(e); }
+    explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
+    void look(rank_context& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
+    void rest(rank_context& e, double waited) override { to_->rest(e, waited); }
+    void broke(rank_context& e) override { to_->broke(e); }
     void close() override { to_->close(); }
-    void abandon(endpoint& e) override { to_->abandon(e); }
-    void begin(endpoint& e, operation_state& o) override { to_->begin(e, o); }
-    bool advance(endpoint& e, operation_state& o) override { return to_->advance(e, o); }
+    void abandon(rank_context& e) override { to_->abandon(e); }
+    void begin(rank_context& e, operation_state& o) override { to_->begin(e, o); }
+    bool advance(rank_context& e, operation_state& o) override { return to_->advance(e, o); }
     bool dead(int rank) const override { return to_->dead(rank); }
     std::byte* take(std::size_t bytes) override { return to_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at, bytes); }
     std::uint64_t create(int n) override { return to_->create(n); }
-    std::unique_ptr<endpoint> attach(endpoint& from, std::uint64_t place, int rank, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         return to_->attach(from, place, rank, members);
     }
     void discard(std::uint64_t place, int n) override { to_->discard(place, n); }
-    std::unique_ptr<endpoint> shrink(endpoint& from) override { return to_->shrink(from); }
+    std::unique_ptr<rank_context> shrink(rank_context& from) override { return to_->shrink(from); }
     const machine& figures() override { return to_->figures(); }
 
 protected:
-    const shared_link to_;
+    const shared_backend to_;
 };
 
 }  // namespace support

@@ -75,7 +75,7 @@ inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
     return text && *text ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// There is time for more of everything: scripts/test --long.
+/// There is time for more of everything: execution plans/test --long.
 inline const bool long_run = setting("COLLS_TEST_LONG", 0) != 0;
 
 }  // namespace support

@@ -3,9 +3,9 @@
 
 #include "wires.hpp"
 
-#include <colls/engine/threads.hpp>
-#include <colls/net/verbs_wire.hpp>
-#include <colls/net_group.hpp>
+#include <colls/detail/transport/threads/group.hpp>
+#include <colls/detail/transport/verbs/verbs_transport.hpp>
+#include <colls/detail/transport/hosts/group.hpp>
 #include <colls/testing/verbs_dry_run.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -20,22 +20,22 @@ namespace support {
 
 
 /// Messages between hosts on a device of that network.
-class dry_way final : public colls::net::far_way {
+class dry_way final : public colls::net::inter_node_transport {
 public:
     dry_way(const std::shared_ptr<colls::testing::dry_network>& net, int rank, const verbs_shape& shape)
         : book_(std::make_shared<rdma::memory_book>(net->device(rank))), shape_(shape) {}
-    std::unique_ptr<wire> over(std::unique_ptr<wire> news, int rank, int size) override {
-        auto w = std::make_unique<verbs_wire>(std::move(news), book_, rank, size, shape_);
-        wires_.push_back(w.get());
+    std::unique_ptr<message_transport> over(std::unique_ptr<message_transport> control, int rank, int size) override {
+        auto w = std::make_unique<verbs_transport>(std::move(control), book_, rank, size, shape_);
+        transports_.push_back(w.get());
         return w;
     }
     std::byte* take(std::size_t bytes) override { return book_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { book_->give(at, bytes); }
     rdma::memory_book& book() { return *book_; }
-    /// By the wires of the group, where there is one alone.
-    verbs_wire::copies copied() const {
-        verbs_wire::copies all;
-        for (const verbs_wire* w : wires_) {
+    /// By the transports of the group, where there is one alone.
+    verbs_transport::copies copied() const {
+        verbs_transport::copies all;
+        for (const verbs_transport* w : transports_) {
             all.out += w->copied().out;
             all.in += w->copied().in;
         }
@@ -45,7 +45,7 @@ public:
 private:
     const std::shared_ptr<rdma::memory_book> book_;
     const verbs_shape shape_;
-    std::vector<verbs_wire*> wires_;
+    std::vector<verbs_transport*> transports_;
 };
 
 /// f(communicator, way) on n threads, as if on hosts with so many ranks each: 0, and none of them shares memory. What one of them
@@ -77,7 +77,7 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
             try {
                 f(comm, *way);
             } catch (...) {
-                colls::threads::detail::tell(comm.endpoint(), how);
+                colls::threads::detail::tell(comm.context(), how);
             }
         });
     for (std::thread& t : ranks) t.join();

@@ -1,6 +1,6 @@
 // Requests that end with an error, on a real device: a rank's requests name a key that is none, its own or the peer's, from a
 // moment of chance on. Every rank gets a colls::error that names both ranks and the completion's status, and all go on as a
-// group of their own. COLLS_TEST_TRIALS, COLLS_TEST_SEED. See scripts/test-verbs: it needs a device.
+// group of their own. COLLS_TEST_TRIALS, COLLS_TEST_SEED. See execution plans/test-verbs: it needs a device.
 #include "../catch.hpp"
 
 #include "../support/fault.hpp"
@@ -78,11 +78,11 @@ private:
     rdma::verbs_device device_;
 };
 
-class spoilt_way final : public colls::net::far_way {
+class spoilt_way final : public colls::net::inter_node_transport {
 public:
     explicit spoilt_way(const colls::detail::address& own) : book_(std::make_shared<rdma::memory_book>(std::make_shared<spoilt_device>(own))) {}
-    std::unique_ptr<colls::detail::wire> over(std::unique_ptr<colls::detail::wire> news, int rank, int size) override {
-        return std::make_unique<colls::detail::verbs_wire>(std::move(news), book_, rank, size);
+    std::unique_ptr<colls::detail::message_transport> over(std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
+        return std::make_unique<colls::detail::verbs_transport>(std::move(control), book_, rank, size);
     }
     std::byte* take(std::size_t bytes) override { return book_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { book_->give(at, bytes); }
@@ -195,7 +195,7 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
 
 void trials(const char* name, fault how) {
     setenv("COLLS_TRANSPORT", "verbs", 1);
-    colls::net::open_verbs = [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::far_way> { return std::make_shared<spoilt_way>(own); };
+    colls::net::open_verbs = [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::inter_node_transport> { return std::make_shared<spoilt_way>(own); };
     const std::uint64_t count = setting("COLLS_TEST_TRIALS", 100), seed = setting("COLLS_TEST_SEED", 1);
     double latest = 0;
     std::uint64_t failures = 0, t = 0;

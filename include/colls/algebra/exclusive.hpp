@@ -1,7 +1,7 @@
 // exclusive<S>: the exclusive scan that follows from an inclusive one.
 #pragma once
 
-#include <colls/algebra/forward.hpp>
+#include <colls/detail/derive/combinator.hpp>
 
 namespace colls::inline v1 {
 

@@ -1,7 +1,7 @@
 // reversed<S>: a schedule run backwards in time.
 #pragma once
 
-#include <colls/algebra/forward.hpp>
+#include <colls/detail/derive/combinator.hpp>
 
 namespace colls::inline v1 {
 

@@ -1,7 +1,7 @@
 // synchronising<S>: a barrier out of any schedule after which every rank depends on every other.
 #pragma once
 
-#include <colls/algebra/forward.hpp>
+#include <colls/detail/derive/combinator.hpp>
 
 namespace colls::inline v1 {
 

@@ -1,7 +1,7 @@
 // One rank a GPU: the GPUs of one process through peer access, or one process a GPU through CUDA IPC.
 #pragma once
 
-#include <colls/cuda/members.hpp>
+#include <colls/detail/cuda/members.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -153,7 +153,7 @@ public:
     /// Throws colls::error on all ranks: unsupported (another host; too little memory), peer_failed (a peer's device cannot be
     /// reached).
     template <class Host>
-        requires requires(Host& h) { h.rank(); h.size(); h.endpoint(); }
+        requires requires(Host& h) { h.rank(); h.size(); h.context(); }
     communicator(Host& host, int device, const options& o = {}) {
         using namespace detail;
         const int n = host.size(), rank = host.rank();

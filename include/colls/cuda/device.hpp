@@ -11,8 +11,8 @@
 // A call returns false where the group has failed: then leave the kernel; the host's next call, or check(), says why.
 #pragma once
 
-#include <colls/cuda/kernels.hpp>
-#include <colls/cuda/submit.hpp>
+#include <colls/detail/cuda/kernels.hpp>
+#include <colls/detail/cuda/submit.hpp>
 
 namespace colls::inline v1::cuda {
 namespace device {

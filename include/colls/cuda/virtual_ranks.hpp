@@ -1,7 +1,7 @@
 // Ranks as groups of blocks on one GPU.
 #pragma once
 
-#include <colls/cuda/members.hpp>
+#include <colls/detail/cuda/members.hpp>
 
 namespace colls::inline v1::cuda {
 

@@ -1,7 +1,7 @@
 // Bruck's algorithms, of any radix.
 #pragma once
 
-#include <colls/detail/digits.hpp>
+#include <colls/detail/support/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

@@ -1,7 +1,7 @@
 // Two ways to halve: by rank distance, and by rank parity.
 #pragma once
 
-#include <colls/detail/digits.hpp>
+#include <colls/detail/support/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <colls/algebra.hpp>
-#include <colls/algebra/two_level/all_reduce.hpp>
-#include <colls/algebra/two_level/all_to_all.hpp>
-#include <colls/algebra/two_level/level.hpp>
-#include <colls/algebra/two_level/rooted.hpp>
-#include <colls/algebra/two_level/scan.hpp>
-#include <colls/algebra/two_level/scatter.hpp>
+#include <colls/detail/derive/two_level/all_reduce.hpp>
+#include <colls/detail/derive/two_level/all_to_all.hpp>
+#include <colls/detail/derive/two_level/level.hpp>
+#include <colls/detail/derive/two_level/rooted.hpp>
+#include <colls/detail/derive/two_level/scan.hpp>
+#include <colls/detail/derive/two_level/scatter.hpp>
 
 namespace colls::inline v1 {
 

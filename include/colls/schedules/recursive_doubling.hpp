@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/algebra/exclusive.hpp>
-#include <colls/detail/digits.hpp>
+#include <colls/detail/support/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

@@ -1,7 +1,7 @@
 // Swing: short ways on a torus.
 #pragma once
 
-#include <colls/detail/digits.hpp>
+#include <colls/detail/support/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

@@ -4,7 +4,7 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/detail/known_folds.hpp>
+#include <colls/detail/reduce/known_folds.hpp>
 #include <colls/types.hpp>
 
 namespace colls::inline v1::detail {

@@ -4,4 +4,4 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/engine/world.hpp>
+#include <colls/detail/transport/hosts/world.hpp>

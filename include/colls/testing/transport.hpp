@@ -3,8 +3,8 @@
 //     if (!report.ok()) fail(report.text());
 #pragma once
 
-#include <colls/endpoint.hpp>
-#include <colls/testing/collective_case.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/testing/collective_case.hpp>
 
 #include <chrono>
 #include <memory>
@@ -164,7 +164,7 @@ private:
         if (!holds) found(otherwise);
     }
     void limit(communicator& comm) const {
-        if (comm.size() > 0) comm.endpoint().env.timeout = std::min(comm.endpoint().env.timeout, deadline_);
+        if (comm.size() > 0) comm.context().env.timeout = std::min(comm.context().env.timeout, deadline_);
     }
     communicator part(communicator& of, int color, int key) const {
         communicator made = of.split(color, key);
@@ -495,7 +495,7 @@ bool exceptions_come_out(Run& run, const transport_limits& limits, transport_rep
         const std::string own = "the word of rank " + std::to_string(thrower);
         const std::string said = outcome_of(run, n, [&](communicator& comm) {
             if (comm.rank() == thrower) throw std::runtime_error(own);
-            comm.endpoint().env.timeout = std::min(comm.endpoint().env.timeout, limits.deadline);
+            comm.context().env.timeout = std::min(comm.context().env.timeout, limits.deadline);
             for (int i = 0; i < 4; ++i) barrier(comm);   // an error ends this
         });
         if (said.find(own) == std::string::npos) {

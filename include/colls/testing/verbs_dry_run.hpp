@@ -2,9 +2,9 @@
 // out, with the checks that hardware makes: keys, posted receives, room in the queues.
 #pragma once
 
-#include <colls/endpoint.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/error.hpp>
-#include <colls/net/verbs_seam.hpp>
+#include <colls/detail/transport/verbs/interface.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -24,8 +24,8 @@
 #pragma once
 
 #include <colls/cuda/communicator.hpp>
-#include <colls/cuda/device_types.hpp>
-#include <colls/cuda/submit.hpp>
+#include <colls/detail/cuda/device_types.hpp>
+#include <colls/detail/cuda/submit.hpp>
 #include <colls/cuda/virtual_ranks.hpp>
 #include <colls/schedules/direct.hpp>
 

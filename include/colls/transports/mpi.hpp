@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/net/mpi_header.hpp>
+#include <colls/detail/transport/mpi/mpi_header.hpp>
 
 namespace colls::inline v1::mpi {
 
@@ -22,5 +22,5 @@ communicator communicator_of(MPI_Comm users);
 }  // namespace colls::inline v1::mpi
 
 #ifndef COLLS_SEPARATE
-#include <colls/engine/mpi.hpp>
+#include <colls/detail/transport/mpi/group.hpp>
 #endif

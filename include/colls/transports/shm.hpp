@@ -5,7 +5,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/rank_task.hpp>
+#include <colls/detail/call/rank_task.hpp>
 
 namespace colls::inline v1::processes {
 
@@ -30,5 +30,5 @@ void run(int n, F&& f) {
 
 #include <colls/world.hpp>
 #ifndef COLLS_SEPARATE
-#include <colls/engine/processes.hpp>
+#include <colls/detail/transport/shm/processes.hpp>
 #endif

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/rank_task.hpp>
+#include <colls/detail/call/rank_task.hpp>
 
 namespace colls::inline v1::threads {
 
@@ -24,5 +24,5 @@ void run(int n, F&& f) {
 }  // namespace colls::inline v1::threads
 
 #ifndef COLLS_SEPARATE
-#include <colls/engine/threads.hpp>
+#include <colls/detail/transport/threads/group.hpp>
 #endif

@@ -9,9 +9,9 @@
 // communicator::allocate is, and what `registered` has made known. Other memory is copied on its way.
 #pragma once
 
-#include <colls/net/verbs_device.hpp>
-#include <colls/net/verbs_wire.hpp>
-#include <colls/net_group.hpp>
+#include <colls/detail/transport/verbs/device.hpp>
+#include <colls/detail/transport/verbs/verbs_transport.hpp>
+#include <colls/detail/transport/hosts/group.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <span>
@@ -45,11 +45,11 @@ struct opened {
     }
 };
 
-class way final : public net::far_way {
+class way final : public net::inter_node_transport {
 public:
     explicit way(const colls::detail::address& own) : on_(opened::of_process(own)) {}
-    std::unique_ptr<colls::detail::wire> over(std::unique_ptr<colls::detail::wire> news, int rank, int size) override {
-        return std::make_unique<colls::detail::verbs_wire>(std::move(news), on_->book, rank, size);
+    std::unique_ptr<colls::detail::message_transport> over(std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
+        return std::make_unique<colls::detail::verbs_transport>(std::move(control), on_->book, rank, size);
     }
     std::byte* take(std::size_t bytes) override { return on_->book->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { on_->book->give(at, bytes); }
@@ -59,7 +59,7 @@ private:
 };
 
 inline const bool hooked = [] {
-    net::open_verbs = [](int rank, const colls::detail::address& own) -> std::shared_ptr<net::far_way> {
+    net::open_verbs = [](int rank, const colls::detail::address& own) -> std::shared_ptr<net::inter_node_transport> {
         try {
             return std::make_shared<way>(own);
         } catch (const error& e) {

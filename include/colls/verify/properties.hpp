@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/verify/symmetry.hpp>
+#include <colls/detail/prove/symmetry.hpp>
 
 #include <utility>
 
@@ -75,7 +75,7 @@ constexpr width widest(const schedule_reader& s, int n) {
 /// Rounds that any schedule needs whose ranks have `w.transfers` sends and receives a round.
 constexpr int least_rounds(collective c, int blocks, int n, const width& w, bool volume_optimal) {
     if (n == 1) return 0;
-    int spread = 0;  // least k with (transfers + 1)^k >= n: how long the news of one rank travels
+    int spread = 0;  // least k with (transfers + 1)^k >= n: how long the control messages of one rank travels
     for (long reached = 1; reached < n; reached *= w.transfers + 1) ++spread;
     if (c == collective::all_reduce && volume_optimal && w.transfers == 1) return 2 * spread;
     if (c != collective::broadcast && c != collective::reduce) return spread;
@@ -84,7 +84,7 @@ constexpr int least_rounds(collective c, int blocks, int n, const width& w, bool
 }
 
 constexpr properties properties_of(const schedule_reader& s, int n) {
-    engine e(s, n, true);
+    symbolic_execution e(s, n, true);
     if (!e.run().ok()) return {};
     const cost c = traffic(s, n);
     const long busiest = c.blocks_sent > c.blocks_received ? c.blocks_sent : c.blocks_received;
@@ -93,14 +93,14 @@ constexpr properties properties_of(const schedule_reader& s, int n) {
         .rank_identical = e.same_on_every_rank(),
         .volume_optimal = least,
         .round_optimal = c.rounds <= least_rounds(s.kind(), c.blocks, n, widest(s, n), least),
-        .symmetric = symmetric_engine(s, n).applies(),
+        .symmetric = symmetric_execution(s, n).applies(),
         .keeps_slots = e.slots_keep_their_blocks(),
         .staged_rounds = e.staged_rounds()};
 }
 
 constexpr bool keeps_order(const schedule_reader& s, int n) {
     if (!s.supports(n)) return true;
-    engine e(s, n, true);
+    symbolic_execution e(s, n, true);
     return e.run().ok() && e.in_rank_order();
 }
 template <class S>

@@ -1,0 +1,239 @@
+// How the environment of a process tells which rank of which job it is.
+#pragma once
+
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/launch.hpp>
+
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// Null where it is not set, or empty.
+inline const char* variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value && *value ? value : nullptr;
+}
+inline const char* first_set(std::initializer_list<const char*> names) {
+    for (const char* name : names)
+        if (const char* const value = variable(name)) return value;
+    return nullptr;
+}
+
+/// The number in a variable. Throws invalid_argument where it is none, or not in the range.
+inline int number(const char* name, const char* value, int least, int most) {
+    int n = 0;
+    const char* const end = value + std::strlen(value);
+    const auto [stopped, code] = std::from_chars(value, end, n);
+    if (code == std::errc() && stopped == end && n >= least && n <= most) return n;
+    message text;
+    text << "colls: the environment variable " << name << " is '" << std::string_view(value).substr(0, 60)
+         << "', but must be a whole number of at least " << least;
+    if (most < 1 << 30) text << " and at most " << most;
+    throw error(errc::invalid_argument, text.text());
+}
+
+/// The first host of a Slurm list: "node03" of "node[03-07,12],login". Empty where there is none.
+inline std::string first_host(std::string_view list) {
+    std::string host;
+    for (std::size_t i = 0; i < list.size() && list[i] != ',';) {
+        if (list[i] != '[') {
+            host += list[i++];
+            continue;
+        }
+        const std::size_t end = list.find_first_of(",-]", ++i);
+        host += list.substr(i, end == list.npos ? end : end - i);
+        const std::size_t closing = list.find(']', i);
+        i = closing == list.npos ? list.size() : closing + 1;
+    }
+    return host == "(null)" ? std::string() : host;
+}
+
+/// Hydra tells its processes nothing that names the job, but all of a host descend from one proxy, if through shells.
+inline long hydra_proxy() {
+    long process = getppid();
+    for (int generation = 0; generation < 16 && process > 1; ++generation) {
+        char path[40], stat_line[512];
+        std::snprintf(path, sizeof path, "/proc/%ld/stat", process);
+        std::FILE* const file = std::fopen(path, "re");
+        if (!file) break;
+        stat_line[std::fread(stat_line, 1, sizeof stat_line - 1, file)] = '\0';
+        std::fclose(file);
+        const char* const name = std::strchr(stat_line, '(');
+        const char* const after = std::strrchr(stat_line, ')');   // the name may hold brackets
+        if (!name || !after) break;
+        if (std::string_view(name, static_cast<std::size_t>(after - name)).substr(0, 7) == "(hydra_") return process;
+        long parent = 0;
+        if (std::sscanf(after, ") %*c %ld", &parent) != 1) break;
+        process = parent;
+    }
+    return getppid();
+}
+
+/// One way to be launched: the variables that say so. `local` and `together` (ranks of this host) may be missing.
+struct launcher {
+    const char *source, *rank, *size, *local, *together;
+};
+
+/// Which launcher started this process. Launchers run inside others, and what the outer one set is inherited; the order says
+/// which is the inner one:
+/// - What the user set for this library counts before all.
+/// - torchrun is started by srun or mpirun, once a host, and starts the ranks itself; the reverse is unheard of. RANK and
+///   WORLD_SIZE are words that many use, so MASTER_ADDR must be there too, as torch itself wants it.
+/// - mpirun in a Slurm allocation starts its daemons by srun: SLURM_PROCID then counts daemons, or is that of the batch
+///   execution plan. So MPI comes before Slurm, except where srun has clearly come last: its PMIx and PMI-2 plugins leave their names.
+/// - SLURM_NTASKS alone is an allocation. So is SLURM_PROCID in a batch execution plan or an interactive shell: Slurm runs these as a
+///   task of their own (SLURM_TASK_PID), numbered 0, but not as a step (SLURM_STEP_ID), which is what srun starts.
+inline launcher find_launcher() {
+    const auto set = [](const char* name) { return variable(name) != nullptr; };
+    if (set("COLLS_RANK") || set("COLLS_SIZE"))
+        return {"COLLS_RANK", "COLLS_RANK", "COLLS_SIZE", "COLLS_LOCAL_RANK", nullptr};
+    const bool ranked = set("RANK") && set("WORLD_SIZE");
+    if (ranked && (set("MASTER_ADDR") || set("COLLS_MASTER_ADDR")))
+        return {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+
+    const bool task = set("SLURM_PROCID");
+    const char* const space = variable("PMIX_NAMESPACE");
+    const bool srun_pmix = task && space && std::string_view(space).substr(0, 6) == "slurm.";
+    if (set("OMPI_COMM_WORLD_RANK") && !srun_pmix)
+        return {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                "OMPI_COMM_WORLD_LOCAL_SIZE"};
+    const bool srun_pmi2 = task && set("PMI_JOBID");
+    if (set("PMI_RANK") && !srun_pmix && !srun_pmi2)
+        return {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+    const bool step = set("SLURM_STEP_ID") || set("SLURM_STEPID") || !set("SLURM_TASK_PID");
+    if (task && step)
+        return {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID",
+                nullptr};
+    // Better no group than many groups of one.
+    if (ranked && number("WORLD_SIZE", variable("WORLD_SIZE"), 1, 1 << 30) > 1)
+        throw error(errc::invalid_argument, "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
+                                            "COLLS_MASTER_ADDR) to the host of rank 0, or unset both");
+    return {};
+}
+
+/// What all ranks of this job have in common, and other jobs have not, as far as the launcher says so.
+inline std::string job_identity(std::string_view source, bool several_hosts) {
+    std::string identity(source);
+    const auto add = [&](const char* value) { identity.append("/").append(value ? value : ""); };
+    if (source == "torchrun") {
+        // A restarted worker must not meet what is left of the run before.
+        for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"})
+            add(variable(name));
+    } else if (source == "Open MPI") {
+        add(first_set({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}));
+    } else if (source == "PMI") {
+        const char* const job = first_set({"PMI_JOBID", "SLURM_JOB_ID"});
+        add(job || several_hosts ? job : std::to_string(hydra_proxy()).c_str());
+    } else if (source == "Slurm") {
+        for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) add(variable(name));
+    }
+    return identity;
+}
+
+/// Slurm's first host: of the step where srun started this process; else the allocation's, where mpirun puts rank 0 unless
+/// told otherwise (the step's would be that of its daemons, or of the batch execution plan).
+inline std::string slurm_host(std::string_view source) {
+    const bool step = source == "Slurm";
+    if (const char* const list = step ? first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
+                                      : first_set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"}))
+        return first_host(list);
+    return {};
+}
+
+/// A port that all ranks of the job agree on, below those that systems give out by themselves.
+inline int port_of_job(std::string_view identity, std::string_view token, int ports) {
+    std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(getuid()), 0x706f7274);
+    for (const std::string_view text : {identity, token})
+        for (const char c : text) hash = hash_mix(static_cast<unsigned char>(c), hash);
+    return 20000 + static_cast<int>(hash % static_cast<std::uint64_t>(10000 - ports + 1));
+}
+
+/// Of ranks of which none was given a port: they try so many.
+inline constexpr int derived_ports = 16;
+
+inline void read_meeting_point(launch& l, bool several_hosts) {
+    if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
+        l.host = given;
+    else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string(); !listed.empty())
+        l.host = listed;
+    else if (several_hosts) {
+        message text;
+        text << "colls: " << l.source << " has started ranks on several hosts, and does not say where rank 0 is: set "
+             << "COLLS_MASTER_ADDR to its host for all of them";
+        throw error(errc::invalid_argument, text.text());
+    }
+
+    const std::string identity = job_identity(l.source, several_hosts);
+    const char* const token = variable("COLLS_TOKEN");
+    l.token = token ? token : identity;
+
+    if (const char* const own = variable("COLLS_MASTER_PORT")) {
+        l.port = number("COLLS_MASTER_PORT", own, 1, 65535);
+    } else if (const char* const theirs = variable("MASTER_PORT")) {
+        l.port = number("MASTER_PORT", theirs, 1, 65535);
+        // torchrun's agent listens at that port itself, for torch's own store. What follows need not be free.
+        const char* const agent = variable("TORCHELASTIC_USE_AGENT_STORE");
+        if (l.source == "torchrun" && agent && std::string_view(agent) == "True") {
+            l.ports = derived_ports;
+            l.port = l.port < 65535 - l.ports ? l.port + 1 : l.port - l.ports;
+        }
+    } else {
+        l.ports = derived_ports;
+        l.port = port_of_job(identity, l.token, l.ports);
+    }
+}
+
+}  // namespace detail
+
+COLLS_INLINE launch read_launch() {
+    launch l;
+    const detail::launcher by = detail::find_launcher();
+    const char* const interface = detail::variable("COLLS_INTERFACE");
+    if (interface) l.interface_name = interface;
+    if (by.source) {
+        l.source = by.source;
+        const char* const rank = detail::variable(by.rank);
+        const char* const size = detail::variable(by.size);
+        if (!rank || !size) {
+            detail::message text;
+            text << "colls: the environment variable " << (rank ? by.rank : by.size) << " is set, but "
+                 << (rank ? by.size : by.rank) << " is not: both are needed";
+            throw error(errc::invalid_argument, text.text());
+        }
+        l.size = detail::number(by.size, size, 1, 1 << 20);
+        l.rank = detail::number(by.rank, rank, 0, 1 << 30);
+        if (l.rank >= l.size) {
+            detail::message text;
+            text << "colls: the environment variable " << by.rank << " is " << l.rank << ", but " << by.size << " is " << l.size
+                 << ": ranks are 0 to " << l.size - 1;
+            throw error(errc::invalid_argument, text.text());
+        }
+        if (const char* const local = detail::variable(by.local)) l.local_rank = detail::number(by.local, local, 0, 1 << 30);
+        const char* const together = by.together ? detail::variable(by.together) : nullptr;
+        const bool several_hosts = together && detail::number(by.together, together, 1, 1 << 30) < l.size;
+        if (l.size > 1) detail::read_meeting_point(l, several_hosts);
+    }
+    if (environment::read().debug >= debug_level::info) {
+        detail::message text;
+        text << "colls: rank " << l.rank << " of " << l.size;
+        if (!by.source)
+            text << ": no launcher's environment is set (COLLS_RANK, torchrun, Open MPI, PMI, Slurm's srun)";
+        else
+            text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
+        if (l.size > 1) {
+            text << "; rank 0 is met at " << l.host << ", port " << l.port;
+            if (l.ports > 1) text << " to " << l.port + l.ports - 1;
+        }
+        detail::say(text);
+    }
+    return l;
+}
+
+}  // namespace colls::inline v1

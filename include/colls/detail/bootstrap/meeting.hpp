@@ -1,0 +1,112 @@
+// What both sides of a rendezvous need: its result, its errors, and this rank's own listening socket.
+#pragma once
+
+#include <colls/detail/bootstrap/launch.hpp>
+#include <colls/detail/bootstrap/hello.hpp>
+#include <colls/detail/bootstrap/interfaces.hpp>
+
+#include <sys/random.h>
+#include <sys/stat.h>
+
+namespace colls::inline v1::detail {
+
+struct meeting {
+    int rank = 0, size = 1;
+    std::uint64_t group = 0;       ///< made by rank 0 at random
+    std::vector<member> members;   ///< by rank
+    descriptor listening;          ///< this rank's own socket, at members[rank].at
+};
+
+namespace rendezvous {
+
+[[noreturn]] inline void fail(errc code, const launch& l, const message& why, int peer = none) {
+    message text;
+    text << "colls: rank " << l.rank << " of " << l.size << ": " << why.text();
+    throw error(code, text.text(), l.rank, peer);
+}
+
+inline void fill_random(void* to, std::size_t bytes) {
+    if (getentropy(to, bytes) != 0) throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
+}
+inline nonce random_nonce() {
+    nonce n;
+    fill_random(n.data(), n.size());
+    return n;
+}
+inline std::uint64_t random_id() {
+    std::uint64_t id = 0;
+    while (id == 0) fill_random(&id, sizeof id);
+    return id;
+}
+
+/// Equal for processes that can share memory: of one boot of one system, in one network and process namespace (containers
+/// have their own), of one user.
+inline std::uint64_t host_identity() {
+    sha256 sum;
+    char boot[64] = {};
+    if (std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "re")) {
+        [[maybe_unused]] const std::size_t n = std::fread(boot, 1, sizeof boot - 1, file);
+        std::fclose(file);
+    } else {
+        gethostname(boot, sizeof boot - 1);
+    }
+    sum.add(std::as_bytes(std::span(boot)));
+    std::uint64_t numbers[3] = {getuid(), 0, 0};
+    struct stat status;
+    if (stat("/proc/self/ns/net", &status) == 0) numbers[1] = status.st_ino;
+    if (stat("/proc/self/ns/pid", &status) == 0) numbers[2] = status.st_ino;
+    if (const char* const name = variable("COLLS_HOST")) sum.add(std::as_bytes(std::span(name, std::strlen(name))));
+    const digest d = sum.add(std::as_bytes(std::span(numbers))).finish();
+    return decoder(d.data()).take<std::uint64_t>();
+}
+
+/// The host's own name may stand for loopback on the host itself (Debian's 127.0.1.1), and for another address elsewhere.
+inline bool means_loopback(const std::string& host) {
+    return numeric_address(host, 0).length != 0 || host.compare(0, 9, "localhost") == 0 || host.compare(0, 4, "ip6-") == 0;
+}
+
+/// The socket at which this rank is reached from then on; `leads` is this end of the way to rank 0.
+inline descriptor listen_for_members(const launch& l, const address& leads) {
+    address at = leads;
+    at.set_port(0);
+    if (!l.interface_name.empty())
+        at = interface_address(l.interface_name, leads.family());
+    else if (at.is_loopback() && !means_loopback(l.host))
+        at = outward_address(at.family());
+    else if (at.is_loopback())
+        at = address::loopback(at.family(), 0);
+    descriptor fd = listen_at(at);
+    if (!fd)
+        fail(errc::invalid_argument, l, message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
+                                                  << "; COLLS_INTERFACE chooses another interface");
+    return fd;
+}
+
+inline member self(const descriptor& listening) { return {host_identity(), local_address(listening.get()), getpid()}; }
+
+/// An address that another host said, as this one sees it over the connection `by`: link-local ones need its interface.
+inline member seen_over(int by, member m) {
+    const address own = local_address(by);
+    if (is_link_local(m.at) && own.family() == AF_INET6) m.at.v6().sin6_scope_id = own.v6().sin6_scope_id;
+    return m;
+}
+
+/// The ranks that are false: "rank 2", "ranks 2, 5-7, 9"; shortened where there are many.
+inline std::string ranks_without(const std::vector<bool>& these) {
+    message text;
+    text << (std::count(these.begin(), these.end(), false) == 1 ? "rank " : "ranks ");
+    const int n = static_cast<int>(these.size());
+    int parts = 0;
+    for (int r = 0; r < n; ++r) {
+        if (these[static_cast<std::size_t>(r)]) continue;
+        const int first = r;
+        while (r + 1 < n && !these[static_cast<std::size_t>(r + 1)]) ++r;
+        if (parts++ == 10) return (text << ", ...").text();
+        text << (parts == 1 ? "" : ", ") << first;
+        if (r > first) text << (r > first + 1 ? "-" : ", ") << r;
+    }
+    return text.text();
+}
+
+}  // namespace rendezvous
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,81 @@
+// What `automatic` would do, over all families.
+#pragma once
+
+#include <colls/detail/choose/choose.hpp>
+#include <colls/explain.hpp>
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace colls::inline v1::detail {
+
+template <int... C>
+candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
+    using get = candidates (*)();
+    static constexpr get all[] = {&candidates_for<static_cast<collective>(C)>...};
+    return all[static_cast<int>(what)]();
+}
+
+/// Of any collective: names every family. A template, so that a program that does not ask does not compile them.
+template <int count = collective_count>
+candidates all_candidates_of(collective what) {
+    return candidates_of(what, std::make_integer_sequence<int, count>{});
+}
+inline demand demand_of(const rank_context& e, collective what, std::size_t bytes) {
+    const bool own = what == collective::all_gather || what == collective::gather, unsized = owned(what) && rooted(what);
+    const auto n = static_cast<std::size_t>(e.size);
+    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized && !e.by_messages};
+}
+
+template <int>
+std::string explanation(const rank_context& e, collective what, std::size_t bytes) {
+    const candidates list = all_candidates_of(what);
+    const demand d = demand_of(e, what, bytes);
+    const model m = model_of(e.backend->figures(), e.size);
+    const prediction chosen = choose(e, d, list);
+    char row[160];
+    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s\n", name_of(what), bytes,
+                  e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9, e.env.schedule ? ", COLLS_SCHEDULE=" : "",
+                  e.env.schedule ? e.env.schedule : "");
+    std::string text = row;
+    const candidate* const two = two_level_candidate(e, what);
+    const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
+    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk", "predicted us");
+    text += row;
+    const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds, bool taken) {
+        char piece[24] = "-";
+        if (chunk > 0 && chunk < (std::size_t{1} << 39)) std::snprintf(piece, sizeof piece, "%zu", chunk);
+        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()), name.data(), rounds, sent,
+                      piece, seconds * 1e6, taken ? "  <- chosen" : "");
+        text += row;
+    };
+    if (d.eager && d.posted <= eager_capacity) {
+        const auto posted = static_cast<double>(d.posted);
+        add("mailbox", 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
+    }
+    for (int i = 0; i < list.count; ++i) {
+        const candidate& c = list.first[i];
+        if (!c.schedule.supports(e.size)) continue;
+        const cost counted = traffic_of_candidate(c.schedule, e.size);
+        const prediction p = predicted(c, e, m, d.bytes);
+        const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
+        add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
+    }
+    if (two) {
+        const cost counted = traffic_of_candidate(two->schedule, e.size);
+        add(two->name, counted.rounds, static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
+            predicted(*two, e, m, d.bytes).seconds, chosen.of == two);
+    }
+    return text;
+}
+
+template <int>
+std::string_view choice(const rank_context& e, collective what, std::size_t bytes) {
+    const prediction p = choose(e, demand_of(e, what, bytes), all_candidates_of(what));
+    return p.of ? p.of->name : std::string_view("mailbox");
+}
+COLLS_INLINE model felt_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }
+
+}  // namespace colls::inline v1::detail

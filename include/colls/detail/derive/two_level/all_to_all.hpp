@@ -1,0 +1,69 @@
+// Two-level all_to_all.
+#pragma once
+
+#include <colls/detail/derive/two_level/level.hpp>
+
+namespace colls::inline v1::detail {
+
+/// all_to_all: inside each node, all that goes to one place (in whichever node) as one block; then across, one
+/// message for all places. Slots are by place, then by node.
+template <class Intra, class Inter>
+struct two_level_all_to_all : part<Intra, 0>, part<Inter, 1> {
+    int node = 0;
+    constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
+    constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
+
+    /// The level's blocks in each of `times` superblocks of `apart` blocks.
+    struct repeated_in {
+        int times, apart;
+        constexpr block_set operator()(const block_set& b) const { return b.repeated(times, apart); }
+    };
+
+    static constexpr collective implements = collective::all_to_all;
+    constexpr bool supports(int n) const {
+        const node_grid g(n, node);
+        if (!g.divides(n) || !is_level(intra(), g.size) || !is_level(inter(), g.count)) return false;
+        // A block set repeats at one distance only: an inter level whose own repetition ends elsewhere does not fit.
+        const int apart = blocks_of(inter(), g.count);
+        for (int round = 0; round < inter().rounds(g.count); ++round)
+            for (int port = 0; port < ports_of(inter(), g.count); ++port) {
+                const block_set b = step_of(inter(), 0, g.count, round, port).send.blocks;
+                if (b.reps > 1 && b.reps * b.stride != apart) return false;
+            }
+        return true;
+    }
+    constexpr int rounds(int n) const {
+        const node_grid g(n, node);
+        return intra().rounds(g.size) + inter().rounds(g.count);
+    }
+    constexpr int blocks(int n) const {
+        const node_grid g(n, node);
+        return blocks_of(intra(), g.size) * blocks_of(inter(), g.count);
+    }
+    constexpr int ports(int n) const {
+        const node_grid g(n, node);
+        return larger(ports_of(intra(), g.size), ports_of(inter(), g.count));
+    }
+    constexpr int input(int rank, int n, int slot) const {
+        const node_grid g(n, node);
+        const int cut = blocks_of(inter(), g.count);
+        return g.rank_at(input_of(inter(), g.node_of(rank), g.count, slot % cut),
+                         input_of(intra(), g.place_of(rank), g.size, slot / cut));
+    }
+    constexpr int output(int rank, int n, int slot) const {
+        const node_grid g(n, node);
+        const int cut = blocks_of(inter(), g.count);
+        return g.rank_at(output_of(inter(), g.node_of(rank), g.count, slot % cut),
+                         output_of(intra(), g.place_of(rank), g.size, slot / cut));
+    }
+    constexpr step at(int rank, int n, int round, int port) const {
+        const node_grid g(n, node);
+        const int k = g.node_of(rank), x = g.place_of(rank), turn = intra().rounds(g.size);
+        const int cut = blocks_of(inter(), g.count);
+        if (round < turn) return embedded(level{intra(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
+        return embedded(level{inter(), g.count, k, g.across(x)}, round - turn, port,
+                        repeated_in{blocks_of(intra(), g.size), cut});
+    }
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,177 @@
+// Small messages: every rank that has something to say puts it into its eager path and raises one flag; whoever needs it
+// waits for the flag, reads, and reduces in rank order. One synchronisation, order-preserving, the same bits on every
+// rank. Up to 56 bytes travel in the flag's own cache line.
+//
+// A eager path is written again four calls later. That is safe without acknowledgement where one of the three calls
+// between had every rank hear of every rank (a rank raises its flag only after it has read the call before);
+// otherwise the ranks' counters of calls read are looked at.
+#pragma once
+
+#include <colls/detail/execute/direct_executor.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Does every rank of the collective wait for every other?
+constexpr bool everyone_hears(collective c) {
+    return c == collective::all_reduce || c == collective::all_gather || c == collective::reduce_scatter ||
+           c == collective::all_to_all || c == collective::barrier;
+}
+
+class eager_executor {
+public:
+    eager_executor(rank_context& e, const call& c) : e_(e), c_(c), number_(e.eager_calls++), slot_(number_ % eager_slots) {
+        const std::uint64_t call_number = e.calls;
+        const std::uint64_t fingerprint =
+            e.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
+        expected_ = (number_ + 1) << 32 | fingerprint >> 32;   // zeroed memory is no flag
+        record(e, c, "mailbox", false);
+        site_ = {none, none, name_of(c.what), "mailbox", call_number, fingerprint};
+    }
+
+    void run() {
+        const auto n = static_cast<std::size_t>(e_.size);
+        const auto me = static_cast<std::size_t>(e_.rank);
+        const std::size_t bytes = c_.count * c_.element;
+        const auto block = [&](std::size_t r) { return balanced(c_.count, n, r); };
+        const extent own = block(me);
+        const std::size_t own_bytes = own.count * c_.element;
+        if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(e_);
+        claim();
+        switch (c_.what) {
+            case collective::barrier:
+                post(nullptr, 0);
+                for (int r = 0; r < e_.size; ++r) wait(r);
+                break;
+            case collective::all_reduce:
+                post(c_.in, bytes);
+                fold(0, e_.size, bytes, {0, c_.count}, c_.out);
+                break;
+            case collective::reduce_scatter:
+                post(c_.in, bytes);
+                fold(0, e_.size, bytes, own, c_.out);
+                break;
+            case collective::reduce:
+                post(c_.in, bytes);
+                if (e_.rank == c_.root) fold(0, e_.size, bytes, {0, c_.count}, c_.out);
+                break;
+            case collective::inclusive_scan:
+                post(c_.in, bytes);
+                fold(0, e_.rank + 1, bytes, {0, c_.count}, c_.out);
+                break;
+            case collective::exclusive_scan:
+                post(c_.in, bytes);
+                if (e_.rank > 0) fold(0, e_.rank, bytes, {0, c_.count}, c_.out);
+                break;
+            case collective::all_gather:
+                post(c_.in, own_bytes);
+                gather();
+                break;
+            case collective::gather:
+                post(c_.in, own_bytes);
+                if (e_.rank == c_.root) gather();
+                break;
+            case collective::broadcast:
+                if (e_.rank == c_.root)
+                    post(c_.in, bytes);
+                else
+                    take(c_.root, bytes, 0, c_.out, bytes);
+                break;
+            case collective::scatter:
+                if (e_.rank == c_.root) post(c_.in, bytes);
+                if (e_.rank != c_.root)
+                    take(c_.root, bytes, own.first * c_.element, c_.out, own_bytes);
+                else if (own_bytes > 0 && c_.out != c_.in + own.first * c_.element)
+                    std::memcpy(c_.out, c_.in + own.first * c_.element, own_bytes);
+                break;
+            case collective::all_to_all:
+                post(c_.in, bytes);
+                for (std::size_t r = 0; r < n; ++r)
+                    take(static_cast<int>(r), bytes, own.first * c_.element, c_.out + block(r).first * c_.element,
+                         block(r).count * c_.element);
+                break;
+        }
+        if (everyone_hears(c_.what))
+            e_.last_full_eager = number_ + 1;
+        else   // release: this rank has read what it needed
+            e_.memory.state(e_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
+    }
+
+private:
+    // The slot's previous use, four calls ago, must have been read by everyone.
+    void claim() {
+        if (number_ < eager_slots || e_.last_full_eager + (eager_slots - 2) >= number_ ||
+            e_.eager_by_all + (eager_slots - 1) >= number_)
+            return;
+        std::uint64_t least = ~std::uint64_t{0};
+        for (int r = 0; r < e_.size; ++r) {
+            backoff patient(e_);
+            site_.peer = r;
+            std::uint64_t seen;
+            while (seen = e_.memory.state(r).eager_sent.load(std::memory_order_acquire),
+                   r != e_.rank && seen + (eager_slots - 1) < number_)
+                patient(site_);
+            if (r != e_.rank && seen < least) least = seen;
+        }
+        e_.eager_by_all = least;
+    }
+    void post(const std::byte* data, std::size_t bytes) {
+        eager_line& box = e_.memory.eager(slot_, e_.rank);
+        if (bytes > 0) std::memcpy(in_line(bytes) ? box.data : e_.memory.eager_data(slot_, e_.rank), data, bytes);
+        box.flag.store(expected_, std::memory_order_release);
+    }
+    void wait(int r) {
+        const eager_line& box = e_.memory.eager(slot_, r);
+        std::uint64_t seen = box.flag.load(std::memory_order_acquire);
+        if (seen == expected_) return;
+        backoff patient(e_);
+        site_.peer = r;
+        while ((seen = box.flag.load(std::memory_order_acquire)) != expected_) {
+            if (seen >> 32 == expected_ >> 32) fail_mismatch(e_, site_, r, seen << 32);
+            patient(site_);
+        }
+    }
+    // A type of alignment 16 or more has a size that is a multiple of 16; the line's data is aligned to 8.
+    bool in_line(std::size_t bytes) const { return bytes <= eager_inline && c_.element % 16 != 0; }
+    const std::byte* letter(int r, std::size_t bytes) {
+        wait(r);
+        return in_line(bytes) ? e_.memory.eager(slot_, r).data : e_.memory.eager_data(slot_, r);
+    }
+    void take(int from, std::size_t posted, std::size_t at, std::byte* to, std::size_t bytes) {
+        const std::byte* data = letter(from, posted);
+        if (bytes > 0) std::memcpy(to, data + at, bytes);
+    }
+    void gather() {
+        for (int r = 0; r < e_.size; ++r) {
+            const extent b = balanced(c_.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(r));
+            const std::size_t bytes = b.count * c_.element;
+            take(r, bytes, 0, c_.out + b.first * c_.element, bytes);
+        }
+    }
+    void fold(int first, int last, std::size_t posted, extent part, std::byte* to) {
+        operand few[16];
+        std::unique_ptr<operand[]> many;
+        operand* x = few;
+        if (last - first > 16) {
+            many = std::make_unique<operand[]>(static_cast<std::size_t>(last - first));
+            x = many.get();
+        }
+        for (int r = first; r < last; ++r) x[r - first] = {letter(r, posted) + part.first * c_.element, true};
+        if (part.count == 0) return;
+        c_.op->fold(to, x, last - first, part.count, c_.op_value);
+        if (c_.op->finish) c_.op->finish(to, part.count, e_.size, c_.op_value);
+    }
+
+    rank_context& e_;
+    const call& c_;
+    const std::uint64_t number_, slot_;
+    std::uint64_t expected_ = 0;
+    wait_site site_;
+};
+
+/// Bytes that the busiest rank posts.
+constexpr std::size_t eager_bytes(const call& c, int n) {
+    const bool own = c.what == collective::all_gather || c.what == collective::gather;
+    return (own ? balanced(c.count, static_cast<std::size_t>(n), 0).count : c.count) * c.element;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,163 @@
+// What a proof starts from and must end with: the states of the slots before and after each collective.
+#pragma once
+
+#include <colls/detail/prove/reader.hpp>
+#include <colls/verify/report.hpp>
+
+#include <bit>
+#include <initializer_list>
+
+namespace colls::inline v1::detail {
+
+inline constexpr int vacant = -2;  // label of a slot that stands for no user block: holds anything, keeps nothing
+
+/// What a slot must hold: contributions of the ranks [lo, hi) to block `label`; label none: anything.
+struct wanted {
+    int label = none, lo = 0, hi = 0;
+};
+
+/// The extents of a schedule, and the states before and after it: which slots hold what.
+class problem {
+public:
+    constexpr problem(const schedule_reader& reader, int ranks) : s(reader), n(ranks), kind(reader.kind()) { read_extents(); }
+
+    /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
+    constexpr int initial(int rank, int slot) const {
+        if (slot >= blocks) return none;
+        if (owned(kind) && homes.p[slot] == none) return vacant;
+        switch (kind) {
+            case collective::broadcast:
+            case collective::scatter:
+                return rank == root ? slot : none;
+            case collective::gather:
+            case collective::all_gather:
+                return homes.p[slot] == rank ? slot : none;
+            default:
+                return slot;
+        }
+    }
+    /// What slot `slot` of `rank` must hold at the end.
+    [[gnu::cold]] [[gnu::noinline]] constexpr wanted expected(int rank, int slot) const {
+        if (slot >= blocks || (owned(kind) && homes.p[slot] == none)) return {};
+        switch (kind) {
+            case collective::broadcast:
+                return {slot, root, root + 1};
+            case collective::scatter:
+                return homes.p[slot] == rank ? wanted{slot, root, root + 1} : wanted{};
+            case collective::gather:
+                return rank == root ? wanted{slot, homes.p[slot], homes.p[slot] + 1} : wanted{};
+            case collective::all_gather:
+                return {slot, homes.p[slot], homes.p[slot] + 1};
+            case collective::reduce:
+                return rank == root ? wanted{slot, 0, n} : wanted{};
+            case collective::reduce_scatter:
+                return homes.p[slot] == rank ? wanted{slot, 0, n} : wanted{};
+            case collective::all_reduce:
+            case collective::barrier:
+                return {slot, 0, n};
+            case collective::inclusive_scan:
+                return {slot, 0, rank + 1};
+            case collective::exclusive_scan:
+                return rank > 0 ? wanted{slot, 0, rank} : wanted{};
+            default:
+                return {};
+        }
+    }
+    /// all_to_all: out[slot] = destination (source, with `after`) · blocks + its index among those of that rank.
+    /// False, with the fault noted, where the ranks are not named equally often.
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool exchange(int rank, bool after, int* out, int* count) {
+        const int each = blocks / n;
+        for (int r = 0; r < n; ++r) count[r] = 0;
+        for (int slot = 0; slot < blocks; ++slot) {
+            const int r = after ? s.output(rank, n, slot) : s.input(rank, n, slot);
+            if (r < 0 || r >= n || each * n != blocks || count[r] == each) {
+                found(fault::exchange, rank, slot);
+                report_.peer = r;
+                return false;
+            }
+            out[slot] = r * blocks + count[r]++;
+        }
+        return true;
+    }
+
+    const schedule_reader& s;
+    const int n;
+    const collective kind;
+    int rounds = 0, blocks = 0, ports = 0, slots = 0, root = 0;
+    buffer<int> homes;
+    report report_{};
+
+    /// `number`: what the report's field for this fault holds beside the block.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int number = none) {
+        report_.law = law_of(f);
+        report_.kind = f;
+        report_.n = n;
+        report_.rank = rank;
+        switch (f) {
+            case fault::sizes:
+                report_.received = block;
+                report_.sent = number;
+                return;
+            case fault::extent:
+            case fault::root:
+            case fault::home:
+                report_.value = number;
+                break;
+            case fault::block:
+            case fault::block_set:
+                report_.limit = number;
+                break;
+            default:
+                report_.peer_block = number;
+        }
+        report_.block = block;
+    }
+
+private:
+    [[gnu::cold]] [[gnu::noinline]] constexpr void read_extents() {
+        if (n < 1 || !s.supports(n)) return found(fault::unsupported);
+        rounds = s.rounds(n);
+        blocks = s.blocks(n);
+        ports = s.ports(n);
+        slots = blocks + s.scratch(n);
+        root = s.root(n);
+        // A barrier moves no blocks; what its messages carry is of whom the sender has heard: one slot.
+        if (kind == collective::barrier) blocks = slots = 1;
+        for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
+            if (extent < 0) return found(fault::extent, none, none, extent);
+        if (root < 0 || root >= n) return found(fault::root, none, none, root);
+        if (owned(kind)) read_homes();
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr void read_homes() {
+        homes.need(blocks);
+        buffer<int> named(n);
+        for (int slot = 0; slot < blocks; ++slot) {
+            const int h = homes.p[slot] = s.home(n, slot);
+            if (h < none || h >= n) return found(fault::home, none, slot, h);
+            if (h != none) named.p[h] = 1;
+        }
+        for (int r = 0; r < n; ++r)
+            if (named.p[r] == 0) return found(fault::homeless, r);
+    }
+};
+
+/// The first rank that a mask of contributions has too much or too little, against the ranks [w.lo, w.hi); none: equal.
+[[gnu::cold]] [[gnu::noinline]] constexpr int first_difference(const std::uint64_t* mask, long words, const wanted& w) {
+    for (int word = 0; word < words; ++word) {
+        const auto below = [word](int x) {
+            const int k = x - word * 64;
+            return k <= 0 ? std::uint64_t{0} : k >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << k) - 1;
+        };
+        const std::uint64_t off = mask[word] ^ (below(w.hi) & ~below(w.lo));
+        if (off != 0) return word * 64 + std::countr_zero(off);
+    }
+    return none;
+}
+
+/// What is wrong with a result that has `source` too much or too little.
+constexpr fault lacking(collective kind, int source, const wanted& w) {
+    if (source < w.lo || source >= w.hi) return fault::foreign_source;
+    return kind == collective::barrier ? fault::unheard : fault::lacks_source;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,356 @@
+// Symbolic execution of a schedule: every slot of every rank holds the set of ranks whose contributions it has
+// gathered (a bit mask), and the block that they are contributions to (a label).
+#pragma once
+
+#include <colls/detail/prove/problem.hpp>
+
+namespace colls::inline v1::detail {
+
+/// What one rank does on one port in the round at hand; its blocks lie expanded in the engine's lists.
+struct move {
+    int to = none, from = none;
+    int sent = 0, received = 0;         // how many blocks
+    long sent_at = 0, received_at = 0;  // where they begin
+    bool reduces = false;
+};
+
+/// The expression a slot holds, as far as order goes: a hash of its tree, and the ranks of its outermost leaves
+/// (hi = none once the leaves are not in ascending rank order).
+struct expression {
+    std::uint64_t hash = 0;
+    int lo = 0, hi = none;
+};
+constexpr expression leaf(int rank) {
+    return {(static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15u, rank, rank};
+}
+constexpr expression join(const expression& a, const expression& b) {
+    std::uint64_t h = (a.hash ^ (a.hash >> 29)) * 0xBF58476D1CE4E5B9u + (b.hash ^ (b.hash >> 32)) * 0x94D049BB133111EBu;
+    h ^= h >> 31;
+    return {h, a.lo, a.hi != none && b.hi != none && a.hi < b.lo ? b.hi : none};
+}
+
+/// Runs a schedule for every rank. With `ordered` it also follows the expressions.
+class symbolic_execution {
+public:
+    constexpr symbolic_execution(const schedule_reader& s, int n, bool ordered = false)
+        : p_(s, n), ordered_(ordered && reduces(p_.kind)), barrier_(p_.kind == collective::barrier) {}
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
+        if (!p_.report_.ok()) return p_.report_;
+        p_.report_.n = p_.n;
+        words_ = (p_.n + 63) / 64;
+        moves_.need(static_cast<long>(p_.n) * p_.ports);
+        static_cast<void>(start() && play() && finish());
+        return p_.report_;
+    }
+
+    // Valid after run() on a right schedule; of what reduces, if `ordered`.
+    constexpr int staged_rounds() const { return staged_rounds_; }
+    constexpr bool slots_keep_their_blocks() const { return fixed_; }
+    /// Every slot that counts at the end combines its contributions in ascending rank order.
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool in_rank_order() const {
+        if (!reduces(p_.kind)) return true;
+        for (int r = 0; r < p_.n; ++r)
+            for (int slot = 0; slot < p_.blocks; ++slot)
+                if (p_.expected(r, slot).label != none && value_.p[at(r, slot)].hi == none) return false;
+        return true;
+    }
+    /// Whatever several ranks hold of one result, they computed by the same expression.
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool same_on_every_rank() const {
+        if (!reduces(p_.kind) || p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan)
+            return true;
+        for (int slot = 0; slot < p_.blocks; ++slot) {
+            int first = none;
+            for (int r = 0; r < p_.n; ++r) {
+                if (p_.expected(r, slot).label == none) continue;
+                if (first == none) first = r;
+                if (value_.p[at(r, slot)].hash != value_.p[at(first, slot)].hash) return false;
+            }
+        }
+        return true;
+    }
+
+private:
+    constexpr long at(int rank, int slot) const { return static_cast<long>(rank) * p_.slots + slot; }
+    constexpr long at_move(int rank, int port) const { return static_cast<long>(rank) * p_.ports + port; }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
+        fault f, int rank, int port, int block, int peer = none, int number = none, int source = none) {
+        p_.found(f, rank, block, number);
+        p_.report_.round = round_;
+        p_.report_.port = port;
+        p_.report_.peer = peer;
+        p_.report_.source = source;
+        return false;
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool start() {
+        const long all = static_cast<long>(p_.n) * p_.slots;
+        label_.need(all);
+        masks_.need(all * words_);
+        sent_in_.need(all);
+        copied_in_.need(all);
+        if (ordered_) value_.need(all), left_.need(p_.slots), left_in_.need(p_.slots);
+        buffer<int> exchanged(p_.slots), count(p_.n);
+        for (int r = 0; r < p_.n; ++r) {
+            if (p_.kind == collective::all_to_all && !p_.exchange(r, false, exchanged.p, count.p)) return false;
+            for (int slot = 0; slot < p_.slots; ++slot) {
+                const long i = at(r, slot);
+                const int l = p_.initial(r, slot);
+                label_.p[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged.p[slot] : l;
+                if (l < 0) continue;
+                masks_.p[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
+                if (ordered_) value_.p[i] = leaf(r);
+            }
+        }
+        return true;
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
+        for (round_ = 0; round_ < p_.rounds; ++round_)
+            if (!read_round() || !match_round() || !send_round() || !receive_round()) return false;
+        round_ = none;
+        return true;
+    }
+
+    // Law 1 for everything that the round names, before any of it is used.
+    [[gnu::noinline]] constexpr bool read_round() {
+        long sent = 0, received = 0, i = 0;
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port, ++i) {
+                const step st = p_.s.at(r, p_.n, round_, port);
+                move& m = moves_.p[i];
+                m.to = st.send.peer;
+                m.from = st.recv.peer;
+                m.sent = m.received = 0;
+                m.sent_at = sent;
+                m.received_at = received;
+                m.reduces = barrier_ || st.recv.action == action::reduce;
+                if (m.to != none) {
+                    if (!read_set(st.send.blocks, r, port, m.to, sent_blocks_, sent)) return false;
+                    m.sent = static_cast<int>(sent - m.sent_at);
+                }
+                if (m.from != none) {
+                    if (!read_set(st.recv.blocks, r, port, m.from, received_blocks_, received)) return false;
+                    m.received = static_cast<int>(received - m.received_at);
+                }
+            }
+        sent_ = sent;
+        return true;
+    }
+    [[gnu::noinline]] constexpr bool read_set(
+        const block_set& named, int rank, int port, int peer, buffer<int>& list, long& size) {
+        if (peer < 0 || peer >= p_.n) return fail(fault::peer, rank, port, none, peer);
+        if (barrier_ && (!named.empty() || named.count < 0)) return fail(fault::barrier_blocks, rank, port, none, peer);
+        const block_set b = barrier_ ? block(0) : named;
+        if (!well_formed(b, p_.slots))
+            return single(b) ? fail(fault::block, rank, port, b[0], peer, p_.slots)
+                             : fail(fault::block_set, rank, port, none, peer, p_.slots);
+        if (b.empty()) return true;
+        const long from = size;
+        size += single(b) ? 1 : b.size();
+        list.need(size, from);
+        int* const x = list.p;
+        expand(b, x + from);
+        for (long j = from; j < size; ++j)
+            if (x[j] < 0 || x[j] >= p_.slots) return fail(fault::block, rank, port, x[j], peer, p_.slots);
+        return true;
+    }
+
+    // Law 2: what goes out on a port is awaited on that port, and the other way round, in equal counts.
+    [[gnu::noinline]] constexpr bool match_round() {
+        const move* m = moves_.p;
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port, ++m) {
+                if (m->to != none)
+                    if (const int from = moves_.p[m->to * p_.ports + port].from; from != r)
+                        return fail(fault::send_unmatched, r, port, none, m->to, none, from);
+                if (m->from == none) continue;
+                const move& there = moves_.p[m->from * p_.ports + port];
+                if (there.to != r) return fail(fault::receive_unmatched, r, port, none, m->from, none, there.to);
+                if (there.sent != m->received) return fail(fault::sizes, r, port, m->received, m->from, there.sent);
+            }
+        return true;
+    }
+
+    // All sends read the state at the start of the round: what they carry is set aside.
+    [[gnu::noinline]] constexpr bool send_round() {
+        staged_label_.need(sent_);
+        staged_masks_.need(sent_ * words_);
+        if (ordered_) staged_value_.need(sent_);
+        const move* m = moves_.p;
+        for (int r = 0; r < p_.n; ++r)
+            for (int port = 0; port < p_.ports; ++port, ++m)
+                for (long j = m->sent_at; j < m->sent_at + m->sent; ++j) {
+                    const long i = at(r, sent_blocks_.p[j]);
+                    if ((staged_label_.p[j] = label_.p[i]) == none)
+                        return fail(fault::sends_undefined, r, port, sent_blocks_.p[j], m->to);
+                    for (long w = 0; w < words_; ++w) staged_masks_.p[j * words_ + w] = masks_.p[i * words_ + w];
+                    if (ordered_) staged_value_.p[j] = value_.p[i];
+                    sent_in_.p[i] = round_ + 1;
+                }
+        return true;
+    }
+
+    // Copies land, then reductions join.
+    [[gnu::noinline]] constexpr bool receive_round() {
+        bool staged = false;
+        const move* m = moves_.p;
+        for (int r = 0; r < p_.n; ++r) {
+            bool reduction = false;
+            for (int port = 0; port < p_.ports; ++port, ++m)
+                if (m->received > 0) {
+                    if (m->reduces)
+                        reduction = true;
+                    else if (!copy(r, port, *m, staged))
+                        return false;
+                }
+            if (!reduction) continue;
+            m -= p_.ports;
+            for (int port = 0; port < p_.ports; ++port, ++m)
+                if (m->received > 0 && m->reduces && !reduce(r, port, *m, staged)) return false;
+            if (ordered_) fold(r);
+        }
+        staged_rounds_ += staged;
+        return true;
+    }
+
+    [[gnu::noinline]] constexpr bool copy(int r, int port, const move& m, bool& staged) {
+        long j = moves_.p[m.from * p_.ports + port].sent_at;
+        for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
+            const int y = received_blocks_.p[k];
+            const long i = at(r, y);
+            if (copied_in_.p[i] == round_ + 1) return fail(fault::copied_twice, r, port, y, m.from, sent_blocks_.p[j]);
+            copied_in_.p[i] = round_ + 1;
+            if (sent_in_.p[i] == round_ + 1) staged = true;
+            if (label_.p[i] == vacant && y < p_.blocks) continue;
+            label_.p[i] = staged_label_.p[j];
+            if (label_.p[i] != y && y < p_.blocks) fixed_ = false;
+            for (long w = 0; w < words_; ++w) masks_.p[i * words_ + w] = staged_masks_.p[j * words_ + w];
+            if (ordered_) value_.p[i] = staged_value_.p[j];
+        }
+        return true;
+    }
+
+    // Laws 3 and 3b: contributions to one block, none of them twice. The order does not matter here.
+    [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
+        long j = moves_.p[m.from * p_.ports + port].sent_at;
+        for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
+            const int y = received_blocks_.p[k];
+            const long i = at(r, y);
+            const int mine = label_.p[i];
+            if (sent_in_.p[i] == round_ + 1 && !barrier_) staged = true;
+            if (mine == vacant && y < p_.blocks) continue;
+            if (mine == none) return fail(fault::reduces_into_undefined, r, port, y, m.from, sent_blocks_.p[j]);
+            if (mine != staged_label_.p[j]) {
+                fail(fault::mixed, r, port, y, m.from, sent_blocks_.p[j]);
+                if (sent_blocks_.p[j] == y && staged_label_.p[j] >= 0) p_.report_.held = staged_label_.p[j];
+                return false;
+            }
+            for (long w = 0; w < words_; ++w) {
+                const std::uint64_t had = masks_.p[i * words_ + w], more = staged_masks_.p[j * words_ + w];
+                if ((had & more) && !barrier_)
+                    return fail(fault::twice, r, port, y, m.from, sent_blocks_.p[j],
+                        static_cast<int>(w) * 64 + std::countr_zero(had & more));
+                masks_.p[i * words_ + w] = had | more;
+            }
+        }
+        return true;
+    }
+
+    // The order of the fold: operands of lower ranks, a local operand, the own value, operands of higher ranks.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void fold(int r) {
+        by_peer_.need(p_.ports);
+        int reducing = 0;
+        for (int port = 0; port < p_.ports; ++port)
+            if (const move& m = moves_.p[at_move(r, port)]; m.reduces && m.received > 0) by_peer_.p[reducing++] = port;
+        sort_by_peer(r, reducing);
+        ++fold_;
+        int k = 0;
+        for (; k < reducing && moves_.p[at_move(r, by_peer_.p[k])].from <= r; ++k) fold_in(r, by_peer_.p[k], true);
+        for (int i = 0; i < k; ++i) {
+            const move& m = moves_.p[at_move(r, by_peer_.p[i])];
+            for (int j = 0; j < m.received; ++j) {
+                const int y = received_blocks_.p[m.received_at + j];
+                if (left_in_.p[y] != fold_) continue;
+                left_in_.p[y] = 0;
+                value_.p[at(r, y)] = join(left_.p[y], value_.p[at(r, y)]);
+            }
+        }
+        for (; k < reducing; ++k) fold_in(r, by_peer_.p[k], false);
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr void fold_in(int r, int port, bool on_the_left) {
+        const move& m = moves_.p[at_move(r, port)];
+        const long from = moves_.p[at_move(m.from, port)].sent_at;
+        for (int j = 0; j < m.received; ++j) {
+            const int y = received_blocks_.p[m.received_at + j];
+            const expression& e = staged_value_.p[from + j];
+            if (!on_the_left) {
+                value_.p[at(r, y)] = join(value_.p[at(r, y)], e);
+            } else {
+                left_.p[y] = left_in_.p[y] == fold_ ? join(left_.p[y], e) : e;
+                left_in_.p[y] = fold_;
+            }
+        }
+    }
+    // Stable, by the rank received from.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void sort_by_peer(int r, int count) {
+        for (int i = 1; i < count; ++i) {
+            const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
+            int j = i;
+            for (; j > 0 && moves_.p[at_move(r, by_peer_.p[j - 1])].from > peer; --j) by_peer_.p[j] = by_peer_.p[j - 1];
+            by_peer_.p[j] = port;
+        }
+    }
+
+    // Law 4: the postcondition of the collective.
+    [[gnu::noinline]] constexpr bool finish() {
+        buffer<int> exchanged(p_.slots), count(p_.n);
+        for (int r = 0; r < p_.n; ++r) {
+            const bool swap = p_.kind == collective::all_to_all;
+            if (swap && !p_.exchange(r, true, exchanged.p, count.p)) return false;
+            for (int slot = 0; slot < p_.blocks; ++slot) {
+                wanted w = p_.expected(r, slot);
+                if (swap) {
+                    w.lo = exchanged.p[slot] / p_.blocks;
+                    w.hi = w.lo + 1;
+                    w.label = r * p_.blocks + exchanged.p[slot] % p_.blocks;
+                }
+                if (w.label != none && !holds(r, slot, w)) return false;
+            }
+        }
+        return true;
+    }
+    [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
+        const long i = at(r, slot);
+        if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
+        if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
+            return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);
+        if (label_.p[i] != w.label) {
+            fail(fault::holds_other, r, none, slot);
+            p_.report_.held = p_.kind == collective::all_to_all ? label_.p[i] / p_.blocks : label_.p[i];
+            return false;
+        }
+        return true;
+    }
+
+    problem p_;
+    const bool ordered_, barrier_;
+    long words_ = 1;
+    int round_ = none;
+    long sent_ = 0;  // blocks sent in the round
+    int staged_rounds_ = 0;
+    bool fixed_ = true;
+    buffer<int> label_, sent_in_, copied_in_;  // per (rank, slot)
+    buffer<std::uint64_t> masks_;
+    buffer<expression> value_;
+    buffer<move> moves_;                         // per (rank, port)
+    buffer<int> sent_blocks_, received_blocks_;  // of the round, rank by rank and port by port
+    buffer<int> staged_label_;                   // what the sent blocks carry
+    buffer<std::uint64_t> staged_masks_;
+    buffer<expression> staged_value_, left_;
+    buffer<int> by_peer_, left_in_;
+    int fold_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

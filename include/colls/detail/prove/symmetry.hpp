@@ -1,0 +1,317 @@
+// Translation symmetry: where every rank does what rank 0 does, moved along with the rank, rank 0 alone proves the
+// schedule, in n times less time and memory.
+#pragma once
+
+#include <colls/detail/prove/symbolic_execution.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Finds the permutation sigma of the slots with: rank r + 1 does with slot sigma(x) what rank r does with slot x, its
+/// peers one further (mod n). It is read off ranks 0 and 1 and checked on all. Then plays rank 0.
+class symmetric_execution {
+public:
+    constexpr symmetric_execution(const schedule_reader& s, int n) : p_(s, n), barrier_(p_.kind == collective::barrier) {}
+
+    /// True where the schedule is symmetric. O(n · (rounds · ports + blocks moved by a rank)) calls and steps.
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {
+        if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || p_.kind == collective::inclusive_scan ||
+            p_.kind == collective::exclusive_scan)
+            return false;
+        trace first, a, b;
+        if (!record(0, first) || !record(0, a) || !record(1, b) || !find_sigma(a, b) || !states_follow()) return false;
+        for (int r = 2; r <= p_.n; ++r) {
+            trace& last = r % 2 == 0 ? b : a;
+            trace& next = r % 2 == 0 ? a : b;
+            if (r < p_.n && !record(r, next)) return false;
+            if (!follows(last, r < p_.n ? next : first)) return false;
+        }
+        return true;
+    }
+
+    /// The laws, on rank 0. After applies() only.
+    [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
+        p_.report_.n = p_.n;
+        words_ = (p_.n + 63) / 64;
+        find_cycles();
+        if (play()) finish();
+        return p_.report_;
+    }
+
+private:
+    /// What one rank does: per (round, port) its moves with the peers relative to the rank; the blocks in a row.
+    struct trace {
+        buffer<move> moves;
+        buffer<int> sent, received;
+        long sent_size = 0, received_size = 0;
+    };
+
+    constexpr bool record(int rank, trace& t) {
+        t.moves.need(static_cast<long>(p_.rounds) * p_.ports);
+        t.sent_size = t.received_size = 0;
+        move* m = t.moves.p;
+        for (int round = 0; round < p_.rounds; ++round)
+            for (int port = 0; port < p_.ports; ++port, ++m) {
+                const step st = p_.s.at(rank, p_.n, round, port);
+                *m = {none, none, 0, 0, t.sent_size, t.received_size, barrier_ || st.recv.action == action::reduce};
+                if (!read(st.send.peer, st.send.blocks, rank, m->to, m->sent, t.sent, t.sent_size) ||
+                    !read(st.recv.peer, st.recv.blocks, rank, m->from, m->received, t.received, t.received_size))
+                    return false;
+            }
+        return true;
+    }
+    constexpr bool read(
+        int peer, const block_set& named, int rank, int& offset, int& count, buffer<int>& list, long& size) {
+        if (peer == none) return true;
+        if (barrier_ && (!named.empty() || named.count < 0)) return false;
+        const block_set& b = barrier_ ? heard_ : named;
+        if (peer < 0 || peer >= p_.n || !(single(b) || well_formed(b, p_.slots))) return false;
+        offset = peer >= rank ? peer - rank : peer - rank + p_.n;
+        if (b.empty()) return true;
+        count = single(b) ? 1 : b.size();
+        list.need(size + count, size);
+        expand(b, list.p + size);
+        for (int j = 0; j < count; ++j)
+            if (list.p[size + j] < 0 || list.p[size + j] >= p_.slots) return false;
+        size += count;
+        return true;
+    }
+
+    constexpr bool same_moves(const trace& a, const trace& b) const {
+        if (a.sent_size != b.sent_size || a.received_size != b.received_size) return false;
+        for (long i = 0; i < static_cast<long>(p_.rounds) * p_.ports; ++i) {
+            const move &x = a.moves.p[i], &y = b.moves.p[i];
+            if (x.to != y.to || x.from != y.from || x.sent != y.sent || x.received != y.received ||
+                (x.received > 0 && x.reduces != y.reduces))
+                return false;
+        }
+        return true;
+    }
+    constexpr bool follows(const trace& a, const trace& b) const {
+        if (!same_moves(a, b)) return false;
+        for (long j = 0; j < a.sent_size; ++j)
+            if (sigma_.p[a.sent.p[j]] != b.sent.p[j]) return false;
+        for (long j = 0; j < a.received_size; ++j)
+            if (sigma_.p[a.received.p[j]] != b.received.p[j]) return false;
+        return true;
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool find_sigma(const trace& a, const trace& b) {
+        if (!same_moves(a, b)) return false;
+        sigma_.need(p_.slots);
+        buffer<int> inverse(p_.slots);
+        for (int x = 0; x < p_.slots; ++x) sigma_.p[x] = inverse.p[x] = none;
+        const auto pair = [&](int x, int y) {
+            if (sigma_.p[x] == none && inverse.p[y] == none) {
+                sigma_.p[x] = y;
+                inverse.p[y] = x;
+            }
+            return sigma_.p[x] == y && (x < p_.blocks) == (y < p_.blocks);
+        };
+        for (long j = 0; j < a.sent_size; ++j)
+            if (!pair(a.sent.p[j], b.sent.p[j])) return false;
+        for (long j = 0; j < a.received_size; ++j)
+            if (!pair(a.received.p[j], b.received.p[j])) return false;
+        // What neither rank touches (the own block of an all_to_all) is paired in order; the states must then follow.
+        for (int x = 0, y = 0; x < p_.slots; ++x) {
+            if (sigma_.p[x] != none) continue;
+            while (inverse.p[y] != none) ++y;
+            if (!pair(x, y)) return false;
+        }
+        return true;
+    }
+    /// The states before and after move along as well.
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool states_follow() {
+        const int n = p_.n, blocks = p_.blocks;
+        if (owned(p_.kind))
+            for (int x = 0; x < blocks; ++x) {
+                const int h = p_.homes.p[x];
+                if (p_.homes.p[sigma_.p[x]] != (h == none ? none : (h + 1) % n)) return false;
+            }
+        if (p_.kind != collective::all_to_all) return true;
+        buffer<int> last(blocks), next(blocks), count(n);
+        initial_.need(blocks);
+        final_.need(blocks);
+        for (const bool after : {false, true})
+            for (int r = 0; r <= n; ++r) {
+                buffer<int>& now = r % 2 == 0 ? last : next;
+                const buffer<int>& before = r % 2 == 0 ? next : last;
+                if (!p_.exchange(r % n, after, now.p, count.p)) return false;
+                for (int x = 0; x < blocks; ++x) {
+                    if (r == 0) (after ? final_ : initial_).p[x] = now.p[x];
+                    if (r > 0 && now.p[sigma_.p[x]] != moved_label(before.p[x], 1)) return false;
+                }
+            }
+        return true;
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr void find_cycles() {
+        cycle_.need(p_.slots);
+        begin_.need(p_.slots);
+        place_.need(p_.slots);
+        length_.need(p_.slots);
+        int at = 0;
+        for (int x = 0; x < p_.slots; ++x) {
+            if (length_.p[x] != 0) continue;
+            const int from = at;
+            int y = x;
+            do {
+                begin_.p[y] = from;
+                place_.p[y] = at - from;
+                length_.p[y] = 1;
+                cycle_.p[at++] = y;
+                y = sigma_.p[y];
+            } while (y != x);
+            for (int i = from; i < at; ++i) length_.p[cycle_.p[i]] = at - from;
+        }
+    }
+    /// sigma applied q times.
+    constexpr int moved_slot(int x, int q) const { return cycle_.p[begin_.p[x] + (place_.p[x] + q) % length_.p[x]]; }
+    constexpr int moved_label(int label, int q) const {
+        if (label < 0) return label;
+        if (p_.kind != collective::all_to_all) return moved_slot(label, q);
+        return (label / p_.blocks + q) % p_.n * p_.blocks + label % p_.blocks;
+    }
+    /// out = in with every rank q further.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void rotate(const std::uint64_t* in, std::uint64_t* out, int q) const {
+        for (long w = 0; w < words_; ++w) out[w] = 0;
+        shift_into(in, out, q);
+        if (q > 0) shift_into(in, out, q - p_.n);
+        if (p_.n % 64 != 0) out[words_ - 1] &= (std::uint64_t{1} << p_.n % 64) - 1;
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr void shift_into(
+        const std::uint64_t* in, std::uint64_t* out, int by) const {
+        const int words = by >= 0 ? by / 64 : -((-by + 63) / 64), bits = by - words * 64;
+        for (long w = 0; w < words_; ++w) {
+            if (in[w] == 0) continue;
+            const long to = w + words;
+            if (to >= 0 && to < words_) out[to] |= in[w] << bits;
+            if (bits > 0 && to + 1 >= 0 && to + 1 < words_) out[to + 1] |= in[w] >> (64 - bits);
+        }
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool fail(
+        fault f, int port, int block, int peer = none, int number = none, int source = none) {
+        p_.found(f, 0, block, number);
+        p_.report_.round = round_;
+        p_.report_.port = port;
+        p_.report_.peer = peer;
+        p_.report_.source = source;
+        return false;
+    }
+
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
+        label_.need(p_.slots);
+        masks_.need(p_.slots * words_);
+        copied_in_.need(p_.slots);
+        for (int x = 0; x < p_.slots; ++x) {
+            const int l = p_.initial(0, x);
+            label_.p[x] = l >= 0 && p_.kind == collective::all_to_all ? initial_.p[x] : l;
+            if (l >= 0) masks_.p[x * words_] = 1;
+        }
+        trace t;
+        record(0, t);
+        const move* m = t.moves.p;
+        for (round_ = 0; round_ < p_.rounds; ++round_, m += p_.ports)
+            if (!match(m) || !stage(m, t) || !receive(m, t)) return false;
+        round_ = none;
+        return true;
+    }
+    // The rank that I send to awaits me, the rank that I await sends to me: the same fact, seen from both ends.
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool match(const move* m) {
+        for (int port = 0; port < p_.ports; ++port, ++m) {
+            if (m->to != none && (m->from == none || (m->from + m->to) % p_.n != 0))
+                return fail(
+                    fault::send_unmatched, port, none, m->to, none, m->from == none ? none : (m->from + m->to) % p_.n);
+            if (m->from == none) continue;
+            if (m->to == none) return fail(fault::receive_unmatched, port, none, m->from, none, none);
+            if (m->sent != m->received) return fail(fault::sizes, port, m->received, m->from, m->sent);
+        }
+        return true;
+    }
+    // What arrives: what I send myself on that port, moved along to the rank that sends to me.
+    constexpr bool stage(const move* m, const trace& t) {
+        const long first = m->received_at;
+        for (int port = 0; port < p_.ports; ++port, ++m) {
+            staged_label_.need(m->received_at - first + m->received, m->received_at - first);
+            staged_masks_.need((m->received_at - first + m->received) * words_, (m->received_at - first) * words_);
+            for (long j = 0; j < m->sent; ++j) {
+                const int x = t.sent.p[m->sent_at + j];
+                if (label_.p[x] == none) return fail(fault::sends_undefined, port, x, m->to);
+                const long to = m->received_at - first + j;
+                staged_label_.p[to] = moved_label(label_.p[x], m->from);
+                rotate(masks_.p + x * words_, staged_masks_.p + to * words_, m->from);
+            }
+        }
+        return true;
+    }
+    constexpr bool receive(const move* m, const trace& t) {
+        const long first = m->received_at;
+        for (const bool reducing : {false, true})
+            for (int port = 0; port < p_.ports; ++port) {
+                if (m[port].reduces != reducing) continue;
+                for (long j = 0; j < m[port].received; ++j)
+                    if (!land(m[port], port, t.received.p[m[port].received_at + j], m[port].received_at - first + j,
+                            moved_slot(t.sent.p[m[port].sent_at + j], m[port].from)))
+                        return false;
+            }
+        return true;
+    }
+    constexpr bool land(const move& m, int port, int y, long j, int x) {
+        if (!m.reduces) {
+            if (copied_in_.p[y] == round_ + 1) return fail(fault::copied_twice, port, y, m.from, x);
+            copied_in_.p[y] = round_ + 1;
+        }
+        const int mine = label_.p[y], theirs = staged_label_.p[j];
+        if (mine == vacant && y < p_.blocks) return true;
+        if (!m.reduces) {
+            label_.p[y] = theirs;
+            for (long w = 0; w < words_; ++w) masks_.p[y * words_ + w] = staged_masks_.p[j * words_ + w];
+            return true;
+        }
+        if (mine == none) return fail(fault::reduces_into_undefined, port, y, m.from, x);
+        if (mine != theirs) {
+            fail(fault::mixed, port, y, m.from, x);
+            if (x == y && theirs >= 0) p_.report_.held = theirs;
+            return false;
+        }
+        for (long w = 0; w < words_; ++w) {
+            const std::uint64_t had = masks_.p[y * words_ + w], more = staged_masks_.p[j * words_ + w];
+            if ((had & more) && !barrier_)
+                return fail(fault::twice, port, y, m.from, x, static_cast<int>(w) * 64 + std::countr_zero(had & more));
+            masks_.p[y * words_ + w] = had | more;
+        }
+        return true;
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool finish() {
+        for (int x = 0; x < p_.blocks; ++x) {
+            wanted w = p_.expected(0, x);
+            if (p_.kind == collective::all_to_all) {
+                const int source = final_.p[x] / p_.blocks;
+                w = {final_.p[x] % p_.blocks, source, source + 1};
+            }
+            if (w.label != none && !holds(x, w)) return false;
+        }
+        return true;
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool holds(int x, const wanted& w) {
+        if (label_.p[x] < 0) return fail(fault::holds_nothing, none, x);
+        if (const int off = first_difference(masks_.p + x * words_, words_, w); off >= 0)
+            return fail(lacking(p_.kind, off, w), none, barrier_ ? none : x, none, none, off);
+        if (label_.p[x] == w.label) return true;
+        fail(fault::holds_other, none, x);
+        p_.report_.held = p_.kind == collective::all_to_all ? label_.p[x] / p_.blocks : label_.p[x];
+        return false;
+    }
+
+    problem p_;
+    const bool barrier_;
+    const block_set heard_ = block(0);  // what a message of a barrier carries
+    long words_ = 1;
+    int round_ = none;
+    buffer<int> sigma_, cycle_, begin_, place_, length_;
+    buffer<int> initial_, final_;  // all_to_all: what the slots of rank 0 hold before and after
+    buffer<int> label_, copied_in_, staged_label_;
+    buffer<std::uint64_t> masks_, staged_masks_;
+};
+
+}  // namespace colls::inline v1::detail

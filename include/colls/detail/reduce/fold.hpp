@@ -1,0 +1,180 @@
+// The reduce loop's face: what an executor calls, without knowing types or operators.
+//
+// On x86-64 each loop is compiled twice, for the baseline and for AVX2 (which has no fused multiply-add: all machines
+// get the same bits); that of bfloat16, bound by its conversions, also for AVX-512. Half goes by way of rows of float.
+#pragma once
+
+#include <colls/config.hpp>
+#include <colls/detail/reduce/fold_loops.hpp>
+#include <colls/detail/reduce/half_rows.hpp>
+#include <colls/operators.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // an operator may well not vectorise
+#endif
+
+namespace colls::inline v1::detail {
+
+/// What an executor knows of an operator on a type.
+struct op_table {
+    std::size_t element_size = 0;
+    /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, one pass over memory. dst may be the very
+    /// pointer of operands; otherwise it must not overlap them. All aligned as the type is.
+    void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
+    /// Applied once to the full fold of n ranks. Null where the operator has nothing to finish.
+    void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
+    bool commutative = false;
+};
+
+template <class Op, class T>
+concept has_finish = requires(const Op& op, const T& x, int n) { { op.finish(x, n) } -> std::convertible_to<T>; };
+
+template <class T, class Op>
+constexpr auto choose_fold() {
+    if constexpr (folds_in_float<T, Op>)
+        return std::type_identity<paired_fold<T, Op>>{};
+    else if constexpr (std::is_arithmetic_v<T> && is_pure<Op>())
+        return std::type_identity<direct_fold<T, Op>>{};
+    else
+        return std::type_identity<tile_fold<T, Op>>{};
+}
+template <class T, class Op>
+using fold_loop = typename decltype(choose_fold<T, Op>())::type;
+
+// At -O3 g++ 12 unrolls the loops before it has seen that they vectorise, and folds in place take 1.4 times as long.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+#endif
+template <class T, class Op>
+void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
+    // For processors from before 2013: two operands at a time, which is most of what is folded, and the rest as it comes.
+    if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
+        return direct_fold<T, Op>::template run<2>(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+    else
+#endif
+        fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+}
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class T, class Op>
+[[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+}
+template <class T, class Op>
+#if defined(__clang__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#else
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+void fold_avx512(void* dst,
+    const operand* x, int k, std::size_t count, const void* op) {
+    fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
+}
+#endif
+
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#pragma GCC pop_options
+#endif
+
+/// The variant for this processor.
+template <class T, class Op>
+fold_function fold_for_processor() {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
+    // Not where a leaf's product could be fused with the sum.
+    if constexpr (folds_in_float<T, Op> && !has_leaf<Op, float>)
+        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return &fold_avx512<T, Op>;
+#if !defined(__AVX2__)
+    if (__builtin_cpu_supports("avx2")) return &fold_avx2<T, Op>;
+#endif
+#endif
+    return &fold_baseline<T, Op>;
+}
+
+template <class T, class Op>
+void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
+
+template <class Op>
+void half_fold(half* dst, const operand* x, int k, std::size_t count, const void* op) {
+    constexpr std::size_t length = tile_bytes / sizeof(float);
+    alignas(64) float rows[4][length];
+    for (std::size_t at = 0; at < count; at += length) {
+        const std::size_t n = count - at < length ? count - at : length;
+        operand group[4];
+        int held = 0;  // rows[0] holds a partial fold
+        for (int j = 0; j < k;) {
+            int m = held;
+            for (; m < 4 && j < k; ++m, ++j) {
+                widen_row(rows[m], static_cast<const half*>(x[j].data) + at, n);
+                group[m] = {rows[m], x[j].leaf};
+            }
+            fold_entry<float, Op>(rows[0], group, m, n, op);
+            group[0] = {rows[0], false};
+            held = 1;
+        }
+        narrow_row(dst + at, rows[0], n);
+    }
+}
+
+template <class T, class Op>
+void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op) {
+    if constexpr (!has_leaf<Op, T>)
+        if (k == 1) {
+            if (dst != x[0].data && count != 0) std::memcpy(dst, x[0].data, count * sizeof(T));
+            return;
+        }
+    if constexpr (std::is_same_v<T, half> && folds_in_float<T, Op>)
+        return half_fold<Op>(static_cast<half*>(dst), x, k, count, op);
+    else if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
+        fold_by_fours(fold_for_processor<T, Op>(), sizeof(T), dst, x, k, count, op);
+    else
+        fold_for_processor<T, Op>()(dst, x, k, count, op);
+}
+
+template <class T, class Op>
+[[gnu::always_inline]] inline void finish_loop(T* x, std::size_t count, int n, const Op op) {
+    constexpr std::size_t lanes = std::is_floating_point_v<T> && is_pure<Op>() ? 16 : 1;
+    const std::size_t whole = count & ~(lanes - 1);
+    if constexpr (lanes > 1)
+        for_each_parallel<lanes>(whole, [=](std::size_t i) { x[i] = static_cast<T>(op.finish(x[i], n)); });
+    for (std::size_t i = lanes > 1 ? whole : 0; i < count; ++i) x[i] = static_cast<T>(op.finish(x[i], n));
+}
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class T, class Op>
+[[gnu::target("avx2")]] void finish_avx2(T* x, std::size_t count, int n, const Op& op) {
+    finish_loop<T, Op>(x, count, n, op);
+}
+#endif
+template <class T, class Op>
+void finish_entry(void* data, std::size_t count, int n, const void* op) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
+    if constexpr (std::is_floating_point_v<T> && is_pure<Op>())
+        if (__builtin_cpu_supports("avx2"))
+            return finish_avx2<T, Op>(static_cast<T*>(data), count, n, *static_cast<const Op*>(op));
+#endif
+    finish_loop<T, Op>(static_cast<T*>(data), count, n, *static_cast<const Op*>(op));
+}
+
+template <class T, class Op>
+constexpr op_table make_op_table() {
+    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+    static_assert(operator_on<Op, T>,
+        "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
+    op_table t{sizeof(T), &fold_entry<T, Op>, nullptr, is_commutative<Op, T>};
+    if constexpr (has_finish<Op, T>) t.finish = &finish_entry<T, Op>;
+    return t;
+}
+template <class T, class Op>
+inline constexpr op_table op_table_for = make_op_table<T, Op>();
+
+}  // namespace colls::inline v1::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

@@ -1,0 +1,258 @@
+// The loops in which an operator meets arrays, each one pass over memory for any number of operands:
+//   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
+//   paired_fold   pure operators on bfloat16: two of them in a 32-bit word, folded in float, rounded once
+//   tile_fold     everything else: partial folds in a tile on the stack
+// fold.hpp compiles them for several processors and chooses.
+#pragma once
+
+#include <colls/config.hpp>
+#include <colls/operators.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"  // an operator may well not vectorise
+#endif
+
+namespace colls::inline v1::detail {
+
+struct operand {
+    const void* data = nullptr;
+    bool leaf = false;  // a rank's own contribution, not yet reduced: Op::leaf applies
+};
+
+template <class Op, class A>
+concept has_leaf = requires(const Op& op, const A& a) { { op.leaf(a) } -> std::convertible_to<A>; };
+
+/// A fold of T by Op is done in float, and rounded once.
+template <class T, class Op>
+inline constexpr bool folds_in_float = is_small_float<T> && is_pure<Op>() && operator_on<Op, float>;
+
+/// f(0) ... f(n - 1), n a multiple of lanes, in any order: nothing that f(i) writes is read by another f(j).
+/// The constant inner trip count is what g++ -O2 wants before it vectorises.
+template <std::size_t lanes, class F>
+[[gnu::always_inline]] inline void for_each_parallel(std::size_t n, F f) {
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety) interleave_count(2) unroll(disable)
+    for (std::size_t i = 0; i < n / lanes * lanes; ++i) f(i);
+#else
+    for (std::size_t b = 0; b < n; b += lanes)
+#pragma GCC ivdep
+        for (std::size_t l = 0; l < lanes; ++l) f(b + l);
+#endif
+}
+/// The same without the promise: the compiler must see for itself that the writes are apart from the reads.
+template <std::size_t lanes, class F>
+[[gnu::always_inline]] inline void for_each_checked(std::size_t n, F f) {
+#if defined(__clang__)
+#pragma clang loop interleave_count(2) unroll(disable)
+    for (std::size_t i = 0; i < n / lanes * lanes; ++i) f(i);
+#else
+    for (std::size_t b = 0; b < n; b += lanes)
+        for (std::size_t l = 0; l < lanes; ++l) f(b + l);
+#endif
+}
+
+template <std::size_t size>
+using unsigned_of_size = std::conditional_t<size == 1, unsigned char,
+    std::conditional_t<size == 2, unsigned short, std::conditional_t<size == 4, unsigned, unsigned long long>>>;
+
+template <class A, class Op>
+[[gnu::always_inline]] inline A apply_leaf(const A& a, [[maybe_unused]] bool leaf, [[maybe_unused]] const Op& op) {
+    if constexpr (has_leaf<Op, A>) {
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+        // Not fused with the sum that follows: the same bits whichever loop an element falls to.
+        A changed = static_cast<A>(op.leaf(a));
+        if constexpr (std::is_floating_point_v<A>) changed = __builtin_assoc_barrier(changed);
+#else
+        const A changed = static_cast<A>(op.leaf(a));
+#endif
+        if constexpr (std::is_arithmetic_v<A> && sizeof(A) <= 8) {
+            // Blended by bits: the compilers would make a branch of a choice, and not vectorise it.
+            using U = unsigned_of_size<sizeof(A)>;
+            const U mask = static_cast<U>(leaf ? ~U{0} : U{0});
+            return __builtin_bit_cast(A, static_cast<U>((__builtin_bit_cast(U, changed) & mask) |
+                                                        (__builtin_bit_cast(U, a) & static_cast<U>(~mask))));
+        } else {
+            return leaf ? changed : a;
+        }
+    } else {
+        return a;
+    }
+}
+
+/// Element by element, in T or in float: the tails of the loops below. Not a call: g++ makes
+/// a jump of one at the end of a function, and leaves the upper halves of the vector registers dirty, which is slow.
+template <class A, class T, class Op>
+[[gnu::always_inline]] inline void scalar_fold(T* dst, const operand* x, int k, std::size_t first, std::size_t count,
+    const Op& op) {
+    for (std::size_t i = first; i < count; ++i) {
+        A a = apply_leaf(static_cast<A>(static_cast<const T*>(x[0].data)[i]), x[0].leaf, op);
+        for (int j = 1; j < k; ++j)
+            a = static_cast<A>(op(a, apply_leaf(static_cast<A>(static_cast<const T*>(x[j].data)[i]), x[j].leaf, op)));
+        dst[i] = static_cast<T>(a);
+    }
+}
+
+inline constexpr std::size_t tile_bytes = 2048;
+
+/// At most four operands, of which out may be one.
+template <class T, class Op>
+struct direct_fold {
+    static constexpr std::size_t lanes = has_leaf<Op, T> && sizeof(T) < 4 ? 16 : 64 / sizeof(T);
+
+    template <int m>
+    [[gnu::always_inline]] static void loop(T* out, const operand* x, std::size_t n, const Op& op) {
+        const operand a = x[0], b = x[m > 1 ? 1 : 0], c = x[m > 2 ? 2 : 0], d = x[m > 3 ? 3 : 0];
+        for_each_parallel<lanes>(n, [=](std::size_t i) {
+            const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+            T v = get(a);
+            if constexpr (m > 1) v = static_cast<T>(op(v, get(b)));
+            if constexpr (m > 2) v = static_cast<T>(op(v, get(c)));
+            if constexpr (m > 3) v = static_cast<T>(op(v, get(d)));
+            out[i] = v;
+        });
+    }
+    /// Loops of their own for up to `most` operands: each costs a unit about 10 ms.
+    template <int most = 4>
+    [[gnu::always_inline]] static void run(T* out, const operand* x, int m, std::size_t count, const Op op) {
+        std::size_t whole = (m > 1 && m <= most) || has_leaf<Op, T> ? count & ~(lanes - 1) : 0;
+        if (m == 2)
+            loop<2>(out, x, whole, op);
+        else if (most > 2 && m == 3)
+            loop<most == 4 ? 3 : 2>(out, x, whole, op);
+        else if (most > 2 && m == 4)
+            loop<most == 4 ? 4 : 2>(out, x, whole, op);
+        else if (m > most)
+            whole = 0;
+        else if constexpr (has_leaf<Op, T>)  // else a mere copy, which does not come here
+            loop<1>(out, x, whole, op);
+        scalar_fold<T>(out, x, m, whole, count, op);
+    }
+};
+
+using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t count, const void* op);
+
+/// Any number of operands by a function that takes four: partial folds stay in a tile on the stack.
+void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count,
+    const void* op);
+#ifndef COLLS_SEPARATE
+COLLS_INLINE void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k,
+    std::size_t count, const void* op) {
+    if (k <= 4) return four(dst, x, k, count, op);
+    alignas(64) unsigned char tile[tile_bytes];
+    const std::size_t length = tile_bytes / element;
+    for (std::size_t at = 0; at < count; at += length) {
+        const std::size_t n = count - at < length ? count - at : length, skip = at * element;
+        operand group[4];
+        int held = 0;  // group[0] is the tile
+        for (int j = 0; j < k;) {
+            int m = held;
+            for (; m < 4 && j < k; ++m, ++j) group[m] = {static_cast<const char*>(x[j].data) + skip, x[j].leaf};
+            four(j < k ? static_cast<void*>(tile) : static_cast<char*>(dst) + skip, group, m, n, op);
+            group[0] = {tile, false};
+            held = 1;
+        }
+    }
+}
+#endif
+
+/// A word holds two; the tile keeps the lower ones of a block of words, then the upper ones, so that
+/// nothing is ever shuffled.
+template <class T, class Op>
+struct paired_fold {
+    static constexpr std::size_t lanes = 16, length = tile_bytes / 2 / sizeof(float);  // in words
+
+    struct pair {
+        float low, high;
+    };
+    [[gnu::always_inline]] static pair get(const operand& o, std::size_t word, const Op& op) {
+        unsigned w;
+        std::memcpy(&w, static_cast<const char*>(o.data) + 4 * word, 4);
+        return {apply_leaf(T::format::low(w), o.leaf, op), apply_leaf(T::format::high(w), o.leaf, op)};
+    }
+    [[gnu::always_inline]] static pair combine(pair a, pair b, const Op& op) {
+        return {static_cast<float>(op(a.low, b.low)), static_cast<float>(op(a.high, b.high))};
+    }
+    [[gnu::always_inline]] static void put(T* dst, std::size_t word, pair a) {
+        const unsigned w = T::format::pack(a.low, a.high);
+        std::memcpy(reinterpret_cast<char*>(dst) + 4 * word, &w, 4);
+    }
+
+    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
+        alignas(64) float low[length], high[length];
+        const std::size_t whole = count & ~(2 * lanes - 1);
+        const auto operand_at = [=](int q, std::size_t at) {
+            return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
+        };
+        if (k == 2)
+            for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1]](std::size_t i) {
+                put(dst, i, combine(get(a, i, op), get(b, i, op), op));
+            });
+        else if (k == 3)
+            for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1], c = x[2]](std::size_t i) {
+                put(dst, i, combine(combine(get(a, i, op), get(b, i, op), op), get(c, i, op), op));
+            });
+        else
+            for (std::size_t at = 0; at < whole; at += 2 * length) {
+                const std::size_t n = whole - at < 2 * length ? (whole - at) / 2 : length;
+                for_each_parallel<lanes>(n, [&, a = operand_at(0, at)](std::size_t i) {
+                    const pair p = get(a, i, op);
+                    low[i] = p.low, high[i] = p.high;
+                });
+                for (int j = 1; j < k; ++j)
+                    for_each_parallel<lanes>(n, [&, b = operand_at(j, at)](std::size_t i) {
+                        const pair p = combine({low[i], high[i]}, get(b, i, op), op);
+                        low[i] = p.low, high[i] = p.high;
+                    });
+                for_each_parallel<lanes>(n, [&](std::size_t i) { put(dst + at, i, {low[i], high[i]}); });
+            }
+        scalar_fold<float>(dst, x, k, whole, count, op);
+    }
+};
+
+/// Nothing points into the tile, so that the loops that write it may vectorise whatever the operator reads.
+template <class T, class Op>
+struct tile_fold {
+    static constexpr std::size_t length = sizeof(T) >= tile_bytes ? 1 : tile_bytes / sizeof(T);
+    static constexpr std::size_t lanes = std::is_arithmetic_v<T> || is_small_float<T> ? 64 / sizeof(T) : 1;
+
+    [[gnu::always_inline]] static T get(const operand& o, std::size_t i, const Op& op) {
+        return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op);
+    }
+    [[gnu::always_inline]] static void put(T* to, const T& a) {
+        if constexpr (std::is_copy_assignable_v<T>)
+            *to = a;
+        else
+            std::memcpy(static_cast<void*>(to), static_cast<const void*>(&a), sizeof(T));
+    }
+    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op& op) {
+        alignas(64) alignas(T) unsigned char memory[length * sizeof(T)];
+        T* const tile = reinterpret_cast<T*>(memory);
+        for (std::size_t at = 0; at < count; at += length) {
+            const std::size_t n = count - at < length ? count - at : length, whole = n & ~(lanes - 1);
+            if (k == 1)
+                for_each_checked<lanes>(whole, [&, a = x[0]](std::size_t i) { put(tile + i, get(a, at + i, op)); });
+            else
+                for_each_checked<lanes>(whole, [&, a = x[0], b = x[1]](std::size_t i) {
+                    put(tile + i, static_cast<T>(op(get(a, at + i, op), get(b, at + i, op))));
+                });
+            for (int j = 2; j < k; ++j)
+                for_each_checked<lanes>(whole, [&, b = x[j]](std::size_t i) {
+                    put(tile + i, static_cast<T>(op(tile[i], get(b, at + i, op))));
+                });
+            std::memcpy(static_cast<void*>(dst + at), memory, whole * sizeof(T));
+            if constexpr (lanes > 1) scalar_fold<T>(dst, x, k, at + whole, at + n, op);
+        }
+    }
+};
+
+}  // namespace colls::inline v1::detail
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif

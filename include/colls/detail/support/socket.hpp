@@ -1,0 +1,264 @@
+// Sockets, as far as the library needs them: owned descriptors, IPv4 and IPv6 addresses, non-blocking listening and
+// connecting, and whole records sent and received by a deadline.
+#pragma once
+
+#include <colls/detail/group/rank_context.hpp>
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+/// Owns a file descriptor.
+class descriptor {
+public:
+    descriptor() = default;
+    explicit descriptor(int fd) : fd_(fd) {}
+    descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
+    descriptor& operator=(descriptor&& other) noexcept {
+        if (this != &other) {
+            close();
+            fd_ = other.release();
+        }
+        return *this;
+    }
+    ~descriptor() { close(); }
+
+    int get() const { return fd_; }
+    explicit operator bool() const { return fd_ >= 0; }
+    int release() {
+        const int fd = fd_;
+        fd_ = -1;
+        return fd;
+    }
+    /// Leaves errno as it is: what failed before is still to be reported.
+    void close() {
+        const int before = errno;
+        if (fd_ >= 0) ::close(release());   // after EINTR it is closed too
+        errno = before;
+    }
+
+private:
+    int fd_ = -1;
+};
+
+/// Where a socket is: IPv4 or IPv6, with its port.
+struct address {
+    sockaddr_storage storage{};
+    socklen_t length = 0;   ///< 0: no address
+
+    int family() const { return length == 0 ? AF_UNSPEC : storage.ss_family; }
+    sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+    const sockaddr_in& v4() const { return reinterpret_cast<const sockaddr_in&>(storage); }
+    const sockaddr_in6& v6() const { return reinterpret_cast<const sockaddr_in6&>(storage); }
+    sockaddr_in& v4() { return reinterpret_cast<sockaddr_in&>(storage); }
+    sockaddr_in6& v6() { return reinterpret_cast<sockaddr_in6&>(storage); }
+
+    int port() const { return family() == AF_INET ? ntohs(v4().sin_port) : family() == AF_INET6 ? ntohs(v6().sin6_port) : 0; }
+    address& set_port(int port) {
+        if (family() == AF_INET) v4().sin_port = htons(static_cast<std::uint16_t>(port));
+        if (family() == AF_INET6) v6().sin6_port = htons(static_cast<std::uint16_t>(port));
+        return *this;
+    }
+    bool is_loopback() const {
+        if (family() == AF_INET) return ntohl(v4().sin_addr.s_addr) >> 24 == 127;
+        if (family() != AF_INET6) return false;
+        const in6_addr& a = v6().sin6_addr;
+        return IN6_IS_ADDR_LOOPBACK(&a) || (IN6_IS_ADDR_V4MAPPED(&a) && a.s6_addr[12] == 127);
+    }
+    /// Without the port.
+    bool same_host(const address& other) const {
+        if (family() != other.family()) return false;
+        if (family() == AF_INET) return v4().sin_addr.s_addr == other.v4().sin_addr.s_addr;
+        return family() == AF_INET6 && v6().sin6_scope_id == other.v6().sin6_scope_id &&
+               std::memcmp(&v6().sin6_addr, &other.v6().sin6_addr, sizeof(in6_addr)) == 0;
+    }
+    friend bool operator==(const address& a, const address& b) { return a.same_host(b) && a.port() == b.port(); }
+
+    static address from(const sockaddr* at, socklen_t length) {
+        address a;
+        if (at == nullptr || length > sizeof a.storage) return a;
+        std::memcpy(&a.storage, at, length);
+        a.length = length;
+        return a;
+    }
+    static address of_v4(std::uint32_t host, int port) {
+        address a;
+        a.length = sizeof(sockaddr_in);
+        a.v4().sin_family = AF_INET;
+        a.v4().sin_addr.s_addr = htonl(host);
+        return a.set_port(port);
+    }
+    static address of_v6(const in6_addr& host, int port, std::uint32_t scope = 0) {
+        address a;
+        a.length = sizeof(sockaddr_in6);
+        a.v6().sin6_family = AF_INET6;
+        a.v6().sin6_addr = host;
+        a.v6().sin6_scope_id = scope;
+        return a.set_port(port);
+    }
+    static address loopback(int family, int port) {
+        return family == AF_INET6 ? of_v6(in6addr_loopback, port) : of_v4(INADDR_LOOPBACK, port);
+    }
+    /// Of every interface: only for listening.
+    static address everywhere(int family, int port) {
+        return family == AF_INET6 ? of_v6(in6addr_any, port) : of_v4(INADDR_ANY, port);
+    }
+};
+
+/// "10.0.0.3", "fe80::1%eth0".
+inline std::string host_text(const address& a) {
+    char text[NI_MAXHOST];
+    if (a.length == 0 || getnameinfo(a.get(), a.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return "nowhere";
+    return text;
+}
+/// "10.0.0.3:2000", "[::1]:2000".
+inline std::string text_of(const address& a) {
+    const std::string host = host_text(a);
+    message text;
+    (a.family() == AF_INET6 ? text << "[" << host << "]" : text << host) << ":" << a.port();
+    return text.text();
+}
+
+/// The addresses of a name or number, best first; none: `why`, if given, says why. May ask a name server, whose answer takes
+/// as long as the system's resolver allows.
+inline std::vector<address> resolve(const std::string& host, int port, const char** why = nullptr) {
+    std::vector<address> found;
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* list = nullptr;
+    const int code = getaddrinfo(host.c_str(), nullptr, &hints, &list);
+    if (why) *why = code == 0 ? "it has no address" : code == EAI_SYSTEM ? std::strerror(errno) : gai_strerror(code);
+    if (code != 0) return found;
+    for (const addrinfo* i = list; i; i = i->ai_next)
+        if (i->ai_family == AF_INET || i->ai_family == AF_INET6)
+            found.push_back(address::from(i->ai_addr, i->ai_addrlen).set_port(port));
+    freeaddrinfo(list);
+    return found;
+}
+
+/// Where this end of a socket is, and where the other one; no address if there is none.
+inline address local_address(int fd) {
+    address a;
+    a.length = sizeof a.storage;
+    if (getsockname(fd, a.get(), &a.length) != 0) a.length = 0;
+    return a;
+}
+inline address remote_address(int fd) {
+    address a;
+    a.length = sizeof a.storage;
+    if (getpeername(fd, a.get(), &a.length) != 0) a.length = 0;
+    return a;
+}
+inline int port_of(int fd) { return local_address(fd).port(); }
+
+/// Small messages leave at once.
+inline void set_nodelay(int fd) {
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+/// A listening socket: non-blocking, closed by exec. Port 0: any (see `port_of`). None if that fails: errno says why.
+inline descriptor listen_at(const address& at) {
+    descriptor fd(socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return fd;
+    const int on = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);   // connections of a job before, in TIME_WAIT
+    if (at.family() == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), 1024) != 0) fd.close();
+    return fd;
+}
+
+/// The next connection that has come in: non-blocking, closed by exec, without delay. None: errno says why (EAGAIN: there is
+/// none yet; ECONNABORTED: it went away again).
+inline descriptor accept_from(int listening) {
+    descriptor fd(accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd) set_nodelay(fd.get());
+    return fd;
+}
+
+/// A connection under way: non-blocking, closed by exec, without delay; see `connected`. None if it fails at once: errno.
+inline descriptor start_connect(const address& to) {
+    descriptor fd(socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd) return fd;
+    set_nodelay(fd.get());
+    if (connect(fd.get(), to.get(), to.length) != 0 && errno != EINPROGRESS && errno != EINTR) fd.close();
+    return fd;
+}
+
+struct connection_state {
+    enum { no, yes, failed } is = no;
+    int error = 0;   ///< an errno, where it failed
+};
+/// How far a connection is that `start_connect` began. Never waits.
+inline connection_state connected(int fd) {
+    pollfd p{fd, POLLOUT, 0};
+    if (poll(&p, 1, 0) <= 0) return {};
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    const address there = remote_address(fd);
+    if (error == 0 && there.length == 0) error = ENOTCONN;   // the system tells why only once
+    // On one host a socket may happen to connect to itself where nobody listens at a port of the ephemeral range.
+    if (error == 0 && local_address(fd) == there) error = ECONNREFUSED;
+    if (error != 0) return {connection_state::failed, error};
+    return {connection_state::yes, 0};
+}
+
+/// For poll(2), rounded up: never a busy loop in the last millisecond.
+inline int milliseconds_until(double until) {
+    const double left = (until - seconds_now()) * 1e3;
+    return left <= 0 ? 0 : left > 1e6 ? 1'000'000 : static_cast<int>(left) + 1;
+}
+/// Waits until one of `events` (of poll(2)), an error or the deadline (of seconds_now). False: the deadline.
+inline bool wait_for(int fd, short events, double until) {
+    for (;;) {
+        pollfd p{fd, events, 0};
+        const int ready = poll(&p, 1, milliseconds_until(until));
+        if (ready > 0 || (ready < 0 && errno != EINTR)) return true;   // what is wrong the next call on it will say
+        if (seconds_now() >= until) return false;
+    }
+}
+
+/// All of it, by the deadline. 0, or an errno: ETIMEDOUT at the deadline.
+inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
+    for (std::size_t done = 0; done < bytes;) {
+        const ssize_t n = ::send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0)
+            done += static_cast<std::size_t>(n);
+        else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+            return errno;
+        else if (errno != EINTR && !wait_for(fd, POLLOUT, until))
+            return ETIMEDOUT;
+    }
+    return 0;
+}
+/// All of it, by the deadline. 0, or an errno: ETIMEDOUT at the deadline, ENODATA where the other side has closed before.
+inline int receive_all(int fd, void* data, std::size_t bytes, double until) {
+    for (std::size_t done = 0; done < bytes;) {
+        const ssize_t n = ::recv(fd, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);
+        if (n > 0)
+            done += static_cast<std::size_t>(n);
+        else if (n == 0)
+            return ENODATA;
+        else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+            return errno;
+        else if (errno != EINTR && !wait_for(fd, POLLIN, until))
+            return ETIMEDOUT;
+    }
+    return 0;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,265 @@
+// The memory that the processes of one host share, as each of them sees it.
+//
+// It is one anonymous file (memfd), mapped by all: the group's flags and the eager path, and a part for each rank from which that
+// rank alone allocates. It has no name and goes with the last process that has it, however that ends.
+#pragma once
+
+#include <colls/detail/choose/machine.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <mutex>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <vector>
+
+namespace colls::inline v1::processes::detail {
+
+using colls::detail::rank_context;
+using colls::detail::group_memory;
+using colls::detail::list;
+using colls::detail::machine;
+using colls::detail::message;
+using colls::detail::report_in;
+using colls::detail::seconds_now;
+
+/// SIGUSR1 asks for a dump, where the program has no use of its own for it. A rank gives it while it waits.
+inline void dump_on_signal() {
+    struct sigaction now {};
+    if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+    now.sa_handler = [](int) { colls::detail::dumps_wanted.fetch_add(1, std::memory_order_relaxed); };
+    now.sa_flags = SA_RESTART;
+    sigaction(SIGUSR1, &now, nullptr);
+}
+
+/// How the ranks of one `run` ended: the first exception stands, but a rank's own is worth more than the control messages of another's.
+struct outcome {
+    std::atomic<std::uint32_t> lock;
+    std::uint32_t worth;   // 0 nothing, 1 control messages of another rank, 2 a rank's own
+    int code, rank, peer, round;
+    char text[480];
+};
+
+/// At the beginning of the shared memory. Zeroed.
+struct arena_head {
+    machine figures;
+    outcome how;
+};
+
+/// The shared memory as one process sees it.
+class arena {
+public:
+    /// Made by one process, for `ranks` of them. Throws colls::error.
+    explicit arena(int ranks) : arena(ranks, create_file()) {
+        head().figures = colls::detail::measured();
+    }
+    /// Through a descriptor, which it then owns.
+    arena(int ranks, int file) : ranks_(ranks), file_(file) {
+        struct stat status {};
+        fstat(file_, &status);
+        int why = 0;
+        // A file that is new has no size yet: as much as may be had.
+        for (std::size_t part = most_part_bytes(); base_ == nullptr && part >= std::size_t{1} << 24; part /= 4) {
+            bytes_ = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : size_for(ranks, part);
+            void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+            why = errno;
+            if (at != MAP_FAILED) base_ = static_cast<std::byte*>(at);
+        }
+        if (base_ != nullptr && (status.st_size > 0 || ftruncate(file_, static_cast<off_t>(bytes_)) == 0)) return;
+        if (base_ != nullptr) why = errno, munmap(base_, bytes_);
+        close(file_);
+        refuse("cannot map", why);
+    }
+    arena(const arena&) = delete;
+    arena& operator=(const arena&) = delete;
+    ~arena() {
+        munmap(base_, bytes_);
+        close(file_);
+        for (const int process : watched_)
+            if (process >= 0) close(process);
+    }
+
+    arena_head& head() const { return *reinterpret_cast<arena_head*>(base_); }
+    std::byte* base() const { return base_; }
+    std::size_t bytes() const { return bytes_; }
+    int file() const { return file_; }
+    int ranks() const { return ranks_; }
+    group_memory whole() const { return {base_ + head_bytes, ranks_}; }
+    /// A number of each rank's: where it listens, before there is a group.
+    std::atomic<std::uint32_t>& port(int rank) const {
+        return numbers()[rank];
+    }
+    /// Another one: 1 + the status with which its process ends, once its function has returned. Read by the parent of a run.
+    std::atomic<std::uint32_t>& ended(int rank) const { return numbers()[ranks_ + rank]; }
+
+    /// From now on this process is the rank, and allocates from its part.
+    void be(int rank) {
+        dead_.resize(static_cast<std::size_t>(ranks_));
+        watched_.resize(static_cast<std::size_t>(ranks_), -1);
+        rank_ = rank;
+        const std::size_t share = part_bytes();
+        free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
+    }
+    int rank() const { return rank_; }
+
+    std::byte* take(std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        bytes = padded(bytes);
+        std::size_t best = free_.size();
+        for (std::size_t i = 0; i < free_.size(); ++i)
+            if (free_[i].bytes >= bytes && (best == free_.size() || free_[i].bytes < free_[best].bytes)) best = i;
+        if (best == free_.size()) throw std::bad_alloc();
+        const std::size_t at = free_[best].at;
+        free_[best].at += bytes;
+        free_[best].bytes -= bytes;
+        if (free_[best].bytes == 0) free_.drop(best);
+        return base_ + at;
+    }
+    void give(std::byte* p, std::size_t bytes) noexcept {
+        const std::lock_guard lock(mutex_);
+        if (pinned_) return;
+        extent back{static_cast<std::size_t>(p - base_), padded(bytes)};
+        for (std::size_t i = 0; i < free_.size();)
+            if (free_[i].at + free_[i].bytes == back.at || back.at + back.bytes == free_[i].at) {
+                back = {free_[i].at < back.at ? free_[i].at : back.at, free_[i].bytes + back.bytes};
+                free_.drop(i);
+            } else {
+                ++i;
+            }
+        free_.push_back(back);
+        // Whole pages go back to the system.
+        const std::size_t first = (static_cast<std::size_t>(p - base_) + page - 1) / page * page;
+        const std::size_t last = static_cast<std::size_t>(p - base_) + padded(bytes);
+        if (last > first + 64 * page) madvise(base_ + first, (last - first) / page * page, MADV_REMOVE);
+    }
+    /// Memory of this rank's part that others use as well, until `over`, which is asked whenever more is lent.
+    void lend(std::byte* at, std::size_t bytes, std::function<bool()> over) {
+        look();
+        for (std::size_t i = 0; i < lent_.size();)
+            if (lent_[i].over()) {
+                give(lent_[i].at, lent_[i].bytes);
+                lent_.erase(lent_.begin() + static_cast<std::ptrdiff_t>(i));
+            } else {
+                ++i;
+            }
+        lent_.push_back({at, bytes, std::move(over)});
+    }
+    /// Is that in this rank's part?
+    bool owns(const std::byte* at) const {
+        const auto first = base_ + head_bytes + control_bytes(ranks_) + part_bytes() * static_cast<std::size_t>(rank_);
+        return at >= first && at < first + part_bytes();
+    }
+    /// A rank that does not answer may yet come back and write: nothing is used again.
+    void pin() { pinned_ = true; }
+
+    /// Looks, at most once a millisecond, whose process has ended.
+    void look() {
+        const double now = seconds_now();
+        if (now < looked_ + 1e-3) return;
+        looked_ = now;
+        list<pollfd> all;
+        list<int> whose;
+        for (int r = 0; r < ranks_; ++r)
+            if (watched_[r] >= 0 && !dead_[r]) {
+                all.push_back({watched_[r], POLLIN, 0});
+                whose.push_back(r);
+            }
+        if (all.empty() || poll(all.data(), all.size(), 0) <= 0) return;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            if (all[i].revents != 0) dead_[whose[i]] = true;
+    }
+    bool dead(int rank) const { return dead_[rank]; }
+
+    static constexpr std::uint32_t phases = 3;   // of assembling
+    /// All ranks are there, and each sees every other's process, before anyone goes on. A descriptor of a process is sure to be
+    /// that of the rank, and not of a later process with its number, if the rank lives on after it was opened.
+    void assemble(double timeout) {
+        const group_memory m = whole();
+        m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
+        const double until = seconds_now() + timeout;
+        for (std::uint32_t phase = 1; phase <= phases; ++phase) {
+            m.state(rank_).arrived.store(phase, std::memory_order_release);
+            for (int r = 0; r < ranks_; ++r) {
+                const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
+                while (missing()) {
+                    look();
+                    const bool hopeless = m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until;
+                    if (hopeless && missing()) {   // it may have come, seen all others, gone on and ended since it was asked for
+                        if (m.poison().state.load(std::memory_order_acquire) == 2)
+                            throw error(errc::peer_failed,
+                                        (message() << "colls: rank " << rank_ << ": the group does not come about: " << report_in(m.poison())).text(),
+                                        rank_, m.poison().peer == none ? m.poison().rank : m.poison().peer);
+                        throw error(dead_[r] ? errc::peer_failed : errc::timeout,
+                                    (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
+                                               << (dead_[r] ? ": its process has ended" : ""))
+                                        .text(), rank_, r);
+                    }
+                    usleep(50);
+                }
+            }
+            if (phase != 1) continue;
+            for (int r = 0; r < ranks_; ++r) {
+                if (r == rank_) continue;
+                const auto process = static_cast<pid_t>(m.state(r).process.load(std::memory_order_relaxed));
+                watched_[r] = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+                if (watched_[r] < 0 && errno == ESRCH) dead_[r] = true;
+            }
+        }
+    }
+
+private:
+    struct extent {
+        std::size_t at, bytes;
+    };
+    struct loan {
+        std::byte* at;
+        std::size_t bytes;
+        std::function<bool()> over;
+    };
+    static constexpr std::size_t page = 4096, head_bytes = 4096;
+    static_assert(sizeof(arena_head) <= head_bytes);
+    std::atomic<std::uint32_t>* numbers() const {
+        return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_));
+    }
+    static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
+    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 8 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
+    /// A rank may allocate as much as the machine has: pages are there only once they are used.
+    static std::size_t most_part_bytes() {
+        static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
+        constexpr std::size_t least = std::size_t{1} << 30, most = std::size_t{1} << 36;
+        return all < least ? least : all > most ? most : all;
+    }
+    static std::size_t size_for(int ranks, std::size_t part) {
+        return head_bytes + control_bytes(ranks) + part * static_cast<std::size_t>(ranks);
+    }
+    std::size_t part_bytes() const { return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page; }
+    [[noreturn]] static void refuse(const char* what, int why) {
+        throw error(errc::unsupported, (message() << "colls: " << what << " shared memory: " << strerror(why)
+                                                  << "; is there a limit on address space (ulimit -v)?").text());
+    }
+    static int create_file() {
+        const int file = memfd_create("colls", MFD_CLOEXEC);
+        if (file < 0) refuse("cannot make", errno);
+        return file;
+    }
+
+    const int ranks_;
+    const int file_;
+    std::size_t bytes_ = 0;
+    std::byte* base_ = nullptr;
+    int rank_ = none;
+    std::mutex mutex_;   // of the allocator: buffers may be given back by any thread
+    list<extent> free_;
+    bool pinned_ = false;
+    std::vector<loan> lent_;
+    list<bool> dead_;
+    list<int> watched_;   // descriptors of the ranks' processes
+    double looked_ = 0;
+};
+
+}  // namespace colls::inline v1::processes::detail

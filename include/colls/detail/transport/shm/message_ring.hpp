@@ -1,0 +1,137 @@
+// A stream of bytes from one process to another (or between two threads) through memory that both have: one writes,
+// one reads, nobody waits. Both count the bytes ever moved, each on a line of its own, and remember the other's count
+// until it no longer suffices: a line travels only when there is something to learn from it.
+#pragma once
+
+#include <colls/detail/support/copy.hpp>
+#include <colls/detail/group/group_memory.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <sys/uio.h>
+
+namespace colls::inline v1::detail {
+
+/// What both sides know of a ring: in the shared memory, zeroed. The bytes themselves may be anything before.
+struct ring_state {
+    alignas(line) std::atomic<std::uint64_t> head;   ///< bytes written
+    std::atomic<std::uint32_t> closed;               ///< the writer's last word, if not 0: nothing follows
+    alignas(line) std::atomic<std::uint64_t> tail;   ///< bytes read
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// What moves at once before the other side is told of it: both sides of a long message are at work at the same time.
+constexpr std::size_t ring_step(std::size_t capacity) {
+    constexpr std::size_t most = std::size_t{32} << 10;
+    return capacity / 4 < most ? capacity / 4 : most;
+}
+
+/// The side that writes; one at a time. The capacity is a power of two, of 4 bytes at least.
+class ring_writer {
+public:
+    ring_writer() = default;
+    /// Pieces of `stream_from` bytes and more are stored past the caches.
+    ring_writer(ring_state& state, std::byte* data, std::size_t capacity, std::size_t stream_from)
+        : state_(&state), data_(data), capacity_(capacity), stream_from_(stream_from),
+          head_(state.head.load(std::memory_order_relaxed)) {}
+
+    bool full() {
+        if (head_ - tail_ == capacity_) tail_ = state_->tail.load(std::memory_order_acquire);
+        return head_ - tail_ == capacity_;
+    }
+    /// As much as there is room for, a capacity at most. Returns the bytes.
+    std::size_t write(const iovec* v, int count) {
+        const std::size_t step = ring_step(capacity_);
+        std::size_t whole = 0, told = 0;
+        for (int i = 0; i < count; ++i)
+            for (std::size_t at = 0; at < v[i].iov_len;) {
+                const std::size_t place = head_ & (capacity_ - 1);
+                if (whole == capacity_ || full()) return publish(whole, told);
+                const std::size_t part = std::min({v[i].iov_len - at, capacity_ - static_cast<std::size_t>(head_ - tail_),
+                                                   capacity_ - place, step - (whole - told)});
+                put(data_ + place, static_cast<const std::byte*>(v[i].iov_base) + at, part);
+                head_ += part;
+                at += part;
+                whole += part;
+                if (whole - told == step) told = publish(whole, told);
+            }
+        return publish(whole, told);
+    }
+    void close(std::uint32_t how) { state_->closed.store(how, std::memory_order_release); }
+
+private:
+    void put(std::byte* to, const std::byte* from, std::size_t bytes) {
+        if (bytes < stream_from_) {
+            std::memcpy(to, from, bytes);
+        } else {
+            stream_bytes_unfenced(to, from, bytes);
+            streamed_ = true;
+        }
+    }
+    std::size_t publish(std::size_t whole, std::size_t told) {
+        if (whole == told) return whole;
+        if (streamed_) fence_stream();
+        streamed_ = false;
+        state_->head.store(head_, std::memory_order_release);
+        return whole;
+    }
+
+    ring_state* state_ = nullptr;
+    std::byte* data_ = nullptr;
+    std::size_t capacity_ = 0, stream_from_ = 0;
+    std::uint64_t head_ = 0, tail_ = 0;
+    bool streamed_ = false;
+};
+
+/// The side that reads.
+class ring_reader {
+public:
+    ring_reader() = default;
+    ring_reader(ring_state& state, const std::byte* data, std::size_t capacity)
+        : state_(&state), data_(data), capacity_(capacity), tail_(state.tail.load(std::memory_order_relaxed)) {}
+
+    bool empty() {
+        if (head_ == tail_) {
+            // The first bytes come along with the count, not after it: 50 of 380 ns for a small message.
+            __builtin_prefetch(data_ + (tail_ & (capacity_ - 1)));
+            head_ = state_->head.load(std::memory_order_acquire);
+        }
+        return head_ == tail_;
+    }
+    /// To be asked before `empty`: what comes out after that is all there will ever be.
+    std::uint32_t closed() const { return state_->closed.load(std::memory_order_acquire); }
+    /// As much as there is, a capacity at most. Returns the bytes.
+    std::size_t read(const iovec* v, int count) {
+        const std::size_t step = ring_step(capacity_);
+        std::size_t whole = 0, told = 0;
+        for (int i = 0; i < count; ++i)
+            for (std::size_t at = 0; at < v[i].iov_len;) {
+                const std::size_t place = tail_ & (capacity_ - 1);
+                if (whole == capacity_ || empty()) return publish(whole, told);
+                const std::size_t part = std::min({v[i].iov_len - at, static_cast<std::size_t>(head_ - tail_),
+                                                   capacity_ - place, step - (whole - told)});
+                std::memcpy(static_cast<std::byte*>(v[i].iov_base) + at, data_ + place, part);
+                tail_ += part;
+                at += part;
+                whole += part;
+                if (whole - told == step) told = publish(whole, told);
+            }
+        return publish(whole, told);
+    }
+
+private:
+    // Release: the bytes have been read before they are written over.
+    std::size_t publish(std::size_t whole, std::size_t told) {
+        if (whole != told) state_->tail.store(tail_, std::memory_order_release);
+        return whole;
+    }
+
+    ring_state* state_ = nullptr;
+    const std::byte* data_ = nullptr;
+    std::size_t capacity_ = 0;
+    std::uint64_t head_ = 0, tail_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,153 @@
+// What goes over a connection between two ranks, byte by byte: little-endian, of fixed size, checked field by field.
+// Pure functions: nothing here allocates, whatever the bytes say.
+#pragma once
+
+#include <colls/extend/message_transport.hpp>
+
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace colls::inline v1::detail {
+
+using octets = std::span<const std::byte>;
+
+template <class T>
+void put_little(std::byte* to, T value) {
+    for (std::size_t i = 0; i < sizeof(T); ++i) to[i] = static_cast<std::byte>(value >> (8 * i));
+}
+template <class T>
+T get_little(const std::byte* from) {
+    T value = 0;
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+        value = static_cast<T>(value | static_cast<T>(std::to_integer<std::uint64_t>(from[i]) << (8 * i)));
+    return value;
+}
+
+// ---- the hello: the first bytes that whoever connects sends ---------------------------------------------------------
+
+/// Who connects, and to whom. The group's id is random, so that a stranger does not know it.
+struct peer_hello {
+    std::uint64_t group = 0;
+    std::int32_t from = 0, to = 0;   ///< ranks in that group
+    friend bool operator==(const peer_hello&, const peer_hello&) = default;
+};
+inline constexpr std::size_t peer_hello_bytes = 32;
+inline constexpr std::uint64_t peer_hello_magic = 0x0a1a0d736c6c6f63;   // "colls" and bytes that no text has
+inline constexpr std::uint32_t peer_hello_version = 1;
+
+inline void encode(const peer_hello& h, std::byte* to) {
+    put_little(to, peer_hello_magic);
+    put_little(to + 8, peer_hello_version);
+    put_little(to + 12, std::uint32_t{0});
+    put_little(to + 16, h.group);
+    put_little(to + 24, static_cast<std::uint32_t>(h.from));
+    put_little(to + 28, static_cast<std::uint32_t>(h.to));
+}
+/// None: whoever sends this is no rank of this version.
+inline std::optional<peer_hello> parse_peer_hello(octets bytes) {
+    if (bytes.size() < peer_hello_bytes) return {};
+    const std::byte* const p = bytes.data();
+    if (get_little<std::uint64_t>(p) != peer_hello_magic || get_little<std::uint32_t>(p + 8) != peer_hello_version ||
+        get_little<std::uint32_t>(p + 12) != 0)
+        return {};
+    const auto from = get_little<std::uint32_t>(p + 24), to = get_little<std::uint32_t>(p + 28);
+    if (from > 0x7fffffff || to > 0x7fffffff || from == to) return {};
+    return peer_hello{get_little<std::uint64_t>(p + 16), static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)};
+}
+
+// ---- frames: what follows -------------------------------------------------------------------------------------------
+
+enum class frame_kind : std::uint8_t {
+    message = 1,   ///< `bytes` of it follow
+    control = 2,      ///< `text_bytes` of text follow
+    welcome = 3    ///< backwards, first: whoever was connected to has read the hello
+};
+struct frame {
+    frame_kind kind = frame_kind::welcome;
+    control_kind what{};                  ///< control messages
+    std::uint16_t text_bytes = 0;
+    std::uint64_t number = 0;       ///< of the frame in its direction of the connection, from 0: nothing is lost or repeated
+    std::uint64_t bytes = 0;        ///< messages
+    message_label label{};
+    std::uint64_t a = 0, b = 0, c = 0;   ///< control messages
+    friend bool operator==(const frame&, const frame&) = default;
+};
+inline constexpr std::size_t frame_bytes = 48;
+inline constexpr std::size_t most_text = 400;
+inline constexpr std::uint32_t frame_magic = 0xf7a3e1c5;
+inline constexpr std::uint64_t most_message = std::uint64_t{1} << 62;   // sums of sizes do not wrap
+
+// Layout: magic 4, kind 1, what 1, text 2, number 8; then of a message bytes, fingerprint, sequence, part (8 each), of control messages
+// a, b, c, 0.
+inline void encode(const frame& f, std::byte* to) {
+    const bool control = f.kind == frame_kind::control;
+    put_little(to, frame_magic);
+    to[4] = static_cast<std::byte>(f.kind);
+    to[5] = static_cast<std::byte>(control ? f.what : control_kind{});
+    put_little(to + 6, control ? f.text_bytes : std::uint16_t{0});
+    put_little(to + 8, f.number);
+    put_little(to + 16, control ? f.a : f.bytes);
+    put_little(to + 24, control ? f.b : f.label.fingerprint);
+    put_little(to + 32, control ? f.c : f.label.sequence);
+    put_little(to + 40, control ? std::uint64_t{0} : f.label.part);
+}
+/// None: no frame.
+inline std::optional<frame> parse_frame(octets bytes) {
+    if (bytes.size() < frame_bytes) return {};
+    const std::byte* const p = bytes.data();
+    const auto kind = std::to_integer<unsigned>(p[4]), what = std::to_integer<unsigned>(p[5]);
+    const auto text = get_little<std::uint16_t>(p + 6);
+    if (get_little<std::uint32_t>(p) != frame_magic) return {};
+    const std::uint64_t w[4] = {get_little<std::uint64_t>(p + 16), get_little<std::uint64_t>(p + 24),
+                                get_little<std::uint64_t>(p + 32), get_little<std::uint64_t>(p + 40)};
+    frame f;
+    f.number = get_little<std::uint64_t>(p + 8);
+    f.kind = static_cast<frame_kind>(kind);
+    switch (f.kind) {
+        case frame_kind::message:
+            if (what != 0 || text != 0 || w[0] > most_message || w[3] > 0xffffffff) return {};
+            f.bytes = w[0];
+            f.label = {w[1], w[2], static_cast<std::uint32_t>(w[3])};
+            return f;
+        case frame_kind::control:
+            if (what > static_cast<unsigned>(last_control_kind) || text > most_text || w[3] != 0) return {};
+            f.what = static_cast<control_kind>(what);
+            f.text_bytes = text;
+            f.a = w[0], f.b = w[1], f.c = w[2];
+            return f;
+        case frame_kind::welcome:
+            if (what != 0 || text != 0 || (w[0] | w[1] | w[2] | w[3]) != 0) return {};
+            return f;
+    }
+    return {};
+}
+
+/// News as they travel.
+struct control_frame {
+    control_kind what{};
+    std::size_t bytes = 0;
+    std::byte data[frame_bytes + most_text];
+
+    control_frame() = default;
+    explicit control_frame(const control_message& n) : what(n.what) {
+        frame f;
+        f.kind = frame_kind::control;
+        f.what = n.what;
+        f.a = n.a, f.b = n.b, f.c = n.c;
+        f.text_bytes = static_cast<std::uint16_t>(n.text ? strnlen(n.text, most_text) : 0);
+        encode(f, data);
+        if (f.text_bytes > 0) std::memcpy(data + frame_bytes, n.text, f.text_bytes);
+        bytes = frame_bytes + f.text_bytes;
+    }
+    static control_frame welcome() {
+        control_frame n;
+        encode(frame{}, n.data);
+        n.bytes = frame_bytes;
+        return n;
+    }
+    /// Known only when it is clear which way it goes.
+    void number(std::uint64_t n) { put_little(data + 8, n); }
+};
+
+}  // namespace colls::inline v1::detail
