@@ -4,8 +4,8 @@
 // virtual machine may move its cores apart within minutes, and figures are compared within one such state only.
 #include "measure.hpp"
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <sys/prctl.h>
@@ -117,16 +117,20 @@ private:
     std::string path_;
 };
 
-/// Open MPI through what carries our side too: shared memory, TCP on loopback and nothing else, or the RDMA device, by UCX.
+/// Open MPI through what carries our side too: shared memory, TCP on loopback and nothing else, or the RDMA device, by
+/// UCX.
 std::vector<std::string> mpi_command(const settings& s, const std::string& ranks) {
-    std::vector<std::string> words{s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
+    std::vector<std::string> words{
+        s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
     if (s.transport == "tcp")
-        for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"})
+        for (const char* word :
+            {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"})
             words.emplace_back(word);
     if (s.transport == "verbs") {
         const char* const device = std::getenv("COLLS_VERBS_DEVICE");
         // It connects by datagrams, and takes soft-RoCE's for wrong ones unless told not to look.
-        for (const char* word : {"--mca", "pml", "ucx", "-x", "UCX_TLS=rc_v,self", "-x", "UCX_UD_VERBS_ETH_DGID_CHECK=n", "-x"})
+        for (const char* word :
+            {"--mca", "pml", "ucx", "-x", "UCX_TLS=rc_v,self", "-x", "UCX_UD_VERBS_ETH_DGID_CHECK=n", "-x"})
             words.emplace_back(word);
         words.push_back(fmt::format("UCX_NET_DEVICES={}:1", device ? device : "rxe0"));
     }
@@ -212,27 +216,32 @@ double bus_factor(job j, int n) {
 /// Bytes that must be loaded and stored, over those of n ranks each copying as many bytes as the call's size.
 double bound_over_copy(job j, int n) {
     switch (j) {
-        case job::broadcast: return static_cast<double>(n - 1) / n;
-        case job::reduce_scatter: return (n + 1.0) / (2.0 * n);
-        default: return 1;
+        case job::broadcast:
+            return static_cast<double>(n - 1) / n;
+        case job::reduce_scatter:
+            return (n + 1.0) / (2.0 * n);
+        default:
+            return 1;
     }
 }
 /// What the project asks for: the peer's time over ours.
 std::optional<double> target_of(const settings& s, job j, int n, std::size_t bytes) {
     if (s.peer == "sockets") return bytes >= 2 << 20 ? std::optional(0.8) : std::nullopt;
     if (s.peer == "gloo")
-        return s.transport == "tcp" && all_reduces(j) && n == 2 && bytes <= 32 << 10 ? std::optional(10.0) : std::nullopt;
+        return s.transport == "tcp" && all_reduces(j) && n == 2 && bytes <= 32 << 10 ? std::optional(10.0)
+                                                                                     : std::nullopt;
     if (s.transport == "tcp" || s.transport == "verbs") return 1.0;
     if (!all_reduces(j)) return {};
     const bool staged = s.transport == "staged";
     if (n > 2) return staged ? 1.5 : 2.0;
-    static const std::map<std::size_t, double> ordinary{{32 << 10, 1.8}, {256 << 10, 1.6}, {2 << 20, 1.2}, {16 << 20, 1.6}};
+    static const std::map<std::size_t, double> ordinary{
+        {32 << 10, 1.8}, {256 << 10, 1.6}, {2 << 20, 1.2}, {16 << 20, 1.6}};
     if (staged) {
         const auto at = ordinary.find(bytes);
         return at == ordinary.end() ? 1.0 : at->second;
     }
-    static const std::map<std::size_t, double> two{{8, 1 / 1.1}, {1 << 10, 1.3}, {4 << 10, 1.3}, {32 << 10, 6},
-        {256 << 10, 4.5}, {2 << 20, 4}, {16 << 20, 4}};
+    static const std::map<std::size_t, double> two{
+        {8, 1 / 1.1}, {1 << 10, 1.3}, {4 << 10, 1.3}, {32 << 10, 6}, {256 << 10, 4.5}, {2 << 20, 4}, {16 << 20, 4}};
     const auto at = two.find(bytes);
     if (at == two.end()) return {};
     return at->second;
@@ -302,8 +311,8 @@ private:
             }
             lines.push_back(probe());
             const double peer = sides.has_peer() ? sides.turn(1, j, bytes, 0, s_.seconds) : 0;
-            const double copy = std::min(sides.turn(0, job::copy, bytes, 0, s_.seconds / 4),
-                sides.turn(0, job::copy, bytes, 1, s_.seconds / 4));
+            const double copy = std::min(
+                sides.turn(0, job::copy, bytes, 0, s_.seconds / 4), sides.turn(0, job::copy, bytes, 1, s_.seconds / 4));
             lines.push_back(probe());
             const int state = state_of(lines[0]);
             const bool same = std::all_of(lines.begin(), lines.end(), [&](double l) { return state_of(l) == state; });
@@ -356,14 +365,15 @@ private:
 
 int main(int argc, char** argv) {
     settings s;
-    CLI::App app{"Times a transport against a peer in short alternating turns on this machine.\n\n"
-                 "size: the larger buffer of a rank (all_gather: the output; reduce_scatter: the input).\n"
-                 "ours, peer: median over turns of the median call, us; a call ends when its last rank ends.\n"
-                 "ratio: peer / ours, the median over pairs of turns. bus GB/s: as nccl-tests.\n"
-                 "bound: fraction reached of the traffic that cannot be avoided (all_reduce: 2nS bytes) at the bandwidth\n"
-                 "of n ranks copying, measured beside. line: one way between cores 0 and 1; one row for each state of\n"
-                 "the machine that was met (below 100 ns, below 320 ns, above).\n"
-                 "target: what the ratio should reach."};
+    CLI::App app{
+        "Times a transport against a peer in short alternating turns on this machine.\n\n"
+        "size: the larger buffer of a rank (all_gather: the output; reduce_scatter: the input).\n"
+        "ours, peer: median over turns of the median call, us; a call ends when its last rank ends.\n"
+        "ratio: peer / ours, the median over pairs of turns. bus GB/s: as nccl-tests.\n"
+        "bound: fraction reached of the traffic that cannot be avoided (all_reduce: 2nS bytes) at the bandwidth\n"
+        "of n ranks copying, measured beside. line: one way between cores 0 and 1; one row for each state of\n"
+        "the machine that was met (below 100 ns, below 320 ns, above).\n"
+        "target: what the ratio should reach."};
     const std::string here = std::string(argv[0]).substr(0, std::string(argv[0]).find_last_of('/') + 1);
     s.ours = here + "side_colls";
     bool alone = false;
@@ -380,15 +390,16 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", s.seconds, "length of a turn")->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--schedules", schedules, "of our side's all_reduce, each a row")
         ->delimiter(',')
-        ->check(CLI::IsMember(
-            std::vector<std::string>(std::begin(bench::variant_names), std::end(bench::variant_names))));
+        ->check(
+            CLI::IsMember(std::vector<std::string>(std::begin(bench::variant_names), std::end(bench::variant_names))));
     app.add_option("--variants", s.variants, "the same by number, for another program of our side")->delimiter(',');
     app.add_option("--transport", s.transport, "of our side; staged: processes, ordinary buffers")
         ->check(CLI::IsMember({"threads", "shm", "staged", "tcp", "verbs"}))
         ->capture_default_str();
     app.add_option("--ours", s.ours, "program of our side")->capture_default_str();
     app.add_option("--peer", s.peer,
-           "mpi: Open MPI, through shared memory (tcp: its tcp BTL on loopback; verbs: UCX's rc_verbs); gloo: over TCP; sockets: one pair of\n"
+           "mpi: Open MPI, through shared memory (tcp: its tcp BTL on loopback; verbs: UCX's rc_verbs); gloo: over "
+           "TCP; sockets: one pair of\n"
            "sockets that streams both ways at once, the bound of all_gather on 2 ranks")
         ->check(CLI::IsMember({"mpi", "gloo", "sockets"}))
         ->capture_default_str();
@@ -417,8 +428,9 @@ int main(int argc, char** argv) {
     }
     try {
         if (!s.peer.empty() && access(s.peer_program.c_str(), X_OK) != 0)
-            throw std::runtime_error(fmt::format("{}: {}. It is built where CMake finds {}; --alone goes without",
-                s.peer_program, std::strerror(errno), s.peer == "gloo" ? "Gloo (libgloo-dev)" : "an MPI (libopenmpi-dev)"));
+            throw std::runtime_error(
+                fmt::format("{}: {}. It is built where CMake finds {}; --alone goes without", s.peer_program,
+                    std::strerror(errno), s.peer == "gloo" ? "Gloo (libgloo-dev)" : "an MPI (libopenmpi-dev)"));
         return comparison(s).run();
     } catch (const std::exception& e) {
         fmt::print(stderr, "\ncompare: {}\n", e.what());

@@ -1,9 +1,9 @@
-// What the library costs to compile, for every transport, header-only and with the engine compiled apart (COLLS_SEPARATE): the
-// first call of a unit, and each further schedule, type and operator. Times are the compiler's user seconds, medians of several
-// turns taken in alternation.
-#include <CLI/CLI.hpp>
+// What the library costs to compile, for every transport, header-only and with the engine compiled apart
+// (COLLS_SEPARATE): the first call of a unit, and each further schedule, type and operator. Times are the compiler's
+// user seconds, medians of several turns taken in alternation.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -54,13 +54,16 @@ spent run(const std::vector<std::string>& words) {
     close(ends[1]);
     spent s;
     char buffer[4096];
-    for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) s.said.append(buffer, static_cast<std::size_t>(got));
+    for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+        s.said.append(buffer, static_cast<std::size_t>(got));
     close(ends[0]);
     int status = 0;
     rusage used{};
     if (wait4(child, &status, 0, &used) < 0 || status != 0)
         throw std::runtime_error(fmt::format("failed: {}", fmt::join(words, " ")));
-    const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+    const auto seconds = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
     s.seconds = seconds(used.ru_utime);
     return s;
 }
@@ -134,14 +137,14 @@ private:
     fs::path folder_;
 };
 
-/// The unit of comparison, whatever the library includes today: the standard headers that a unit with threads.hpp came to include
-/// in version 0.1.0, when the goals were set.
-constexpr const char* standard_headers[] = {"atomic", "bit", "concepts", "cstddef", "cstdint", "cstdio", "cstdlib", "cstring",
-    "exception", "initializer_list", "memory", "mutex", "new", "sched.h", "stdexcept", "string", "string_view", "sys/mman.h",
-    "thread", "time.h", "type_traits", "utility"};
+/// The unit of comparison, whatever the library includes today: the standard headers that a unit with threads.hpp came
+/// to include in version 0.1.0, when the goals were set.
+constexpr const char* standard_headers[] = {"atomic", "bit", "concepts", "cstddef", "cstdint", "cstdio", "cstdlib",
+    "cstring", "exception", "initializer_list", "memory", "mutex", "new", "sched.h", "stdexcept", "string",
+    "string_view", "sys/mman.h", "thread", "time.h", "type_traits", "utility"};
 
 struct transport {
-    const char *name, *header, *groups;   ///< how a program comes by its communicator, and calls f
+    const char *name, *header, *groups;  ///< how a program comes by its communicator, and calls f
     double header_only_goal;
 };
 constexpr transport transports[] = {
@@ -151,9 +154,13 @@ constexpr transport transports[] = {
     {"mpi", "transports/mpi.hpp", "colls::communicator c = colls::mpi::communicator_of(MPI_COMM_WORLD); f(c);", 6},
 };
 
-std::string include_text(const transport& t) { return fmt::format("#include <colls/colls.hpp>\n#include <colls/{}>\n#include <span>\n", t.header); }
+std::string include_text(const transport& t) {
+    return fmt::format("#include <colls/colls.hpp>\n#include <colls/{}>\n#include <span>\n", t.header);
+}
 std::string program_text(const transport& t) {
-    return include_text(t) + "void f(colls::communicator& c) { float x[100]{}; colls::all_reduce(c, x, colls::sum); }\nint main() { " + t.groups + " }\n";
+    return include_text(t) +
+           "void f(colls::communicator& c) { float x[100]{}; colls::all_reduce(c, x, colls::sum); }\nint main() { " +
+           t.groups + " }\n";
 }
 
 struct call {
@@ -163,8 +170,9 @@ std::string calls_text(const std::vector<call>& calls) {
     std::string text = include_text(transports[0]);
     for (std::size_t i = 0; i < calls.size(); ++i) {
         const auto& c = calls[i];
-        text += fmt::format("void f{}(colls::communicator& c, std::span<{}> x) {{ colls::all_reduce<colls::{}>(c, x, colls::{}); }}\n", i, c.type,
-                            c.schedule, c.op);
+        text += fmt::format(
+            "void f{}(colls::communicator& c, std::span<{}> x) {{ colls::all_reduce<colls::{}>(c, x, colls::{}); }}\n",
+            i, c.type, c.schedule, c.op);
     }
     return text;
 }
@@ -178,21 +186,24 @@ int main(int argc, char** argv) {
     app.add_option("--flags", how.flags, "its flags")->capture_default_str();
     app.add_option("--include", how.include, "where the library is")->capture_default_str();
     app.add_option("--mpi", how.mpi, "where mpi.h is; empty: without MPI")->capture_default_str();
-    app.add_option("--turns", how.turns, "how often each unit is compiled")->capture_default_str()->check(CLI::PositiveNumber);
+    app.add_option("--turns", how.turns, "how often each unit is compiled")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
     app.add_flag("--check", how.check, "fail where a goal is missed");
     CLI11_PARSE(app, argc, argv);
 
     try {
         const bench b(how);
-        const std::vector<std::string> schedules{"ring", "circulant<>", "halving_doubling", "recursive_doubling", "tree<2>",
-            "double_tree", "direct", "tree<4>"};
-        const std::vector<std::string> types{"double", "int", "long", "short", "unsigned", "unsigned char", "colls::half",
-            "colls::bfloat16"};
+        const std::vector<std::string> schedules{"ring", "circulant<>", "halving_doubling", "recursive_doubling",
+            "tree<2>", "double_tree", "direct", "tree<4>"};
+        const std::vector<std::string> types{
+            "double", "int", "long", "short", "unsigned", "unsigned char", "colls::half", "colls::bfloat16"};
         const std::vector<std::string> operators{"prod", "min", "max", "avg", "sum", "prod", "min", "max"};
         const std::size_t further = schedules.size();
 
         // What the units are made of: one call, and then one new thing each, all three, or the same three crossed.
-        std::vector<call> first{{}}, new_schedule = first, new_type = first, new_operator = first, new_all = first, crossed = first;
+        std::vector<call> first{{}}, new_schedule = first, new_type = first, new_operator = first, new_all = first,
+                                     crossed = first;
         for (std::size_t i = 0; i < further; ++i) {
             new_schedule.push_back({.schedule = schedules[i]});
             new_type.push_back({.type = types[i]});
@@ -207,8 +218,10 @@ int main(int argc, char** argv) {
         for (const bool separate : {false, true}) {
             for (const transport& t : transports) {
                 if (how.mpi.empty() && std::string_view(t.name) == "mpi") continue;
-                units.push_back({fmt::format("{} included{}", t.name, separate ? ", separate" : ""), include_text(t), separate});
-                units.push_back({fmt::format("{} used{}", t.name, separate ? ", separate" : ""), program_text(t), separate});
+                units.push_back(
+                    {fmt::format("{} included{}", t.name, separate ? ", separate" : ""), include_text(t), separate});
+                units.push_back(
+                    {fmt::format("{} used{}", t.name, separate ? ", separate" : ""), program_text(t), separate});
             }
             const std::string mark = separate ? ", separate" : "";
             units.push_back({"first" + mark, calls_text(first), separate});
@@ -218,7 +231,8 @@ int main(int argc, char** argv) {
             units.push_back({"triples" + mark, calls_text(new_all), separate});
             units.push_back({"crossed" + mark, calls_text(crossed), separate});
         }
-        for (unit& u : units) std::replace_if(u.name.begin(), u.name.end(), [](char c) { return c == ' ' || c == ','; }, '_');
+        for (unit& u : units)
+            std::replace_if(u.name.begin(), u.name.end(), [](char c) { return c == ' ' || c == ','; }, '_');
         b.measure(units);
 
         fmt::print("{} {}, user seconds, median of {}\n", how.compiler, fmt::join(how.flags, " "), how.turns);
@@ -231,20 +245,24 @@ int main(int argc, char** argv) {
         };
         std::size_t at = 1;
         for (const bool separate : {false, true}) {
-            fmt::print("{:<42} {:>8} {:>9} {:>8}\n", separate ? "the engine apart (COLLS_SEPARATE)" : "header-only", "", "x headers", "goal");
+            fmt::print("{:<42} {:>8} {:>9} {:>8}\n", separate ? "the engine apart (COLLS_SEPARATE)" : "header-only", "",
+                "x headers", "goal");
             for (const transport& t : transports) {
                 if (how.mpi.empty() && std::string_view(t.name) == "mpi") continue;
                 const double included = units[at++].seconds(), used = units[at++].seconds();
-                fmt::print("  {:<40} {:>6.2f} s {:>9.2f}\n", fmt::format("colls.hpp and {} included", t.header), included, included / base);
-                fmt::print("  {:<40} {:>6.2f} s {:>9.2f} {:>16}\n", fmt::format("... {} and one all_reduce called", t.name), used, used / base,
-                           verdict(used / base, separate ? 1.5 : t.header_only_goal));
+                fmt::print("  {:<40} {:>6.2f} s {:>9.2f}\n", fmt::format("colls.hpp and {} included", t.header),
+                    included, included / base);
+                fmt::print("  {:<40} {:>6.2f} s {:>9.2f} {:>16}\n",
+                    fmt::format("... {} and one all_reduce called", t.name), used, used / base,
+                    verdict(used / base, separate ? 1.5 : t.header_only_goal));
             }
             unit& one = units[at++];
             const auto row = [&](const char* name, std::size_t calls, bool goal) {
                 unit& u = units[at++];
                 const double ms = (u.seconds() - one.seconds()) * 1e3 / static_cast<double>(calls);
                 const double bytes = (u.bytes - one.bytes) / static_cast<double>(calls);
-                fmt::print("  {:<40} {:>6.0f} ms {:>7.0f} B{}\n", name, ms, bytes, goal ? fmt::format("   {} ms, {} B", verdict(ms, 60), verdict(bytes, 6144)) : "");
+                fmt::print("  {:<40} {:>6.0f} ms {:>7.0f} B{}\n", name, ms, bytes,
+                    goal ? fmt::format("   {} ms, {} B", verdict(ms, 60), verdict(bytes, 6144)) : "");
             };
             row("each further schedule", further, false);
             row("each further type", further, false);

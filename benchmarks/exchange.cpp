@@ -1,13 +1,15 @@
-// Two processes that write 72 bytes to each other at once, again and again, by the device that the library uses, and nothing
-// else: what an 8-byte all_reduce of two ranks cannot be faster than.
+// Two processes that write 72 bytes to each other at once, again and again, by the device that the library uses, and
+// nothing else: what an 8-byte all_reduce of two ranks cannot be faster than.
 #include <colls/detail/transport/verbs/device.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/core.h>
+#include <CLI/CLI.hpp>
 
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include <sched.h>
+#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,9 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <sched.h>
 #include <stdexcept>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -56,7 +56,8 @@ double exchange(board& b, int me, int times) {
     if (memory == nullptr) throw std::bad_alloc();
     std::memset(memory, 0, 2 * page);
     const rdma::region region = device.add(memory, 2 * page);
-    const auto queue = device.open({.inlined = 256, .gathers = 1, .requests = 256, .receives = receives, .bytes = page});
+    const auto queue =
+        device.open({.inlined = 256, .gathers = 1, .requests = 256, .receives = receives, .bytes = page});
     b.name[me] = queue->name();
     b.base[me] = reinterpret_cast<std::uintptr_t>(memory);
     b.key[me] = region.remote;
@@ -69,8 +70,15 @@ double exchange(board& b, int me, int times) {
     std::uint32_t used = 0;
     auto last = std::chrono::steady_clock::now();
     for (int i = 0; i < times; ++i) {
-        const rdma::request write{.id = static_cast<std::uint64_t>(i), .to = b.base[1 - me], .remote = b.key[1 - me], .first = 0, .count = 1,
-                                  .immediate = 0, .announces = true, .signalled = i % 64 == 0, .inlined = true};
+        const rdma::request write{.id = static_cast<std::uint64_t>(i),
+            .to = b.base[1 - me],
+            .remote = b.key[1 - me],
+            .first = 0,
+            .count = 1,
+            .immediate = 0,
+            .announces = true,
+            .signalled = i % 64 == 0,
+            .inlined = true};
         const rdma::gather from{memory + page, bytes, region.local};
         check(queue->post(&write, 1, &from));
         await([&] {
@@ -95,7 +103,8 @@ double exchange(board& b, int me, int times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    CLI::App app{"Two processes write 72 bytes to each other at once, by RDMA: the bound of an 8-byte all_reduce of two ranks."};
+    CLI::App app{
+        "Two processes write 72 bytes to each other at once, by RDMA: the bound of an 8-byte all_reduce of two ranks."};
     int times = 3000;
     app.add_option("--times", times, "exchanges")->check(CLI::PositiveNumber)->capture_default_str();
     CLI11_PARSE(app, argc, argv);

@@ -1,8 +1,8 @@
 // What the reduce loop and the copies cost: bytes read and written a second, by element type, operator, number of
 // operands and size. The pushes go to a second core, which rewrites what is folded before each (otherwise no line would
 // cross), and are timed until it has read them.
-#include <colls/detail/support/copy.hpp>
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/support/copy.hpp>
 
 #include <benchmark/benchmark.h>
 
@@ -90,7 +90,8 @@ template <push how>
 void pushing(benchmark::State& state) {
     if (std::thread::hardware_concurrency() < 2) return state.SkipWithError("needs two cores");
     const auto bytes = static_cast<std::size_t>(state.range(0));
-    const buffer own = make_buffer(bytes), result = make_buffer(bytes), other = make_buffer(bytes), there = make_buffer(bytes);
+    const buffer own = make_buffer(bytes), result = make_buffer(bytes), other = make_buffer(bytes),
+                 there = make_buffer(bytes);
     std::atomic<int> turn{0};
     std::thread peer([&] {
         pin(1);
@@ -132,7 +133,8 @@ void pushing(benchmark::State& state) {
     peer.join();
 }
 void push_sizes(benchmark::internal::Benchmark* b) {
-    for (const int bytes : {16 << 10, 64 << 10, 256 << 10, 1 << 20}) b->Arg(bytes)->UseManualTime()->Unit(benchmark::kMicrosecond);
+    for (const int bytes : {16 << 10, 64 << 10, 256 << 10, 1 << 20})
+        b->Arg(bytes)->UseManualTime()->Unit(benchmark::kMicrosecond);
 }
 BENCHMARK(pushing<push::copy>)->Apply(push_sizes);
 BENCHMARK(pushing<push::stream>)->Apply(push_sizes);

@@ -11,10 +11,17 @@
 namespace bench {
 
 enum class job : std::uint32_t {
-    all_reduce, all_reduce_in_place, broadcast, all_gather, reduce_scatter, all_to_all, copy, quit
+    all_reduce,
+    all_reduce_in_place,
+    broadcast,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    copy,
+    quit
 };
-inline constexpr const char* job_names[] = {"all_reduce", "all_reduce_in_place", "broadcast", "all_gather",
-    "reduce_scatter", "all_to_all", "copy", "quit"};
+inline constexpr const char* job_names[] = {
+    "all_reduce", "all_reduce_in_place", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "copy", "quit"};
 inline const char* name_of(job j) { return job_names[static_cast<int>(j)]; }
 
 /// Our side's variants: what `automatic` takes, and families forced by type (all_reduce alone).
@@ -44,10 +51,14 @@ struct shape {
 inline shape shape_of(job j, std::size_t bytes, int ranks) {
     const std::size_t n = static_cast<std::size_t>(ranks), all = bytes / sizeof(float), block = all / n;
     switch (j) {
-        case job::all_gather: return {block, block * n};
-        case job::reduce_scatter: return {block * n, block};
-        case job::all_to_all: return {block * n, block * n};
-        default: return {all, all};
+        case job::all_gather:
+            return {block, block * n};
+        case job::reduce_scatter:
+            return {block * n, block};
+        case job::all_to_all:
+            return {block * n, block * n};
+        default:
+            return {all, all};
     }
 }
 
@@ -71,17 +82,26 @@ inline std::uint32_t check(job j, std::span<const float> out, int rank, int n, s
     const std::size_t part = out.size() / static_cast<std::size_t>(n);
     switch (j) {
         case job::all_reduce:
-        case job::all_reduce_in_place: block(out, 0, ranks, sum); break;
-        case job::reduce_scatter: block(out, static_cast<std::size_t>(rank) * out.size(), ranks, sum); break;
-        case job::broadcast: block(out, 0, 1, c); break;
-        case job::copy: block(out, 0, 1, r + c); break;
+        case job::all_reduce_in_place:
+            block(out, 0, ranks, sum);
+            break;
+        case job::reduce_scatter:
+            block(out, static_cast<std::size_t>(rank) * out.size(), ranks, sum);
+            break;
+        case job::broadcast:
+            block(out, 0, 1, c);
+            break;
+        case job::copy:
+            block(out, 0, 1, r + c);
+            break;
         case job::all_gather:
         case job::all_to_all:
             for (std::size_t b = 0; b < static_cast<std::size_t>(n); ++b)
                 block(out.subspan(b * part, part), j == job::all_gather ? 0 : static_cast<std::size_t>(rank) * part, 1,
                     static_cast<float>(b) + c);
             break;
-        case job::quit: break;
+        case job::quit:
+            break;
     }
     return wrong;
 }

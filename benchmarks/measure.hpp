@@ -4,8 +4,8 @@
 // What is timed is one call. Before it every rank rewrites its whole input, after it every rank reads (and checks) its
 // whole output: otherwise no cache line would cross the cores and the figure would be a fiction. Ranks that have a core
 // each start at a moment agreed on beforehand; ranks that share cores start when rank 0 says so, and yield until then;
-// where a library moves data by threads of its own, ranks nap until shortly before the moment, so as not to starve those.
-// The time of a call runs from that start to the end of the last rank.
+// where a library moves data by threads of its own, ranks nap until shortly before the moment, so as not to starve
+// those. The time of a call runs from that start to the end of the last rank.
 #pragma once
 
 #include "jobs.hpp"
@@ -32,17 +32,17 @@ struct alignas(128) rank_line {
 
 /// What a driver and one side share.
 struct side_block {
-    std::atomic<std::uint32_t> turn{0};        // raised by the driver: a turn begins
-    std::atomic<std::uint32_t> done{0};        // raised by the side: the turn is over
-    std::atomic<std::uint32_t> ready{0};       // ranks that wait for turns
+    std::atomic<std::uint32_t> turn{0};   // raised by the driver: a turn begins
+    std::atomic<std::uint32_t> done{0};   // raised by the side: the turn is over
+    std::atomic<std::uint32_t> ready{0};  // ranks that wait for turns
     job what = job::quit;
-    std::uint32_t variant = 0;                 // of a side's own meaning (a forced schedule; plain or streaming copy)
+    std::uint32_t variant = 0;  // of a side's own meaning (a forced schedule; plain or streaming copy)
     std::uint64_t bytes = 0;
     double seconds = 0;
     std::uint32_t min_calls = 3;
     // results of the turn
     std::uint32_t calls = 0;
-    std::atomic<std::uint32_t> wrong{0};       // elements that were not what they should be
+    std::atomic<std::uint32_t> wrong{0};  // elements that were not what they should be
     double ns[max_calls];
     char chosen[96];
     char failure[256];
@@ -90,8 +90,9 @@ private:
 ///     void run(job, std::span<float> in, std::span<float> out, std::uint32_t variant)
 ///     std::string chosen(job, std::size_t bytes, std::uint32_t variant)      what it runs, for the table
 /// and may have
-///     void finish(job, std::span<const float> in, std::span<float> out)      what is not timed, before `out` is checked
-///     static constexpr bool has_threads = true                               that move its data, beside the caller
+///     void finish(job, std::span<const float> in, std::span<float> out)      what is not timed, before `out` is
+///     checked static constexpr bool has_threads = true                               that move its data, beside the
+///     caller
 /// broadcast and all_reduce_in_place take `out` as their one buffer, filled by the measuring code.
 template <class Side>
 void serve(control& shared, int which, int rank, std::span<float> input, std::span<float> output, Side&& side) {

@@ -14,11 +14,16 @@ namespace {
 
 constexpr colls::collective collective_of(bench::job what) {
     switch (what) {
-        case bench::job::broadcast: return colls::collective::broadcast;
-        case bench::job::all_gather: return colls::collective::all_gather;
-        case bench::job::reduce_scatter: return colls::collective::reduce_scatter;
-        case bench::job::all_to_all: return colls::collective::all_to_all;
-        default: return colls::collective::all_reduce;
+        case bench::job::broadcast:
+            return colls::collective::broadcast;
+        case bench::job::all_gather:
+            return colls::collective::all_gather;
+        case bench::job::reduce_scatter:
+            return colls::collective::reduce_scatter;
+        case bench::job::all_to_all:
+            return colls::collective::all_to_all;
+        default:
+            return colls::collective::all_reduce;
     }
 }
 
@@ -39,17 +44,27 @@ struct colls_side {
             case job::all_reduce:
             case job::all_reduce_in_place:
                 switch (variant) {  // as bench::variant_names
-                    case 1: return all_reduce<colls::direct>(in, out, what != job::all_reduce);
-                    case 2: return all_reduce<colls::ring>(in, out, what != job::all_reduce);
-                    case 3: return all_reduce<colls::circulant<>>(in, out, what != job::all_reduce);
-                    case 4: return all_reduce<colls::recursive_doubling>(in, out, what != job::all_reduce);
-                    default: return all_reduce<colls::automatic>(in, out, what != job::all_reduce);
+                    case 1:
+                        return all_reduce<colls::direct>(in, out, what != job::all_reduce);
+                    case 2:
+                        return all_reduce<colls::ring>(in, out, what != job::all_reduce);
+                    case 3:
+                        return all_reduce<colls::circulant<>>(in, out, what != job::all_reduce);
+                    case 4:
+                        return all_reduce<colls::recursive_doubling>(in, out, what != job::all_reduce);
+                    default:
+                        return all_reduce<colls::automatic>(in, out, what != job::all_reduce);
                 }
-            case job::broadcast: return colls::broadcast(comm, out, 0);
-            case job::all_gather: return colls::all_gather(comm, in, out);
-            case job::reduce_scatter: return colls::reduce_scatter(comm, in, out, colls::sum);
-            case job::all_to_all: return colls::all_to_all(comm, in, out);
-            default: return;
+            case job::broadcast:
+                return colls::broadcast(comm, out, 0);
+            case job::all_gather:
+                return colls::all_gather(comm, in, out);
+            case job::reduce_scatter:
+                return colls::reduce_scatter(comm, in, out, colls::sum);
+            case job::all_to_all:
+                return colls::all_to_all(comm, in, out);
+            default:
+                return;
         }
     }
     std::string chosen(bench::job what, std::size_t bytes, std::uint32_t variant) const {
@@ -62,11 +77,14 @@ struct colls_side {
 
 int main(int argc, char** argv) {
     const std::string transport = argc == 4 ? argv[3] : "";
-    const bool threads = transport == "threads", verbs = transport == "verbs", shared_buffers = transport == "shm" || verbs;
+    const bool threads = transport == "threads", verbs = transport == "verbs",
+               shared_buffers = transport == "shm" || verbs;
     const bool processes = shared_buffers || transport == "staged" || transport == "tcp";
     if (!threads && !processes) {
-        std::fputs("usage: side_colls CONTROL LARGEST threads|shm|staged|tcp|verbs  (started by compare)\n"
-                   "    shm, verbs: processes, buffers from allocate(); staged: processes, ordinary buffers\n", stderr);
+        std::fputs(
+            "usage: side_colls CONTROL LARGEST threads|shm|staged|tcp|verbs  (started by compare)\n"
+            "    shm, verbs: processes, buffers from allocate(); staged: processes, ordinary buffers\n",
+            stderr);
         return 2;
     }
     if (transport == "tcp" || verbs) setenv("COLLS_TRANSPORT", transport.c_str(), 1);

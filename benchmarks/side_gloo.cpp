@@ -60,7 +60,8 @@ struct gloo_side {
                 gloo::alltoall(options);
                 break;
             }
-            default: break;
+            default:
+                break;
         }
     }
     std::string chosen(bench::job, std::size_t, std::uint32_t) const { return {}; }
@@ -70,8 +71,10 @@ struct gloo_side {
 
 int main(int argc, char** argv) {
     if (argc != 5) {
-        std::fputs("usage: side_gloo CONTROL LARGEST FOLDER RANK  (started by compare, once for each rank)\n"
-                   "    FOLDER: empty, shared by the ranks; they find one another there\n", stderr);
+        std::fputs(
+            "usage: side_gloo CONTROL LARGEST FOLDER RANK  (started by compare, once for each rank)\n"
+            "    FOLDER: empty, shared by the ranks; they find one another there\n",
+            stderr);
         return 2;
     }
     try {

@@ -14,7 +14,8 @@ struct mpi_side {
 
     void run(bench::job what, std::span<float> in, std::span<float> out, std::uint32_t) const {
         using bench::job;
-        const bool by_output = what == job::reduce_scatter || what == job::broadcast || what == job::all_reduce_in_place;
+        const bool by_output =
+            what == job::reduce_scatter || what == job::broadcast || what == job::all_reduce_in_place;
         const int count = static_cast<int>(by_output ? out.size() : in.size());
         switch (what) {
             case job::all_reduce:
@@ -23,7 +24,9 @@ struct mpi_side {
             case job::all_reduce_in_place:
                 MPI_Allreduce(MPI_IN_PLACE, out.data(), count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
                 break;
-            case job::broadcast: MPI_Bcast(out.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+            case job::broadcast:
+                MPI_Bcast(out.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+                break;
             case job::all_gather:
                 MPI_Allgather(in.data(), count, MPI_FLOAT, out.data(), count, MPI_FLOAT, MPI_COMM_WORLD);
                 break;
@@ -33,7 +36,8 @@ struct mpi_side {
             case job::all_to_all:
                 MPI_Alltoall(in.data(), count / ranks, MPI_FLOAT, out.data(), count / ranks, MPI_FLOAT, MPI_COMM_WORLD);
                 break;
-            default: break;
+            default:
+                break;
         }
     }
     std::string chosen(bench::job, std::size_t, std::uint32_t) const { return {}; }

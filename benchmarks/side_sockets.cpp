@@ -71,10 +71,13 @@ struct socket_side {
         char* to = reinterpret_cast<char*>(out.data()) + other * bytes;
         std::size_t sent = 0, received = 0;
         while (sent < bytes || received < bytes) {
-            const bool moved = step(sent, bytes, [&] { return send(socket, from + sent, bytes - sent, MSG_NOSIGNAL); })
-                + step(received, bytes, [&] { return recv(socket, to + received, bytes - received, 0); }) > 0;
+            const bool moved =
+                step(sent, bytes, [&] { return send(socket, from + sent, bytes - sent, MSG_NOSIGNAL); }) +
+                    step(received, bytes, [&] { return recv(socket, to + received, bytes - received, 0); }) >
+                0;
             if (!moved && !own_core) {  // else the next turn of the loop is the wait
-                pollfd wanted{socket, static_cast<short>((sent < bytes ? POLLOUT : 0) | (received < bytes ? POLLIN : 0)), 0};
+                pollfd wanted{
+                    socket, static_cast<short>((sent < bytes ? POLLOUT : 0) | (received < bytes ? POLLIN : 0)), 0};
                 poll(&wanted, 1, 1000);
             }
         }

@@ -20,7 +20,7 @@ struct merge {
     moments operator()(const moments& a, const moments& b) const {
         const double count = a.count + b.count, distance = b.mean - a.mean;
         return {count, a.mean + distance * b.count / count,
-                a.squares + b.squares + distance * distance * a.count * b.count / count};
+            a.squares + b.squares + distance * distance * a.count * b.count / count};
     }
 };
 // example-end
@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
             std::abs(sums[0] / m.count) < 1e-9 && std::abs(sums[1] / m.count - 1) < 1e-9;
         if (comm.rank() == 0)
             std::printf("%.0f numbers, mean %.4f, deviation %.4f; afterwards mean %.1e, mean square 1%+.1e\n", m.count,
-                        m.mean, deviation, sums[0] / m.count, sums[1] / m.count - 1);
+                m.mean, deviation, sums[0] / m.count, sums[1] / m.count - 1);
     });
     for (const char r : right)
         if (!r) return 1;

@@ -49,6 +49,6 @@ int main(int argc, char** argv) {
     const std::vector<double>& result = steps % 2 ? b : a;
     const bool right = result == serial;
     std::printf("temperature at cells 1, 10, 100: %.3f %.3f %.3f; %s\n", result[1], result[10], result[100],
-                right ? "equal to the serial run" : "WRONG");
+        right ? "equal to the serial run" : "WRONG");
     return right ? 0 : 1;
 }

@@ -34,8 +34,8 @@ int main(int argc, char** argv) {
         if (comm.rank() == 0) own -= 2;  // 0 and 1
         std::printf("rank %d: %7ld primes in [%ld, %ld)\n", comm.rank(), own, begin, end);
 
-        colls::reduce(comm, std::span(&own, 1), comm.rank() == 0 ? std::span(&total, 1) : std::span<long>(), colls::sum,
-                      0);
+        colls::reduce(
+            comm, std::span(&own, 1), comm.rank() == 0 ? std::span(&total, 1) : std::span<long>(), colls::sum, 0);
     });
     std::printf("%ld primes below %ld (664579 expected)\n", total, limit);
     return total == 664'579 ? 0 : 1;

@@ -1,5 +1,5 @@
-// Ranks as blocks of one GPU: an all_reduce of floats by two schedules, one of them the program's own, and of bfloat16 with
-// an epilogue. Prints "left out" where there is no GPU.
+// Ranks as blocks of one GPU: an all_reduce of floats by two schedules, one of them the program's own, and of bfloat16
+// with an epilogue. Prints "left out" where there is no GPU.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 #include <colls/verify.hpp>
@@ -44,7 +44,8 @@ int run() {
     float *in = nullptr, *out = nullptr;
     __nv_bfloat16* narrow = nullptr;
     const std::size_t elements = n * (count + 16);
-    if (cudaMallocManaged(&in, elements * sizeof(float)) != cudaSuccess || cudaMallocManaged(&out, elements * sizeof(float)) != cudaSuccess ||
+    if (cudaMallocManaged(&in, elements * sizeof(float)) != cudaSuccess ||
+        cudaMallocManaged(&out, elements * sizeof(float)) != cudaSuccess ||
         cudaMallocManaged(&narrow, elements * sizeof(__nv_bfloat16)) != cudaSuccess)
         return std::printf("no memory\n"), 1;
     std::vector<float> sums(count);
@@ -81,7 +82,8 @@ int run() {
 
 int main() {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     try {
         return run();
     } catch (const colls::error& e) {

@@ -1,6 +1,7 @@
-// What follows a row-parallel matrix product in a transformer, as one kernel: all_reduce of the partial products, the residual
-// added, RMSNorm. Each block has a row in hand: it calls all_reduce for it, with an epilogue that adds the residual and
-// gathers the squares on the way, and scales the row when it has their sum. Prints "left out" where there is no GPU.
+// What follows a row-parallel matrix product in a transformer, as one kernel: all_reduce of the partial products, the
+// residual added, RMSNorm. Each block has a row in hand: it calls all_reduce for it, with an epilogue that adds the
+// residual and gathers the squares on the way, and scales the row when it has their sum. Prints "left out" where there
+// is no GPU.
 #include <colls/cuda/device.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -53,8 +54,8 @@ __global__ void __launch_bounds__(512, 1) fused(const __grid_constant__ ranks<sc
         const std::size_t at = of_rank + static_cast<std::size_t>(row) * width;
         float squares = 0;
         // The residual stream is updated in place: an epilogue reads an element before it is written.
-        if (!colls::cuda::device::all_reduce(r, local, channel, all.partial + at, all.residual + at, width, colls::sum_t{},
-                                             add_residual{all.residual + at, &squares}))
+        if (!colls::cuda::device::all_reduce(r, local, channel, all.partial + at, all.residual + at, width,
+                colls::sum_t{}, add_residual{all.residual + at, &squares}))
             return;
         const float scale = rsqrtf(sum_of_block(squares) / width + epsilon);
         for (int i = static_cast<int>(threadIdx.x); i < width; i += static_cast<int>(blockDim.x))
@@ -88,8 +89,10 @@ int run() {
 
     auto r = colls::cuda::ranks_for<schedule>(group);
     void* arguments[] = {&r, &t};
-    colls::cuda::detail::check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused), dim3(static_cast<unsigned>(r.locals * r.channels)), dim3(512), arguments, 0, nullptr),
-                               "cudaLaunchCooperativeKernel");
+    colls::cuda::detail::check(
+        cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused),
+            dim3(static_cast<unsigned>(r.locals * r.channels)), dim3(512), arguments, 0, nullptr),
+        "cudaLaunchCooperativeKernel");
     colls::cuda::detail::check(cudaDeviceSynchronize(), "the kernel");
     group.check();
 
@@ -105,12 +108,16 @@ int run() {
         const double scale = 1 / std::sqrt(squares / width + epsilon);
         for (std::size_t rank = 0; rank < n; ++rank)
             for (std::size_t i = 0; i < width; ++i) {
-                const double want = sum[i] * scale * weight[i], got = __bfloat162float(t.normal[rank * elements + row * width + i]);
+                const double want = sum[i] * scale * weight[i],
+                             got = __bfloat162float(t.normal[rank * elements + row * width + i]);
                 wrong += std::abs(got - want) > 0.02 * std::abs(want) + 1e-3;
             }
     }
-    std::printf("%d ranks, %d rows of %d: all_reduce + residual + RMSNorm in one kernel: %s\n", n, rows, width, wrong == 0 ? "right" : "wrong");
-    for (void* p : {static_cast<void*>(in), static_cast<void*>(t.residual), static_cast<void*>(t.normal), static_cast<void*>(weight)}) cudaFree(p);
+    std::printf("%d ranks, %d rows of %d: all_reduce + residual + RMSNorm in one kernel: %s\n", n, rows, width,
+        wrong == 0 ? "right" : "wrong");
+    for (void* p : {static_cast<void*>(in), static_cast<void*>(t.residual), static_cast<void*>(t.normal),
+             static_cast<void*>(weight)})
+        cudaFree(p);
     return wrong == 0 ? 0 : 1;
 }
 
@@ -118,7 +125,8 @@ int run() {
 
 int main() {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     try {
         return run();
     } catch (const colls::error& e) {

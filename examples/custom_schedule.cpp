@@ -40,8 +40,8 @@ int main() {
         sums[comm.rank()] = gradients[999];
     });
     constexpr colls::cost cost = colls::cost_of<my_all_reduce>(ranks);
-    std::printf("the sum is %g; %d rounds, %ld of %d blocks sent by each rank\n", sums[0], cost.rounds, cost.blocks_sent,
-                ranks);
+    std::printf("the sum is %g; %d rounds, %ld of %d blocks sent by each rank\n", sums[0], cost.rounds,
+        cost.blocks_sent, ranks);
     std::printf("the broken one: %s\n", colls::verify<broken>(ranks).text().c_str());
     // example-end
     for (const float sum : sums)

@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     bool right = true;
-    {   // before MPI_Finalize the communicator must be gone
+    {  // before MPI_Finalize the communicator must be gone
         // example-begin communicator
         colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
         std::vector<double> histogram(1000, comm.rank() + 1.0);
@@ -29,7 +29,9 @@ int main(int argc, char** argv) {
         int ranks[1] = {1};
         colls::all_reduce(here, ranks, colls::sum);
         right = right && ranks[0] == here.size();
-        if (comm.rank() == 0) std::printf("%d ranks, %d of them on this host: the sums %s\n", comm.size(), ranks[0], right ? "agree" : "differ");
+        if (comm.rank() == 0)
+            std::printf(
+                "%d ranks, %d of them on this host: the sums %s\n", comm.size(), ranks[0], right ? "agree" : "differ");
     }
     MPI_Finalize();
     return right ? 0 : 1;

@@ -27,9 +27,9 @@ int main(int argc, char** argv) {
         for (int i = comm.rank(); i < side * side; i += comm.size())
             if (const double h = height(i); h < own.value) own = {h, i};
         std::printf("rank %d: %.6f at (%.2f, %.2f)\n", comm.rank(), own.value, coordinate(own.index % side),
-                    coordinate(own.index / side));
-        colls::reduce(comm, std::span(&own, 1), comm.rank() == 0 ? std::span(&lowest, 1) : std::span<point>(),
-                      colls::minloc, 0);
+            coordinate(own.index / side));
+        colls::reduce(
+            comm, std::span(&own, 1), comm.rank() == 0 ? std::span(&lowest, 1) : std::span<point>(), colls::minloc, 0);
     });
 
     point expected{std::numeric_limits<double>::infinity(), 0};
@@ -37,6 +37,6 @@ int main(int argc, char** argv) {
         if (height(i) < expected.value) expected = {height(i), i};
     const bool right = lowest.value == expected.value && lowest.index == expected.index;
     std::printf("lowest: %.6f at (%.2f, %.2f); %s\n", lowest.value, coordinate(lowest.index % side),
-                coordinate(lowest.index / side), right ? "as the serial search finds" : "WRONG");
+        coordinate(lowest.index / side), right ? "as the serial search finds" : "WRONG");
     return right ? 0 : 1;
 }

@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
             if (length > best.length) best = {length, start};
         }
         std::printf("rank %d: of %zu numbers %ld has the longest chain, %ld terms\n", comm.rank(), mine.size(),
-                    best.start, best.length);
+            best.start, best.length);
 
         std::vector<chain> bests(comm.rank() == 0 ? static_cast<std::size_t>(comm.size()) : 0);
         colls::gather(comm, std::span(&best, 1), bests, 0);

@@ -11,7 +11,7 @@ int main() {
     int survivors = 0;
     try {
         colls::processes::run(5, [](colls::communicator& comm) {
-            auto x = comm.allocate<double>(100'000);   // memory that the others reach: nothing is copied on the way
+            auto x = comm.allocate<double>(100'000);  // memory that the others reach: nothing is copied on the way
             for (int step = 0; step < 20; ++step) {
                 for (double& v : x) v = 1;
                 if (step == 7 && comm.size() == 5 && comm.rank() == 3) raise(SIGKILL);
@@ -20,9 +20,9 @@ int main() {
                     colls::all_reduce(comm, x, colls::sum);
                 } catch (const colls::error& e) {
                     if (comm.rank() == 0) std::printf("%s\n", e.what());
-                    comm = comm.shrink();   // those who are left, the same on all of them
-                    colls::all_reduce(comm, std::span(&step, 1), colls::min);   // some may have finished this step
-                    --step;                 // and once more
+                    comm = comm.shrink();  // those who are left, the same on all of them
+                    colls::all_reduce(comm, std::span(&step, 1), colls::min);  // some may have finished this step
+                    --step;                                                    // and once more
                     continue;
                 }
                 // example-end

@@ -1,5 +1,5 @@
-// Ranks as processes, wherever they run: the estimate of pi by counting points in a circle. Start it with mpirun, mpiexec,
-// srun or torchrun, or by hand with COLLS_RANK and COLLS_SIZE set; alone it is a group of one.
+// Ranks as processes, wherever they run: the estimate of pi by counting points in a circle. Start it with mpirun,
+// mpiexec, srun or torchrun, or by hand with COLLS_RANK and COLLS_SIZE set; alone it is a group of one.
 #include <colls/colls.hpp>
 #include <colls/world.hpp>
 
@@ -10,7 +10,7 @@
 
 int main() try {
     // example-begin world
-    colls::communicator comm = colls::world();   // shared memory within a host, TCP between hosts
+    colls::communicator comm = colls::world();  // shared memory within a host, TCP between hosts
     // example-end
     std::mt19937_64 random(static_cast<std::uint64_t>(comm.rank()) + 1);
     std::uniform_real_distribution<double> coordinate(-1, 1);

@@ -76,8 +76,8 @@ struct displaced {
         static constexpr int rounds(int n) { return n - 1; }
         static constexpr step at(int r, int n, int k) {
             const int to = (r + k + 1) % n;
-            return {.send = {to, block(mod(to - 1, n))},
-                    .recv = {mod(r - k - 1, n), block(mod(r - 1, n)), action::reduce}};
+            return {
+                .send = {to, block(mod(to - 1, n))}, .recv = {mod(r - k - 1, n), block(mod(r - 1, n)), action::reduce}};
         }
     };
 };
@@ -164,7 +164,7 @@ static_assert(involution<ring> && involution<reversed<ring>>);
 static_assert(std::is_same_v<reversed<compose<tree<>::scatter, ag>>, compose<rs, reversed<tree<>::scatter>>>);
 static_assert(std::is_same_v<reversed<compose<rs, ag>>, compose<rs, ag>>);
 static_assert(std::is_same_v<reversed<striped<rs, circulant<>::reduce_scatter>>,
-                             striped<ag, reversed<circulant<>::reduce_scatter>>>);
+    striped<ag, reversed<circulant<>::reduce_scatter>>>);
 static_assert(std::is_same_v<reversed<permuted<rs, mirror>>, permuted<ag, mirror>>);
 static_assert(std::is_same_v<folded<reversed<halves::reduce_scatter>>, reversed<folded<halves::reduce_scatter>>>);
 
@@ -229,15 +229,15 @@ static_assert(provides_all<tree<>, broadcast, reduce, scatter, gather, all_reduc
 static_assert(provides_none<tree<>, reduce_scatter, all_gather, all_to_all>);
 static_assert(provides<rs, reduce_scatter> && provides_none<rs, all_gather, all_reduce, barrier>);
 static_assert(std::is_same_v<schedule_for<halves, all_reduce>,
-                             compose<halves::reduce_scatter, reversed<halves::reduce_scatter>>>);
-static_assert(std::is_same_v<schedule_for<halves, broadcast>,
-                             compose<halves::scatter, reversed<halves::reduce_scatter>>>);
+    compose<halves::reduce_scatter, reversed<halves::reduce_scatter>>>);
+static_assert(
+    std::is_same_v<schedule_for<halves, broadcast>, compose<halves::scatter, reversed<halves::reduce_scatter>>>);
 static_assert(std::is_same_v<schedule_for<halves, reduce>, reversed<schedule_for<halves, broadcast>>>);
 static_assert(std::is_same_v<schedule_for<tree<>, all_reduce>, compose<tree_reduce, tree<>::broadcast>>);
 static_assert(std::is_same_v<schedule_for<ring, barrier>, synchronising<rs>>);
 static_assert(std::is_same_v<schedule_for<tree<>, barrier>, synchronising<schedule_for<tree<>, all_reduce>>>);
 static_assert(std::is_same_v<schedule_for<displaced, all_reduce>,
-                             compose<displaced::reduce_scatter, reversed<displaced::reduce_scatter>>>);
+    compose<displaced::reduce_scatter, reversed<displaced::reduce_scatter>>>);
 
 // A combinator of families is the family of the combinations.
 using lanes = striped<ring, permuted<ring, mirror>>;
@@ -246,7 +246,7 @@ static_assert(!provides<lanes, broadcast> && provides<striped<ring, tree<>>, bro
 static_assert(std::is_same_v<schedule_for<folded<halves>, all_reduce>, folded<halves_all_reduce>>);
 static_assert(std::is_same_v<schedule_for<reversed<ring>, all_gather>, ag>);
 static_assert(std::is_same_v<schedule_for<compose<ring, circulant<>>, all_reduce>,
-                             compose<rs, reversed<circulant<>::reduce_scatter>>>);
+    compose<rs, reversed<circulant<>::reduce_scatter>>>);
 static_assert(provides_none<compose<ring, circulant<>>, reduce_scatter, inclusive_scan>);
 static_assert(provides_none<permuted<ring, mirror>, inclusive_scan, exclusive_scan>);
 static_assert(provides_none<folded<recursive_doubling>, inclusive_scan>);
@@ -274,8 +274,8 @@ TEST_CASE("dual is an involution on the collectives that have one") {
 
 TEST_CASE("reversed: right, and of the same rounds, ports and volume") {
     check_all_right<ag, reversed<circulant<>::reduce_scatter>, reversed<direct::reduce_scatter>, tree_reduce,
-                    reversed<tree<3>::scatter>, reversed<swap_all_to_all>, reversed<displaced::reduce_scatter>,
-                    reversed<recursive_doubling::barrier>, reversed<compose<tree<>::scatter, ag>>>();
+        reversed<tree<3>::scatter>, reversed<swap_all_to_all>, reversed<displaced::reduce_scatter>,
+        reversed<recursive_doubling::barrier>, reversed<compose<tree<>::scatter, ag>>>();
     check_same_cost(rs{}, ag{});
     check_same_cost(direct::reduce_scatter{}, reversed<direct::reduce_scatter>{});
     check_same_cost(tree<3>::scatter{}, reversed<tree<3>::scatter>{});
@@ -382,7 +382,7 @@ TEST_CASE("striped: right; ports add, bytes are the mean, the longest lane sets 
     check_lanes(ag{}, permuted<ag, shift<1>>{});
     check_lanes(tree<>::broadcast{}, chain{3}, compose<tree<>::scatter, ag>{});
     check_lanes(compose<tree_reduce, tree<>::broadcast>{}, permuted<compose<rs, ag>, mirror>{},
-                recursive_doubling::all_reduce{});
+        recursive_doubling::all_reduce{});
     check_lanes(direct::all_to_all{}, swap_all_to_all{}, permuted<swap_all_to_all, mirror>{});
     check_lanes(ring::inclusive_scan{}, recursive_doubling::inclusive_scan{});
     check_lanes(recursive_doubling::barrier{}, synchronising<rs>{});
@@ -501,13 +501,13 @@ TEST_CASE("what a rank owns may be several stretches, unevenly apart") {
     using half = halves::reduce_scatter;
     using three_halves = striped<half, permuted<half, mirror>, half>;
     check_all_right<three, reversed<three>, compose<three, reversed<three>>, folded<three_halves>,
-                    reversed<folded<three_halves>>, striped<three, folded<halves::reduce_scatter>>>();
+        reversed<folded<three_halves>>, striped<three, folded<halves::reduce_scatter>>>();
 }
 
 TEST_CASE("synchronising: right, of the same rounds, and no bytes") {
     check_all_right<synchronising<rs>, synchronising<ag>, synchronising<compose<rs, ag>>,
-                    synchronising<swap_all_to_all>, synchronising<recursive_doubling::all_reduce>,
-                    synchronising<direct::reduce_scatter>>();
+        synchronising<swap_all_to_all>, synchronising<recursive_doubling::all_reduce>,
+        synchronising<direct::reduce_scatter>>();
     for (const int n : sizes) {
         CHECK(synchronising<rs>{}.rounds(n) == rs{}.rounds(n));
         CHECK(volume(synchronising<rs>{}, n) == 0);
@@ -541,7 +541,7 @@ TEST_CASE("families: everything derived from them is right") {
 }
 
 TEST_CASE("families: so are combinators of families") {
-    CHECK(check_family<lanes>() == check_family<striped<ring, ring>>() - 4);   // neither rooted nor scans
+    CHECK(check_family<lanes>() == check_family<striped<ring, ring>>() - 4);  // neither rooted nor scans
     CHECK(check_family<folded<halves>>() == 8);
     CHECK(check_family<folded<recursive_doubling>>() == 2);
     CHECK(check_family<permuted<tree<3>, evens_first>>() == 6);

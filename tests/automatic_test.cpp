@@ -37,8 +37,9 @@ private:
 };
 
 constexpr std::array collectives = {colls::collective::broadcast, colls::collective::scatter, colls::collective::gather,
-    colls::collective::all_gather, colls::collective::reduce, colls::collective::reduce_scatter, colls::collective::all_reduce,
-    colls::collective::all_to_all, colls::collective::barrier, colls::collective::inclusive_scan, colls::collective::exclusive_scan};
+    colls::collective::all_gather, colls::collective::reduce, colls::collective::reduce_scatter,
+    colls::collective::all_reduce, colls::collective::all_to_all, colls::collective::barrier,
+    colls::collective::inclusive_scan, colls::collective::exclusive_scan};
 constexpr std::array<std::size_t, 7> sizes = {0, 8, 1000, 8192, 100'000, std::size_t{3} << 20, std::size_t{1} << 30};
 
 }  // namespace
@@ -67,7 +68,8 @@ TEST_CASE("all ranks choose alike, and explain says what is chosen", "[automatic
         std::vector<std::vector<std::string>> seen(static_cast<std::size_t>(n));
         colls::threads::run(n, [&](auto& comm) {
             for (const auto c : collectives)
-                for (const std::size_t bytes : sizes) seen[static_cast<std::size_t>(comm.rank())].push_back(colls::chosen(comm, c, bytes));
+                for (const std::size_t bytes : sizes)
+                    seen[static_cast<std::size_t>(comm.rank())].push_back(colls::chosen(comm, c, bytes));
             if (comm.rank() != 0) return;
             std::size_t i = 0;
             for (const auto c : collectives)
@@ -95,7 +97,8 @@ TEST_CASE("COLLS_SCHEDULE forces each family that fits, and the results stay rig
             colls::threads::run(n, [&](auto& comm) {
                 const auto list = colls::detail::all_candidates_of(colls::collective::all_reduce);
                 bool fits = false;
-                for (int i = 0; i < list.count; ++i) fits = fits || (list.first[i].name == name && list.first[i].schedule.supports(n));
+                for (int i = 0; i < list.count; ++i)
+                    fits = fits || (list.first[i].name == name && list.first[i].schedule.supports(n));
                 for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{70'001}}) {
                     std::vector<long> x(count, comm.rank() + 1), part(count / static_cast<std::size_t>(n) + 1);
                     colls::all_reduce(comm, x, colls::sum);
@@ -107,7 +110,7 @@ TEST_CASE("COLLS_SCHEDULE forces each family that fits, and the results stay rig
                 }
             });
             CHECK(wrong == 0);
-            if (n == 4) CHECK(taken > 0);   // every family but those of other collectives reaches an all_reduce
+            if (n == 4) CHECK(taken > 0);  // every family but those of other collectives reaches an all_reduce
         }
     }
     const setting_of forced("COLLS_SCHEDULE", "mailbox");
@@ -158,7 +161,8 @@ struct pretended : colls::detail::group_backend {
     std::byte* take(std::size_t) override { throw std::bad_alloc(); }
     void give(std::byte*, std::size_t) noexcept override {}
     std::uint64_t create(int) override { return 0; }
-    std::unique_ptr<colls::detail::rank_context> attach(colls::detail::rank_context&, std::uint64_t, int, const colls::detail::list<int>&) override {
+    std::unique_ptr<colls::detail::rank_context> attach(
+        colls::detail::rank_context&, std::uint64_t, int, const colls::detail::list<int>&) override {
         return nullptr;
     }
     void discard(std::uint64_t, int) override {}
@@ -169,7 +173,8 @@ struct pretended : colls::detail::group_backend {
 
 TEST_CASE("predictions: more bytes never take less, whatever the ranks are", "[automatic]") {
     using namespace colls;
-    const detail::machine memory{2e-7, 1e-10, 2e-10, 2, 0}, net{5e-6, 3e-10, 1e-10, 1 << 20, 3e-6}, crowded{5e-6, 3e-10, 1e-10, 2, 3e-6};
+    const detail::machine memory{2e-7, 1e-10, 2e-10, 2, 0}, net{5e-6, 3e-10, 1e-10, 1 << 20, 3e-6},
+        crowded{5e-6, 3e-10, 1e-10, 2, 3e-6};
     for (const auto& machine : {memory, net, crowded})
         for (const int n : {2, 5, 8, 32})
             for (const int node : {0, 2}) {
@@ -207,7 +212,8 @@ TEST_CASE("messages within and between hosts add up to all of them", "[automatic
             for (const int n : {4, 8, 12}) {
                 const any_schedule& s = list.first[i].schedule;
                 if (!s.supports(n)) continue;
-                const cost all = detail::traffic_of_candidate(s, n), within = detail::traffic_of_candidate(s, n, {2, false}),
+                const cost all = detail::traffic_of_candidate(s, n),
+                           within = detail::traffic_of_candidate(s, n, {2, false}),
                            between = detail::traffic_of_candidate(s, n, {2, true});
                 INFO(list.first[i].name << ", n " << n);
                 CHECK(within.messages + between.messages == all.messages);

@@ -112,8 +112,7 @@ outcomes disagree(int n, F first) {
                 for (int i = 0; i < 3; ++i) colls::barrier(comm);
             });
         });
-    } catch (const colls::error&) {
-    }
+    } catch (const colls::error&) {}
     return got;
 }
 
@@ -124,40 +123,32 @@ TEST_CASE("a root that is no rank of the group", "[bad_input]") {
         for (const int root : {-1, -5, n, n + 7, std::numeric_limits<int>::max()}) {
             const auto size = static_cast<std::size_t>(n);
             refused_everywhere("broadcast", n, [&](auto& comm, auto data) { colls::broadcast(comm, data, root); });
-            refused_everywhere("reduce", n, [&](auto& comm, auto data) {
-                colls::reduce(comm, data.first(32), data.last(32), colls::sum, root);
-            });
-            refused_everywhere("gather", n, [&](auto& comm, auto data) {
-                colls::gather(comm, data.first(1), data.last(size), root);
-            });
-            refused_everywhere("scatter", n, [&](auto& comm, auto data) {
-                colls::scatter(comm, data.first(size), data.last(1), root);
-            });
+            refused_everywhere("reduce", n,
+                [&](auto& comm, auto data) { colls::reduce(comm, data.first(32), data.last(32), colls::sum, root); });
+            refused_everywhere(
+                "gather", n, [&](auto& comm, auto data) { colls::gather(comm, data.first(1), data.last(size), root); });
+            refused_everywhere("scatter", n,
+                [&](auto& comm, auto data) { colls::scatter(comm, data.first(size), data.last(1), root); });
             refused_everywhere("start::broadcast", n, [&](auto& comm, auto data) {
                 auto operation = colls::start::broadcast(comm, data, root);
                 operation.wait();
             });
-            refused_everywhere("prepare::broadcast", n, [&](auto& comm, auto data) {
-                auto plan = colls::prepare::broadcast(comm, data, root);
-            });
+            refused_everywhere("prepare::broadcast", n,
+                [&](auto& comm, auto data) { auto plan = colls::prepare::broadcast(comm, data, root); });
         }
 }
 
 TEST_CASE("counts that do not fit each other", "[bad_input]") {
     for (const int n : {1, 2, 4}) {
         const auto size = static_cast<std::size_t>(n);
-        refused_everywhere("all_reduce", n, [](auto& comm, auto data) {
-            colls::all_reduce(comm, data.first(10), data.subspan(20, 11), colls::sum);
-        });
-        refused_everywhere("all_reduce, no output", n, [](auto& comm, auto data) {
-            colls::all_reduce(comm, data.first(10), data.first(0), colls::sum);
-        });
-        refused_everywhere("all_gather, output too short", n, [&](auto& comm, auto data) {
-            colls::all_gather(comm, data.first(4), data.subspan(20, 3 * size));
-        });
-        refused_everywhere("all_gather, output too long", n, [&](auto& comm, auto data) {
-            colls::all_gather(comm, data.first(4), data.subspan(20, 5 * size));
-        });
+        refused_everywhere("all_reduce", n,
+            [](auto& comm, auto data) { colls::all_reduce(comm, data.first(10), data.subspan(20, 11), colls::sum); });
+        refused_everywhere("all_reduce, no output", n,
+            [](auto& comm, auto data) { colls::all_reduce(comm, data.first(10), data.first(0), colls::sum); });
+        refused_everywhere("all_gather, output too short", n,
+            [&](auto& comm, auto data) { colls::all_gather(comm, data.first(4), data.subspan(20, 3 * size)); });
+        refused_everywhere("all_gather, output too long", n,
+            [&](auto& comm, auto data) { colls::all_gather(comm, data.first(4), data.subspan(20, 5 * size)); });
         refused_everywhere("reduce_scatter, output too long", n, [&](auto& comm, auto data) {
             colls::reduce_scatter(comm, data.first(4 * size), data.subspan(20, 5), colls::sum);
         });
@@ -167,9 +158,8 @@ TEST_CASE("counts that do not fit each other", "[bad_input]") {
         refused_everywhere("exclusive_scan", n, [](auto& comm, auto data) {
             colls::exclusive_scan(comm, data.first(9), data.subspan(20, 10), colls::sum);
         });
-        refused_everywhere("all_to_all", n, [&](auto& comm, auto data) {
-            colls::all_to_all(comm, data.first(2 * size), data.subspan(20, 3 * size));
-        });
+        refused_everywhere("all_to_all", n,
+            [&](auto& comm, auto data) { colls::all_to_all(comm, data.first(2 * size), data.subspan(20, 3 * size)); });
         if (n > 1)
             refused_everywhere("all_to_all of a count that n does not divide", n, [&](auto& comm, auto data) {
                 colls::all_to_all(comm, data.first(2 * size + 1), data.subspan(20, 2 * size + 1));
@@ -223,19 +213,15 @@ TEST_CASE("no memory behind a span that has a size", "[bad_input]") {
         const std::span<int> nowhere(static_cast<int*>(nullptr), 8);
         const auto size = static_cast<std::size_t>(n);
         refused_everywhere("all_reduce", n, [&](auto& comm, auto) { colls::all_reduce(comm, nowhere, colls::sum); });
-        refused_everywhere("all_reduce, in", n, [&](auto& comm, auto data) {
-            colls::all_reduce(comm, nowhere, data.first(8), colls::sum);
-        });
-        refused_everywhere("all_reduce, out", n, [&](auto& comm, auto data) {
-            colls::all_reduce(comm, data.first(8), nowhere, colls::sum);
-        });
+        refused_everywhere("all_reduce, in", n,
+            [&](auto& comm, auto data) { colls::all_reduce(comm, nowhere, data.first(8), colls::sum); });
+        refused_everywhere("all_reduce, out", n,
+            [&](auto& comm, auto data) { colls::all_reduce(comm, data.first(8), nowhere, colls::sum); });
         refused_everywhere("broadcast", n, [&](auto& comm, auto) { colls::broadcast(comm, nowhere, 0); });
-        refused_everywhere("all_gather", n, [&](auto& comm, auto data) {
-            colls::all_gather(comm, nowhere, data.first(8 * size));
-        });
-        refused_everywhere("inclusive_scan", n, [&](auto& comm, auto data) {
-            colls::inclusive_scan(comm, data.first(8), nowhere, colls::sum);
-        });
+        refused_everywhere(
+            "all_gather", n, [&](auto& comm, auto data) { colls::all_gather(comm, nowhere, data.first(8 * size)); });
+        refused_everywhere("inclusive_scan", n,
+            [&](auto& comm, auto data) { colls::inclusive_scan(comm, data.first(8), nowhere, colls::sum); });
     }
     // A null span of no elements is fine.
     std::atomic<int> fine{0};
@@ -265,9 +251,8 @@ TEST_CASE("buffers that overlap without being in place", "[bad_input]") {
                 colls::exclusive_scan(comm, data.first(10), data.subspan(shift, 10), colls::sum);
             });
         }
-        refused_everywhere("all_to_all", n, [&](auto& comm, auto data) {
-            colls::all_to_all(comm, data.first(10 * size), data.subspan(3, 10 * size));
-        });
+        refused_everywhere("all_to_all", n,
+            [&](auto& comm, auto data) { colls::all_to_all(comm, data.first(10 * size), data.subspan(3, 10 * size)); });
         if (n > 1) {
             refused_everywhere("all_gather, in another rank's block", n, [&](auto& comm, auto data) {
                 const auto next = static_cast<std::size_t>((comm.rank() + 1) % n);
@@ -400,7 +385,7 @@ TEST_CASE("counts of the v-variants that differ across ranks", "[bad_input][mism
         const auto size = static_cast<std::size_t>(n);
         outcomes gathered = disagree(n, [&](auto& comm) {
             std::vector<int> counts(size, 3);
-            if (comm.rank() == 1) counts[0] = 4;   // agrees with itself: its own count is another
+            if (comm.rank() == 1) counts[0] = 4;  // agrees with itself: its own count is another
             std::vector<int> in(3), out(3 * size + (comm.rank() == 1 ? 1 : 0));
             colls::all_gather_v(comm, in, out, counts);
         });
@@ -408,7 +393,7 @@ TEST_CASE("counts of the v-variants that differ across ranks", "[bad_input][mism
         CHECK(gathered.count(colls::errc::mismatch) == n);
         outcomes crossed = disagree(n, [&](auto& comm) {
             std::vector<int> sends(size, 2), receives(size, 2);
-            if (comm.rank() == 1) receives[0] = 3;   // rank 0 sends two
+            if (comm.rank() == 1) receives[0] = 3;  // rank 0 sends two
             std::vector<int> in(2 * size), out(2 * size + (comm.rank() == 1 ? 1 : 0));
             colls::all_to_all_v(comm, in, out, sends, receives);
         });
@@ -505,8 +490,7 @@ TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_in
                 got.of(comm.rank(), [&] { colls::all_reduce(comm, data, colls::sum); });
                 ++over;
             });
-        } catch (const colls::error&) {
-        }
+        } catch (const colls::error&) {}
         const auto took = std::chrono::steady_clock::now() - began;
         INFO(got.all());
         CHECK(got.failed() == 3);

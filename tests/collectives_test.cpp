@@ -26,7 +26,8 @@ void run_and_check(int n, jobs_list& jobs, std::uint64_t seed) {
     }
     std::size_t i = 0;
     for (const auto& j : jobs) {
-        if (const std::string wrong = j.wrong(); !wrong.empty()) FAIL("call " << i << ": " << j.describe() << ": " << wrong);
+        if (const std::string wrong = j.wrong(); !wrong.empty())
+            FAIL("call " << i << ": " << j.describe() << ": " << wrong);
         ++i;
     }
     CHECK(i == jobs.size());
@@ -50,8 +51,8 @@ const entry<communicator>& kind_named(std::string_view name) {
     std::abort();
 }
 
-/// Of groups that outnumber the cores by far, one below, at and above a power of two, and the largest: each takes a minute where
-/// two cores have all its ranks.
+/// Of groups that outnumber the cores by far, one below, at and above a power of two, and the largest: each takes a
+/// minute where two cores have all its ranks.
 bool worth_its_time(int n) { return long_run || n <= 17 || n == 31 || n == 33 || n == 64 || n == 129; }
 
 }  // namespace
@@ -63,13 +64,14 @@ TEST_CASE("every schedule at every group size that it supports", "[collectives]"
         jobs_list jobs;
         const auto ranks = static_cast<std::size_t>(n);
         std::vector<std::size_t> counts = {0, 1, ranks - 1, ranks, ranks + 1, 8 * ranks + 3, 2039, 20'011};
-        const std::size_t turns = n > 40   ? 1
-                                  : n > 20 ? 2
-                                  : long_run ? counts.size()
+        const std::size_t turns = n > 40                         ? 1
+                                  : n > 20                       ? 2
+                                  : long_run                     ? counts.size()
                                   : tested_transport == "routed" ? 2
-                                  : by_processes || sanitized ? 4
-                                                              : counts.size();
-        if (turns == 4 || by_processes) std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));
+                                  : by_processes || sanitized    ? 4
+                                                                 : counts.size();
+        if (turns == 4 || by_processes)
+            std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));
         for (const row& r : all_schedules()) {
             if (!r.supports(n)) continue;
             const bool folds = has_operator(r.collective);
@@ -79,7 +81,8 @@ TEST_CASE("every schedule at every group size that it supports", "[collectives]"
                 const auto& e = random.pick(kinds);
                 if (!ordered && e.kind.how == judged::in_order) continue;
                 call_plan p;
-                p.shape = shape_of(r.collective, n, n > 20 ? random.pick(counts) : counts[turn], random.between(0, n - 1));
+                p.shape =
+                    shape_of(r.collective, n, n > 20 ? random.pick(counts) : counts[turn], random.between(0, n - 1));
                 p.in_place = job<communicator>::can_be_in_place(p.shape, false) && random.one_in(2);
                 p.same = p.in_place && r.collective == what::all_reduce && random.one_in(2);
                 p.how = e.all_ways ? static_cast<way>(random.below(3)) : way::blocking;

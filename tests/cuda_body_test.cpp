@@ -1,4 +1,5 @@
-// The kernel body on host threads, every schedule against the serial reference; meant to be run under ThreadSanitizer too.
+// The kernel body on host threads, every schedule against the serial reference; meant to be run under ThreadSanitizer
+// too.
 #include "catch.hpp"
 
 #include "cuda/bodies.hpp"
@@ -35,7 +36,9 @@ struct tripled_sum {
 };
 /// To another type, by value and place.
 struct halved {
-    constexpr std::uint32_t operator()(const word& x, std::size_t i) const { return static_cast<std::uint32_t>((x >> 7) + 13 * i); }
+    constexpr std::uint32_t operator()(const word& x, std::size_t i) const {
+        return static_cast<std::uint32_t>((x >> 7) + 13 * i);
+    }
 };
 
 /// By value and place, to the same type: also in place.
@@ -48,11 +51,11 @@ enum class mode { sum, ordered, all_hooks, epilogue, epilogue_of_one_type };
 /// One call of all ranks.
 struct job {
     collective what{};
-    const support::row* row = nullptr;   // none: the small protocol
+    const support::row* row = nullptr;  // none: the small protocol
     mode how = mode::sum;
     int n = 1, root = 0, blocks = 1;
     bool in_place = false;
-    std::size_t count = 0;   // of the whole layout
+    std::size_t count = 0;  // of the whole layout
     std::vector<std::uint64_t> offsets;
     kernel::slot_map map;
     std::vector<kernel::call> calls;
@@ -61,12 +64,15 @@ struct job {
     word seed = 0;
 
     std::string describe() const {
-        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "small messages") + ", n " + std::to_string(n) + ", root " +
-               std::to_string(root) + ", count " + std::to_string(count) + ", blocks " + std::to_string(blocks) + ", mode " +
-               std::to_string(static_cast<int>(how)) + (in_place ? ", in place" : "") + (offsets.empty() ? "" : ", v") + ", chunk " +
+        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "small messages") + ", n " +
+               std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) + ", blocks " +
+               std::to_string(blocks) + ", mode " + std::to_string(static_cast<int>(how)) +
+               (in_place ? ", in place" : "") + (offsets.empty() ? "" : ", v") + ", chunk " +
                std::to_string(calls.empty() ? 0 : calls[0].chunk);
     }
-    std::size_t before(int b) const { return offsets.empty() ? kernel::balanced(count, index(n), index(b)).first : offsets[index(b)]; }
+    std::size_t before(int b) const {
+        return offsets.empty() ? kernel::balanced(count, index(n), index(b)).first : offsets[index(b)];
+    }
     std::size_t length(int b) const { return (b + 1 == n ? count : before(b + 1)) - before(b); }
     bool owns_in() const { return what == collective::gather || what == collective::all_gather; }
     bool owns_out() const { return what == collective::scatter || what == collective::reduce_scatter; }
@@ -98,8 +104,10 @@ struct job {
             return b;
         };
         switch (what) {
-            case collective::broadcast: return input(root, i);
-            case collective::scatter: return input(root, before(r) + i);
+            case collective::broadcast:
+                return input(root, i);
+            case collective::scatter:
+                return input(root, before(r) + i);
             case collective::gather:
             case collective::all_gather: {
                 const int b = from_blocks();
@@ -109,10 +117,14 @@ struct job {
                 const int b = from_blocks();
                 return input(b, before(r) + i - before(b));
             }
-            case collective::reduce_scatter: return fold(n, before(r) + i);
-            case collective::inclusive_scan: return fold(r + 1, i);
-            case collective::exclusive_scan: return fold(r, i);
-            default: return fold(n, i);
+            case collective::reduce_scatter:
+                return fold(n, before(r) + i);
+            case collective::inclusive_scan:
+                return fold(r + 1, i);
+            case collective::exclusive_scan:
+                return fold(r, i);
+            default:
+                return fold(n, i);
         }
     }
     std::string wrong() {
@@ -123,16 +135,22 @@ struct job {
                 const word want = expected(r, i);
                 if (how == mode::epilogue) {
                     const auto got = narrow[index(r)]->data()[i], narrowed = halved{}(want, i);
-                    if (got != narrowed) return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(narrowed);
-                } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i], right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
-                           got != right) {
-                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " + std::to_string(right);
+                    if (got != narrowed)
+                        return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " +
+                               std::to_string(narrowed);
+                } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i],
+                    right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
+                    got != right) {
+                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " +
+                           std::to_string(right);
                 }
             }
             if (!in_place)
                 for (std::size_t i = 0; i < gives(r); ++i)
-                    if (ins[index(r)]->data()[i] != input(r, i)) return at + "input " + std::to_string(i) + " has changed";
-            if (!ins[index(r)]->intact() || !outs[index(r)]->intact() || (how == mode::epilogue && !narrow[index(r)]->intact()))
+                    if (ins[index(r)]->data()[i] != input(r, i))
+                        return at + "input " + std::to_string(i) + " has changed";
+            if (!ins[index(r)]->intact() || !outs[index(r)]->intact() ||
+                (how == mode::epilogue && !narrow[index(r)]->intact()))
                 return at + "memory beside a buffer has changed";
         }
         return {};
@@ -147,16 +165,20 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
         const std::size_t whole = j.in_place ? std::max(j.gives(r), j.takes(r)) : j.gives(r);
         j.ins.push_back(std::make_unique<buffer<word>>(whole, a));
         j.outs.push_back(std::make_unique<buffer<word>>(j.in_place ? 0 : j.takes(r), b));
-        if (j.how == mode::epilogue) j.narrow.push_back(std::make_unique<buffer<std::uint32_t>>(j.takes(r), 4 * random.below(4)));
+        if (j.how == mode::epilogue)
+            j.narrow.push_back(std::make_unique<buffer<std::uint32_t>>(j.takes(r), 4 * random.below(4)));
         word *in = j.ins.back()->data(), *out = j.in_place ? in : j.outs.back()->data();
         if (j.in_place && j.owns_in() && j.takes(r) == j.count) in += j.before(r);
         if (j.in_place && j.owns_out() && j.gives(r) == j.count) out += j.before(r);
         for (std::size_t i = 0; i < j.gives(r); ++i) in[i] = j.input(r, i);
         kernel::call c;
         c.in = reinterpret_cast<const std::byte*>(in);
-        c.out = j.how == mode::epilogue ? reinterpret_cast<std::byte*>(j.narrow.back()->data()) : reinterpret_cast<std::byte*>(out);
-        c.in_where = {reinterpret_cast<std::uint64_t>(c.in), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
-        c.out_where = {reinterpret_cast<std::uint64_t>(c.out), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
+        c.out = j.how == mode::epilogue ? reinterpret_cast<std::byte*>(j.narrow.back()->data())
+                                        : reinterpret_cast<std::byte*>(out);
+        c.in_where = {
+            reinterpret_cast<std::uint64_t>(c.in), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
+        c.out_where = {
+            reinterpret_cast<std::uint64_t>(c.out), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
         c.count = j.count;
         c.offsets = j.offsets.empty() ? nullptr : j.offsets.data();
         c.fingerprint = j.seed | 1;
@@ -169,9 +191,13 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
             c.width = j.map.width;
             std::size_t longest = 0;
             for (int i = 0; i < c.user_blocks; ++i)
-                longest = std::max(longest, j.offsets.empty() ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(i)).count) : j.length(i));
+                longest = std::max(longest,
+                    j.offsets.empty()
+                        ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(i)).count)
+                        : j.length(i));
             c.chunk = 16 * (1 + j.seed % 3);
-            while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes) c.chunk -= 16;
+            while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
+                c.chunk -= 16;
             REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
             c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.blocks), c.chunk));
         }
@@ -194,11 +220,16 @@ bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block)
     const colls::cuda::no_epilogue none;
     if constexpr (colls::reduces(C)) {
         switch (j.how) {
-            case mode::sum: return play<C, word>(g, t, j, block, colls::sum, none);
-            case mode::ordered: return play<C, word>(g, t, j, block, compose_maps{}, none);
-            case mode::all_hooks: return play<C, word>(g, t, j, block, tripled_sum{}, none);
-            case mode::epilogue: return play<C, std::uint32_t>(g, t, j, block, colls::sum, halved{});
-            case mode::epilogue_of_one_type: return play<C, word>(g, t, j, block, colls::sum, marked{});
+            case mode::sum:
+                return play<C, word>(g, t, j, block, colls::sum, none);
+            case mode::ordered:
+                return play<C, word>(g, t, j, block, compose_maps{}, none);
+            case mode::all_hooks:
+                return play<C, word>(g, t, j, block, tripled_sum{}, none);
+            case mode::epilogue:
+                return play<C, std::uint32_t>(g, t, j, block, colls::sum, halved{});
+            case mode::epilogue_of_one_type:
+                return play<C, word>(g, t, j, block, colls::sum, marked{});
         }
         return false;
     } else {
@@ -210,13 +241,17 @@ bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block)
 template <std::size_t... c>
 bool play_any(kernel::host_group& g, const kernel::team& t, const job& j, int block, std::index_sequence<c...>) {
     bool ok = false;
-    static_cast<void>(((static_cast<std::size_t>(j.what) == c && (ok = play<static_cast<collective>(c)>(g, t, j, block), true)) || ...));
+    static_cast<void>(
+        ((static_cast<std::size_t>(j.what) == c && (ok = play<static_cast<collective>(c)>(g, t, j, block), true)) ||
+            ...));
     return ok;
 }
 template <std::size_t... c>
 kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
     kernel::slot_map m;
-    static_cast<void>(((static_cast<std::size_t>(what) == c && (m = kernel::map_of(erased<static_cast<collective>(c)>{s}, n), true)) || ...));
+    static_cast<void>((
+        (static_cast<std::size_t>(what) == c && (m = kernel::map_of(erased<static_cast<collective>(c)>{s}, n), true)) ||
+        ...));
     return m;
 }
 using all_collectives = std::make_index_sequence<support::what_count>;
@@ -234,13 +269,15 @@ void run_and_check(ranks& group, std::deque<job>& jobs, const Before& before) {
     });
     for (int r = 0; r < group.size(); ++r) {
         const auto& say = group.report(r);
-        INFO("rank " << r << " gave up: " << say.what << ", peer " << say.peer << ", round " << say.round << ", block " << say.block);
+        INFO("rank " << r << " gave up: " << say.what << ", peer " << say.peer << ", round " << say.round << ", block "
+                     << say.block);
         REQUIRE(say.what == 0);
     }
     REQUIRE(ok);
     std::size_t i = 0;
     for (job& j : jobs) {
-        if (const std::string wrong = j.wrong(); !wrong.empty()) FAIL("call " << i << ": " << j.describe() << ": " << wrong);
+        if (const std::string wrong = j.wrong(); !wrong.empty())
+            FAIL("call " << i << ": " << j.describe() << ": " << wrong);
         ++i;
     }
     CHECK(i == jobs.size());
@@ -272,16 +309,19 @@ job drawn(random_source& random, collective what, const support::row* row, int n
     }
     if (colls::rooted(what)) j.root = j.how == mode::ordered && !direct ? 0 : random.between(0, n - 1);
     const std::size_t ranks = index(n), limit = row ? 700 : 300;
-    const std::size_t counts[] = {0, 1, ranks - 1, ranks, ranks + 1, 16 * ranks, 97, limit, random.below(static_cast<unsigned>(limit))};
+    const std::size_t counts[] = {
+        0, 1, ranks - 1, ranks, ranks + 1, 16 * ranks, 97, limit, random.below(static_cast<unsigned>(limit))};
     j.count = counts[random.below(9)];
     if (what == collective::all_to_all) j.count = (j.count + ranks - 1) / ranks * ranks;
     if (what == collective::barrier) j.count = 0;
     if ((what == collective::all_gather || what == collective::reduce_scatter) && random.one_in(4)) {
         j.offsets = {0};
-        for (int b = 0; b < n; ++b) j.offsets.push_back(j.offsets.back() + random.below(static_cast<unsigned>(2 * limit / ranks + 1)));
+        for (int b = 0; b < n; ++b)
+            j.offsets.push_back(j.offsets.back() + random.below(static_cast<unsigned>(2 * limit / ranks + 1)));
         j.count = j.offsets.back();
     }
-    j.in_place = j.how != mode::epilogue && what != collective::barrier && what != collective::all_to_all && random.one_in(3);
+    j.in_place =
+        j.how != mode::epilogue && what != collective::barrier && what != collective::all_to_all && random.one_in(3);
     return j;
 }
 
@@ -291,7 +331,8 @@ TEST_CASE("the kernel body: every schedule", "[cuda]") {
     struct shape {
         int n, blocks, threads, times;
     };
-    for (const shape s : {shape{1, 2, 2, 2}, {2, 2, 2, 3}, {3, 2, 2, 2}, {4, 1, 2, 2}, {5, 2, 1, 1}, {6, 1, 1, 1}, {7, 1, 1, 1}, {8, 1, 1, 2}}) {
+    for (const shape s : {shape{1, 2, 2, 2}, {2, 2, 2, 3}, {3, 2, 2, 2}, {4, 1, 2, 2}, {5, 2, 1, 1}, {6, 1, 1, 1},
+             {7, 1, 1, 1}, {8, 1, 1, 2}}) {
         INFO("n " << s.n);
         random_source random(static_cast<std::uint64_t>(s.n));
         ranks group(s.n, s.blocks, s.threads, letter_bytes, scratch_bytes);
@@ -302,7 +343,7 @@ TEST_CASE("the kernel body: every schedule", "[cuda]") {
                 const auto what = static_cast<collective>(r.collective);
                 jobs.push_back(drawn(random, what, &r, s.n, s.blocks));
                 prepare(jobs.back(), random, group.sizes(), random.one_in(2));
-                if (random.one_in(6)) {   // small ones between them
+                if (random.one_in(6)) {  // small ones between them
                     jobs.push_back(drawn(random, what, nullptr, s.n, s.blocks));
                     prepare(jobs.back(), random, group.sizes(), false);
                 }
@@ -327,10 +368,12 @@ TEST_CASE("the kernel body: small messages", "[cuda]") {
 
 namespace {
 
-/// One all_reduce of all ranks, by the ring or as a small message; `print` is each rank's fingerprint, 0: it does not come.
+/// One all_reduce of all ranks, by the ring or as a small message; `print` is each rank's fingerprint, 0: it does not
+/// come.
 struct troubled {
     static constexpr std::size_t count = 500;
-    explicit troubled(const std::vector<std::uint64_t>& fingerprints) : prints(fingerprints), map(kernel::map_of(ring_schedule{}, static_cast<int>(fingerprints.size()))) {
+    explicit troubled(const std::vector<std::uint64_t>& fingerprints)
+        : prints(fingerprints), map(kernel::map_of(ring_schedule{}, static_cast<int>(fingerprints.size()))) {
         for (std::size_t r = 0; r < prints.size(); ++r) {
             data.emplace_back(count, word{r});
             kernel::call c;
@@ -352,7 +395,8 @@ struct troubled {
         if (c.fingerprint == 0) return true;
         if (small) c.user_blocks = 1;
         kernel::take_up(g, t, c);
-        if (small) return kernel::run_small<collective::all_reduce, word, word>(g, 0, colls::sum, colls::cuda::no_epilogue{});
+        if (small)
+            return kernel::run_small<collective::all_reduce, word, word>(g, 0, colls::sum, colls::cuda::no_epilogue{});
         return kernel::run_body<word, word>(g, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
     }
     using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
@@ -368,7 +412,8 @@ TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
     for (const bool small : {false, true}) {
         ranks group(3, 1, 2, letter_bytes, scratch_bytes, 3);
         troubled t({7, 7, 0});
-        CHECK_FALSE(group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+        CHECK_FALSE(
+            group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
         for (const int r : {0, 1}) {
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
             CHECK(group.report(r).rank == r);
@@ -397,7 +442,7 @@ TEST_CASE("the kernel body: a rank that comes when the others have given up", "[
         };
         comes({0});
         comes({1, 2});
-        if (small) {   // what rank 0 had to say it has said; it is missed in the next call
+        if (small) {  // what rank 0 had to say it has said; it is missed in the next call
             for (const int r : {1, 2}) CHECK(group.report(r).what == 0);
             comes({1, 2});
         }
@@ -406,7 +451,7 @@ TEST_CASE("the kernel body: a rank that comes when the others have given up", "[
         for (const int r : {1, 2}) {
             INFO("rank " << r << ", small " << small);
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
-            CHECK(group.report(r).told_by != colls::none);   // so without a wait of its own
+            CHECK(group.report(r).told_by != colls::none);  // so without a wait of its own
         }
     }
 }
@@ -465,14 +510,16 @@ TEST_CASE("the kernel body: small messages when their flags begin again", "[cuda
                 kernel::channel_of(group.team(r), r, b).letters = 0xfffffff9u;
                 for (const unsigned turn : {0u, 1u}) {
                     std::uint64_t* const box = kernel::eager_slot_of(group.team(r), r, b, 0, turn);
-                    for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i) box[i] = std::uint64_t{2 + turn} << 32 | 12345;
+                    for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i)
+                        box[i] = std::uint64_t{2 + turn} << 32 | 12345;
                 }
             }
         std::deque<job> jobs;
         for (int i = 0; i < 24; ++i) {
-            // In the first ones nobody but the root sends anything: what lies in the others' the eager path stays until flags begin again.
+            // In the first ones nobody but the root sends anything: what lies in the others' the eager path stays until
+            // flags begin again.
             jobs.push_back(drawn(random, i < 6 ? collective::broadcast : collective::all_reduce, nullptr, n, 1));
-            jobs.back().blocks = group.blocks();   // all of them have come to the last flag together
+            jobs.back().blocks = group.blocks();  // all of them have come to the last flag together
             jobs.back().root = 0;
             jobs.back().count = 280;
             prepare(jobs.back(), random, group.sizes(), false);
@@ -489,13 +536,15 @@ TEST_CASE("the kernel body: a rank that makes another call", "[cuda]") {
     for (const bool small : {false, true}) {
         ranks group(3, 1, 2, letter_bytes, scratch_bytes);
         troubled t({7, 9, 7});
-        CHECK_FALSE(group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+        CHECK_FALSE(
+            group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
         int found = 0;
         for (const int r : {0, 1, 2}) {
             const auto& say = group.report(r);
             CHECK(say.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
             CHECK(say.mine == (r == 1 ? 9u : 7u));
-            if (say.told_by != colls::none) {   // it has heard of it from one that says the same, and that has found or heard it
+            if (say.told_by !=
+                colls::none) {  // it has heard of it from one that says the same, and that has found or heard it
                 REQUIRE(say.told_by != r);
                 CHECK(say.peer == group.report(say.told_by).peer);
                 CHECK(say.theirs == 0);
@@ -516,7 +565,9 @@ TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
     const auto s = colls::schedule_of<collective::all_reduce>(colls::one_shot{});
     const kernel::slot_map map = kernel::map_of(s, n);
     ranks group(n, 1, 2, letter_bytes, 1 << 14);
-    const auto input = [](int r, std::size_t i) { return bfloat16(r == 0 ? 256.0f : 1.0f + 0.0078125f * static_cast<float>(i % 7)); };
+    const auto input = [](int r, std::size_t i) {
+        return bfloat16(r == 0 ? 256.0f : 1.0f + 0.0078125f * static_cast<float>(i % 7));
+    };
     for (const bool small : {false, true}) {
         std::vector<std::vector<bfloat16>> in(n, std::vector<bfloat16>(count)), out = in;
         for (int r = 0; r < n; ++r)
@@ -547,6 +598,6 @@ TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
             rounded_more_often += stepwise.bits != bfloat16(sum).bits;
         }
         CHECK(wrong == 0);
-        CHECK(rounded_more_often > 0);   // the test can tell
+        CHECK(rounded_more_often > 0);  // the test can tell
     }
 }

@@ -1,4 +1,5 @@
-// The pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and all offsets to 15.
+// The pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and all offsets
+// to 15.
 #include "catch.hpp"
 
 #include <colls/detail/cuda/host_group.hpp>
@@ -27,7 +28,9 @@ struct pair_of_words {
 };
 struct triple {
     std::uint32_t of[3];
-    friend triple operator+(const triple& x, const triple& y) { return {{x.of[0] + y.of[0], x.of[1] + y.of[1], x.of[2] + y.of[2]}}; }
+    friend triple operator+(const triple& x, const triple& y) {
+        return {{x.of[0] + y.of[0], x.of[1] + y.of[1], x.of[2] + y.of[2]}};
+    }
 };
 struct plus {
     template <class T>
@@ -37,7 +40,9 @@ struct plus {
 };
 /// To another type, by value and place.
 struct spread {
-    std::uint16_t operator()(const std::uint8_t& x, std::size_t i) const { return static_cast<std::uint16_t>(257 * x + i); }
+    std::uint16_t operator()(const std::uint8_t& x, std::size_t i) const {
+        return static_cast<std::uint16_t>(257 * x + i);
+    }
 };
 
 constexpr std::size_t most = 4099;
@@ -61,7 +66,8 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
     field<T> in[3];
     field<D> out, want;
     for (int f = 0; f < 3; ++f)
-        for (std::size_t i = 0; i < in[f].bytes().size(); ++i) in[f].bytes()[i] = static_cast<std::byte>((i * 31 + i / 7 + static_cast<std::size_t>(f) * 101) & 0xff);
+        for (std::size_t i = 0; i < in[f].bytes().size(); ++i)
+            in[f].bytes()[i] = static_cast<std::byte>((i * 31 + i / 7 + static_cast<std::size_t>(f) * 101) & 0xff);
     std::size_t passes = 0, wrong = 0;
     for (std::size_t count = 0; count <= most; ++count)
         for (std::size_t offset = 0; offset < 16; offset += step) {
@@ -83,15 +89,18 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
                 else
                     want.at(goal)[i] = epilogue(all, 5 + i);
             }
-            const std::size_t shift = static_cast<std::size_t>(reinterpret_cast<std::byte*>(out.at(goal)) - out.bytes().data());
-            const std::size_t there = static_cast<std::size_t>(reinterpret_cast<std::byte*>(want.at(goal)) - want.bytes().data());
+            const std::size_t shift =
+                static_cast<std::size_t>(reinterpret_cast<std::byte*>(out.at(goal)) - out.bytes().data());
+            const std::size_t there =
+                static_cast<std::size_t>(reinterpret_cast<std::byte*>(want.at(goal)) - want.bytes().data());
             const int threads = 1 + static_cast<int>(count % 5);
             for (int t = threads - 1; t >= 0; --t) {
                 one_thread g{t, threads};
                 kernel::sweep<T, D>(g, out.at(goal), x, k, static_cast<std::uint32_t>(count), plus{}, epilogue, 0, 5);
             }
             // What was written, and 16 bytes on either side.
-            wrong += std::memcmp(out.bytes().data() + shift - 16, want.bytes().data() + there - 16, count * sizeof(D) + 32) != 0;
+            wrong += std::memcmp(out.bytes().data() + shift - 16, want.bytes().data() + there - 16,
+                         count * sizeof(D) + 32) != 0;
             ++passes;
         }
     CHECK(wrong == 0);
@@ -120,7 +129,8 @@ TEST_CASE("slices and chunks cover a range once", "[cuda]") {
                     for (std::uint64_t c = 0; c < chunks; ++c) {
                         const kernel::extent e = kernel::cut(count, slices, i, chunk, c);
                         REQUIRE(e.count <= chunk);
-                        for (std::uint64_t j = e.first; j < e.first + e.count; ++j) ++seen.at(static_cast<std::size_t>(j));
+                        for (std::uint64_t j = e.first; j < e.first + e.count; ++j)
+                            ++seen.at(static_cast<std::size_t>(j));
                     }
                 for (const int times : seen) REQUIRE(times == 1);
             }

@@ -31,7 +31,8 @@ void check_law() {
         CHECK(colls::blocks_of(e, n) == colls::blocks_of(s, n - 1));
         CHECK(colls::ports_of(e, n) == colls::ports_of(s, n - 1));
         // Rank 1 sends as much as rank 0 of S, and once everything; at n = 2 no one scans.
-        CHECK(colls::traffic_of(e, n).blocks_sent == colls::blocks_of(s, n - 1) + colls::traffic_of(s, n - 1).blocks_sent);
+        CHECK(colls::traffic_of(e, n).blocks_sent ==
+              colls::blocks_of(s, n - 1) + colls::traffic_of(s, n - 1).blocks_sent);
     }
     CHECK(e.rounds(1) == 0);
     CHECK(colls::supports(e, 1));

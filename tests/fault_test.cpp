@@ -1,5 +1,5 @@
-// Ranks that die, stop, throw or leave, at any moment: every other rank has an error that names them, soon; those who remain
-// go on as a smaller group; nothing is left behind.
+// Ranks that die, stop, throw or leave, at any moment: every other rank has an error that names them, soon; those who
+// remain go on as a smaller group; nothing is left behind.
 #include "catch.hpp"
 
 #include "support/fault.hpp"
@@ -27,22 +27,22 @@ constexpr double soon = 1;
 
 /// What a rank tells the test.
 struct report {
-    int calls;           ///< that were over
-    int wrong;           ///< of them, with a wrong result
-    int code;            ///< of the error; 0: none
+    int calls;  ///< that were over
+    int wrong;  ///< of them, with a wrong result
+    int code;   ///< of the error; 0: none
     int peer;
-    double at;           ///< when it came
+    double at;  ///< when it came
     char text[512];
-    char later[512];     ///< what was wrong after the error
+    char later[512];  ///< what was wrong after the error
     bool shrunk;
-    bool no_majority;    ///< so it has not
+    bool no_majority;  ///< so it has not
     bool finished;
     char files[512];
 };
 struct group_report {
-    double died;         ///< when
-    int process;         ///< of the victim
-    double deadline;     ///< where one is to pass
+    double died;      ///< when
+    int process;      ///< of the victim
+    double deadline;  ///< where one is to pass
     std::atomic<int> failed, woken;
     report of[most];
 };
@@ -106,13 +106,13 @@ private:
 /// Calls that all ranks make alike, one after the other, and what came of them.
 struct traffic {
     std::uint64_t seed = 0;
-    int only = -1;                 ///< one collective, or all
-    std::size_t bytes = 64;        ///< at most
-    bool exactly = false;          ///< always so many
-    bool messages = false;         ///< now and then, to the next rank
-    int breaks_at = -1;            ///< before this call ...
-    int breaks_between = -1;       ///< ... or when it has been started
-    void (*breaks)() = nullptr;    ///< this happens
+    int only = -1;               ///< one collective, or all
+    std::size_t bytes = 64;      ///< at most
+    bool exactly = false;        ///< always so many
+    bool messages = false;       ///< now and then, to the next rank
+    int breaks_at = -1;          ///< before this call ...
+    int breaks_between = -1;     ///< ... or when it has been started
+    void (*breaks)() = nullptr;  ///< this happens
 
     judged_call draw(random_source& random, int n, std::uint64_t number) const {
         const auto c = static_cast<what>(only >= 0 ? only : static_cast<int>(random.below(what_count)));
@@ -134,7 +134,8 @@ struct traffic {
         a.fill(rank, memory.in(0), memory.out(0));
         if (passes) {
             const std::size_t count = a.longest() > 0 ? a.longest() : 1;
-            judged_call(what::reduce, n, 0, count * judged_call::element, number).fill(rank, memory.in(0), memory.out(0));
+            judged_call(what::reduce, n, 0, count * judged_call::element, number)
+                .fill(rank, memory.in(0), memory.out(0));
             auto sent = colls::start::send(comm, std::span(memory.in(0), count), (rank + 1) % n);
             if (breaks && k == breaks_between) breaks();
             colls::recv(comm, std::span(memory.out(0), count), (rank + n - 1) % n);
@@ -184,9 +185,10 @@ void note_error(report& mine, F f) {
     }
 }
 
-/// After an error: the survivors, as a group of their own, which works. Where messages pass, a half of a group may not be
-/// the only one that lives, and must not go on.
-void go_on(colls::communicator& comm, bool halves_go_on, const std::vector<int>& survivors, std::uint64_t seed, report& mine) {
+/// After an error: the survivors, as a group of their own, which works. Where messages pass, a half of a group may not
+/// be the only one that lives, and must not go on.
+void go_on(
+    colls::communicator& comm, bool halves_go_on, const std::vector<int>& survivors, std::uint64_t seed, report& mine) {
     const int old = comm.rank();
     const int n = static_cast<int>(survivors.size());
     std::string& wrong = *new std::string;
@@ -202,21 +204,24 @@ void go_on(colls::communicator& comm, bool halves_go_on, const std::vector<int>&
             wrong += "the members after shrink: ";
             for (const int r : who) wrong += std::to_string(r) + " ";
         } else {
-            if (survivors[static_cast<std::size_t>(rest.rank())] != old) wrong += "its rank after shrink is " + std::to_string(rest.rank()) + "; ";
+            if (survivors[static_cast<std::size_t>(rest.rank())] != old)
+                wrong += "its rank after shrink is " + std::to_string(rest.rank()) + "; ";
             memory_of_calls memory(rest, 1 << 16, seed % 2 == 0);
             report after{};
             for (int k = 0; k < 4; ++k) traffic{seed + 1, -1, 1 << 16}.turn(rest, memory, k, after);
             traffic{seed + 2, static_cast<int>(what::all_reduce), 1 << 16, true}.turn(rest, memory, 0, after);
             if (after.wrong > 0) wrong += "a call after shrink had a wrong result; ";
             colls::communicator half = rest.split(rest.rank() % 2, -rest.rank());
-            if (half.size() != (n + 1 - rest.rank() % 2) / 2) wrong += "a part of the shrunk group has " + std::to_string(half.size()) + " ranks; ";
+            if (half.size() != (n + 1 - rest.rank() % 2) / 2)
+                wrong += "a part of the shrunk group has " + std::to_string(half.size()) + " ranks; ";
             memory_of_calls less(half, 1 << 12, false);
             traffic{seed + 3, static_cast<int>(what::all_reduce), 1 << 12, true}.turn(half, less, 0, after);
             if (after.wrong > 0) wrong += "a call in a part of the shrunk group had a wrong result; ";
             colls::barrier(rest);
         }
     } catch (const colls::error& x) {
-        if (!mine.shrunk && !halves_go_on && 2 * n <= comm.size() && std::string_view(x.what()).find("no majority") != std::string_view::npos)
+        if (!mine.shrunk && !halves_go_on && 2 * n <= comm.size() &&
+            std::string_view(x.what()).find("no majority") != std::string_view::npos)
             mine.no_majority = true;
         else
             wrong += std::string("after the error: ") + x.what();
@@ -246,14 +251,16 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
     const std::size_t moment = random.below(4);
     const int at_call = random.between(0, 12);
     const long in_fold = 1 + static_cast<long>(random.below(calls.bytes / 8 * 4));
-    constexpr const char* schedules[] = {nullptr, nullptr, nullptr, "mailbox", "direct", "ring", "recursive_doubling", "tree", "double_tree",
-                                         "circulant", "bruck", "pipelined_broadcast"};
+    constexpr const char* schedules[] = {nullptr, nullptr, nullptr, "mailbox", "direct", "ring", "recursive_doubling",
+        "tree", "double_tree", "circulant", "bruck", "pipelined_broadcast"};
     const char* const schedule = schedules[random.below(std::size(schedules))];
 
-    std::string name = transport + ", seed " + std::to_string(seed) + ", n " + std::to_string(n) + ", victim " + std::to_string(victim) + ", " +
+    std::string name = transport + ", seed " + std::to_string(seed) + ", n " + std::to_string(n) + ", victim " +
+                       std::to_string(victim) + ", " +
                        (calls.only < 0 ? "all collectives" : name_of(static_cast<what>(calls.only))) + " of " +
-                       (calls.exactly ? "" : "at most ") + std::to_string(calls.bytes) + " bytes, " + (schedule ? schedule : "automatic") +
-                       (reached ? ", allocated" : "") + ", moment " + std::to_string(moment) + "\n";
+                       (calls.exactly ? "" : "at most ") + std::to_string(calls.bytes) + " bytes, " +
+                       (schedule ? schedule : "automatic") + (reached ? ", allocated" : "") + ", moment " +
+                       std::to_string(moment) + "\n";
 
     const with_environment chosen("COLLS_SCHEDULE", schedule);
     std::vector<int> survivors;
@@ -288,7 +295,8 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
         });
         wrong += "nobody heard of the death; ";
     } catch (const colls::error& x) {
-        if (x.code() != colls::errc::peer_failed || x.rank() != victim) wrong += std::string("run threw: ") + x.what() + "; ";
+        if (x.code() != colls::errc::peer_failed || x.rank() != victim)
+            wrong += std::string("run threw: ") + x.what() + "; ";
     }
     if (const std::string left = before.left(); !left.empty()) wrong += left;
     if (reported()->died == 0) wrong += "the victim has not died; ";
@@ -305,7 +313,8 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
         all.not_shrunk += got.no_majority;
         if (late > soon) {
             ++all.late;
-            if (setting("COLLS_TEST_FIGURES", 0)) std::printf("%srank %d: after %.3f s: %s\n", name.c_str(), r, late, got.text);
+            if (setting("COLLS_TEST_FIGURES", 0))
+                std::printf("%srank %d: after %.3f s: %s\n", name.c_str(), r, late, got.text);
         }
         if (late > all.latest) all.latest = late;
     }
@@ -340,7 +349,7 @@ void* map_shared(int file) {
 }  // namespace
 
 TEST_CASE("remains: what was open or mapped before a trial is not left by it, whatever its path", "[fault]") {
-    has_own_folders();   // where it has them, the folder lies in its own /tmp
+    has_own_folders();  // where it has them, the folder lies in its own /tmp
     const odd_folder folder;
     const int log = folder.make("LastTest.log.tmp"), other = folder.make("mapped");
     void* const at = map_shared(other);
@@ -383,7 +392,9 @@ TEST_CASE("remains: what a trial left open, mapped, in a folder or running is fo
     SECTION("in the folders of temporary files") {
         for (const char* left : {"/tmp/left by a test", "/dev/shm/left by a test"}) {
             if (!has_own_folders()) {
-                WARN("left out: files in /tmp and /dev/shm, which this process shares with others (it needs CAP_SYS_ADMIN)");
+                WARN(
+                    "left out: files in /tmp and /dev/shm, which this process shares with others (it needs "
+                    "CAP_SYS_ADMIN)");
                 break;
             }
             close(open(left, O_RDWR | O_CREAT, 0600));
@@ -414,7 +425,10 @@ TEST_CASE("remains: what a trial left open, mapped, in a folder or running is fo
 }
 
 TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
-    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run ? 300 : sanitized ? 20 : 60), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 300
+                                                              : sanitized ? 20
+                                                                          : 60),
+                        seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports()) {
         const with_environment by("COLLS_TRANSPORT", transport.c_str());
         figures all;
@@ -426,8 +440,10 @@ TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
             failures += !wrong.empty();
         }
         if (setting("COLLS_TEST_FIGURES", 0))
-            std::printf("%s: %d trials, the latest error after %.3f s, %d after more than %.0f s, %d times no majority to shrink\n", transport.c_str(),
-                        all.trials, all.latest, all.late, soon, all.not_shrunk);
+            std::printf(
+                "%s: %d trials, the latest error after %.3f s, %d after more than %.0f s, %d times no majority to "
+                "shrink\n",
+                transport.c_str(), all.trials, all.latest, all.late, soon, all.not_shrunk);
     }
 }
 
@@ -435,14 +451,15 @@ namespace {
 
 constexpr int first_turns = 4;
 
-/// A deadline that a stopped rank misses, and a rank that only waits for a core does not: a multiple of what the longest of
-/// the first turns took on any rank. Until it is set, the library's own deadline holds.
+/// A deadline that a stopped rank misses, and a rank that only waits for a core does not: a multiple of what the
+/// longest of the first turns took on any rank. Until it is set, the library's own deadline holds.
 double short_deadline(colls::communicator& comm, const traffic& calls, memory_of_calls& memory, report& mine) {
     double longest[1] = {};
     for (int k = 0; k < first_turns; ++k) {
         const double begun = colls::detail::seconds_now();
         calls.turn(comm, memory, k, mine);
-        if (k > 0) longest[0] = std::max(longest[0], colls::detail::seconds_now() - begun);   // the first touches all memory
+        if (k > 0)
+            longest[0] = std::max(longest[0], colls::detail::seconds_now() - begun);  // the first touches all memory
     }
     colls::all_reduce(comm, longest, colls::max);
     return std::clamp(10 * longest[0], 1., 60.);
@@ -458,7 +475,10 @@ std::string changed(const char* what, const std::uint64_t* data, std::size_t cou
 }  // namespace
 
 TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
-    const std::uint64_t trials = setting("COLLS_TEST_STOPS", long_run ? 4 : sanitized ? 1 : 2), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t trials = setting("COLLS_TEST_STOPS", long_run    ? 4
+                                                             : sanitized ? 1
+                                                                         : 2),
+                        seed = setting("COLLS_TEST_SEED", 1);
     constexpr std::uint64_t untouched = 0x7e57ed7e57ed7e57u;
     for (const std::string& transport : process_transports())
         for (std::uint64_t t = 0; t < trials; ++t) {
@@ -494,8 +514,9 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
                     }
                     end_at_last();
                     note_error(mine, call);
-                    // Ordinary memory is the survivor's own again. What others can reach may still be written to: but nobody may
-                    // take for a result what is put there now, and what comes in its place is the survivor's own, too.
+                    // Ordinary memory is the survivor's own again. What others can reach may still be written to: but
+                    // nobody may take for a result what is put there now, and what comes in its place is the survivor's
+                    // own, too.
                     const bool keeps = reached && t % 4 == 0;
                     if (reached && !keeps) {
                         memory.reset();
@@ -510,14 +531,16 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
                     for (int i = 0; i < 60'000 && reported()->woken == 0; ++i) usleep(1'000);
                     std::string wrong;
                     for (int pair = 0; pair < 2 && !keeps; ++pair)
-                        wrong += changed("in", memory->in(pair), count, untouched) + changed("out", memory->out(pair), count, untouched);
+                        wrong += changed("in", memory->in(pair), count, untouched) +
+                                 changed("out", memory->out(pair), count, untouched);
                     put(mine.later, wrong);
                     mine.finished = true;
                 });
             } catch (const colls::error& x) {
                 thrown = x.what();
             }
-            INFO(transport << ", trial " << t << ", n " << n << ", stopped " << victim << (reached ? ", allocated" : ""));
+            INFO(transport << ", trial " << t << ", n " << n << ", stopped " << victim
+                           << (reached ? ", allocated" : ""));
             CHECK(thrown == "");
             CHECK(before.left() == "");
             CHECK(reported()->died > 0);
@@ -531,7 +554,8 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
                 if (r == victim) continue;
                 CHECK(got.peer == victim);
                 if (setting("COLLS_TEST_FIGURES", 0))
-                    std::printf("%s: %.2f s of %.2f s, %s\n", transport.c_str(), got.at - reported()->died, reported()->deadline, got.text);
+                    std::printf("%s: %.2f s of %.2f s, %s\n", transport.c_str(), got.at - reported()->died,
+                        reported()->deadline, got.text);
             }
         }
 }
@@ -540,8 +564,8 @@ namespace {
 
 /// How a rank leaves the others alone.
 enum class farewell { throws, operator_throws, returns, exits, exits_with_status, aborts };
-constexpr const char* farewells[] = {"its function throws", "its operator throws", "its function returns", "it calls exit(0)", "it calls exit(3)",
-                                     "it calls abort()"};
+constexpr const char* farewells[] = {"its function throws", "its operator throws", "its function returns",
+    "it calls exit(0)", "it calls exit(3)", "it calls abort()"};
 
 struct own_exception : std::runtime_error {
     own_exception() : std::runtime_error("my own business") {}
@@ -550,7 +574,10 @@ struct own_exception : std::runtime_error {
 }  // namespace
 
 TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
-    const std::uint64_t turns = setting("COLLS_TEST_FAREWELLS", long_run ? 4 : sanitized ? 1 : 2), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t turns = setting("COLLS_TEST_FAREWELLS", long_run    ? 4
+                                                                : sanitized ? 1
+                                                                            : 2),
+                        seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports())
         for (int f = 0; f < static_cast<int>(std::size(farewells)); ++f)
             for (std::uint64_t t = 0; t < turns * 3; ++t) {
@@ -558,8 +585,10 @@ TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
                 random_source random = stream(seed, 3 + static_cast<std::uint64_t>(f), t);
                 const int n = random.between(2, 6), victim = t % 3 == 0 ? 0 : random.between(0, n - 1);
                 const int at_call = random.between(0, 6);
-                traffic calls{random.next(), -1, t % 2 == 0 ? std::size_t{64} : std::size_t{256} << 10, t % 2 != 0, true};
-                if (how == farewell::operator_throws) calls.only = static_cast<int>(what::all_reduce), calls.messages = false;
+                traffic calls{
+                    random.next(), -1, t % 2 == 0 ? std::size_t{64} : std::size_t{256} << 10, t % 2 != 0, true};
+                if (how == farewell::operator_throws)
+                    calls.only = static_cast<int>(what::all_reduce), calls.messages = false;
                 const bool survivors_stay = random.one_in(2);
                 const with_environment by("COLLS_TRANSPORT", transport.c_str());
                 forget();
@@ -580,15 +609,19 @@ TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
                             for (int k = 0; k < at_call; ++k) calls.turn(comm, memory, k, mine);
                             reported()->died = colls::detail::seconds_now();
                             switch (how) {
-                                case farewell::throws: throw own_exception();
+                                case farewell::throws:
+                                    throw own_exception();
                                 case farewell::operator_throws:
                                     mortal_sum::countdown = 1;
                                     mortal_sum::at_the_end = [] { throw own_exception(); };
                                     calls.turn(comm, memory, at_call, mine);
-                                    throw own_exception();   // a leaf of a tree folds nothing
-                                case farewell::returns: return;
-                                case farewell::exits: std::exit(0);
-                                case farewell::exits_with_status: std::exit(3);
+                                    throw own_exception();  // a leaf of a tree folds nothing
+                                case farewell::returns:
+                                    return;
+                                case farewell::exits:
+                                    std::exit(0);
+                                case farewell::exits_with_status:
+                                    std::exit(3);
                                 case farewell::aborts:
                                     signal(SIGABRT, SIG_DFL);
                                     std::abort();
@@ -607,15 +640,17 @@ TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
                     code = static_cast<int>(x.code());
                     thrower = x.rank();
                 }
-                INFO(transport << ", " << farewells[f] << ", trial " << t << ", n " << n << ", rank " << victim << " after " << at_call
-                               << " calls of " << calls.bytes << " bytes; run threw: " << thrown);
+                INFO(transport << ", " << farewells[f] << ", trial " << t << ", n " << n << ", rank " << victim
+                               << " after " << at_call << " calls of " << calls.bytes
+                               << " bytes; run threw: " << thrown);
                 CHECK(before.left() == "");
                 if (how == farewell::returns || how == farewell::exits) {
                     CHECK(thrown == "");
                 } else {
                     CHECK(code == static_cast<int>(colls::errc::peer_failed));
                     CHECK(thrower == victim);
-                    if (how == farewell::throws || how == farewell::operator_throws) CHECK(lacks(thrown, {"my own business"}) == "");
+                    if (how == farewell::throws || how == farewell::operator_throws)
+                        CHECK(lacks(thrown, {"my own business"}) == "");
                     if (how == farewell::exits_with_status) CHECK(lacks(thrown, {"status 3"}) == "");
                     if (how == farewell::aborts) CHECK(lacks(thrown, {"signal 6"}) == "");
                 }

@@ -3,10 +3,8 @@
 
 #include "support/guarded.hpp"
 
-#include <colls/detail/support/copy.hpp>
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/support/copy.hpp>
-#include <colls/detail/reduce/fold.hpp>
 
 #include <algorithm>
 #include <complex>
@@ -75,10 +73,11 @@ T element(std::size_t i, std::size_t j) {
     if constexpr (std::is_same_v<T, bool>)
         return h % 3 != 0;
     else if constexpr (std::is_integral_v<T>)
-        return h % 7 == 0 ? std::numeric_limits<T>::max() : h % 7 == 1 ? std::numeric_limits<T>::min() : static_cast<T>(h);
+        return h % 7 == 0   ? std::numeric_limits<T>::max()
+               : h % 7 == 1 ? std::numeric_limits<T>::min()
+                            : static_cast<T>(h);
     else if constexpr (std::is_floating_point_v<T>)
-        return h % 11 == 0 ? static_cast<T>(-0.0)
-                           : static_cast<T>(h % 1000) / static_cast<T>(7) - static_cast<T>(60);
+        return h % 11 == 0 ? static_cast<T>(-0.0) : static_cast<T>(h % 1000) / static_cast<T>(7) - static_cast<T>(60);
     else if constexpr (is_small_float<T>)
         return T::from_bits(static_cast<unsigned short>(h % 13 == 0 ? h & 0x83ff : 0x2000 | (h & 0x9fff)));
     else if constexpr (complex_like<T>)
@@ -185,7 +184,8 @@ struct alignas(64) lines {
 struct three_bytes {
     unsigned char b[3];
     static three_bytes make(std::uint64_t h) {
-        return {{static_cast<unsigned char>(h), static_cast<unsigned char>(h >> 8), static_cast<unsigned char>(h >> 16)}};
+        return {
+            {static_cast<unsigned char>(h), static_cast<unsigned char>(h >> 8), static_cast<unsigned char>(h >> 16)}};
     }
 };
 struct located : value_index<float, int> {
@@ -272,7 +272,8 @@ TEST_CASE("fold: users' types and callables", "[fold]") {
     check_all<located>(minloc);
     check_all<located>(maxloc);
     check_all<three_bytes>([](const three_bytes& a, const three_bytes& b) {
-        return three_bytes{{static_cast<unsigned char>(a.b[0] + b.b[1]), a.b[2], static_cast<unsigned char>(a.b[1] ^ b.b[0])}};
+        return three_bytes{
+            {static_cast<unsigned char>(a.b[0] + b.b[1]), a.b[2], static_cast<unsigned char>(a.b[1] ^ b.b[0])}};
     });
     check_all<lines>([](const lines& l, const lines& b) {
         lines a = l;
@@ -354,8 +355,8 @@ TEST_CASE("tables say whether the operands may be swapped", "[fold]") {
     STATIC_REQUIRE(!op_table_for<float, std::minus<>>.commutative);
     STATIC_REQUIRE(!op_table_for<affine, compose_affine>.commutative);
     STATIC_REQUIRE(op_table_for<affine, commutative_operator<compose_affine>>.commutative);
-    STATIC_REQUIRE(op_table_for<three_bytes, commutative_operator<three_bytes (*)(three_bytes, three_bytes)>>.element_size ==
-                   3);
+    STATIC_REQUIRE(
+        op_table_for<three_bytes, commutative_operator<three_bytes (*)(three_bytes, three_bytes)>>.element_size == 3);
 }
 
 TEST_CASE("rows of half: every way of converting them gives the same bits", "[fold]") {

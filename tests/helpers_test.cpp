@@ -1,5 +1,5 @@
-// What programs would otherwise write themselves: blocks of buffers, waiting for several operations, a send and a receive at once,
-// messages from any rank, and giving up. On threads, and between processes over shared memory and TCP.
+// What programs would otherwise write themselves: blocks of buffers, waiting for several operations, a send and a
+// receive at once, messages from any rank, and giving up. On threads, and between processes over shared memory and TCP.
 #include "catch.hpp"
 
 #include "support/every_transport.hpp"
@@ -24,7 +24,8 @@ std::vector<int> letter(int from, int number, std::size_t count) {
     return v;
 }
 void nap(double seconds) {
-    const timespec t{static_cast<time_t>(seconds), static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
+    const timespec t{static_cast<time_t>(seconds),
+        static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
     nanosleep(&t, nullptr);
 }
 
@@ -32,7 +33,7 @@ static_assert(colls::block_of(10, 4, 0) == colls::buffer_block{0, 3});
 static_assert(colls::block_of(10, 4, 2) == colls::buffer_block{6, 2});
 static_assert(colls::blocks_of(10, 4).size() == 4 && colls::blocks_of(10u, 4)[3] == colls::buffer_block{8, 2});
 static_assert(std::input_iterator<colls::buffer_blocks::iterator>);
-static_assert(colls::blocks_of(colls::ring::reduce_scatter{}, 4) == 4);   // of a schedule it is what it was
+static_assert(colls::blocks_of(colls::ring::reduce_scatter{}, 4) == 4);  // of a schedule it is what it was
 
 }  // namespace
 
@@ -43,7 +44,8 @@ TEST_CASE("blocks: they cover the buffer, in order, the first ones longer by one
             int r = 0;
             for (const auto [offset, size] : colls::blocks_of(count, n)) {
                 REQUIRE(offset == next);
-                REQUIRE(size == count / static_cast<std::size_t>(n) + (static_cast<std::size_t>(r) < count % static_cast<std::size_t>(n)));
+                REQUIRE(size == count / static_cast<std::size_t>(n) +
+                                    (static_cast<std::size_t>(r) < count % static_cast<std::size_t>(n)));
                 REQUIRE(colls::block_of(count, n, r) == colls::blocks_of(count, n)[r]);
                 REQUIRE(colls::block_of(count, n, r) == colls::buffer_block{offset, size});
                 next += size;
@@ -52,7 +54,8 @@ TEST_CASE("blocks: they cover the buffer, in order, the first ones longer by one
             CHECK(r == n);
             CHECK(next == count);
         }
-    CHECK(lacks(refusal_of([] { colls::block_of(5, 3, 3); }), {"block 3 is out of range: there are blocks 0 to 2"}) == "");
+    CHECK(lacks(refusal_of([] { colls::block_of(5, 3, 3); }), {"block 3 is out of range: there are blocks 0 to 2"}) ==
+          "");
     CHECK(lacks(refusal_of([] { colls::block_of(5, 3, -1); }), {"block -1 is out of range"}) == "");
     CHECK(lacks(refusal_of([] { colls::block_of(5, 0, 0); }), {"0 blocks"}) == "");
     CHECK(lacks(refusal_of([] { colls::blocks_of(5, -2); }), {"-2 blocks"}) == "");
@@ -66,7 +69,8 @@ TEST_CASE("blocks: they are those of the calls", "[helpers]") {
                 std::vector<int> whole(count), own(size);
                 std::iota(whole.begin(), whole.end(), 5);
                 colls::reduce_scatter(comm, whole, own, colls::max);
-                expect(std::equal(own.begin(), own.end(), whole.begin() + static_cast<std::ptrdiff_t>(offset)), "reduce_scatter");
+                expect(std::equal(own.begin(), own.end(), whole.begin() + static_cast<std::ptrdiff_t>(offset)),
+                    "reduce_scatter");
                 std::vector<int> all(count, -1);
                 colls::all_gather(comm, own, all);
                 expect(all == whole, "all_gather");
@@ -83,19 +87,24 @@ TEST_CASE("wait_all: ranges, arrays and single operations, in any order, empty o
                 std::vector<colls::operation> operations;
                 operations.emplace_back();
                 for (int peer = 0; peer < n; ++peer) out.push_back(letter(rank, peer, count));
-                for (int peer = 0; peer < n; ++peer) operations.push_back(colls::start::send(comm, out[static_cast<std::size_t>(peer)], peer));
-                for (int peer = n - 1; peer >= 0; --peer) operations.push_back(colls::start::recv(comm, in[static_cast<std::size_t>(peer)], peer));
+                for (int peer = 0; peer < n; ++peer)
+                    operations.push_back(colls::start::send(comm, out[static_cast<std::size_t>(peer)], peer));
+                for (int peer = n - 1; peer >= 0; --peer)
+                    operations.push_back(colls::start::recv(comm, in[static_cast<std::size_t>(peer)], peer));
                 colls::wait_all(operations);
                 for (const auto& o : operations) expect(o.empty(), "an operation is not over");
-                for (int peer = 0; peer < n; ++peer) expect(in[static_cast<std::size_t>(peer)] == letter(peer, rank, count), "a message");
-                colls::wait_all(operations);   // once more: nothing to wait for
+                for (int peer = 0; peer < n; ++peer)
+                    expect(in[static_cast<std::size_t>(peer)] == letter(peer, rank, count), "a message");
+                colls::wait_all(operations);  // once more: nothing to wait for
 
                 std::vector<int> a(count, rank), b(count, 1), c(count, rank);
                 auto first = colls::start::all_reduce(comm, a, colls::sum);
                 colls::wait_all(first, colls::start::all_reduce(comm, b, colls::sum));
                 colls::operation one[] = {colls::start::broadcast(comm, c, n - 1), {}};
                 colls::wait_all(one);
-                expect(a == std::vector<int>(count, n * (n - 1) / 2) && b == std::vector<int>(count, n) && c == std::vector<int>(count, n - 1), "sums");
+                expect(a == std::vector<int>(count, n * (n - 1) / 2) && b == std::vector<int>(count, n) &&
+                           c == std::vector<int>(count, n - 1),
+                    "sums");
             }
         });
 }
@@ -105,7 +114,7 @@ TEST_CASE("wait_all: an error comes when all are over, and is the first", "[help
         colls::communicator whole = comm.split(0, comm.rank()), part = comm.split(0, comm.rank());
         std::vector<int> data(20'000, 1), other(30'000, 1);
         colls::barrier(part);
-        if (comm.rank() == 2) part = {};   // leaves that group, and not the other
+        if (comm.rank() == 2) part = {};  // leaves that group, and not the other
         if (comm.rank() == 2) {
             colls::start::all_reduce(whole, other, colls::sum).wait();
         } else {
@@ -137,9 +146,10 @@ TEST_CASE("wait_any: each operation once, those that are over first, then none",
                 return;
             }
             std::vector<std::vector<int>> in(static_cast<std::size_t>(n), std::vector<int>(1000));
-            std::vector<colls::operation> operations(static_cast<std::size_t>(n));   // that of rank 0 stays empty
+            std::vector<colls::operation> operations(static_cast<std::size_t>(n));  // that of rank 0 stays empty
             for (int peer = 1; peer < n; ++peer)
-                operations[static_cast<std::size_t>(peer)] = colls::start::recv(comm, in[static_cast<std::size_t>(peer)], peer);
+                operations[static_cast<std::size_t>(peer)] =
+                    colls::start::recv(comm, in[static_cast<std::size_t>(peer)], peer);
             for (int peer = n - 1; peer > 0; --peer) {
                 colls::send(comm, std::span(&peer, 1), peer);
                 expect(colls::wait_any(operations) == peer, "another index");
@@ -203,10 +213,18 @@ TEST_CASE("exchange: wrong arguments are refused before anything moves", "[helpe
         std::vector<int> data(10), other(10);
         const std::span<int> all(data);
         const int peer = 1 - comm.rank();
-        expect(lacks(refusal_of([&] { colls::exchange(comm, data, 2, other, peer); }), {"in exchange: peer 2 of a group of 2 ranks"}).empty(), "to");
-        expect(lacks(refusal_of([&] { colls::exchange(comm, data, peer, other, -1); }), {"in exchange: peer -1 of"}).empty(), "from");
-        expect(lacks(refusal_of([&] { colls::exchange(comm, all.first(6), peer, all.last(5), peer); }), {"the two buffers overlap"}).empty(), "overlap");
-        colls::exchange(comm, all.first(5), peer, all.last(5), peer);   // and the group is none the worse
+        expect(lacks(refusal_of([&] { colls::exchange(comm, data, 2, other, peer); }),
+                   {"in exchange: peer 2 of a group of 2 ranks"})
+                   .empty(),
+            "to");
+        expect(lacks(refusal_of([&] { colls::exchange(comm, data, peer, other, -1); }), {"in exchange: peer -1 of"})
+                   .empty(),
+            "from");
+        expect(lacks(refusal_of([&] { colls::exchange(comm, all.first(6), peer, all.last(5), peer); }),
+                   {"the two buffers overlap"})
+                   .empty(),
+            "overlap");
+        colls::exchange(comm, all.first(5), peer, all.last(5), peer);  // and the group is none the worse
     });
 }
 
@@ -253,11 +271,11 @@ TEST_CASE("recv_any: ranks that keep sending take turns", "[helpers]") {
             colls::wait_all(sends);
             return;
         }
-        colls::barrier(comm);   // all have something to say
+        colls::barrier(comm);  // all have something to say
         // Once to hear of them all, where messages pass.
         std::vector<int> heard(4);
         for (int i = 0; i < 3 * many; ++i) {
-            nap(1e-3);   // each that is received is followed by the next of that rank
+            nap(1e-3);  // each that is received is followed by the next of that rank
             ++heard[static_cast<std::size_t>(colls::recv_any(comm, data))];
             // However slow a rank is: its first message was there before, and comes before the last of the two others.
             if (i == 2 * many - 1) expect(*std::min_element(heard.begin() + 1, heard.end()) > 0, "one is kept waiting");
@@ -318,13 +336,14 @@ TEST_CASE("recv_any: a started receive from a rank has that rank's messages firs
 
 TEST_CASE("recv_any: what a started receive waits for is not taken for another message", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
-        constexpr std::size_t many = 3'000'000;   // goes in many pieces where processes share memory
+        constexpr std::size_t many = 3'000'000;  // goes in many pieces where processes share memory
         std::vector<int> first(many), any(500);
         for (int turn = 0; turn < 3; ++turn) {
             if (comm.rank() == 0) {
                 auto posted = colls::start::recv(comm, first, 1);
                 colls::barrier(comm);
-                expect(colls::recv_any(comm, any) == 2 && any == letter(2, turn, 500), "of rank 2, since rank 1 sends one only");
+                expect(colls::recv_any(comm, any) == 2 && any == letter(2, turn, 500),
+                    "of rank 2, since rank 1 sends one only");
                 posted.wait();
                 expect(first == letter(1, turn, many), "of rank 1");
             } else {
@@ -344,7 +363,10 @@ TEST_CASE("recv_any: a message of this rank to itself, and a later recv from a r
             expect(colls::recv_any(comm, in) == comm.rank() && in == out, "from itself");
             sending.wait();
             if (n == 1) {
-                expect(lacks(refusal_of([&] { colls::recv_any(comm, in); }), {"in recv_any: a message to itself would never come: start the send first"}).empty(), "none would come");
+                expect(lacks(refusal_of([&] { colls::recv_any(comm, in); }),
+                           {"in recv_any: a message to itself would never come: start the send first"})
+                           .empty(),
+                    "none would come");
                 return;
             }
             colls::barrier(comm);
@@ -353,7 +375,8 @@ TEST_CASE("recv_any: a message of this rank to itself, and a later recv from a r
             std::vector<std::vector<int>> outs;
             std::vector<colls::operation> sends;
             for (int i = 0; i < 6; ++i) outs.push_back(letter(comm.rank(), i, 77));
-            for (int i = 0; i < 6; ++i) sends.push_back(colls::start::send(comm, outs[static_cast<std::size_t>(i)], right));
+            for (int i = 0; i < 6; ++i)
+                sends.push_back(colls::start::send(comm, outs[static_cast<std::size_t>(i)], right));
             for (int i = 0; i < 6; ++i) {
                 if (i % 2 == 0)
                     expect(colls::recv_any(comm, in) == left, "from the left");
@@ -365,7 +388,9 @@ TEST_CASE("recv_any: a message of this rank to itself, and a later recv from a r
         });
 }
 
-TEST_CASE("recv_any: another length is a mismatch; where all others have gone, or the deadline passes, an error says so", "[helpers]") {
+TEST_CASE(
+    "recv_any: another length is a mismatch; where all others have gone, or the deadline passes, an error says so",
+    "[helpers]") {
     on_every_transport(2, [](auto& comm) {
         colls::communicator longer = comm.split(0, comm.rank()), late = comm.split(0, comm.rank());
         std::vector<int> data(comm.rank() == 0 ? 10 : 12);
@@ -377,17 +402,23 @@ TEST_CASE("recv_any: another length is a mismatch; where all others have gone, o
             }
             return std::pair(colls::errc{}, std::string("none"));
         };
-        const auto [code, text] = failure_of([&] { comm.rank() == 0 ? static_cast<void>(colls::recv_any(longer, data)) : colls::send(longer, data, 0); });
+        const auto [code, text] = failure_of([&] {
+            comm.rank() == 0 ? static_cast<void>(colls::recv_any(longer, data)) : colls::send(longer, data, 0);
+        });
         expect(code == colls::errc::mismatch, "mismatch: " + text);
         if (comm.rank() == 0) {
             late.context().env.timeout = 0.5;
             const auto [why, said] = failure_of([&] { colls::recv_any(late, data); });
-            expect(why == colls::errc::timeout && lacks(said, {"in recv_any: no rank has sent a message: waited"}).empty(), "deadline: " + said);
+            expect(
+                why == colls::errc::timeout && lacks(said, {"in recv_any: no rank has sent a message: waited"}).empty(),
+                "deadline: " + said);
         }
         colls::barrier(comm);
         if (comm.rank() == 1) return;
         const auto [why, said] = failure_of([&] { colls::recv_any(comm, data); });
-        expect(why == colls::errc::peer_failed && lacks(said, {"in recv_any: all other ranks have left the group"}).empty(), "gone: " + said);
+        expect(why == colls::errc::peer_failed &&
+                   lacks(said, {"in recv_any: all other ranks have left the group"}).empty(),
+            "gone: " + said);
     });
 }
 
@@ -401,9 +432,11 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
                 try {
                     call();
                 } catch (const colls::error& failure) {
-                    expect(failure.code() == colls::errc::peer_failed && failure.peer() == guilty &&
-                               lacks(failure.what(), {"rank " + std::to_string(guilty) + " aborted: loss is not a number"}).empty(),
-                           failure.what());
+                    expect(
+                        failure.code() == colls::errc::peer_failed && failure.peer() == guilty &&
+                            lacks(failure.what(), {"rank " + std::to_string(guilty) + " aborted: loss is not a number"})
+                                .empty(),
+                        failure.what());
                     return;
                 }
                 throw std::runtime_error("no error");
@@ -414,7 +447,7 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
                 comm.abort("once more, which changes nothing");
                 if (n > 1) expect_control([&] { started.wait(); });
             } else if (rank == 0) {
-                nap(0.2);   // computes meanwhile
+                nap(0.2);  // computes meanwhile
             } else {
                 expect_control([&] { colls::all_reduce(comm, data, colls::sum); });
             }
@@ -422,7 +455,7 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
             expect_control([&] { colls::start::all_reduce(comm, data, colls::sum).wait(); });
             if (n < 2) return;
             expect_control([&] { colls::recv_any(comm, data); });
-            comm = comm.shrink();   // all go on
+            comm = comm.shrink();  // all go on
             expect(comm.size() == n, "shrunk");
             colls::barrier(comm);
         });
@@ -431,7 +464,7 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
 TEST_CASE("abort: ranks that wait hear of it at once, also where the rank calls nothing more", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
         for (int guilty = 0; guilty < 3; ++guilty) {
-            colls::communicator part = comm.split(0, comm.rank());   // in which no message has been sent
+            colls::communicator part = comm.split(0, comm.rank());  // in which no message has been sent
             if (comm.rank() == guilty) {
                 nap(guilty % 2 == 0 ? 0 : 0.05);
                 part.abort("enough");
@@ -445,7 +478,9 @@ TEST_CASE("abort: ranks that wait hear of it at once, also where the rank calls 
                         colls::all_reduce(part, data, colls::sum);
                     throw std::runtime_error("no error");
                 } catch (const colls::error& failure) {
-                    expect(failure.peer() == guilty && lacks(failure.what(), {"rank " + std::to_string(guilty) + " aborted: enough"}).empty(), failure.what());
+                    expect(failure.peer() == guilty &&
+                               lacks(failure.what(), {"rank " + std::to_string(guilty) + " aborted: enough"}).empty(),
+                        failure.what());
                 }
             }
             colls::barrier(comm);

@@ -159,7 +159,7 @@ inline constexpr bool provides_all = (provides<F, C> && ...);
 
 static_assert(family<hierarchical<ring, ring>> && !schedule<hierarchical<ring, ring>>);
 static_assert(provides_all<hierarchical<direct, ring>, broadcast, all_gather, reduce, reduce_scatter, all_reduce,
-                           barrier, inclusive_scan, exclusive_scan>);
+    barrier, inclusive_scan, exclusive_scan>);
 static_assert(provides_all<hierarchical<direct, direct>, scatter, gather, all_to_all>);
 static_assert(provides<hierarchical<tree<>, recursive_doubling>, all_reduce>);
 static_assert(!provides<hierarchical<tree<>, recursive_doubling>, reduce_scatter>);
@@ -170,22 +170,22 @@ static_assert(!provides<hierarchical<ring::reduce_scatter, circulant<>>, broadca
 
 // Backwards, it is made of its levels backwards.
 template <collective C>
-inline constexpr bool dual_by_reversal = std::is_same_v<
-    schedule_for<hierarchical<direct, tree<>>, C>, reversed<schedule_for<hierarchical<direct, tree<>>, dual(C)>>>;
+inline constexpr bool dual_by_reversal = std::is_same_v<schedule_for<hierarchical<direct, tree<>>, C>,
+    reversed<schedule_for<hierarchical<direct, tree<>>, dual(C)>>>;
 static_assert(dual_by_reversal<broadcast> && dual_by_reversal<reduce>);
 static_assert(dual_by_reversal<scatter> && dual_by_reversal<gather>);
 static_assert(std::is_same_v<schedule_for<hierarchical<direct, circulant<>>, all_gather>,
-                             reversed<schedule_for<hierarchical<direct, circulant<>>, reduce_scatter>>>);
+    reversed<schedule_for<hierarchical<direct, circulant<>>, reduce_scatter>>>);
 static_assert(std::is_same_v<reversed<schedule_for<hierarchical<direct, ring>, all_reduce>>,
-                             schedule_for<hierarchical<direct, ring>, all_reduce>>);
+    schedule_for<hierarchical<direct, ring>, all_reduce>>);
 
 // Two levels do not agree on owners with one: no composition of them compiles.
-static_assert(!detail::composable<schedule_for<hierarchical<ring, ring>, reduce_scatter>,
-                                  schedule_for<ring, all_gather>>());
+static_assert(
+    !detail::composable<schedule_for<hierarchical<ring, ring>, reduce_scatter>, schedule_for<ring, all_gather>>());
 static_assert(!detail::composable<schedule_for<hierarchical<ring, direct>, reduce_scatter>,
-                                  schedule_for<hierarchical<direct, direct>, gather>>());
+    schedule_for<hierarchical<direct, direct>, gather>>());
 static_assert(detail::composable<schedule_for<hierarchical<ring, ring>, reduce_scatter>,
-                                 schedule_for<hierarchical<circulant<>, direct>, all_gather>>());
+    schedule_for<hierarchical<circulant<>, direct>, all_gather>>());
 
 static_assert(std::is_trivially_copyable_v<schedule_for<hierarchical<direct, hierarchical<ring, ring>>, all_reduce>>);
 static_assert(proven<schedule_for<hierarchical<direct, ring>, all_reduce>, 8>);

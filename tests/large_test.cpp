@@ -15,7 +15,9 @@ template <class T>
 std::unique_ptr<T[]> untouched(std::size_t count) {
     return std::unique_ptr<T[]>(new T[count]);
 }
-std::uint8_t value_at(std::size_t i, int rank) { return static_cast<std::uint8_t>(i * 31 + (i >> 16) + static_cast<std::size_t>(rank) * 3); }
+std::uint8_t value_at(std::size_t i, int rank) {
+    return static_cast<std::uint8_t>(i * 31 + (i >> 16) + static_cast<std::size_t>(rank) * 3);
+}
 
 }  // namespace
 

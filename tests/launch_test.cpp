@@ -6,12 +6,12 @@
 #include <colls/detail/bootstrap/launch.hpp>
 
 #include <fcntl.h>
-#include <map>
-#include <optional>
-#include <set>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <map>
+#include <optional>
+#include <set>
 
 using colls::errc;
 using colls::launch;
@@ -24,10 +24,11 @@ namespace {
 class only {
 public:
     explicit only(const environment& set) {
-        for (const std::string prefix : {"COLLS_", "OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK", "WORLD_SIZE",
-                 "LOCAL_", "GROUP_"})
+        for (const std::string prefix : {"COLLS_", "OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK",
+                 "WORLD_SIZE", "LOCAL_", "GROUP_"})
             for (char** v = environ; *v; ++v)
-                if (std::string(*v).compare(0, prefix.size(), prefix) == 0) remember(std::string(*v).substr(0, std::strcspn(*v, "=")));
+                if (std::string(*v).compare(0, prefix.size(), prefix) == 0)
+                    remember(std::string(*v).substr(0, std::strcspn(*v, "=")));
         for (const auto& [name, value] : before_) unsetenv(name.c_str());
         for (const auto& [name, value] : set) {
             remember(name);
@@ -77,13 +78,15 @@ std::string error_of(const environment& set) {
 }
 
 const environment own{{"COLLS_RANK", "2"}, {"COLLS_SIZE", "5"}};
-const environment torchrun{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_RANK", "1"},
-    {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"}, {"TORCHELASTIC_RESTART_COUNT", "0"},
-    {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-const environment open_mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "6"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-    {"OMPI_COMM_WORLD_LOCAL_SIZE", "6"}, {"PMIX_NAMESPACE", "1131085825"}, {"PMIX_RANK", "1"},
-    {"OMPI_MCA_ess_base_jobid", "1131085825"}, {"OMPI_MCA_orte_hnp_uri", "1131085824.0;tcp://192.0.2.2:54605"}};
-const environment hydra{{"PMI_RANK", "4"}, {"PMI_SIZE", "7"}, {"PMI_FD", "8"}, {"MPI_LOCALRANKID", "4"}, {"MPI_LOCALNRANKS", "7"}};
+const environment torchrun{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
+    {"GROUP_RANK", "1"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"},
+    {"TORCHELASTIC_RESTART_COUNT", "0"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+const environment open_mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "6"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "6"}, {"PMIX_NAMESPACE", "1131085825"},
+    {"PMIX_RANK", "1"}, {"OMPI_MCA_ess_base_jobid", "1131085825"},
+    {"OMPI_MCA_orte_hnp_uri", "1131085824.0;tcp://192.0.2.2:54605"}};
+const environment hydra{
+    {"PMI_RANK", "4"}, {"PMI_SIZE", "7"}, {"PMI_FD", "8"}, {"MPI_LOCALRANKID", "4"}, {"MPI_LOCALNRANKS", "7"}};
 const environment slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "2"},
     {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_TASK_PID", "1234"},
     {"SLURM_STEP_NODELIST", "rack[03-05,12]"}, {"SLURM_JOB_NODELIST", "rack[02-05,12]"}};
@@ -99,8 +102,9 @@ TEST_CASE("without a launcher there is one rank", "[launch]") {
 }
 
 TEST_CASE("variables of the library's own", "[launch]") {
-    const launch l = read(with(own, {{"COLLS_LOCAL_RANK", "1"}, {"COLLS_MASTER_ADDR", "fe80::1%eth0"}, {"COLLS_MASTER_PORT", "1234"},
-                                        {"COLLS_TOKEN", "s3cret"}, {"COLLS_INTERFACE", "10.0.0.2"}}));
+    const launch l =
+        read(with(own, {{"COLLS_LOCAL_RANK", "1"}, {"COLLS_MASTER_ADDR", "fe80::1%eth0"}, {"COLLS_MASTER_PORT", "1234"},
+                           {"COLLS_TOKEN", "s3cret"}, {"COLLS_INTERFACE", "10.0.0.2"}}));
     CHECK(l.rank == 2);
     CHECK(l.size == 5);
     CHECK(l.local_rank == 1);
@@ -163,7 +167,8 @@ TEST_CASE("Open MPI", "[launch]") {
     CHECK(l.ports == 16);
 
     // Whatever names the job does; another job is another group.
-    const environment other = with(open_mpi, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"PMIX_RANK", "0"}});
+    const environment other =
+        with(open_mpi, {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"PMIX_RANK", "0"}});
     CHECK(read(other).port == l.port);
     CHECK(read(other).token == l.token);
     environment job = open_mpi;
@@ -196,7 +201,7 @@ TEST_CASE("PMI", "[launch]") {
     CHECK(l.local_rank == 4);
     CHECK(l.source == "PMI");
     CHECK(l.host == "127.0.0.1");
-    CHECK(l.token == "PMI/" + std::to_string(getppid()));   // no proxy above this process
+    CHECK(l.token == "PMI/" + std::to_string(getppid()));  // no proxy above this process
     CHECK(read(with(hydra, {{"PMI_JOBID", "77"}})).token == "PMI/77");
 }
 
@@ -207,8 +212,8 @@ TEST_CASE("Hydra's processes find their proxy through shells", "[launch]") {
     }
     char self[4096] = {};
     REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-    const std::string command = "COLLS_LAUNCH_TEST_CHILD=1 timeout 60 mpiexec.hydra -n 3 sh -c '\"" + std::string(self) +
-                                "\" \"what this process is told\" -s; true' 2>&1";
+    const std::string command = "COLLS_LAUNCH_TEST_CHILD=1 timeout 60 mpiexec.hydra -n 3 sh -c '\"" +
+                                std::string(self) + "\" \"what this process is told\" -s; true' 2>&1";
     std::FILE* const out = popen(command.c_str(), "r");
     REQUIRE(out != nullptr);
     std::set<std::string> tokens, ranks;
@@ -251,10 +256,11 @@ TEST_CASE("Slurm", "[launch]") {
 TEST_CASE("an allocation is no launch", "[launch]") {
     CHECK(read({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "a[1-2]"}}).size == 1);
     // A batch execution plan runs as a task of its own, which is not a step.
-    const environment batch = with(without(slurm, {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"}), {{"SLURM_PROCID", "0"}});
+    const environment batch =
+        with(without(slurm, {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"}), {{"SLURM_PROCID", "0"}});
     CHECK(read(batch).size == 1);
     CHECK(read(batch).source == "none");
-    CHECK(read(with(batch, {{"SLURM_STEPID", "0"}})).size == 8);   // its older name
+    CHECK(read(with(batch, {{"SLURM_STEPID", "0"}})).size == 8);  // its older name
 }
 
 TEST_CASE("the inner launcher is believed", "[launch]") {
@@ -320,7 +326,8 @@ TEST_CASE("values that make no sense are named", "[launch]") {
 }
 
 TEST_CASE("ranks that are none, and halves", "[launch]") {
-    CHECK(lacks(error_of(with(own, {{"COLLS_RANK", "5"}})), {"COLLS_RANK is 5, but COLLS_SIZE is 5: ranks are 0 to 4"}) == "");
+    CHECK(lacks(error_of(with(own, {{"COLLS_RANK", "5"}})),
+              {"COLLS_RANK is 5, but COLLS_SIZE is 5: ranks are 0 to 4"}) == "");
     CHECK(lacks(error_of(with(torchrun, {{"RANK", "4"}})), {"RANK is 4, but WORLD_SIZE is 4"}) == "");
     CHECK(lacks(error_of(with(open_mpi, {{"OMPI_COMM_WORLD_RANK", "6"}})), {"OMPI_COMM_WORLD_RANK is 6"}) == "");
     CHECK(lacks(error_of(with(hydra, {{"PMI_RANK", "9"}})), {"PMI_RANK is 9"}) == "");
@@ -341,7 +348,7 @@ TEST_CASE("ports made from jobs lie where they are promised, and apart", "[launc
         REQUIRE(l.port + l.ports - 1 <= 29999);
         ports.insert(l.port);
     }
-    CHECK(ports.size() > 270);   // 300 of 10000: about 4 meet
+    CHECK(ports.size() > 270);  // 300 of 10000: about 4 meet
     // A token of one's own makes a group of its own, where nothing else tells jobs apart.
     CHECK(read(with(own, {{"COLLS_TOKEN", "a"}})).port != read(with(own, {{"COLLS_TOKEN", "b"}})).port);
 }
@@ -354,8 +361,7 @@ TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
         dup2(file, 2);
         try {
             read(set);
-        } catch (...) {
-        }
+        } catch (...) {}
         std::fflush(stderr);
         dup2(before, 2);
         close(before);

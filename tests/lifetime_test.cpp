@@ -1,5 +1,5 @@
-// What holds a group: communicators, operations, plans, memory and progress threads may go in any order, also where the group is
-// broken; and calls that an object's state does not allow are refused.
+// What holds a group: communicators, operations, plans, memory and progress threads may go in any order, also where the
+// group is broken; and calls that an object's state does not allow are refused.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -92,7 +92,7 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
                         plan.run();
                         const colls::progress_thread helper(comm);
                         right[3] += 1;
-                        while (right[3] < 4) std::this_thread::yield();   // no rank is in the plan's call any more
+                        while (right[3] < 4) std::this_thread::yield();  // no rank is in the plan's call any more
                         auto started = colls::start::all_reduce(comm, data, colls::sum);
                         right[4] += 1;
                         while (right[4] < 4) std::this_thread::yield();
@@ -103,9 +103,10 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
                             colls::barrier(comm);
                             right[1] += 1;
                         } catch (const colls::error&) {
-                            if (waits_first) right[2] += started.test();   // it is over, by an error or before
+                            if (waits_first) right[2] += started.test();  // it is over, by an error or before
                             comm = comm.shrink();
-                            right[5] += comm.context().shared != nullptr;   // the progress thread takes turns with it, too
+                            right[5] +=
+                                comm.context().shared != nullptr;  // the progress thread takes turns with it, too
                             std::vector<int> again(count, 1);
                             colls::all_reduce(comm, again, colls::sum);
                             right[0] += again == std::vector<int>(count, 3);
@@ -113,8 +114,7 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
                         try {
                             plan.run();
                             right[1] += 1;
-                        } catch (const colls::error&) {
-                        }
+                        } catch (const colls::error&) {}
                         colls::barrier(comm);
                     });
                 } catch (const colls::error& failure) {
@@ -137,13 +137,15 @@ TEST_CASE("an exception that leaves a rank's function does not wait for its oper
             colls::threads::run(3, [&](colls::communicator& comm) {
                 std::vector<int> data(50'000, 1);
                 if (comm.rank() == 0) {
-                    auto started = message ? colls::start::send(comm, data, 1) : colls::start::all_reduce(comm, data, colls::sum);
+                    auto started =
+                        message ? colls::start::send(comm, data, 1) : colls::start::all_reduce(comm, data, colls::sum);
                     throw std::out_of_range("my own business");
                 }
                 try {
-                    colls::recv(comm, data, 3 - comm.rank());   // which is never sent
+                    colls::recv(comm, data, 3 - comm.rank());  // which is never sent
                 } catch (const colls::error& failure) {
-                    heard += failure.code() == colls::errc::peer_failed && says(failure.what(), "an exception left its function");
+                    heard += failure.code() == colls::errc::peer_failed &&
+                             says(failure.what(), "an exception left its function");
                 }
             });
         } catch (const std::out_of_range& failure) {
@@ -161,8 +163,10 @@ TEST_CASE("a plan whose operation is not over neither starts nor runs once more"
         for (int turn = 0; turn < 2; ++turn) {
             data.assign(1000, 1);
             auto started = plan.start();
-            expect(says(refusal_of([&] { plan.start().wait(); }), "the plan's operation is not over"), "a second start is not refused");
-            expect(says(refusal_of([&] { plan.run(); }), "the plan's operation is not over"), "a run after start is not refused");
+            expect(says(refusal_of([&] { plan.start().wait(); }), "the plan's operation is not over"),
+                "a second start is not refused");
+            expect(says(refusal_of([&] { plan.run(); }), "the plan's operation is not over"),
+                "a run after start is not refused");
             started.wait();
             expect(data == std::vector<int>(1000, 2), "the result is wrong");
         }
@@ -186,7 +190,8 @@ TEST_CASE("what has been moved from refuses calls", "[lifetime]") {
         same.wait();
         colls::communicator part = comm.split(0, 0);
         colls::communicator its = std::move(part);
-        expect(says(refusal_of([&] { colls::barrier(part); }), "belongs to no group"), "a communicator that was moved from");
+        expect(says(refusal_of([&] { colls::barrier(part); }), "belongs to no group"),
+            "a communicator that was moved from");
         colls::barrier(its);
     });
 }
@@ -196,7 +201,8 @@ TEST_CASE("one progress thread serves a rank's groups, and a second one is refus
         colls::communicator part = comm.split(0, 0);
         {
             const colls::progress_thread helper(part);
-            expect(says(refusal_of([&] { const colls::progress_thread second(comm); }), "already serves"), "a second one is not refused");
+            expect(says(refusal_of([&] { const colls::progress_thread second(comm); }), "already serves"),
+                "a second one is not refused");
         }
         const colls::progress_thread next(comm);
         colls::barrier(comm);
@@ -239,8 +245,10 @@ TEST_CASE("an operator that communicates is refused, and the others hear of it",
                 try {
                     colls::all_reduce<colls::direct>(comm, data, asks);
                 } catch (const colls::error& failure) {
-                    refused += failure.code() == colls::errc::invalid_argument && says(failure.what(), "an operator calls the library");
-                    told += failure.code() == colls::errc::peer_failed && says(failure.what(), "an operator calls the library");
+                    refused += failure.code() == colls::errc::invalid_argument &&
+                               says(failure.what(), "an operator calls the library");
+                    told += failure.code() == colls::errc::peer_failed &&
+                            says(failure.what(), "an operator calls the library");
                 }
             };
             colls::threads::run(3, [&](colls::communicator& comm) { ask(comm); });
@@ -284,8 +292,7 @@ TEST_CASE("an operator's own error breaks the group for all", "[lifetime]") {
                 throw;
             }
         });
-    } catch (const colls::error&) {
-    }
+    } catch (const colls::error&) {}
     CHECK(told == 3);
 }
 
@@ -294,14 +301,17 @@ TEST_CASE("a message to oneself goes where the other half has been started, and 
         const int self = comm.rank();
         for (const std::size_t count : {std::size_t{4}, std::size_t{300'000}}) {
             std::vector<int> out(count, self + 1), in(count), second(count);
-            expect(says(refusal_of([&] { colls::send(comm, out, self); }), "start the receive first"), "a send to itself");
-            expect(says(refusal_of([&] { colls::recv(comm, in, self); }), "start the send first"), "a receive from itself");
+            expect(
+                says(refusal_of([&] { colls::send(comm, out, self); }), "start the receive first"), "a send to itself");
+            expect(says(refusal_of([&] { colls::recv(comm, in, self); }), "start the send first"),
+                "a receive from itself");
             {
                 auto coming = colls::start::recv(comm, in, self);
                 colls::send(comm, out, self);
                 coming.wait();
                 expect(in == out, "what a rank sent to itself is wrong");
-                expect(says(refusal_of([&] { colls::send(comm, out, self); }), "start the receive first"), "a second send to itself");
+                expect(says(refusal_of([&] { colls::send(comm, out, self); }), "start the receive first"),
+                    "a second send to itself");
             }
             {
                 auto going = colls::start::send(comm, out, self);
@@ -317,8 +327,10 @@ TEST_CASE("a message to oneself goes where the other half has been started, and 
 TEST_CASE("variables with values that mean nothing are refused, and named", "[lifetime]") {
     const auto refused = [](const char* name, const char* value) {
         setenv(name, value, 1);
-        const std::string with_threads = refusal_of([] { colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
-        const std::string with_processes = refusal_of([] { colls::processes::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
+        const std::string with_threads =
+            refusal_of([] { colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
+        const std::string with_processes =
+            refusal_of([] { colls::processes::run(2, [](colls::communicator& comm) { colls::barrier(comm); }); });
         unsetenv(name);
         INFO(name << "=" << value << "\n" << with_threads << "\n" << with_processes);
         CHECK(says(with_threads, std::string(name) + " is " + value));
@@ -328,7 +340,8 @@ TEST_CASE("variables with values that mean nothing are refused, and named", "[li
     refused("COLLS_TRANSPORT", "tpc");
     refused("COLLS_DEBUG", "infos");
     refused("COLLS_SCHEDULE", "rng");
-    for (const auto& [name, value] : {std::pair{"COLLS_TIMEOUT", "2.5"}, {"COLLS_TIMEOUT", ""}, {"COLLS_DEBUG", "warn"}, {"COLLS_TRANSPORT", "shm"}}) {
+    for (const auto& [name, value] : {std::pair{"COLLS_TIMEOUT", "2.5"}, {"COLLS_TIMEOUT", ""}, {"COLLS_DEBUG", "warn"},
+             {"COLLS_TRANSPORT", "shm"}}) {
         setenv(name, value, 1);
         colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); });
         unsetenv(name);

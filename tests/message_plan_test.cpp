@@ -1,6 +1,6 @@
-// Scripts of messages, checked by a player that is as unkind as a transport may be: a message is read from its sender's memory
-// only when the sender waits for it to have left, or at the end; and what is received is written over its place as soon as
-// that has been told, if the message is on its way.
+// Scripts of messages, checked by a player that is as unkind as a transport may be: a message is read from its sender's
+// memory only when the sender waits for it to have left, or at the end; and what is received is written over its place
+// as soon as that has been told, if the message is on its way.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -20,12 +20,12 @@ namespace {
 
 using colls::collective;
 using colls::none;
+using colls::detail::execution_plan;
 using colls::detail::instruction;
 using colls::detail::location;
 using colls::detail::opcode;
 using colls::detail::place;
 using colls::detail::reach;
-using colls::detail::execution_plan;
 
 struct program {
     std::vector<instruction> body;
@@ -41,7 +41,7 @@ std::vector<program> programs_of(const execution_plan& s) {
 }
 
 struct value {
-    std::vector<int> ranks;   // whose contributions, in the order of their fold; empty: nothing that may be read
+    std::vector<int> ranks;  // whose contributions, in the order of their fold; empty: nothing that may be read
     int block = none;
     bool finished = false;
 };
@@ -80,17 +80,20 @@ private:
         std::vector<location> from, to;
         std::vector<value> held;
         bool was_read = false, told = false, landed = false;
-        int sent = none, received = none;   // their numbers in the programs
+        int sent = none, received = none;  // their numbers in the programs
     };
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
     bool exists(int unit) const { return s_.parts_of.empty() || unit % s_.parts < s_.parts_of[unit / s_.parts]; }
     value& cell(const location& l) {
-        const int kind = l.where == place::scratch ? 2 : l.where == place::output && what_ == collective::all_to_all ? 1 : 0;
+        const int kind = l.where == place::scratch                                     ? 2
+                         : l.where == place::output && what_ == collective::all_to_all ? 1
+                                                                                       : 0;
         return cells_[{l.rank, kind, l.index}];
     }
     void fail(const std::string& why, int r, const location& l) {
         if (found_.empty())
-            found_ = why + ": rank " + std::to_string(r) + ", place " + std::to_string(static_cast<int>(l.where)) + " index " + std::to_string(l.index);
+            found_ = why + ": rank " + std::to_string(r) + ", place " + std::to_string(static_cast<int>(l.where)) +
+                     " index " + std::to_string(l.index);
     }
     value look(int r, const location& l) {
         const value v = cell(l);
@@ -119,9 +122,9 @@ private:
                 channels_[{r, i.peer}].push_back(m);
                 break;
             }
-            case opcode::receive: {   // the first of its channel whose place has not been told; it may not be there yet
+            case opcode::receive: {  // the first of its channel whose place has not been told; it may not be there yet
                 const auto to = operands_of(p, i);
-                for (const location& l : to) cell(l) = {};   // from now on anything may be there
+                for (const location& l : to) cell(l) = {};  // from now on anything may be there
                 waiting_[{i.peer, r}].push_back({to, i.value});
                 break;
             }
@@ -153,20 +156,24 @@ private:
                 value sum;
                 for (const location& from : operands_of(p, i)) {
                     const value v = look(r, from);
-                    if (from.leaf != (v.ranks.size() == 1)) fail("takes for a leaf what is none, or none for one", r, from);
+                    if (from.leaf != (v.ranks.size() == 1))
+                        fail("takes for a leaf what is none, or none for one", r, from);
                     if (sum.block != none && v.block != sum.block) fail("folds different blocks", r, from);
                     sum.block = v.block;
                     for (const int q : v.ranks) {
-                        if (std::find(sum.ranks.begin(), sum.ranks.end(), q) != sum.ranks.end()) fail("folds a contribution twice", r, from);
+                        if (std::find(sum.ranks.begin(), sum.ranks.end(), q) != sum.ranks.end())
+                            fail("folds a contribution twice", r, from);
                         sum.ranks.push_back(q);
                     }
                 }
                 sum.finished = i.finish;
-                if (i.finish != (sum.ranks.size() == programs_.size())) fail("is finished too early, or not at all", r, i.to);
+                if (i.finish != (sum.ranks.size() == programs_.size()))
+                    fail("is finished too early, or not at all", r, i.to);
                 cell(i.to) = sum;
                 break;
             }
-            default: fail("has an instruction that is not of this kind of script", r, i.to);
+            default:
+                fail("has an instruction that is not of this kind of script", r, i.to);
         }
         ++at;
         return true;
@@ -191,7 +198,9 @@ private:
             const value& got = cell(l);
             if (got.ranks.empty()) return fail("ends with nothing", r, l);
             if (colls::reduces(what_)) {
-                const int last = what_ == collective::inclusive_scan ? r : what_ == collective::exclusive_scan ? r - 1 : s_.size - 1;
+                const int last = what_ == collective::inclusive_scan   ? r
+                                 : what_ == collective::exclusive_scan ? r - 1
+                                                                       : s_.size - 1;
                 std::vector<int> want, have = got.ranks;
                 for (int q = 0; q <= last; ++q) want.push_back(q);
                 std::sort(have.begin(), have.end());
@@ -199,7 +208,8 @@ private:
             } else {
                 const int source = what_ == collective::broadcast || what_ == collective::scatter ? s_.root : block;
                 const int from = what_ == collective::all_to_all ? r * s_.parts + u % s_.parts : u;
-                if (got.ranks != std::vector<int>{source} || got.block != from) return fail("ends with the wrong block", r, l);
+                if (got.ranks != std::vector<int>{source} || got.block != from)
+                    return fail("ends with the wrong block", r, l);
             }
         }
     }
@@ -226,7 +236,8 @@ TEST_CASE("message scripts of every schedule give the right result, however late
             for (const auto& p : programs)
                 for (const auto& i : p.body) waits += i.op == opcode::left;
             const std::string found = player(s, programs).play();
-            if (!found.empty()) FAIL(r.name << ", " << name_of(static_cast<collective>(r.collective)) << ", n " << n << ": " << found);
+            if (!found.empty())
+                FAIL(r.name << ", " << name_of(static_cast<collective>(r.collective)) << ", n " << n << ": " << found);
             ++played;
         }
     std::printf("message scripts: %d played, %d waits for messages to have left\n", played, waits);
@@ -234,7 +245,8 @@ TEST_CASE("message scripts of every schedule give the right result, however late
     CHECK(waits > 0);
 }
 
-TEST_CASE("what a rank holds from the start goes with the first round's messages, if nothing is overtaken", "[script]") {
+TEST_CASE(
+    "what a rank holds from the start goes with the first round's messages, if nothing is overtaken", "[script]") {
     int ahead = 0;
     for (const row& r : all_schedules())
         for (const int n : {2, 3, 5, 8, 13}) {
@@ -274,7 +286,9 @@ TEST_CASE("a message script with a change is found out", "[script]") {
                     auto changed = right;
                     auto& list = changed[rank].body;
                     const opcode op = list[i].op;
-                    if (list[i].keep || (op == opcode::receive && list[i].count == 0) || (op == opcode::send && list[i].count == 0)) continue;
+                    if (list[i].keep || (op == opcode::receive && list[i].count == 0) ||
+                        (op == opcode::send && list[i].count == 0))
+                        continue;
                     // An arrival that a later one on the same channel implies is no fault.
                     if (op == opcode::arrived) continue;
                     list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
@@ -288,8 +302,9 @@ TEST_CASE("a message script with a change is found out", "[script]") {
                     }
                 }
         }
-    std::printf("changed message scripts: %d of %d found out; %d of %d waits could be left out\n", found, tried, needless, waits);
+    std::printf("changed message scripts: %d of %d found out; %d of %d waits could be left out\n", found, tried,
+        needless, waits);
     CHECK(tried > 3000);
-    CHECK((tried - found) * 50 < tried);   // a scan's transfers that nobody needs, as in direct_plan_test
-    CHECK(needless < waits);   // many are implied by answers, in the order in which this player goes
+    CHECK((tried - found) * 50 < tried);  // a scan's transfers that nobody needs, as in direct_plan_test
+    CHECK(needless < waits);              // many are implied by answers, in the order in which this player goes
 }

@@ -19,13 +19,31 @@ constexpr int most = 5;
 
 /// What the odd rank does otherwise.
 enum class oddity {
-    collective, count, nothing, much, type, size, operation, root, order, too_few, too_many, started, schedule, table, sends, gathers,
-    message, message_type, split
+    collective,
+    count,
+    nothing,
+    much,
+    type,
+    size,
+    operation,
+    root,
+    order,
+    too_few,
+    too_many,
+    started,
+    schedule,
+    table,
+    sends,
+    gathers,
+    message,
+    message_type,
+    split
 };
-constexpr const char* oddities[] = {"another collective", "another count", "a count of 0", "a much larger count", "another type",
-    "a type of another size", "another operator", "another root", "two calls in another order", "a call too few", "a call too many",
-    "started, not blocking", "another schedule", "another table of counts", "more for one rank in all_to_all_v",
-    "a longer block in gather_v", "a message of another size", "a message of another type", "split"};
+constexpr const char* oddities[] = {"another collective", "another count", "a count of 0", "a much larger count",
+    "another type", "a type of another size", "another operator", "another root", "two calls in another order",
+    "a call too few", "a call too many", "started, not blocking", "another schedule", "another table of counts",
+    "more for one rank in all_to_all_v", "a longer block in gather_v", "a message of another size",
+    "a message of another type", "split"};
 constexpr int oddity_count = static_cast<int>(std::size(oddities));
 
 enum class type { integer, real, wide };
@@ -33,7 +51,7 @@ enum class type { integer, real, wide };
 /// One call, as a value. Every rank of a group can make it, with buffers that are long enough.
 struct one_call {
     what collective = what::barrier;
-    std::size_t count = 0;     ///< of the whole
+    std::size_t count = 0;  ///< of the whole
     int root = 0;
     type element = type::integer;
     bool takes_max = false, started = false;
@@ -54,9 +72,12 @@ typename Way::result make_as(colls::communicator& comm, const one_call& c, const
 template <class Way>
 typename Way::result make_as(colls::communicator& comm, const one_call& c, const arguments& a) {
     switch (c.element) {
-        case type::integer: return make_as<Way, int>(comm, c, a);
-        case type::real: return make_as<Way, float>(comm, c, a);
-        default: return make_as<Way, double>(comm, c, a);
+        case type::integer:
+            return make_as<Way, int>(comm, c, a);
+        case type::real:
+            return make_as<Way, float>(comm, c, a);
+        default:
+            return make_as<Way, double>(comm, c, a);
     }
 }
 void make(colls::communicator& comm, const one_call& c, const rank_memory& m) {
@@ -93,7 +114,7 @@ struct attempt {
     attempt(std::uint64_t seed, std::uint64_t number, int ranks) : n(ranks) {
         random_source random = stream(seed, number, static_cast<std::uint64_t>(n));
         how = static_cast<oddity>(number % oddity_count);
-        if (how == oddity::table && n < 3) how = oddity::sends;   // two swapped counts of others
+        if (how == oddity::table && n < 3) how = oddity::sends;  // two swapped counts of others
         odd = random.between(0, n - 1);
         reached = random.one_in(2);
         chance = random.next();
@@ -112,7 +133,7 @@ struct attempt {
             case oddity::count:
                 again([](const one_call& x) { return x.count > 0; });
                 other = c;
-                other.count += ranks_;   // so that every block is longer
+                other.count += ranks_;  // so that every block is longer
                 break;
             case oddity::nothing:
                 again([&](const one_call& x) { return x.count >= ranks_; });
@@ -120,7 +141,9 @@ struct attempt {
                 other.count = 0;
                 break;
             case oddity::much:
-                again([&](const one_call& x) { return x.count >= ranks_ && x.count * 40 * sizeof(double) <= most_bytes; });
+                again([&](const one_call& x) {
+                    return x.count >= ranks_ && x.count * 40 * sizeof(double) <= most_bytes;
+                });
                 other = c;
                 other.count *= 40;
                 break;
@@ -135,7 +158,8 @@ struct attempt {
                 c.element = random.one_in(2) ? type::integer : type::real;
                 other = c;
                 other.element = type::wide;
-                if (c.collective != what::all_to_all && c.count % (2 * ranks_) == 0 && random.one_in(2)) other.count /= 2;   // as many bytes
+                if (c.collective != what::all_to_all && c.count % (2 * ranks_) == 0 && random.one_in(2))
+                    other.count /= 2;  // as many bytes
                 break;
             case oddity::operation:
                 again([](const one_call& x) { return has_operator(x.collective); });
@@ -180,7 +204,8 @@ struct attempt {
                 other_schedule = "circulant";
                 break;
             }
-            default: return;   // calls of their own: see `make_own`
+            default:
+                return;  // calls of their own: see `make_own`
         }
         calls = {c};
         instead = {other};
@@ -201,16 +226,29 @@ struct attempt {
 
     /// The names of the collectives that a side may be said to have called.
     std::vector<std::string> names(bool of_odd) const {
-        std::vector<std::string> all = {"barrier"};   // the call after
+        std::vector<std::string> all = {"barrier"};  // the call after
         for (const one_call& c : of_odd ? instead : calls) all.push_back(name_of(c.collective));
         switch (how) {
-            case oddity::table: all.push_back("all_gather"); all.push_back("reduce_scatter"); break;
-            case oddity::sends: all.push_back("all_to_all"); break;
-            case oddity::gathers: all.push_back("gather"); break;
+            case oddity::table:
+                all.push_back("all_gather");
+                all.push_back("reduce_scatter");
+                break;
+            case oddity::sends:
+                all.push_back("all_to_all");
+                break;
+            case oddity::gathers:
+                all.push_back("gather");
+                break;
             case oddity::message:
-            case oddity::message_type: all.push_back("send"); all.push_back("recv"); break;
-            case oddity::split: if (of_odd) all.push_back("all_gather"); break;
-            default: break;
+            case oddity::message_type:
+                all.push_back("send");
+                all.push_back("recv");
+                break;
+            case oddity::split:
+                if (of_odd) all.push_back("all_gather");
+                break;
+            default:
+                break;
         }
         return all;
     }
@@ -220,9 +258,9 @@ struct attempt {
         if (schedule) text += std::string(", ") + schedule + " and " + other_schedule;
         for (const auto* side : {&calls, &instead})
             for (const one_call& c : *side)
-                text += std::string(side == &calls ? "; " : "; instead ") + (c.started ? "started " : "") + name_of(c.collective) + " of " +
-                        std::to_string(c.count) + " root " + std::to_string(c.root) + " type " + std::to_string(static_cast<int>(c.element)) +
-                        (c.takes_max ? " max" : "");
+                text += std::string(side == &calls ? "; " : "; instead ") + (c.started ? "started " : "") +
+                        name_of(c.collective) + " of " + std::to_string(c.count) + " root " + std::to_string(c.root) +
+                        " type " + std::to_string(static_cast<int>(c.element)) + (c.takes_max ? " max" : "");
         return text;
     }
 
@@ -242,27 +280,30 @@ private:
         int* const out = reinterpret_cast<int*>(m.out);
         std::vector<std::size_t> counts(size, count), received(size, count);
         switch (how) {
-            case oddity::table: {   // each its own block as the others know it, but two of the others' otherwise
-                const std::size_t a = (static_cast<std::size_t>(odd) + 1) % size, b = (static_cast<std::size_t>(odd) + 2) % size;
+            case oddity::table: {  // each its own block as the others know it, but two of the others' otherwise
+                const std::size_t a = (static_cast<std::size_t>(odd) + 1) % size,
+                                  b = (static_cast<std::size_t>(odd) + 2) % size;
                 counts[a] += 3;
                 if (is_odd) std::swap(counts[a], counts[b]);
                 if (chance >> 8 & 1)
                     colls::all_gather_v(comm, std::span(in, counts[me]), std::span(out, size * count + 3), counts);
                 else
-                    colls::reduce_scatter_v(comm, std::span(in, size * count + 3), std::span(out, counts[me]), counts, colls::sum);
+                    colls::reduce_scatter_v(
+                        comm, std::span(in, size * count + 3), std::span(out, counts[me]), counts, colls::sum);
                 break;
             }
             case oddity::sends:
                 if (is_odd) counts[(me + 1) % size] += 1 + chance % 3;
-                colls::all_to_all_v(comm, std::span(in, size * count + counts[(me + 1) % size] - count), std::span(out, size * count), counts,
-                                    received);
+                colls::all_to_all_v(comm, std::span(in, size * count + counts[(me + 1) % size] - count),
+                    std::span(out, size * count), counts, received);
                 break;
-            case oddity::gathers: {   // two of them know the root's table otherwise: its owner, or the root
+            case oddity::gathers: {  // two of them know the root's table otherwise: its owner, or the root
                 const int root = (odd + 1) % n;
                 if (comm.rank() == root)
                     colls::gather_v(comm, std::span(in, count), std::span(out, size * count), counts, root);
                 else
-                    colls::gather_v(comm, std::span(in, count + is_odd), std::span(out, 0), std::vector<std::size_t>(), root);
+                    colls::gather_v(
+                        comm, std::span(in, count + is_odd), std::span(out, 0), std::vector<std::size_t>(), root);
                 break;
             }
             case oddity::message:
@@ -286,7 +327,7 @@ private:
 struct tally {
     int attempts, noticed;
     int by_oddity[oddity_count];
-    char first[4096];   ///< of those that were not noticed, or not well
+    char first[4096];  ///< of those that were not noticed, or not well
 };
 struct all_tallies {
     tally of[most];
@@ -313,13 +354,13 @@ std::string judge(const attempt& a, const colls::error& x) {
     return wrong.empty() ? wrong : wrong + text;
 }
 
-void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t number, const rank_memory& own, const rank_memory& reached,
-                 tally& mine) {
+void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t number, const rank_memory& own,
+    const rank_memory& reached, tally& mine) {
     const attempt a(seed, number, world.size());
     std::string wrong;
     const char* const by = world.rank() == a.odd ? a.other_schedule : a.schedule;
     std::optional<with_environment> choice;
-    if (by) choice.emplace("COLLS_SCHEDULE", by);   // read when a group is made
+    if (by) choice.emplace("COLLS_SCHEDULE", by);  // read when a group is made
     colls::communicator group = world.split(0, world.rank());
     choice.reset();
     const rank_memory& memory = a.reached ? reached : own;
@@ -329,7 +370,8 @@ void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t n
         wrong = "not noticed";
     } catch (const colls::error& x) {
         wrong = judge(a, x);
-        if (setting("COLLS_TEST_FIGURES", 0) > 1) std::fprintf(stderr, "%s: %s\n", oddities[static_cast<int>(a.how)], x.what());
+        if (setting("COLLS_TEST_FIGURES", 0) > 1)
+            std::fprintf(stderr, "%s: %s\n", oddities[static_cast<int>(a.how)], x.what());
     }
     ++mine.attempts;
     if (wrong.empty()) {
@@ -337,15 +379,18 @@ void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t n
         ++mine.by_oddity[static_cast<int>(a.how)];
     } else {
         const std::size_t used = std::strlen(mine.first);
-        std::snprintf(mine.first + used, sizeof mine.first - used, "number %llu: %s:\n    %s\n", static_cast<unsigned long long>(number),
-                      a.describe().c_str(), wrong.c_str());
+        std::snprintf(mine.first + used, sizeof mine.first - used, "number %llu: %s:\n    %s\n",
+            static_cast<unsigned long long>(number), a.describe().c_str(), wrong.c_str());
     }
 }
 
 }  // namespace
 
 TEST_CASE("every mismatch is noticed by every rank", "[mismatch]") {
-    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run ? 1200 : sanitized ? 100 : 400), seed = setting("COLLS_TEST_SEED", 1);
+    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 1200
+                                                              : sanitized ? 100
+                                                                          : 400),
+                        seed = setting("COLLS_TEST_SEED", 1);
     const std::uint64_t from = setting("COLLS_TEST_FROM", 0);
     for (const std::string& transport : process_transports())
         for (int n = 2; n <= most; ++n) {
@@ -356,8 +401,10 @@ TEST_CASE("every mismatch is noticed by every rank", "[mismatch]") {
             try {
                 colls::processes::run(n, [&](colls::communicator& world) {
                     tally& mine = tallies()->of[world.rank()];
-                    const auto in = std::make_unique<std::byte[]>(most_bytes), out = std::make_unique<std::byte[]>(most_bytes);
-                    colls::memory<std::byte> near_in = world.allocate<std::byte>(most_bytes), near_out = world.allocate<std::byte>(most_bytes);
+                    const auto in = std::make_unique<std::byte[]>(most_bytes),
+                               out = std::make_unique<std::byte[]>(most_bytes);
+                    colls::memory<std::byte> near_in = world.allocate<std::byte>(most_bytes),
+                                             near_out = world.allocate<std::byte>(most_bytes);
                     std::memset(near_in.data(), 0, most_bytes);
                     for (std::uint64_t i = from; i < from + each; ++i)
                         attempt_one(world, seed, i, {in.get(), out.get()}, {near_in.data(), near_out.data()}, mine);

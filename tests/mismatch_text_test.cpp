@@ -105,7 +105,7 @@ TEST_CASE("a call that slipped is named when a later one shows it", "[mismatch]"
             transport,
             [](colls::communicator& comm) {
                 std::vector<int> x(2);
-                if (comm.rank() == 0) colls::broadcast(comm, x, 0);   // it does not wait for the others
+                if (comm.rank() == 0) colls::broadcast(comm, x, 0);  // it does not wait for the others
                 colls::barrier(comm);
             },
             [](colls::communicator& comm) { colls::barrier(comm); });

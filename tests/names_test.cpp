@@ -27,7 +27,8 @@ struct renamed : F {};
 struct four_only : colls::direct::all_to_all {
     static constexpr bool supports(int n) { return n == 4; }
 };
-/// All ranks but the last leave the group of `call` after a short while, so that the last one's error says where it waits.
+/// All ranks but the last leave the group of `call` after a short while, so that the last one's error says where it
+/// waits.
 template <class F>
 std::string error_of_last(int n, F call) {
     std::string text;
@@ -41,8 +42,7 @@ std::string error_of_last(int n, F call) {
                 text = failure.what();
             }
         });
-    } catch (const colls::error&) {
-    }
+    } catch (const colls::error&) {}
     return text;
 }
 template <class F>
@@ -99,7 +99,7 @@ TEST_CASE("names of types as a user writes them", "[names]") {
     CHECK(written_name<hierarchical<my_ring, mine::tree>>() == "hierarchical<my_ring, mine::tree>");
     CHECK(written_name<local>() == "local");
     CHECK(written_name<renamed<local>>() == "renamed<local>");
-    CHECK(written_name<mine::tree>() == "mine::tree");   // not the library's
+    CHECK(written_name<mine::tree>() == "mine::tree");  // not the library's
     CHECK(within(0) == "compose<renamed<ring>, renamed<deep>>");
 }
 
@@ -112,8 +112,10 @@ TEST_CASE("an error names the family that was given, not what was derived from i
     CHECK(lacks(by(colls::tree<4>{}), {"in all_reduce (tree<4>), round "}) == "");
     CHECK(lacks(by(my_ring{}), {"in all_reduce (my_ring), round "}) == "");
     CHECK(lacks(by(same_ring{}), {"in all_reduce (same_ring), round "}) == "");
-    CHECK(lacks(by(colls::folded<colls::recursive_doubling>{}), {"in all_reduce (folded<recursive_doubling>), round "}) == "");
-    CHECK(lacks(by(colls::hierarchical<colls::direct, colls::ring>{.node = 1}), {"in all_reduce (hierarchical<direct, ring>), round "}) == "");
+    CHECK(lacks(by(colls::folded<colls::recursive_doubling>{}),
+              {"in all_reduce (folded<recursive_doubling>), round "}) == "");
+    CHECK(lacks(by(colls::hierarchical<colls::direct, colls::ring>{.node = 1}),
+              {"in all_reduce (hierarchical<direct, ring>), round "}) == "");
 }
 
 TEST_CASE("families of other names whose schedules are of one type share a script, and keep their names", "[names]") {
@@ -160,15 +162,16 @@ TEST_CASE("a group size that is not supported: the text says what supports it", 
     CHECK(all_reduce(colls::folded<colls::halving_doubling>{}).empty());
     CHECK(all_reduce(colls::folded<colls::recursive_doubling>{}).empty());
     CHECK(refusal_at(6, [](auto& comm) {
-              std::vector<int> in(6), all(36);
-              colls::all_gather<colls::swing>(comm, in, all);
-          }) == "colls: swing does not support 6 ranks: take folded<swing>, direct or automatic");
+        std::vector<int> in(6), all(36);
+        colls::all_gather<colls::swing>(comm, in, all);
+    }) == "colls: swing does not support 6 ranks: take folded<swing>, direct or automatic");
     // 1 of 5 ranks folds no other 4; and an all_to_all does not fold.
     CHECK(refusal_at(5, [](auto& comm) {
-              std::vector<int> in(5), all(5);
-              colls::all_to_all<four_only>(comm, in, all);
-          }) == "colls: four_only does not support 5 ranks: take direct or automatic");
-    CHECK(all_reduce(colls::recursive_multiplying<7>{}) == "colls: recursive_multiplying<7> does not support 5 ranks: take direct or automatic");
+        std::vector<int> in(5), all(5);
+        colls::all_to_all<four_only>(comm, in, all);
+    }) == "colls: four_only does not support 5 ranks: take direct or automatic");
+    CHECK(all_reduce(colls::recursive_multiplying<7>{}) ==
+          "colls: recursive_multiplying<7> does not support 5 ranks: take direct or automatic");
 }
 
 TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE takes", "[names]") {
@@ -176,13 +179,20 @@ TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE 
     colls::threads::run(4, [&](auto& comm) {
         if (comm.rank() == 0) text = colls::explain(comm, colls::collective::all_reduce, 100'000);
     });
-    CHECK(lacks(text, {"  direct ", "  ring ", "  circulant ", "  recursive_doubling ", "  tree ", "  tree<4> "}) == "");
+    CHECK(
+        lacks(text, {"  direct ", "  ring ", "  circulant ", "  recursive_doubling ", "  tree ", "  tree<4> "}) == "");
 }
 
 TEST_CASE("a text names the blocks of a round, and none behind the last round", "[names]") {
     const colls::any_schedule s(colls::schedule_of<colls::collective::all_gather>(colls::circulant<>{}));
     const auto text_in = [&](int round, int peer) {
-        const colls::detail::wait_site at{.peer = peer, .round = round, .what = "all_gather", .blocks = &colls::detail::say_blocks, .steps = &s, .rank = 0, .size = 5};
+        const colls::detail::wait_site at{.peer = peer,
+            .round = round,
+            .what = "all_gather",
+            .blocks = &colls::detail::say_blocks,
+            .steps = &s,
+            .rank = 0,
+            .size = 5};
         colls::detail::message text;
         text << at;
         return std::string(text.text());

@@ -83,7 +83,7 @@ TEST_CASE("operations finish in any order, another on every rank", "[nonblocking
                 for (const std::size_t i : order) {
                     operations[i].wait();
                     if (out[i] != sum_of_numbers(n, count, static_cast<long>(i))) ++wrong;
-                    if (!operations[i].test()) ++wrong;   // finished stays finished
+                    if (!operations[i].test()) ++wrong;  // finished stays finished
                     operations[i].wait();
                 }
             });
@@ -197,11 +197,12 @@ TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
         const auto full = sum_of_numbers(n, total, 2);
         const auto own = numbers(rank, total, 2);
         const auto part = [&](const std::vector<long>& v, int r) {
-            return std::vector<long>(v.begin() + r * static_cast<long>(block), v.begin() + (r + 1) * static_cast<long>(block));
+            return std::vector<long>(
+                v.begin() + r * static_cast<long>(block), v.begin() + (r + 1) * static_cast<long>(block));
         };
         std::vector<std::size_t> counts(n, block);
-        std::vector<long> b = rank == 1 ? everything : std::vector<long>(total), s(block), g(total), ag(total), rd(total),
-                          rs(block), ar(total), aa(total), in_scan(total), ex_scan(total, -5);
+        std::vector<long> b = rank == 1 ? everything : std::vector<long>(total), s(block), g(total), ag(total),
+                          rd(total), rs(block), ar(total), aa(total), in_scan(total), ex_scan(total, -5);
         std::vector<long> sv(block), gv(total), agv(total), rsv(block), aav(total);
         const auto mine = part(everything, rank);
         const std::vector<long> nothing;
@@ -246,13 +247,14 @@ TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
         };
         struct started : start_way {};
         auto operations = all(started{});
-        for (std::size_t i = 0; i < operations.size(); ++i)   // ranks begin at different ends
+        for (std::size_t i = 0; i < operations.size(); ++i)  // ranks begin at different ends
             operations[rank % 2 ? operations.size() - 1 - i : i].wait();
         judge();
         struct prepared : prepare_way {};
         auto plans = all(prepared{});
         for (int turn = 0; turn < 3; ++turn) {
-            for (auto* v : {&s, &ag, &rs, &ar, &aa, &in_scan, &sv, &agv, &rsv, &aav}) std::fill(v->begin(), v->end(), -1);
+            for (auto* v : {&s, &ag, &rs, &ar, &aa, &in_scan, &sv, &agv, &rsv, &aav})
+                std::fill(v->begin(), v->end(), -1);
             if (rank != 1) std::fill(b.begin(), b.end(), -1);
             for (auto& plan : plans) plan.run();
             judge();
@@ -267,7 +269,7 @@ TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
 }
 
 TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepare]") {
-    if (!sanitized) {   // does the counter count?
+    if (!sanitized) {  // does the counter count?
         allocations = 0;
         counting = true;
         std::free(std::malloc(static_cast<std::size_t>(random_source(1).between(8, 9))));
@@ -296,7 +298,7 @@ TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepar
                 for (int turn = 0; turn < 30; ++turn) {
                     for (std::size_t i = 0; i < count; ++i) x[i] = turn * 1000 + rank * 17 + static_cast<long>(i % 101);
                     b = x;
-                    counting = turn > 2;   // the first runs may still set things up
+                    counting = turn > 2;  // the first runs may still set things up
                     reduce.run();
                     gather.run();
                     scatter.run();
@@ -327,7 +329,7 @@ TEST_CASE("between calls no rank is at another's memory", "[nonblocking]") {
         std::vector<int> many(1 << 18, 1), few(1, 1);
         auto started = colls::start::all_reduce(comm, many, colls::sum);
         if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        colls::all_reduce(comm, few, colls::sum);   // which advances the other one meanwhile
+        colls::all_reduce(comm, few, colls::sum);  // which advances the other one meanwhile
         active += static_cast<int>(comm.context().memory.state(comm.rank()).active.load());
         started.wait();
     });
@@ -340,7 +342,8 @@ TEST_CASE("what goes wrong in one group does not come out of another group's cal
         auto part = comm.split(0, comm.rank());
         std::vector<int> data(1 << 16, 1), other(comm.rank() == 0 ? 4096 : 8192, 1);
         auto started = colls::start::all_reduce(part, other, colls::sum);
-        if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));   // the other waits, and sees the mismatch
+        if (comm.rank() == 1)
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other waits, and sees the mismatch
         colls::all_reduce(comm, data, colls::sum);
         right += std::count(data.begin(), data.end(), 2) == static_cast<std::ptrdiff_t>(data.size());
         try {
@@ -363,10 +366,10 @@ TEST_CASE("a progress thread takes turns with its rank", "[nonblocking]") {
                 colls::progress_thread helper(comm);
                 auto part = comm.split(0, -comm.rank());
                 auto a = begin();
-                const double until = colls::detail::seconds_now() + 250;   // before the others' own deadline passes
+                const double until = colls::detail::seconds_now() + 250;  // before the others' own deadline passes
                 while (done != 2 * turn && colls::detail::seconds_now() < until) std::this_thread::yield();
                 wrong += done != 2 * turn;
-                colls::all_reduce(part, small, colls::max);   // while the other thread is at it
+                colls::all_reduce(part, small, colls::max);  // while the other thread is at it
                 a.wait();
             } else {
                 auto part = comm.split(0, -comm.rank());

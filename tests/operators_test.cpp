@@ -65,9 +65,11 @@ TEST_CASE("commutative: only what says so, and the standard's", "[operators]") {
     STATIC_REQUIRE(!is_commutative<prod_t, matrix>);
     STATIC_REQUIRE(is_commutative<sum_t, matrix>);
 
-    STATIC_REQUIRE((is_commutative<std::plus<>> && is_commutative<std::plus<int>> && is_commutative<const std::plus<>&>));
+    STATIC_REQUIRE(
+        (is_commutative<std::plus<>> && is_commutative<std::plus<int>> && is_commutative<const std::plus<>&>));
     STATIC_REQUIRE((is_commutative<std::multiplies<>, double> && !is_commutative<std::multiplies<>, matrix>));
-    STATIC_REQUIRE((is_commutative<std::bit_and<>> && is_commutative<std::bit_or<int>> && is_commutative<std::bit_xor<>>));
+    STATIC_REQUIRE(
+        (is_commutative<std::bit_and<>> && is_commutative<std::bit_or<int>> && is_commutative<std::bit_xor<>>));
     STATIC_REQUIRE(!is_commutative<std::minus<>>);
     STATIC_REQUIRE(!is_commutative<std::divides<int>>);
     STATIC_REQUIRE(!is_commutative<std::less<>>);
@@ -103,7 +105,8 @@ TEST_CASE("sum and prod: integers wrap", "[operators]") {
     STATIC_REQUIRE(sum(2, 3) == 5);
     STATIC_REQUIRE(prod(2.5, 4.0) == 10.0);
     REQUIRE(sum(std::numeric_limits<int>::max(), 1) == std::numeric_limits<int>::min());
-    REQUIRE(sum(std::numeric_limits<std::int64_t>::min(), std::int64_t{-1}) == std::numeric_limits<std::int64_t>::max());
+    REQUIRE(
+        sum(std::numeric_limits<std::int64_t>::min(), std::int64_t{-1}) == std::numeric_limits<std::int64_t>::max());
     REQUIRE(sum(std::int8_t{127}, std::int8_t{1}) == -128);
     REQUIRE(prod(std::int16_t{-32768}, std::int16_t{-32768}) == 0);
     REQUIRE(prod(std::uint16_t{65535}, std::uint16_t{65535}) == 1);
@@ -138,7 +141,8 @@ TEST_CASE("minloc and maxloc: ties to the lower index, NaN first", "[operators]"
     using pair = value_index<float>;
     STATIC_REQUIRE(std::is_trivially_copyable_v<pair>);
     const pair a{1, 5}, b{1, 3}, c{2, 0}, x{not_a_number, 7}, y{not_a_number, 9};
-    for (const auto& [p, q, least, greatest] : {std::array{a, b, b, b}, std::array{a, c, a, c}, std::array{b, c, b, c}}) {
+    for (const auto& [p, q, least, greatest] :
+        {std::array{a, b, b, b}, std::array{a, c, a, c}, std::array{b, c, b, c}}) {
         REQUIRE(minloc(p, q) == least);
         REQUIRE(minloc(q, p) == least);
         REQUIRE(maxloc(p, q) == greatest);
@@ -250,7 +254,8 @@ void check_conversions(int fraction_bits, int bias) {
             continue;
         }
         const double expected = m == first_special ? std::numeric_limits<double>::infinity() : magnitude(m);
-        if (static_cast<double>(float(x)) != sign * expected || std::signbit(float(x)) != (p >> 15 == 1)) FAIL("value " << p);
+        if (static_cast<double>(float(x)) != sign * expected || std::signbit(float(x)) != (p >> 15 == 1))
+            FAIL("value " << p);
         if (bits(T(float(x))) != p || bits(T(static_cast<double>(float(x)))) != p) FAIL("round trip " << p);
         if (m >= first_special) continue;
         const double tie = (magnitude(m) + magnitude(m + 1)) / 2;  // (above the greatest: where infinity begins)
@@ -261,7 +266,8 @@ void check_conversions(int fraction_bits, int bias) {
         const float less = std::nextafter(f, 0.0f), more = std::nextafter(f, static_cast<float>(sign) * infinity);
         if (encoded(f) != even || encoded(less) != m || encoded(more) != m + 1) FAIL("tie above " << p);
         const double lower = std::nextafter(sign * tie, 0.0), upper = std::nextafter(sign * tie, sign * 1e300);
-        if (encoded(sign * tie) != even || encoded(lower) != m || encoded(upper) != m + 1) FAIL("double tie above " << p);
+        if (encoded(sign * tie) != even || encoded(lower) != m || encoded(upper) != m + 1)
+            FAIL("double tie above " << p);
         if (bits(T(f)) >> 15 != p >> 15) FAIL("sign " << p);
     }
     for (const std::uint32_t payload : {1u, 0x1fffu, 0xffffu, 0x3fffffu, 0x400000u, 0x7fffffu})  // low bits alone, too

@@ -37,14 +37,16 @@ TEST_CASE("a schedule that does not keep the order is refused for an operator th
                     run_jobs(n, jobs, 1);
                 } catch (const colls::error& failure) {
                     thrown = true;
-                    CHECK((failure.code() == colls::errc::unsupported || failure.code() == colls::errc::wrong_schedule));
+                    CHECK(
+                        (failure.code() == colls::errc::unsupported || failure.code() == colls::errc::wrong_schedule));
                     CHECK_FALSE(keeps);
                 }
                 if (thrown) {
                     ++refused;
                     break;
                 }
-                // What the serial run of the schedule finds out of order must not be accepted, nor come out right by luck.
+                // What the serial run of the schedule finds out of order must not be accepted, nor come out right by
+                // luck.
                 CHECK(keeps);
                 const std::string wrong = jobs[0].wrong();
                 if (!wrong.empty()) FAIL(wrong);
@@ -60,11 +62,13 @@ TEST_CASE("automatic keeps the order at every size and root", "[order]") {
         if (sanitized && n > 17) continue;
         random_source random(static_cast<std::uint64_t>(n));
         std::deque<job<communicator>> jobs;
-        for (const what c : {what::reduce, what::reduce_scatter, what::all_reduce, what::inclusive_scan, what::exclusive_scan})
+        for (const what c :
+            {what::reduce, what::reduce_scatter, what::all_reduce, what::inclusive_scan, what::exclusive_scan})
             for (const auto& e : common_kinds<communicator>()) {
                 if (e.kind.how != judged::in_order) continue;
                 const auto ranks = static_cast<std::size_t>(n);
-                for (const std::size_t count : {std::size_t{1}, ranks + 1, std::size_t{700}, std::size_t{n > 40 ? 1000u : 9000u}}) {
+                for (const std::size_t count :
+                    {std::size_t{1}, ranks + 1, std::size_t{700}, std::size_t{n > 40 ? 1000u : 9000u}}) {
                     call_plan p;
                     p.shape = shape_of(c, n, count, random.between(0, n - 1));
                     p.in_place = random.one_in(2);
@@ -95,7 +99,7 @@ TEST_CASE("sums that depend on the order come out the same, run after run", "[or
         std::deque<job<communicator>> jobs;
         for (const row* r : rows)
             for (const std::size_t count : {10u, 3001u, 40'009u}) {
-                if (sanitized && count > 5000 && n > 4) continue;   // an instrumented reference takes minutes
+                if (sanitized && count > 5000 && n > 4) continue;  // an instrumented reference takes minutes
                 call_plan p;
                 p.shape = shape_of(r ? r->collective : what::all_reduce, n, count, random.between(0, n - 1));
                 p.seed = random.next();
@@ -112,7 +116,8 @@ TEST_CASE("sums that depend on the order come out the same, run after run", "[or
         for (std::size_t i = 0; i < jobs.size(); ++i) {
             if (const std::string wrong = jobs[i].wrong(); !wrong.empty()) FAIL(jobs[i].describe() << ": " << wrong);
             if (i % 3 == 0) continue;
-            if (i % 3 == 2 && !jobs[i].plan().chosen) continue;   // automatic may take another way where it may not block
+            if (i % 3 == 2 && !jobs[i].plan().chosen)
+                continue;  // automatic may take another way where it may not block
             if (const std::string differs = jobs[i].differs_from(jobs[i - i % 3]); !differs.empty())
                 FAIL(jobs[i].describe() << ": " << differs);
         }

@@ -63,7 +63,8 @@ TEST_CASE("messages, from memory within reach and from any", "[processes]") {
                     if (turn % 2) std::copy(out.begin(), out.end(), reached.data());
                     std::vector<int> in(count + 2, -7);
                     const std::span<int> into(in.data() + 1, count);
-                    const std::span<const int> from = turn % 2 ? std::span<const int>(reached) : std::span<const int>(out);
+                    const std::span<const int> from =
+                        turn % 2 ? std::span<const int>(reached) : std::span<const int>(out);
                     auto sending = colls::start::send(comm, from, right);
                     if (turn < 3)
                         colls::recv(comm, into, left);
@@ -112,7 +113,8 @@ TEST_CASE("several messages of one pair keep their order, in both directions, am
                 while (!all.back().test()) {}
                 all.pop_back();
             }
-            for (int i = 0; i < 20; ++i) c.wrong += in[static_cast<std::size_t>(i)] != numbers(other, in[static_cast<std::size_t>(i)].size(), i);
+            for (int i = 0; i < 20; ++i)
+                c.wrong += in[static_cast<std::size_t>(i)] != numbers(other, in[static_cast<std::size_t>(i)].size(), i);
             c.wrong += sum != std::vector<long>(70'000, 2);
             ++c.done;
         });
@@ -150,7 +152,8 @@ TEST_CASE("the memory of groups that have been left comes back", "[processes]") 
         std::FILE* const status = std::fopen("/proc/self/status", "r");
         long all = 0, some = 0;
         for (char text[256]; std::fgets(text, sizeof text, status);)
-            if (std::sscanf(text, "RssAnon: %ld", &some) == 1 || std::sscanf(text, "RssShmem: %ld", &some) == 1) all += some;
+            if (std::sscanf(text, "RssAnon: %ld", &some) == 1 || std::sscanf(text, "RssShmem: %ld", &some) == 1)
+                all += some;
         std::fclose(status);
         return all;
     };
@@ -170,7 +173,7 @@ TEST_CASE("the memory of groups that have been left comes back", "[processes]") 
             for (int i = 0; i < 200; ++i) turn();
             const long grown = used() - before;
             if (grown > 10'000) std::fprintf(stderr, "%s: %ld KB more\n", t.c_str(), grown);
-            c.wrong += !sanitized && grown > 10'000;   // the groups had 150 KB each, and more
+            c.wrong += !sanitized && grown > 10'000;  // the groups had 150 KB each, and more
             ++c.done;
         });
         INFO(t);
@@ -275,7 +278,7 @@ TEST_CASE("how a rank ended is what run throws", "[processes]") {
             colls::all_reduce(comm, x, y, colls::sum);
         });
         CHECK(refused.first == colls::errc::invalid_argument);
-        CHECK(waitpid(-1, nullptr, WNOHANG) == -1);   // no child is left
+        CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // no child is left
         CHECK_THROWS_AS(colls::processes::run(0, [](auto&) {}), colls::error);
     }
 }
@@ -369,7 +372,7 @@ TEST_CASE("a rank that has forked a child dies, and the child does not hide it",
         const std::string text = error_of_run(t, 4, [](colls::communicator& comm) {
             colls::communicator part = comm.split(0, -comm.rank());
             std::vector<int> x(100'000, 1);
-            colls::all_reduce<colls::direct>(comm, x, colls::sum);   // all are connected
+            colls::all_reduce<colls::direct>(comm, x, colls::sum);  // all are connected
             if (comm.rank() == 2) {
                 const pid_t forked = fork();
                 if (forked == 0) {
@@ -378,11 +381,10 @@ TEST_CASE("a rank that has forked a child dies, and the child does not hide it",
                     try {
                         colls::barrier(comm);
                     } catch (const colls::error& e) {
-                        status = e.code() == colls::errc::invalid_argument && says(e.what(), "forked from the rank") ? 0 : 1;
+                        status =
+                            e.code() == colls::errc::invalid_argument && says(e.what(), "forked from the rank") ? 0 : 1;
                     }
-                    {
-                        const colls::communicator left = std::move(part);
-                    }
+                    { const colls::communicator left = std::move(part); }
                     *allowed = status;
                     for (;;) pause();
                 }
@@ -397,7 +399,7 @@ TEST_CASE("a rank that has forked a child dies, and the child does not hide it",
         });
         kill(c.done, SIGKILL);
         INFO(t << ": " << text);
-        CHECK(c.wrong == 0);   // what the child tried was refused
+        CHECK(c.wrong == 0);  // what the child tried was refused
         CHECK(says(text, "rank 2's process was killed by signal 9"));
     }
 }
@@ -468,7 +470,7 @@ TEST_CASE("a progress thread brings operations forward while their rank computes
                     auto b = colls::start::all_gather(half, std::span(x).first(100), std::span(message).first(300));
                     auto d = colls::start::send(comm, got, 1);
                     // Nothing of the library is called until the others have their results.
-                    const double until = colls::detail::seconds_now() + 250;   // before the others' own deadline passes
+                    const double until = colls::detail::seconds_now() + 250;  // before the others' own deadline passes
                     while (c.done != 2 * turn && colls::detail::seconds_now() < until) usleep(100);
                     c.wrong += c.done != 2 * turn;
                     d.wait();
@@ -501,7 +503,7 @@ TEST_CASE("a dump says where the ranks stand", "[processes]") {
             colls::all_reduce(comm, x, colls::max);
             if (comm.rank() == 2) {
                 // Rank 0 is asked by a signal, while it waits for this one.
-                while (c.done == 0) usleep(1'000);   // whose process it is; 0 would be everybody
+                while (c.done == 0) usleep(1'000);  // whose process it is; 0 would be everybody
                 kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
                 for (int i = 0; i < 20'000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
             } else if (comm.rank() == 0) {

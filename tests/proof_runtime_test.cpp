@@ -16,8 +16,8 @@ using namespace colls;
 
 namespace {
 
-// Ten times slower under a sanitizer or without optimisation: the sweep then ends early. What it looks for there, a wild
-// access, does not depend on the size, once masks have several words.
+// Ten times slower under a sanitizer or without optimisation: the sweep then ends early. What it looks for there, a
+// wild access, does not depend on the size, once masks have several words.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 constexpr int largest = 130;
 #elif defined(__has_feature)
@@ -75,7 +75,8 @@ TEST_CASE("every schedule, every legal group size up to 512", "[proof]") {
         proofs += sizes;
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    std::cout << "proof: " << proofs << " pairs of schedule and group size up to " << largest << " in " << took.count() << " s\n";
+    std::cout << "proof: " << proofs << " pairs of schedule and group size up to " << largest << " in " << took.count()
+              << " s\n";
     CHECK(proofs > 55 * largest);
 }
 

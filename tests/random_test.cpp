@@ -1,6 +1,7 @@
 // Random calls against the serial reference.
 //   COLLS_TEST_SEED    the run's seed (printed)          COLLS_TEST_CASES   how many calls (20,000)
-//   COLLS_TEST_BATCH   only this batch of the seed       COLLS_TEST_KIND    only types and operators with this in their name
+//   COLLS_TEST_BATCH   only this batch of the seed       COLLS_TEST_KIND    only types and operators with this in their
+//   name
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -18,18 +19,18 @@ using communicator = colls::threads::communicator;
 /// Mostly small groups: the time of a case grows with the square of the group.
 int pick_size(random_source& random) {
     const std::size_t x = random.below(1000);
-    if (x < 620) return awkward_sizes[random.below(7)];            // 1 ... 8
-    if (x < 850) return awkward_sizes[7 + random.below(4)];        // 10 ... 17
-    if (x < 985) return awkward_sizes[11 + random.below(4)];       // 31 ... 48
-    if (x < 998) return awkward_sizes[15 + random.below(3)];       // 64 ... 66
+    if (x < 620) return awkward_sizes[random.below(7)];       // 1 ... 8
+    if (x < 850) return awkward_sizes[7 + random.below(4)];   // 10 ... 17
+    if (x < 985) return awkward_sizes[11 + random.below(4)];  // 31 ... 48
+    if (x < 998) return awkward_sizes[15 + random.below(3)];  // 64 ... 66
     return 129;
 }
 
 }  // namespace
 
 TEST_CASE("random calls give what the serial reference gives", "[random]") {
-    const std::uint64_t seed = setting("COLLS_TEST_SEED", static_cast<std::uint64_t>(
-        std::chrono::system_clock::now().time_since_epoch().count()) & 0xffffffff);
+    const std::uint64_t seed = setting("COLLS_TEST_SEED",
+        static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) & 0xffffffff);
     const std::uint64_t cases = setting("COLLS_TEST_CASES", sanitized ? 1500 : 20'000);
     constexpr auto every = ~std::uint64_t{0};
     const std::uint64_t only = setting("COLLS_TEST_BATCH", every);
@@ -37,7 +38,8 @@ TEST_CASE("random calls give what the serial reference gives", "[random]") {
 
     std::vector<const entry<communicator>*> entries;
     for (const auto& e : all_kinds<communicator>())
-        if (!kind_text || std::string_view(e.kind.name).find(kind_text) != std::string_view::npos) entries.push_back(&e);
+        if (!kind_text || std::string_view(e.kind.name).find(kind_text) != std::string_view::npos)
+            entries.push_back(&e);
     REQUIRE_FALSE(entries.empty());
     std::printf("random calls: COLLS_TEST_SEED=%llu COLLS_TEST_CASES=%llu\n", static_cast<unsigned long long>(seed),
         static_cast<unsigned long long>(cases));
@@ -50,14 +52,15 @@ TEST_CASE("random calls give what the serial reference gives", "[random]") {
         random_source random = stream(seed, batch);
         const int n = std::min(pick_size(random), most_ranks);
         const std::size_t calls = n > 60 ? 8 : n > 20 ? 24 : 64;
-        const std::string again = "COLLS_TEST_SEED=" + std::to_string(seed) + " COLLS_TEST_BATCH=" + std::to_string(batch) +
-                                  (kind_text ? std::string(" COLLS_TEST_KIND='") + kind_text + "'" : std::string()) +
-                                  " ./random_test";
+        const std::string again =
+            "COLLS_TEST_SEED=" + std::to_string(seed) + " COLLS_TEST_BATCH=" + std::to_string(batch) +
+            (kind_text ? std::string(" COLLS_TEST_KIND='") + kind_text + "'" : std::string()) + " ./random_test";
         std::deque<job<communicator>> jobs;
-        std::vector<std::size_t> twins;   // jobs that repeat the one before them
+        std::vector<std::size_t> twins;  // jobs that repeat the one before them
         for (std::size_t i = 0; i < calls; ++i) {
             const auto& e = *random.pick(entries);
-            const call_plan plan = pick_plan(random, n, e, random.one_in(40) ? std::size_t{24} << 20 : std::size_t{1} << 20);
+            const call_plan plan =
+                pick_plan(random, n, e, random.one_in(40) ? std::size_t{24} << 20 : std::size_t{1} << 20);
             jobs.emplace_back(e, plan);
             if (e.kind.how == judged::bounded) {
                 jobs.emplace_back(e, plan);
@@ -83,7 +86,8 @@ TEST_CASE("random calls give what the serial reference gives", "[random]") {
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     std::printf("random calls: %llu in %.1f s;", static_cast<unsigned long long>(done), seconds);
-    for (const auto& [name, times] : tally) std::printf(" %s %llu;", name.c_str(), static_cast<unsigned long long>(times));
+    for (const auto& [name, times] : tally)
+        std::printf(" %s %llu;", name.c_str(), static_cast<unsigned long long>(times));
     std::printf("\n");
     if (only == every) CHECK(done >= cases);
 }

@@ -1,4 +1,5 @@
-// A rank whose own arguments are wrong has the error at once; those that wait for it are told, unless it makes the call rightly.
+// A rank whose own arguments are wrong has the error at once; those that wait for it are told, unless it makes the call
+// rightly.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -42,13 +43,15 @@ TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusa
                     if (used_before) colls::all_reduce(comm, own, colls::sum);
                     try {
                         colls::gather(comm, own, all, 0);
-                        colls::barrier(comm);   // a gather of little does not wait for its root
+                        colls::barrier(comm);  // a gather of little does not wait for its root
                         ++got->other;
                     } catch (const colls::error& e) {
                         const std::string text = e.what();
                         if (comm.rank() == 0)
-                            got->right += e.code() == colls::errc::invalid_argument && says(text, "the output holds " + std::to_string(4 * count - 4));
-                        else if (e.code() == colls::errc::peer_failed && e.peer() == 0 && says(text, "refused") && says(text, "the output holds"))
+                            got->right += e.code() == colls::errc::invalid_argument &&
+                                          says(text, "the output holds " + std::to_string(4 * count - 4));
+                        else if (e.code() == colls::errc::peer_failed && e.peer() == 0 && says(text, "refused") &&
+                                 says(text, "the output holds"))
                             ++got->told;
                         else
                             std::fprintf(stderr, "%s\n", text.c_str()), ++got->other;
@@ -87,7 +90,8 @@ TEST_CASE("a rank that makes the refused call rightly harms none", "[refusal]") 
                         got->told += e.code() == colls::errc::invalid_argument;
                     }
                 plan.run();
-                usleep(comm.rank() == 2 ? 150'000 : 0);   // the others wait for it: it is slow, and has refused nothing of late
+                usleep(comm.rank() == 2 ? 150'000
+                                        : 0);  // the others wait for it: it is slow, and has refused nothing of late
                 colls::barrier(comm);
                 got->right += x[count - 1] == 4;
             });

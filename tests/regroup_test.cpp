@@ -1,5 +1,5 @@
-// New groups where ranks fail meanwhile: no rank waits, in whatever group, for one that has gone to shrink another, and all hear of
-// the cause.
+// New groups where ranks fail meanwhile: no rank waits, in whatever group, for one that has gone to shrink another, and
+// all hear of the cause.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -25,8 +25,10 @@ class without_room : public colls::detail::group_backend {
 
 public:
     explicit without_room(colls::detail::shared_backend whole) : of_(std::move(whole)) {}
-    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int rank, const colls::detail::list<int>& members) override {
-        if (!from.by_messages) of_->attach(from, place, rank, members);   // whose end is lost; over messages it would say that it leaves
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const colls::detail::list<int>& members) override {
+        if (!from.by_messages)
+            of_->attach(from, place, rank, members);  // whose end is lost; over messages it would say that it leaves
         throw std::bad_alloc();
     }
 
@@ -60,8 +62,7 @@ template <class F>
 void on(const std::string& transport, int n, F f) {
     try {
         run_over(transport, n, f);
-    } catch (const std::exception&) {
-    }
+    } catch (const std::exception&) {}
 }
 
 }  // namespace
@@ -81,8 +82,9 @@ TEST_CASE("a rank that cannot join the group that is split off is not waited for
                 } catch (const std::bad_alloc&) {
                     heard[0] += comm.rank() == failing;
                 } catch (const colls::error& e) {
-                    const bool right = e.code() == colls::errc::peer_failed && e.peer() == failing && says(e.what(), "no more memory") &&
-                                       !says(e.what() + 1, "colls: ");   // a text quotes another without its opening
+                    const bool right = e.code() == colls::errc::peer_failed && e.peer() == failing &&
+                                       says(e.what(), "no more memory") &&
+                                       !says(e.what() + 1, "colls: ");  // a text quotes another without its opening
                     heard[right ? 1 : 3] += 1;
                     if (!right) std::fprintf(stderr, "%s\n", e.what());
                 }
@@ -109,7 +111,7 @@ TEST_CASE("a rank that waits in one group for another that shrinks a second grou
                 colls::communicator pair = comm.split(comm.rank() < 2 ? 0 : 1, comm.rank());
                 colls::barrier(comm);
                 heard[5] += 1;
-                while (heard[5] < 4) std::this_thread::yield();   // all are out of that barrier
+                while (heard[5] < 4) std::this_thread::yield();  // all are out of that barrier
                 if (comm.rank() == 3) {
                     if (transport == "threads") throw std::runtime_error("rank 3 gives up");
                     raise(SIGKILL);
@@ -119,8 +121,7 @@ TEST_CASE("a rank that waits in one group for another that shrinks a second grou
                     try {
                         colls::barrier(comm);
                         colls::barrier(comm);
-                    } catch (const colls::error&) {
-                    }
+                    } catch (const colls::error&) {}
                 } else {
                     try {
                         std::vector<int> x(1);
@@ -156,7 +157,7 @@ TEST_CASE("a rank that waits in one group for another that shrinks a second grou
 TEST_CASE("a group that breaks as soon as it has come about leaves the one that it is split from whole", "[regroup]") {
     for (const std::string& transport : every_transport()) {
         common<std::array<std::atomic<int>, 6>> counted;
-            auto& heard = *counted;
+        auto& heard = *counted;
         on(transport, 5, [&](colls::communicator& comm) {
             for (int turn = 0; turn < 60; ++turn) {
                 colls::communicator part = comm.split(0, comm.rank());

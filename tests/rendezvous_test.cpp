@@ -6,14 +6,14 @@
 
 #include <colls/detail/bootstrap/rendezvous.hpp>
 
-#include <atomic>
 #include <dirent.h>
 #include <fcntl.h>
-#include <functional>
-#include <random>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <atomic>
+#include <functional>
+#include <random>
 #include <thread>
 
 using namespace colls::detail;
@@ -24,7 +24,7 @@ using support::lacks;
 
 namespace {
 
-constexpr double ample = 300;   // seconds; nothing here lasts that long unless it hangs
+constexpr double ample = 300;  // seconds; nothing here lasts that long unless it hangs
 // Of rank 0 where it is to give up, after the others, which may wait for a core, have come.
 constexpr double brief = 3;
 const std::string waited_briefly = "rank 0 waited 3 s for ";
@@ -72,7 +72,8 @@ outcome meet_as(const launch& l, double timeout = ample) {
 void nap(double seconds) { poll(nullptr, 0, static_cast<int>(seconds * 1e3)); }
 
 /// A thread a rank; `late` seconds each.
-std::vector<outcome> meet_all(const std::vector<launch>& ranks, const std::vector<double>& late = {}, double timeout = ample) {
+std::vector<outcome> meet_all(
+    const std::vector<launch>& ranks, const std::vector<double>& late = {}, double timeout = ample) {
     std::vector<outcome> outcomes(ranks.size());
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -242,7 +243,7 @@ TEST_CASE("groups of any size, in any order", "[rendezvous]") {
             std::vector<double> late(static_cast<std::size_t>(size));
             if (round > 0)
                 for (double& seconds : late) seconds = std::uniform_real_distribution<>(0, 0.15)(random);
-            if (round == 2) late[0] = 0.3;   // the others find nobody at first
+            if (round == 2) late[0] = 0.3;  // the others find nobody at first
             const auto outcomes = meet_all(ranks_of(size, size == 1 ? 0 : free_port()), late);
             check_met(outcomes);
             CHECK(outcomes[0].met->members[0].at.is_loopback());
@@ -318,7 +319,8 @@ TEST_CASE("a peer with another token is refused, and the group meets all the sam
     REQUIRE(outcomes[2].is(errc::invalid_argument));
     CHECK(outcomes[2].failed->rank() == 1);
     CHECK(outcomes[2].failed->peer() == 0);
-    CHECK(lacks(outcomes[2].text(), {"rank 1 of 2", "127.0.0.1:" + std::to_string(port), "tokens differ", "COLLS_TOKEN"}) == "");
+    CHECK(lacks(outcomes[2].text(),
+              {"rank 1 of 2", "127.0.0.1:" + std::to_string(port), "tokens differ", "COLLS_TOKEN"}) == "");
 }
 
 TEST_CASE("where it matters rank 0 says whom it refused", "[rendezvous]") {
@@ -330,7 +332,7 @@ TEST_CASE("where it matters rank 0 says whom it refused", "[rendezvous]") {
     }
     REQUIRE(outcomes[0].is(errc::timeout));
     CHECK(lacks(outcomes[0].text(), {waited_briefly + "rank 1 (1 of 2 are here)",
-                                          "Refused: a process from 127.0.0.1 has another token"}) == "");
+                                        "Refused: a process from 127.0.0.1 has another token"}) == "");
     CHECK(outcomes[0].failed->peer() == 1);
     CHECK(outcomes[1].is(errc::invalid_argument));
 }
@@ -357,7 +359,7 @@ TEST_CASE("ranks that cannot be", "[rendezvous]") {
         const auto outcomes = meet_after_refusal(ranks, 2);
         CHECK(outcomes[0].met);
         CHECK(outcomes[2].met);
-        const bool first_stays = outcomes[1].met.has_value();   // whichever comes first
+        const bool first_stays = outcomes[1].met.has_value();  // whichever comes first
         const outcome& refused = outcomes[first_stays ? 3 : 1];
         CHECK(outcomes[first_stays ? 1 : 3].met);
         REQUIRE(refused.is(errc::invalid_argument));
@@ -384,11 +386,13 @@ TEST_CASE("ranks that cannot be", "[rendezvous]") {
             std::vector<std::jthread> threads;
             for (const int r : {0, 1, 2})
                 threads.emplace_back([&, r] {
-                    outcomes[static_cast<std::size_t>(r)] = meet_as(rank_of(r, r == 2 ? 4 : 3, port), r == 0 ? brief : ample);
+                    outcomes[static_cast<std::size_t>(r)] =
+                        meet_as(rank_of(r, r == 2 ? 4 : 3, port), r == 0 ? brief : ample);
                 });
         }
         REQUIRE(outcomes[0].is(errc::timeout));
-        CHECK(lacks(outcomes[0].text(), {"for rank 2 (2 of 3 are here)", "Refused: rank 2 has a group of 4 ranks"}) == "");
+        CHECK(lacks(outcomes[0].text(), {"for rank 2 (2 of 3 are here)", "Refused: rank 2 has a group of 4 ranks"}) ==
+              "");
         CHECK(outcomes[2].is(errc::mismatch));
     }
     SECTION("not even tried") {
@@ -427,7 +431,7 @@ TEST_CASE("versions that differ are named on both sides", "[rendezvous]") {
             std::copy_n(now.begin(), prefix_bytes, longer.begin());
             longer[8] = std::byte{rendezvous_version + 1};
             other.put(longer);
-            other.ours = {};   // rank 0 cannot know it
+            other.ours = {};  // rank 0 cannot know it
             const auto a = other.get();
             REQUIRE(a);
             CHECK(a->what == verdict::version_skew);
@@ -485,12 +489,13 @@ TEST_CASE("a group that never fills: everyone says who is missing", "[rendezvous
         std::vector<std::jthread> threads;
         for (std::size_t i = 0; i < 3; ++i)
             threads.emplace_back([&, i] {
-                if (i == 2) nap(0.6);   // rank 1, which is there before, must hear of it
+                if (i == 2) nap(0.6);  // rank 1, which is there before, must hear of it
                 outcomes[i] = meet_as(rank_of(static_cast<int>(i), 4, port), i == 0 ? 9 : i == 1 ? 4 : ample);
             });
         for (std::jthread& t : threads) t.join();
         REQUIRE(outcomes[1].is(errc::timeout));
-        CHECK(lacks(outcomes[1].text(), {"after 4 s it still waited for rank 3", "127.0.0.1:" + std::to_string(port)}) == "");
+        CHECK(lacks(outcomes[1].text(),
+                  {"after 4 s it still waited for rank 3", "127.0.0.1:" + std::to_string(port)}) == "");
         // And then it is missing too, but another one is to blame.
         for (const int r : {0, 2}) {
             const outcome& o = outcomes[static_cast<std::size_t>(r)];
@@ -506,7 +511,8 @@ TEST_CASE("a master that is not there", "[rendezvous]") {
     const outcome o = meet_as(rank_of(1, 2, port), 1);
     REQUIRE(o.is(errc::timeout));
     CHECK(o.failed->peer() == 0);
-    CHECK(lacks(o.text(), {"rank 1 of 2", "127.0.0.1, port " + std::to_string(port), "within 1 s", "refused", "COLLS_MASTER_ADDR"}) == "");
+    CHECK(lacks(o.text(), {"rank 1 of 2", "127.0.0.1, port " + std::to_string(port), "within 1 s", "refused",
+                              "COLLS_MASTER_ADDR"}) == "");
 
     launch range = rank_of(1, 2, port);
     range.ports = 16;
@@ -597,7 +603,7 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
     }
     SECTION("silent, for longer than is allowed") {
         for (int i = 0; i < 20; ++i) kept.emplace_back(port);
-        for (hand& h : kept) h.wait_for_end();   // rank 0 closes them
+        for (hand& h : kept) h.wait_for_end();  // rank 0 closes them
     }
     SECTION("a byte a second") {
         hand slow(port);
@@ -614,7 +620,8 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
         half.put(bytes_view(half.record(2, 3)).first(50));
     }
     SECTION("a hello that nobody would write, with the right token") {
-        for (const std::size_t at : {prefix_bytes + 19, prefix_bytes + 23, prefix_bytes + 40}) {   // rank, size, kind of address
+        for (const std::size_t at :
+            {prefix_bytes + 19, prefix_bytes + 23, prefix_bytes + 40}) {  // rank, size, kind of address
             hand odd(port);
             auto bytes = odd.record(2, 3);
             bytes[at] = std::byte{0x80};
@@ -629,7 +636,7 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
         chatty.put(chatty.record(2, 3));
         REQUIRE(chatty.get());
         chatty.put(raw("and another thing"));
-        chatty.wait_for_end();   // and its rank may come again
+        chatty.wait_for_end();  // and its rank may come again
     }
     SECTION("a hello that was heard on another connection") {
         hand first(port), second(port);
@@ -660,8 +667,9 @@ TEST_CASE("a thousand silent connections, or more than there are descriptors for
     REQUIRE(crowd >= 0);
     if (crowd == 0) {
         std::vector<descriptor> all;
-        hand(port, false);   // rank 0 is there
-        for (int i = 0; i < (few_files ? 100 : 1000); ++i) all.push_back(start_connect(address::loopback(AF_INET, port)));
+        hand(port, false);  // rank 0 is there
+        for (int i = 0; i < (few_files ? 100 : 1000); ++i)
+            all.push_back(start_connect(address::loopback(AF_INET, port)));
         kill(getpid(), SIGSTOP);
         _exit(0);
     }
@@ -705,15 +713,17 @@ TEST_CASE("a port that is taken", "[rendezvous]") {
         const descriptor other = listen_at(address::loopback(AF_INET, port));
         const outcome o = meet_as(rank_of(0, 2, port), 3);
         REQUIRE(o.is(errc::invalid_argument));
-        CHECK(lacks(o.text(), {"port " + std::to_string(port), "another process uses it", "MASTER_PORT", "COLLS_MASTER_PORT"}) == "");
+        CHECK(lacks(o.text(), {"port " + std::to_string(port), "another process uses it", "MASTER_PORT",
+                                  "COLLS_MASTER_PORT"}) == "");
     }
     SECTION("is avoided, where it was made up: by all ranks") {
         // Three that are in the way, each in its own way.
         const impostor silent(port, [](int) {});
-        const impostor talker(port + 1, [](int fd) { send_all(fd, "220 mail.example.org ESMTP\r\n", 28, seconds_now() + ample); });
+        const impostor talker(
+            port + 1, [](int fd) { send_all(fd, "220 mail.example.org ESMTP\r\n", 28, seconds_now() + ample); });
         std::vector<outcome> other(1);
         std::jthread foreign([&] { other[0] = meet_as(rank_of(0, 2, port + 2, "the token of another job"), 3); });
-        hand(port + 2);   // it is there
+        hand(port + 2);  // it is there
         auto ranks = ranks_of(3, port);
         for (launch& l : ranks) l.ports = 16;
         check_met(meet_all(ranks));
@@ -888,7 +898,8 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
     };
     in6_addr v6;
     for (unsigned char& b : v6.s6_addr) b = static_cast<unsigned char>(random() | 1);
-    const member members[] = {{random(), address::of_v4(0x0a000001, 65535), 1}, {random(), address::of_v6(v6, 1), INT64_MAX}};
+    const member members[] = {
+        {random(), address::of_v4(0x0a000001, 65535), 1}, {random(), address::of_v6(v6, 1), INT64_MAX}};
     for (const member& who : members) {
         hello h;
         h.library = 7;
@@ -942,7 +953,7 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
             if (parsed) CHECK(encode(*parsed) == other);
         }
     auto escape = bytes;
-    escape[prefix_bytes + 16] = std::byte{27};   // no terminal is told what to do
+    escape[prefix_bytes + 16] = std::byte{27};  // no terminal is told what to do
     CHECK_FALSE(parse_reply(escape));
     auto full = bytes;
     std::fill_n(full.begin() + prefix_bytes + 16, reply::most_text, std::byte{'x'});
@@ -966,7 +977,7 @@ TEST_CASE("digests are those of the standards", "[rendezvous]") {
           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
     CHECK(hex(sha256().add(raw(std::string(1'000'000, 'a'))).finish()) ==
           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-    for (const std::size_t n : {55u, 56u, 63u, 64u, 65u, 119u, 120u}) {   // in pieces as in one
+    for (const std::size_t n : {55u, 56u, 63u, 64u, 65u, 119u, 120u}) {  // in pieces as in one
         const std::string text(n, 'q');
         sha256 pieces;
         for (const char& c : text) pieces.add(raw({&c, 1}));
@@ -977,7 +988,8 @@ TEST_CASE("digests are those of the standards", "[rendezvous]") {
           "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
     CHECK(hex(keyed_digest(raw("Jefe"), {raw("what do ya want for nothing?")})) ==
           "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-    CHECK(hex(keyed_digest(raw(std::string(131, '\xaa')), {raw("Test Using Larger Than Block-Size Key - Hash Key First")})) ==
+    CHECK(hex(keyed_digest(
+              raw(std::string(131, '\xaa')), {raw("Test Using Larger Than Block-Size Key - Hash Key First")})) ==
           "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
@@ -1009,7 +1021,7 @@ TEST_CASE("sockets", "[rendezvous]") {
     CHECK(send_all(b.get(), much.data(), much.size(), seconds_now() + 0.2) == ETIMEDOUT);
     a.close();
     CHECK(send_all(b.get(), much.data(), much.size(), seconds_now() + ample) != 0);
-    CHECK(send_all(b.get(), much.data(), much.size(), seconds_now() + ample) == EPIPE);   // and no signal
+    CHECK(send_all(b.get(), much.data(), much.size(), seconds_now() + ample) == EPIPE);  // and no signal
     descriptor c = start_connect(address::loopback(AF_INET, port_of(listening.get())));
     REQUIRE(wait_for(listening.get(), POLLIN, seconds_now() + ample));
     descriptor d = accept_from(listening.get());
@@ -1025,7 +1037,7 @@ TEST_CASE("sockets", "[rendezvous]") {
     // Bound to where it connects to, a socket meets itself: that is nobody.
     const descriptor own(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const address at = address::loopback(AF_INET, port);
-    const int yes = 1;   // connections of before may still be ending there
+    const int yes = 1;  // connections of before may still be ending there
     setsockopt(own.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     REQUIRE(bind(own.get(), at.get(), at.length) == 0);
     connect(own.get(), at.get(), at.length);

@@ -1,12 +1,12 @@
-// One transport through memory to the ranks of a host, and over TCP to the others. Hosts are made up; ranks are threads and
-// processes.
+// One transport through memory to the ranks of a host, and over TCP to the others. Hosts are made up; ranks are threads
+// and processes.
 #include "catch.hpp"
 
-#include "support/shared_block.hpp"
 #include "support/message_transports.hpp"
+#include "support/shared_block.hpp"
 
-#include <colls/detail/transport/shm/memory_transport.hpp>
 #include <colls/detail/transport/routed/routed_transport.hpp>
+#include <colls/detail/transport/shm/memory_transport.hpp>
 #include <colls/detail/transport/tcp/tcp_transport.hpp>
 
 #include <atomic>
@@ -38,8 +38,8 @@ struct landscape {
         return near;
     }
     /// `dead` is asked with ranks of the group.
-    std::unique_ptr<routed_transport> transport_of(int rank, std::uint64_t group, tcp_node& node, const std::vector<address>& members,
-                                         std::function<bool(int)> dead = nullptr) const {
+    std::unique_ptr<routed_transport> transport_of(int rank, std::uint64_t group, tcp_node& node,
+        const std::vector<address>& members, std::function<bool(int)> dead = nullptr) const {
         const std::vector<int> near = near_ranks(rank);
         std::function<bool(int)> dead_near;
         if (dead)
@@ -49,8 +49,8 @@ struct landscape {
         std::byte* const at = memory[static_cast<std::size_t>(of(rank))]->at();
         const int own = near[static_cast<std::size_t>(rank)];
         return std::make_unique<routed_transport>(rank, near,
-                                             std::make_unique<memory_transport>(at, own, on(of(rank)), dead_near, shape),
-                                             std::make_unique<tcp_transport>(node, group, rank, members));
+            std::make_unique<memory_transport>(at, own, on(of(rank)), dead_near, shape),
+            std::make_unique<tcp_transport>(node, group, rank, members));
     }
 };
 
@@ -75,16 +75,16 @@ TEST_CASE("random messages and news among ranks of several hosts, ranks as threa
     };
     const int before = open_descriptors();
     for (const form& s : {form{{0, 0, 1, 1}, 20, 600'000, usual}, form{{0, 1, 0, 1, 2, 0}, 12, 200'000, usual},
-                          form{{0, 1, 1}, 20, 40'000, tiny}, form{{0, 1, 2}, 10, 100'000, usual},
-                          form{{0, 0, 0}, 20, 100'000, usual}}) {
+             form{{0, 1, 1}, 20, 40'000, tiny}, form{{0, 1, 2}, 10, 100'000, usual},
+             form{{0, 0, 0}, 20, 100'000, usual}}) {
         const landscape land(s.host, s.shape);
         const std::uint64_t seed = setting("COLLS_TEST_SEED", 1) + s.host.size() * 10;
         const random_traffic t{seed, s.messages, s.messages / 2, s.largest};
         INFO(land.n() << " ranks, seed " << t.seed);
         CHECK(over_both(land, [&](int r, auto& w, auto complain) {
-                  const std::string wrong = exchange(t, r, land.n(), *w);
-                  if (!wrong.empty()) complain(wrong);
-              }) == "");
+            const std::string wrong = exchange(t, r, land.n(), *w);
+            if (!wrong.empty()) complain(wrong);
+        }) == "");
     }
     CHECK(open_descriptors() == before);
 }
@@ -110,38 +110,38 @@ TEST_CASE("random messages and news among processes of two hosts", "[routed_wire
 TEST_CASE("news to all reach ranks of either way, and what is wrong is said of the right rank", "[routed_wire]") {
     const landscape land({1, 0, 1, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-              routed_transport& w = *own;
-              const int n = land.n();
-              ear e;
-              w.listening = &e;
-              std::uint64_t value = 0;
-              const piece p{reinterpret_cast<std::byte*>(&value), 8};
-              // All get to know each other, for nobody is told who is not connected.
-              for (int q = 0; q < n; ++q)
-                  if (q != r && !w.tell(q, {control_kind::offer, 0, 0, 0, ""})) complain("no way");
-              if (!until(w, [&] { return e.count("heard 0") == n - 1; })) complain("not met; " + e.text());
-              if (r == 0) w.tell_all({control_kind::board, 1, 2, 3, "to all"});
-              if (r != 0) {
-                  if (!until(w, [&] { return e.count(said_board) == 1; })) complain("not heard; " + e.text());
-                  if (e.count(said_board + " from 0") != 1) complain("of another rank: " + e.text());
-                  w.send(0, label_of(r, 0, 0), &p, 1);
-                  w.tell(0, {control_kind::accept, 0, 0, 0, ""});
-              } else {
-                  // The wrong one from 3 and 4.
-                  for (int q = 1; q < n; ++q) w.receive(q, label_of(q, 0, q >= 3 ? 1 : 0), &p, 1);
-                  const auto done = [&] {
-                      return e.count("unexpected") == 2 && w.received(1) + w.received(2) == 2 && e.count("heard 1") == n - 1;
-                  };
-                  if (!until(w, done)) complain("not done; " + e.text());
-                  for (int q = 3; q < n; ++q)
-                      if (e.count("unexpected from " + std::to_string(q)) != 1 || w.received(q) != 0) complain(e.text());
-              }
-              // Rank 0 leaves first, and the others hear it once.
-              if (r == 0) return own.reset();
-              if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
-              idle(w, 0.05);
-              if (e.count("lost") > 0 || e.count(said_leave + " from 0") != 1) complain(e.text());
-          }) == "");
+        routed_transport& w = *own;
+        const int n = land.n();
+        ear e;
+        w.listening = &e;
+        std::uint64_t value = 0;
+        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        // All get to know each other, for nobody is told who is not connected.
+        for (int q = 0; q < n; ++q)
+            if (q != r && !w.tell(q, {control_kind::offer, 0, 0, 0, ""})) complain("no way");
+        if (!until(w, [&] { return e.count("heard 0") == n - 1; })) complain("not met; " + e.text());
+        if (r == 0) w.tell_all({control_kind::board, 1, 2, 3, "to all"});
+        if (r != 0) {
+            if (!until(w, [&] { return e.count(said_board) == 1; })) complain("not heard; " + e.text());
+            if (e.count(said_board + " from 0") != 1) complain("of another rank: " + e.text());
+            w.send(0, label_of(r, 0, 0), &p, 1);
+            w.tell(0, {control_kind::accept, 0, 0, 0, ""});
+        } else {
+            // The wrong one from 3 and 4.
+            for (int q = 1; q < n; ++q) w.receive(q, label_of(q, 0, q >= 3 ? 1 : 0), &p, 1);
+            const auto done = [&] {
+                return e.count("unexpected") == 2 && w.received(1) + w.received(2) == 2 && e.count("heard 1") == n - 1;
+            };
+            if (!until(w, done)) complain("not done; " + e.text());
+            for (int q = 3; q < n; ++q)
+                if (e.count("unexpected from " + std::to_string(q)) != 1 || w.received(q) != 0) complain(e.text());
+        }
+        // Rank 0 leaves first, and the others hear it once.
+        if (r == 0) return own.reset();
+        if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
+        idle(w, 0.05);
+        if (e.count("lost") > 0 || e.count(said_leave + " from 0") != 1) complain(e.text());
+    }) == "");
 }
 
 TEST_CASE("whoever leaves a group of both ways is not lost, and all that it sent is received", "[routed_wire]") {
@@ -149,72 +149,72 @@ TEST_CASE("whoever leaves a group of both ways is not lost, and all that it sent
     std::atomic<bool> gone{false};
     std::atomic<int> met{0};
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-              routed_transport& w = *own;
-              ear e;
-              w.listening = &e;
-              std::vector<std::byte> data(20'000, std::byte{7});
-              const piece p{data.data(), data.size()};
-              for (int q = 0; q < 3; ++q)
-                  if (q != r) w.tell(q, {control_kind::offer, 0, 0, 0, ""});
-              if (!until(w, [&] { return e.count("heard 0") == 2; })) complain("not met; " + e.text());
-              ++met;
-              if (r == 0) {
-                  for (int q = 1; q < 3; ++q)
-                      for (std::uint64_t i = 0; i < 4; ++i) w.send(q, label_of(0, 0, i), &p, 1);
-                  if (!until(w, [&] { return w.sent(1) == 4 && w.sent(2) == 4 && met == 3; }))
-                      complain("not sent; " + e.text());
-                  own.reset();
-                  gone = true;
-                  return;
-              }
-              while (!gone) sched_yield();
-              for (std::uint64_t i = 0; i < 4; ++i) {
-                  idle(w, 0.1);
-                  if (e.count(said_leave) > 0) complain("left before its messages");
-                  w.receive(0, label_of(0, 0, i), &p, 1);
-                  if (!until(w, [&] { return w.received(0) == i + 1; })) return complain("not received; " + e.text());
-              }
-              if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
-              idle(w, 0.3);
-              if (e.count("lost") > 0 || e.count(said_leave + " from 0") != 1) complain(e.text());
-          }) == "");
+        routed_transport& w = *own;
+        ear e;
+        w.listening = &e;
+        std::vector<std::byte> data(20'000, std::byte{7});
+        const piece p{data.data(), data.size()};
+        for (int q = 0; q < 3; ++q)
+            if (q != r) w.tell(q, {control_kind::offer, 0, 0, 0, ""});
+        if (!until(w, [&] { return e.count("heard 0") == 2; })) complain("not met; " + e.text());
+        ++met;
+        if (r == 0) {
+            for (int q = 1; q < 3; ++q)
+                for (std::uint64_t i = 0; i < 4; ++i) w.send(q, label_of(0, 0, i), &p, 1);
+            if (!until(w, [&] { return w.sent(1) == 4 && w.sent(2) == 4 && met == 3; }))
+                complain("not sent; " + e.text());
+            own.reset();
+            gone = true;
+            return;
+        }
+        while (!gone) sched_yield();
+        for (std::uint64_t i = 0; i < 4; ++i) {
+            idle(w, 0.1);
+            if (e.count(said_leave) > 0) complain("left before its messages");
+            w.receive(0, label_of(0, 0, i), &p, 1);
+            if (!until(w, [&] { return w.received(0) == i + 1; })) return complain("not received; " + e.text());
+        }
+        if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
+        idle(w, 0.3);
+        if (e.count("lost") > 0 || e.count(said_leave + " from 0") != 1) complain(e.text());
+    }) == "");
 }
 
 TEST_CASE("after `abandon` on both ways nothing of the caller moves; news still go", "[routed_wire]") {
     const landscape land({0, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-              routed_transport& w = *own;
-              constexpr std::size_t bytes = 5'000'000;
-              ear e;
-              w.listening = &e;
-              auto data = std::make_unique<std::vector<std::byte>>(bytes);
-              const piece p{data->data(), bytes};
-              for (int q = 0; q < 3; ++q) {
-                  if (q == r) continue;
-                  for (std::uint64_t i = 0; i < 2; ++i) w.send(q, label_of(0, 0, i), &p, 1);
-                  if (r != 1) w.receive(q, label_of(0, 0, 0), &p, 1);
-              }
-              if (r == 0) {
-                  for (int i = 0; i < 20; ++i) w.progress();
-                  w.abandon();
-                  const auto moved = w.received(1) + w.received(2) + w.sent(1) + w.sent(2);
-                  data.reset();
-                  for (int q = 1; q < 3; ++q) {
-                      w.send(q, label_of(0, 0, 2), &p, 1);   // memory that is gone
-                      w.receive(q, label_of(0, 0, 1), &p, 1);
-                      if (!w.tell(q, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
-                  }
-                  if (!until(w, [&] { return e.count(said_broken) == 2; })) complain("not heard; " + e.text());
-                  if (w.received(1) + w.received(2) + w.sent(1) + w.sent(2) != moved) complain("something moved");
-              } else {
-                  if (!until(w, [&] { return e.count(said_broken + " from 0") > 0; })) complain("not heard; " + e.text());
-                  w.abandon();
-                  data.reset();
-                  w.tell(0, {control_kind::broken, 1, 2, 3, "abandoned too"});
-                  idle(w, 0.05);
-              }
-              if (e.count("unexpected") > 0) complain(e.text());
-          }) == "");
+        routed_transport& w = *own;
+        constexpr std::size_t bytes = 5'000'000;
+        ear e;
+        w.listening = &e;
+        auto data = std::make_unique<std::vector<std::byte>>(bytes);
+        const piece p{data->data(), bytes};
+        for (int q = 0; q < 3; ++q) {
+            if (q == r) continue;
+            for (std::uint64_t i = 0; i < 2; ++i) w.send(q, label_of(0, 0, i), &p, 1);
+            if (r != 1) w.receive(q, label_of(0, 0, 0), &p, 1);
+        }
+        if (r == 0) {
+            for (int i = 0; i < 20; ++i) w.progress();
+            w.abandon();
+            const auto moved = w.received(1) + w.received(2) + w.sent(1) + w.sent(2);
+            data.reset();
+            for (int q = 1; q < 3; ++q) {
+                w.send(q, label_of(0, 0, 2), &p, 1);  // memory that is gone
+                w.receive(q, label_of(0, 0, 1), &p, 1);
+                if (!w.tell(q, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
+            }
+            if (!until(w, [&] { return e.count(said_broken) == 2; })) complain("not heard; " + e.text());
+            if (w.received(1) + w.received(2) + w.sent(1) + w.sent(2) != moved) complain("something moved");
+        } else {
+            if (!until(w, [&] { return e.count(said_broken + " from 0") > 0; })) complain("not heard; " + e.text());
+            w.abandon();
+            data.reset();
+            w.tell(0, {control_kind::broken, 1, 2, 3, "abandoned too"});
+            idle(w, 0.05);
+        }
+        if (e.count("unexpected") > 0) complain(e.text());
+    }) == "");
 }
 
 TEST_CASE("a killed process is lost once, whether its memory or its connection says so", "[routed_wire]") {
@@ -272,7 +272,8 @@ TEST_CASE("a killed process is lost once, whether its memory or its connection s
         }
 }
 
-TEST_CASE("an end that both ways report is reported once, and leaving counts on the way of the messages only", "[routed_wire]") {
+TEST_CASE("an end that both ways report is reported once, and leaving counts on the way of the messages only",
+    "[routed_wire]") {
     // Wires that say what they are told to.
     struct puppet final : message_transport {
         std::vector<std::pair<int, std::string>> calls;
@@ -322,7 +323,7 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     routed_transport v(0, {0, 1, none}, std::move(c), std::move(d));
     ear f;
     v.listening = &f;
-    far2.listening->heard(1, {control_kind::leave});   // there is no message of its there
+    far2.listening->heard(1, {control_kind::leave});  // there is no message of its there
     CHECK(f.events.empty());
     near2.listening->heard(1, {control_kind::leave});
     near2.listening->heard(1, {control_kind::leave});
@@ -340,25 +341,25 @@ TEST_CASE("`rest` with two ways ends when something comes on either", "[routed_w
     // Were it not so, this would take an hour.
     const landscape land({0, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
-              routed_transport& w = *own;
-              ear e;
-              w.listening = &e;
-              std::uint64_t value = 0;
-              const piece p{reinterpret_cast<std::byte*>(&value), 8};
-              // A word goes round: through memory from 0 to 1, over the net from 1 to 2 and from 2 to 0.
-              const int next = (r + 1) % 3, before = (r + 2) % 3;
-              for (std::uint64_t turn = 0; turn < 40; ++turn) {
-                  w.receive(before, label_of(before, r, turn), &p, 1);
-                  if (r == 0) {
-                      value = turn;
-                      if (turn % 8 == 0) usleep(2000);   // the others sleep
-                      w.send(next, label_of(r, next, turn), &p, 1);
-                  }
-                  for (w.progress(); w.received(before) == turn; w.progress()) w.rest(70);
-                  if (value != turn) complain("another word");
-                  if (r != 0) w.send(next, label_of(r, next, turn), &p, 1);
-                  for (w.progress(); w.sent(next) == turn; w.progress()) w.rest(70);
-              }
-              if (e.count("lost") > 0) complain(e.text());
-          }) == "");
+        routed_transport& w = *own;
+        ear e;
+        w.listening = &e;
+        std::uint64_t value = 0;
+        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        // A word goes round: through memory from 0 to 1, over the net from 1 to 2 and from 2 to 0.
+        const int next = (r + 1) % 3, before = (r + 2) % 3;
+        for (std::uint64_t turn = 0; turn < 40; ++turn) {
+            w.receive(before, label_of(before, r, turn), &p, 1);
+            if (r == 0) {
+                value = turn;
+                if (turn % 8 == 0) usleep(2000);  // the others sleep
+                w.send(next, label_of(r, next, turn), &p, 1);
+            }
+            for (w.progress(); w.received(before) == turn; w.progress()) w.rest(70);
+            if (value != turn) complain("another word");
+            if (r != 0) w.send(next, label_of(r, next, turn), &p, 1);
+            for (w.progress(); w.sent(next) == turn; w.progress()) w.rest(70);
+        }
+        if (e.count("lost") > 0) complain(e.text());
+    }) == "");
 }

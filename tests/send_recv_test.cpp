@@ -97,7 +97,9 @@ TEST_CASE("messages of one pair arrive in the order in which they were sent", "[
         }
         for (auto& operation : operations) operation.wait();
         for (int i = 0; i < many; ++i)
-            if (in[static_cast<std::size_t>(i)] != message(other, comm.rank(), out[static_cast<std::size_t>(i)].size(), i)) ++wrong;
+            if (in[static_cast<std::size_t>(i)] !=
+                message(other, comm.rank(), out[static_cast<std::size_t>(i)].size(), i))
+                ++wrong;
     });
     CHECK(wrong == 0);
 }
@@ -128,7 +130,8 @@ TEST_CASE("everyone sends to everyone, in an order of its own, between collectiv
                     const auto at = static_cast<std::size_t>(order[i]);
                     operations.push_back(colls::start::recv(comm, in[at], order[i]));
                 }
-                for (std::size_t i = operations.size(); i > 1; --i) std::swap(operations[i - 1], operations[random.below(i)]);
+                for (std::size_t i = operations.size(); i > 1; --i)
+                    std::swap(operations[i - 1], operations[random.below(i)]);
                 for (auto& operation : operations) operation.wait();
                 for (int peer = 0; peer < n; ++peer)
                     if (in[static_cast<std::size_t>(peer)] != message(peer, rank, count, turn)) ++wrong;
@@ -172,7 +175,7 @@ TEST_CASE("a peer that is no rank of the group is refused", "[send_recv]") {
             tried([&] { colls::start::send(comm, data, peer).wait(); });
             tried([&] { colls::start::recv(comm, data, peer).wait(); });
         }
-        colls::barrier(comm);   // the group is none the worse
+        colls::barrier(comm);  // the group is none the worse
     });
     CHECK(caught == 24);
 }

@@ -27,7 +27,7 @@ TEST_CASE("split by parity, in the order of the keys", "[split]") {
         std::atomic<int> wrong{0};
         colls::threads::run(n, [&](auto& comm) {
             const int rank = comm.rank(), color = rank % 2;
-            auto half = comm.split(color, -rank);   // descending
+            auto half = comm.split(color, -rank);  // descending
             const int members = (n + 1 - color) / 2;
             if (half.size() != members) ++wrong;
             if (half.rank() != members - 1 - rank / 2) ++wrong;
@@ -46,7 +46,7 @@ TEST_CASE("equal keys keep the parent's order, colours need not be small", "[spl
     std::atomic<int> wrong{0};
     colls::threads::run(9, [&](auto& comm) {
         const int rank = comm.rank();
-        auto third = comm.split(1'000'000'007 * (rank % 3 == 0), 5);   // two colours: 0 and a large one
+        auto third = comm.split(1'000'000'007 * (rank % 3 == 0), 5);  // two colours: 0 and a large one
         const bool large = rank % 3 == 0;
         if (third.size() != (large ? 3 : 6)) ++wrong;
         if (third.rank() != (large ? rank / 3 : rank - rank / 3 - 1)) ++wrong;
@@ -89,7 +89,9 @@ TEST_CASE("parent and children are used in turns", "[split]") {
                     first.wait();
                     second.wait();
                 }
-                if (a[699] != in_row - static_cast<long>(turn) * row.size() || b[0] != static_cast<long>(n) * (n - 1) / 2) ++wrong;
+                if (a[699] != in_row - static_cast<long>(turn) * row.size() ||
+                    b[0] != static_cast<long>(n) * (n - 1) / 2)
+                    ++wrong;
             }
         });
         INFO("n " << n);

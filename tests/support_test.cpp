@@ -49,7 +49,8 @@ TEST_CASE("guard bytes notice a single byte written on either side", "[support]"
 }
 
 TEST_CASE("the reference gives hand-computed results", "[support]") {
-    const std::vector<byte_list> three = {raw<int>({1, 2, 3, 4}), raw<int>({10, 20, 30, 40}), raw<int>({100, 200, 300, 400})};
+    const std::vector<byte_list> three = {
+        raw<int>({1, 2, 3, 4}), raw<int>({10, 20, 30, 40}), raw<int>({100, 200, 300, 400})};
     const std::vector<std::size_t> cut = balanced(4, 3);
     REQUIRE(cut == std::vector<std::size_t>{2, 1, 1});
 
@@ -86,7 +87,8 @@ TEST_CASE("the reference gives hand-computed results", "[support]") {
     }
     SECTION("all_to_all with counts of its own") {
         // 0 -> 0: one, 0 -> 1: two; 1 -> 0: none, 1 -> 1: one
-        const auto out = expected(of(what::all_to_all, 2, 0, {1, 2, 0, 1}), int_sum, {raw<int>({5, 6, 7}), raw<int>({8})});
+        const auto out =
+            expected(of(what::all_to_all, 2, 0, {1, 2, 0, 1}), int_sum, {raw<int>({5, 6, 7}), raw<int>({8})});
         CHECK(out[0] == raw<int>({5}));
         CHECK(out[1] == raw<int>({6, 7, 8}));
     }
@@ -107,7 +109,8 @@ TEST_CASE("operators that do not commute show the order", "[support]") {
     random_source random(7);
     const auto matrix_of = [&] { return kinds::matrix_product::make(0, 0, random); };
     const matrix a = matrix_of(), b = matrix_of(), c = matrix_of();
-    const matrix left = multiply(multiply(a, b), c), right = multiply(a, multiply(b, c)), other = multiply(multiply(b, a), c);
+    const matrix left = multiply(multiply(a, b), c), right = multiply(a, multiply(b, c)),
+                 other = multiply(multiply(b, a), c);
     CHECK(std::memcmp(&left, &right, sizeof left) == 0);
     CHECK(std::memcmp(&left, &other, sizeof left) != 0);
     const affine f{3, 1}, g{5, 3}, h{7, 4};
@@ -160,7 +163,7 @@ TEST_CASE("16-bit floats convert there and back", "[support]") {
     CHECK(from_half_bits(0x3c00) == 1.0f);
     CHECK(from_half_bits(0x7bff) == 65504.0f);
     CHECK(from_half_bits(1) == 0x1p-24f);
-    CHECK(to_half_bits(1.0f + 0x1p-11f) == 0x3c00);            // tie to even
+    CHECK(to_half_bits(1.0f + 0x1p-11f) == 0x3c00);  // tie to even
     CHECK(to_half_bits(1.0f + 0x1p-11f + 0x1p-20f) == 0x3c01);
     CHECK(to_bfloat16_bits(1.0f + 0x1p-8f) == 0x3f80);
     CHECK(to_bfloat16_bits(1.0f + 3 * 0x1p-8f) == 0x3f82);

@@ -53,9 +53,10 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
     CHECK(rejected(message, [](std::byte* b) { b[4] = std::byte{4}; }));
     CHECK(rejected(message, [](std::byte* b) { b[5] = std::byte{1}; }));
     CHECK(rejected(message, [](std::byte* b) { b[6] = std::byte{1}; }));
-    CHECK(rejected(message, [](std::byte* b) { b[23] = std::byte{0xff}; }));   // more bytes than there are
+    CHECK(rejected(message, [](std::byte* b) { b[23] = std::byte{0xff}; }));  // more bytes than there are
     CHECK(rejected(message, [](std::byte* b) { b[44] = std::byte{1}; }));
-    CHECK(rejected(control, [](std::byte* b) { b[5] = static_cast<std::byte>(static_cast<int>(last_control_kind) + 1); }));
+    CHECK(rejected(
+        control, [](std::byte* b) { b[5] = static_cast<std::byte>(static_cast<int>(last_control_kind) + 1); }));
     CHECK(rejected(control, [](std::byte* b) { put_little(b + 6, std::uint16_t{401}); }));
     CHECK(rejected(control, [](std::byte* b) { b[40] = std::byte{1}; }));
     CHECK(rejected(frame{}, [](std::byte* b) { b[16] = std::byte{1}; }));
@@ -67,7 +68,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
     REQUIRE(std::memcmp(bytes, "colls", 5) == 0);
     CHECK(bytes[16] == std::byte{0xef});
     CHECK_FALSE(parse_peer_hello({bytes, peer_hello_bytes - 1}));
-    for (const std::size_t i : {0u, 7u, 8u, 12u, 27u, 31u}) {   // magic, version, reserved, the ranks' signs
+    for (const std::size_t i : {0u, 7u, 8u, 12u, 27u, 31u}) {  // magic, version, reserved, the ranks' signs
         std::byte other[peer_hello_bytes];
         std::memcpy(other, bytes, peer_hello_bytes);
         other[i] ^= std::byte{0x80};
@@ -88,7 +89,8 @@ TEST_CASE("behind what is cut off nothing follows, however often the rest is giv
         w.post(label_of(0, 0, 0), &p, 1);
         w.post(label_of(0, 0, 1), &p, 1);
         CHECK(w.gather(v, 4, 0) > 0);
-        CHECK(w.left(a_part ? colls::detail::frame_bytes + 1000 : 500) == (a_part ? 1u : 0u));   // the first, or a part of it
+        CHECK(w.left(a_part ? colls::detail::frame_bytes + 1000 : 500) ==
+              (a_part ? 1u : 0u));  // the first, or a part of it
         CHECK(w.within() != a_part);
         w.drop(a_part);
         CHECK((w.cut() && w.empty() && !w.within()));
@@ -112,17 +114,18 @@ TEST_CASE("random messages and news both ways at once, ranks as threads", "[wire
         const random_traffic t{seed, s.messages, s.messages / 2, s.largest};
         INFO(s.n << " ranks, seed " << t.seed);
         CHECK(ranks_as_threads(s.n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                  tcp_transport w(node, 99, r, members);
-                  const std::string wrong = exchange(t, r, s.n, w);
-                  if (!wrong.empty()) complain(wrong);
-              }) == "");
+            tcp_transport w(node, 99, r, members);
+            const std::string wrong = exchange(t, r, s.n, w);
+            if (!wrong.empty()) complain(wrong);
+        }) == "");
     }
     CHECK(open_descriptors() == before);
 }
 
 TEST_CASE("random messages and news, ranks as processes", "[wire]") {
     for (const int n : {2, 3, 7}) {
-        const random_traffic t{500 + static_cast<std::uint64_t>(n), 40 / n, 20 / n, 3'000'000u / static_cast<unsigned>(n)};
+        const random_traffic t{
+            500 + static_cast<std::uint64_t>(n), 40 / n, 20 / n, 3'000'000u / static_cast<unsigned>(n)};
         meeting_place place(n);
         std::vector<std::unique_ptr<child>> ranks;
         for (int r = 0; r < n; ++r)
@@ -141,116 +144,117 @@ TEST_CASE("random messages and news, ranks as processes", "[wire]") {
 
 TEST_CASE("many small messages in a row, and more pieces than one call takes", "[wire]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              tcp_transport w(node, 99, r, members);
-              ear e;
-              w.listening = &e;
-              constexpr std::uint64_t many = 3000;
-              std::vector<std::uint64_t> out(many), in(many);
-              for (std::uint64_t i = 0; i < many; ++i) {
-                  out[i] = i * 3 + static_cast<std::uint64_t>(r);
-                  const piece p{reinterpret_cast<std::byte*>(&in[i]), i % 5 == 0 ? 0 : sizeof in[i]};
-                  w.receive(1 - r, label_of(1 - r, r, i), &p, 1);
-              }
-              for (std::uint64_t i = 0; i < many; ++i) {
-                  const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
-                  w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
-              }
-              if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; }))
-                  complain("not done; " + e.text());
-              for (std::uint64_t i = 0; i < many; ++i)
-                  if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
-                      return complain("wrong at " + std::to_string(i));
-              // A byte each, every other one.
-              std::vector<std::byte> from(10'000), to(10'000);
-              std::vector<piece> pf, pt;
-              for (std::size_t i = 0; i < from.size(); i += 2) {
-                  from[i] = static_cast<std::byte>(i % 251);
-                  pf.push_back({&from[i], 1});
-                  pt.push_back({&to[i], 1});
-              }
-              w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
-              w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
-              if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; }))
-                  complain("pieces: not done");
-              if (from != to) complain("pieces: wrong");
-          }) == "");
+        tcp_transport w(node, 99, r, members);
+        ear e;
+        w.listening = &e;
+        constexpr std::uint64_t many = 3000;
+        std::vector<std::uint64_t> out(many), in(many);
+        for (std::uint64_t i = 0; i < many; ++i) {
+            out[i] = i * 3 + static_cast<std::uint64_t>(r);
+            const piece p{reinterpret_cast<std::byte*>(&in[i]), i % 5 == 0 ? 0 : sizeof in[i]};
+            w.receive(1 - r, label_of(1 - r, r, i), &p, 1);
+        }
+        for (std::uint64_t i = 0; i < many; ++i) {
+            const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
+            w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
+        }
+        if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; }))
+            complain("not done; " + e.text());
+        for (std::uint64_t i = 0; i < many; ++i)
+            if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
+                return complain("wrong at " + std::to_string(i));
+        // A byte each, every other one.
+        std::vector<std::byte> from(10'000), to(10'000);
+        std::vector<piece> pf, pt;
+        for (std::size_t i = 0; i < from.size(); i += 2) {
+            from[i] = static_cast<std::byte>(i % 251);
+            pf.push_back({&from[i], 1});
+            pt.push_back({&to[i], 1});
+        }
+        w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
+        w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
+        if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; }))
+            complain("pieces: not done");
+        if (from != to) complain("pieces: wrong");
+    }) == "");
 }
 
 TEST_CASE("messages that nobody has posted a receive for wait at their sender; news pass them", "[wire]") {
     constexpr int many = 8;
-    constexpr std::size_t bytes = 9'000'000;   // more than the sockets hold
+    constexpr std::size_t bytes = 9'000'000;  // more than the sockets hold
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              for (const bool lower : {false, true}) {   // each of the two once
-                  tcp_transport w(node, 5 + lower, r, members);
-                  ear e;
-                  w.listening = &e;
-                  std::vector<std::byte> data(bytes, std::byte{3});
-                  const piece p{data.data(), bytes};
-                  if ((r == 0) == lower) {
-                      for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
-                      w.tell(1 - r, {control_kind::board, 1, 2, 3, "behind"});
-                      if (!until(w, [&] { return e.count(said_board) == 1; })) complain("no answer; " + e.text());
-                      if (w.sent(1 - r) == many) complain("all of it left");
-                      if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("it did not leave later; " + e.text());
-                  } else {
-                      if (!until(w, [&] { return e.count(said_board) == 1; })) complain("news did not pass; " + e.text());
-                      w.tell(1 - r, {control_kind::board, 4, 5, 6, "answer"});
-                      idle(w, 0.05);
-                      std::fill(data.begin(), data.end(), std::byte{0});
-                      for (std::uint64_t i = 0; i < many; ++i) {
-                          w.receive(1 - r, label_of(0, 0, i), &p, 1);
-                          if (!until(w, [&] { return w.received(1 - r) == i + 1; })) complain("not received; " + e.text());
-                          if (std::count(data.begin(), data.end(), std::byte{3}) != static_cast<std::ptrdiff_t>(bytes))
-                              complain("other bytes");
-                          std::fill(data.begin(), data.end(), std::byte{0});
-                      }
-                  }
-                  if (e.count("lost") > 0) complain(e.text());
-              }
-          }) == "");
+        for (const bool lower : {false, true}) {  // each of the two once
+            tcp_transport w(node, 5 + lower, r, members);
+            ear e;
+            w.listening = &e;
+            std::vector<std::byte> data(bytes, std::byte{3});
+            const piece p{data.data(), bytes};
+            if ((r == 0) == lower) {
+                for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
+                w.tell(1 - r, {control_kind::board, 1, 2, 3, "behind"});
+                if (!until(w, [&] { return e.count(said_board) == 1; })) complain("no answer; " + e.text());
+                if (w.sent(1 - r) == many) complain("all of it left");
+                if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("it did not leave later; " + e.text());
+            } else {
+                if (!until(w, [&] { return e.count(said_board) == 1; })) complain("news did not pass; " + e.text());
+                w.tell(1 - r, {control_kind::board, 4, 5, 6, "answer"});
+                idle(w, 0.05);
+                std::fill(data.begin(), data.end(), std::byte{0});
+                for (std::uint64_t i = 0; i < many; ++i) {
+                    w.receive(1 - r, label_of(0, 0, i), &p, 1);
+                    if (!until(w, [&] { return w.received(1 - r) == i + 1; })) complain("not received; " + e.text());
+                    if (std::count(data.begin(), data.end(), std::byte{3}) != static_cast<std::ptrdiff_t>(bytes))
+                        complain("other bytes");
+                    std::fill(data.begin(), data.end(), std::byte{0});
+                }
+            }
+            if (e.count("lost") > 0) complain(e.text());
+        }
+    }) == "");
 }
 
 TEST_CASE("a message of another label or size is reported, and nothing lands", "[wire]") {
     for (const int receiver : {0, 1})
         for (const int wrong : {0, 1, 2, 3, 4})
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                      tcp_transport w(node, 5, r, members);
-                      ear e;
-                      w.listening = &e;
-                      std::vector<std::byte> data(100'000, static_cast<std::byte>(r == receiver ? 1 : 2));
-                      const piece first{data.data(), 10'000}, second{data.data() + 10'000, 50'000};
-                      message_label label{8, 9, 10}, other = label;
-                      (wrong == 0 ? other.fingerprint : other.sequence) += wrong < 2;
-                      other.part += wrong == 2;
-                      const piece sent{second.data, second.bytes + (wrong == 3) - (wrong == 4)};
-                      if (r != receiver) {
-                          w.send(1 - r, label, &first, 1);
-                          w.send(1 - r, other, &sent, 1);
-                          w.send(1 - r, label, &second, 1);
-                          until(w, [&] { return e.count(said_board) > 0; });
-                          w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                          if (!until(w, [&] { return w.sent(1 - r) == 3; })) complain("sender stuck; " + e.text());
-                          if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-                          return;
-                      }
-                      for (int i = 0; i < 2; ++i) {
-                          w.receive(1 - r, label, i == 0 ? &first : &second, 1);
-                      }
-                      w.receive(1 - r, label, &second, 1);
-                      if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
-                      w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                      if (!until(w, [&] { return e.count(said_board) > 0; })) complain("news stopped; " + e.text());
-                      idle(w, 0.02);
-                      if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
-                      if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
-                          complain(e.text());
-                      if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
-                          e.sizes[1] != sent.bytes)
-                          complain("reported wrongly");
-                      if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000)
-                          complain("the first did not land");
-                      if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000) complain("the wrong one landed");
-                  }) == "");
+                tcp_transport w(node, 5, r, members);
+                ear e;
+                w.listening = &e;
+                std::vector<std::byte> data(100'000, static_cast<std::byte>(r == receiver ? 1 : 2));
+                const piece first{data.data(), 10'000}, second{data.data() + 10'000, 50'000};
+                message_label label{8, 9, 10}, other = label;
+                (wrong == 0 ? other.fingerprint : other.sequence) += wrong < 2;
+                other.part += wrong == 2;
+                const piece sent{second.data, second.bytes + (wrong == 3) - (wrong == 4)};
+                if (r != receiver) {
+                    w.send(1 - r, label, &first, 1);
+                    w.send(1 - r, other, &sent, 1);
+                    w.send(1 - r, label, &second, 1);
+                    until(w, [&] { return e.count(said_board) > 0; });
+                    w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
+                    if (!until(w, [&] { return w.sent(1 - r) == 3; })) complain("sender stuck; " + e.text());
+                    if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                    return;
+                }
+                for (int i = 0; i < 2; ++i) {
+                    w.receive(1 - r, label, i == 0 ? &first : &second, 1);
+                }
+                w.receive(1 - r, label, &second, 1);
+                if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
+                w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
+                if (!until(w, [&] { return e.count(said_board) > 0; })) complain("news stopped; " + e.text());
+                idle(w, 0.02);
+                if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
+                if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
+                    complain(e.text());
+                if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
+                    e.sizes[1] != sent.bytes)
+                    complain("reported wrongly");
+                if (std::count(data.begin(), data.begin() + 10'000, std::byte{2}) != 10'000)
+                    complain("the first did not land");
+                if (std::count(data.begin() + 10'000, data.end(), std::byte{1}) != 90'000)
+                    complain("the wrong one landed");
+            }) == "");
 }
 
 // ---- the end of a peer ----------------------------------------------------------------------------------------------
@@ -270,7 +274,7 @@ void two_processes(int own, G other, F f) {
         ear e;
         w.listening = &e;
         const int status = other(w, e, ready[1]);
-        _exit(status);   // as a process dies: without the transport's leaving
+        _exit(status);  // as a process dies: without the transport's leaving
     });
     close(ready[1]);
     place.listening[static_cast<std::size_t>(1 - own)].close();
@@ -326,7 +330,7 @@ TEST_CASE("a killed peer is lost, after what it sent before", "[wire]") {
                     CHECK(e.count("lost") == 0);
                     c.kill();
                     c.wait();
-                    if (how == 1) {   // nothing has been read until now
+                    if (how == 1) {  // nothing has been read until now
                         w.receive(peer, label_of(0, 0, 0), &in, 1);
                         w.receive(peer, label_of(0, 0, 1), &in, 1);
                         w.receive(peer, label_of(0, 0, 2), &in, 1);
@@ -356,7 +360,7 @@ TEST_CASE("a peer that is not there any more refuses the connection", "[wire]") 
         std::byte b{};
         const piece p{&b, 1};
         idle(w, 0.01);
-        CHECK(e.events.empty());   // who is not spoken to is not missed
+        CHECK(e.events.empty());  // who is not spoken to is not missed
         if (what == 0) w.receive(1, {}, &p, 1);
         if (what == 1) w.send(1, {}, &p, 1);
         if (what == 2) w.tell(1, {control_kind::board, 0, 0, 0, ""});
@@ -376,7 +380,8 @@ TEST_CASE("`broken` is heard before the loss of whoever said so", "[wire]") {
             two_processes(
                 own,
                 [&](tcp_transport& w, ear& e, int ready) {
-                    // At once; behind a message that nobody takes; behind one that is cut off; after the other side has spoken.
+                    // At once; behind a message that nobody takes; behind one that is cut off; after the other side has
+                    // spoken.
                     if (how == 1 || how == 2) w.send(own, {}, &p, 1);
                     if (how != 0) until(w, [&] { return e.count(said_board) > 0; });
                     if (how == 2) {
@@ -404,108 +409,108 @@ TEST_CASE("`broken` is heard before the loss of whoever said so", "[wire]") {
 }
 
 TEST_CASE("whoever leaves is not lost, and all that it sent is received, however late", "[wire]") {
-    // The one that leaves is through with everything before the other begins to read; in one of the cases it has never seen
-    // the other's connection.
+    // The one that leaves is through with everything before the other begins to read; in one of the cases it has never
+    // seen the other's connection.
     for (const int leaver : {0, 1})
         for (const bool met : {false, true}) {
             if (leaver == 1 && !met) continue;
             std::atomic<bool> gone{false};
             INFO("rank " << leaver << " leaves, met " << met);
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                      constexpr std::uint64_t many = 5;
-                      std::vector<std::byte> data(20'000, static_cast<std::byte>(7));
-                      const piece p{data.data(), data.size()};
-                      ear e;
-                      if (r == leaver) {
-                          {
-                              tcp_transport w(node, 5, r, members);
-                              w.listening = &e;
-                              if (met && !until(w, [&] { return e.count(said_board) > 0; })) complain("not met");
-                              for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
-                              if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("not sent; " + e.text());
-                              if (e.count("lost") > 0) complain(e.text());
-                          }
-                          gone = true;
-                          return;
-                      }
-                      tcp_transport w(node, 5, r, members);
-                      w.listening = &e;
-                      if (met) w.tell(1 - r, {control_kind::board, 0, 0, 0, ""});
-                      while (!gone) {
-                          if (met) w.progress();
-                          sched_yield();
-                      }
-                      for (std::uint64_t i = 0; i < many; ++i) {
-                          idle(w, 0.1);
-                          if (e.count(said_leave) > 0) complain("left before its messages");
-                          std::fill(data.begin(), data.end(), std::byte{0});
-                          w.receive(1 - r, label_of(0, 0, i), &p, 1);
-                          if (!until(w, [&] { return w.received(1 - r) == i + 1; }))
-                              return complain("not received; " + e.text());
-                          if (std::count(data.begin(), data.end(), std::byte{7}) != 20'000) complain("other bytes");
-                      }
-                      if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-                      idle(w, 0.5);
-                      if (e.count("lost") > 0 || e.count(said_leave) != 1) complain(e.text());
-                  }) == "");
+                constexpr std::uint64_t many = 5;
+                std::vector<std::byte> data(20'000, static_cast<std::byte>(7));
+                const piece p{data.data(), data.size()};
+                ear e;
+                if (r == leaver) {
+                    {
+                        tcp_transport w(node, 5, r, members);
+                        w.listening = &e;
+                        if (met && !until(w, [&] { return e.count(said_board) > 0; })) complain("not met");
+                        for (std::uint64_t i = 0; i < many; ++i) w.send(1 - r, label_of(0, 0, i), &p, 1);
+                        if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("not sent; " + e.text());
+                        if (e.count("lost") > 0) complain(e.text());
+                    }
+                    gone = true;
+                    return;
+                }
+                tcp_transport w(node, 5, r, members);
+                w.listening = &e;
+                if (met) w.tell(1 - r, {control_kind::board, 0, 0, 0, ""});
+                while (!gone) {
+                    if (met) w.progress();
+                    sched_yield();
+                }
+                for (std::uint64_t i = 0; i < many; ++i) {
+                    idle(w, 0.1);
+                    if (e.count(said_leave) > 0) complain("left before its messages");
+                    std::fill(data.begin(), data.end(), std::byte{0});
+                    w.receive(1 - r, label_of(0, 0, i), &p, 1);
+                    if (!until(w, [&] { return w.received(1 - r) == i + 1; }))
+                        return complain("not received; " + e.text());
+                    if (std::count(data.begin(), data.end(), std::byte{7}) != 20'000) complain("other bytes");
+                }
+                if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                idle(w, 0.5);
+                if (e.count("lost") > 0 || e.count(said_leave) != 1) complain(e.text());
+            }) == "");
         }
 }
 
 TEST_CASE("whoever leaves with more than the peer's socket holds is received to the end", "[wire]") {
-    // The peer takes the connection, and so writes to it, only when the other is leaving: had that one closed it, what its own
-    // socket still holds would be gone.
+    // The peer takes the connection, and so writes to it, only when the other is leaving: had that one closed it, what
+    // its own socket still holds would be gone.
     for (const int leaver : {0, 1}) {
         std::atomic<bool> leaving{false};
         INFO("rank " << leaver << " leaves");
         CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                  std::vector<std::byte> data(1'000'000, static_cast<std::byte>(r));
-                  const piece p{data.data(), data.size()};
-                  ear e;
-                  tcp_transport w(node, 5, r, members);
-                  w.listening = &e;
-                  w.linger = patience_s;
-                  if (r == leaver) {
-                      w.send(1 - r, label_of(0, 0, 0), &p, 1);
-                      if (!until(w, [&] { return w.sent(1 - r) == 1; })) complain("not sent; " + e.text());
-                      leaving = true;
-                      return;
-                  }
-                  if (leaver == 1) w.tell(1 - r, {control_kind::board, 0, 0, 0, ""});   // it sends on this rank's connection
-                  while (!leaving) {
-                      if (leaver == 1) w.progress();
-                      sched_yield();
-                  }
-                  usleep(200'000);
-                  idle(w, 0.05);
-                  w.receive(1 - r, label_of(0, 0, 0), &p, 1);
-                  if (!until(w, [&] { return w.received(1 - r) == 1; })) return complain("not received; " + e.text());
-                  if (data != std::vector<std::byte>(data.size(), static_cast<std::byte>(leaver))) complain("other bytes");
-                  if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
-                  if (e.count("lost") > 0) complain(e.text());
-              }) == "");
+            std::vector<std::byte> data(1'000'000, static_cast<std::byte>(r));
+            const piece p{data.data(), data.size()};
+            ear e;
+            tcp_transport w(node, 5, r, members);
+            w.listening = &e;
+            w.linger = patience_s;
+            if (r == leaver) {
+                w.send(1 - r, label_of(0, 0, 0), &p, 1);
+                if (!until(w, [&] { return w.sent(1 - r) == 1; })) complain("not sent; " + e.text());
+                leaving = true;
+                return;
+            }
+            if (leaver == 1) w.tell(1 - r, {control_kind::board, 0, 0, 0, ""});  // it sends on this rank's connection
+            while (!leaving) {
+                if (leaver == 1) w.progress();
+                sched_yield();
+            }
+            usleep(200'000);
+            idle(w, 0.05);
+            w.receive(1 - r, label_of(0, 0, 0), &p, 1);
+            if (!until(w, [&] { return w.received(1 - r) == 1; })) return complain("not received; " + e.text());
+            if (data != std::vector<std::byte>(data.size(), static_cast<std::byte>(leaver))) complain("other bytes");
+            if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+            if (e.count("lost") > 0) complain(e.text());
+        }) == "");
     }
 }
 
 TEST_CASE("all leave at once, again and again", "[wire]") {
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              for (std::uint64_t turn = 0; turn < 40; ++turn) {
-                  tcp_transport w(node, 1000 + turn, r, members);
-                  ear e;
-                  w.listening = &e;
-                  std::uint64_t out = turn, in[3] = {};
-                  for (int p = 0; p < 3; ++p) {
-                      if (p == r) continue;
-                      const piece there{reinterpret_cast<std::byte*>(&out), 8}, here{reinterpret_cast<std::byte*>(&in[p]), 8};
-                      w.receive(p, label_of(0, 0, turn), &here, 1);
-                      w.send(p, label_of(0, 0, turn), &there, 1);
-                  }
-                  const int a = (r + 1) % 3, b = (r + 2) % 3;
-                  if (!until(w, [&] { return w.received(a) + w.received(b) == 2 && w.sent(a) + w.sent(b) == 2; }))
-                      return complain("not done; " + e.text());
-                  if (in[a] != turn || in[b] != turn) complain("other bytes");
-                  if (e.count("lost") > 0) complain(e.text());
-              }
-          }) == "");
+        for (std::uint64_t turn = 0; turn < 40; ++turn) {
+            tcp_transport w(node, 1000 + turn, r, members);
+            ear e;
+            w.listening = &e;
+            std::uint64_t out = turn, in[3] = {};
+            for (int p = 0; p < 3; ++p) {
+                if (p == r) continue;
+                const piece there{reinterpret_cast<std::byte*>(&out), 8}, here{reinterpret_cast<std::byte*>(&in[p]), 8};
+                w.receive(p, label_of(0, 0, turn), &here, 1);
+                w.send(p, label_of(0, 0, turn), &there, 1);
+            }
+            const int a = (r + 1) % 3, b = (r + 2) % 3;
+            if (!until(w, [&] { return w.received(a) + w.received(b) == 2 && w.sent(a) + w.sent(b) == 2; }))
+                return complain("not done; " + e.text());
+            if (in[a] != turn || in[b] != turn) complain("other bytes");
+            if (e.count("lost") > 0) complain(e.text());
+        }
+    }) == "");
 }
 
 // ---- abandon --------------------------------------------------------------------------------------------------------
@@ -513,64 +518,65 @@ TEST_CASE("all leave at once, again and again", "[wire]") {
 TEST_CASE("after `abandon` no memory of the caller is read or written; news still go", "[wire]") {
     for (const int who : {0, 1})
         CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                  constexpr std::size_t bytes = 12'000'000;
-                  tcp_transport w(node, 5, r, members);
-                  ear e;
-                  w.listening = &e;
-                  auto out = std::make_unique<std::vector<std::byte>>(bytes);
-                  auto in = std::make_unique<std::vector<std::byte>>(bytes);
-                  const piece po{out->data(), bytes}, pi{in->data(), bytes};
-                  // Both ways, each in the middle of a message and with more behind.
-                  for (std::uint64_t i = 0; i < 3; ++i) {
-                      w.send(1 - r, label_of(0, 0, i), &po, 1);
-                      if (r == who || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
-                  }
-                  if (r == who) {
-                      for (int i = 0; i < 100; ++i) w.progress();
-                      until(w, [&] { return w.received(1 - r) > 0; });
-                      w.abandon();
-                      const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
-                      out.reset();
-                      in.reset();
-                      w.send(1 - r, label_of(0, 0, 9), &po, 1);   // pieces of memory that is gone
-                      w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
-                      if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
-                      if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                      if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
-                  } else {
-                      if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                      w.abandon();
-                      out.reset();
-                      in.reset();
-                      w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned too"});
-                      idle(w, 0.05);
-                  }
-                  if (e.count("unexpected") > 0 || e.events.front() == "lost " + std::to_string(1 - r)) complain(e.text());
-              }) == "");
+            constexpr std::size_t bytes = 12'000'000;
+            tcp_transport w(node, 5, r, members);
+            ear e;
+            w.listening = &e;
+            auto out = std::make_unique<std::vector<std::byte>>(bytes);
+            auto in = std::make_unique<std::vector<std::byte>>(bytes);
+            const piece po{out->data(), bytes}, pi{in->data(), bytes};
+            // Both ways, each in the middle of a message and with more behind.
+            for (std::uint64_t i = 0; i < 3; ++i) {
+                w.send(1 - r, label_of(0, 0, i), &po, 1);
+                if (r == who || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
+            }
+            if (r == who) {
+                for (int i = 0; i < 100; ++i) w.progress();
+                until(w, [&] { return w.received(1 - r) > 0; });
+                w.abandon();
+                const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
+                out.reset();
+                in.reset();
+                w.send(1 - r, label_of(0, 0, 9), &po, 1);  // pieces of memory that is gone
+                w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
+                if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
+                if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
+            } else {
+                if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                w.abandon();
+                out.reset();
+                in.reset();
+                w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned too"});
+                idle(w, 0.05);
+            }
+            if (e.count("unexpected") > 0 || e.events.front() == "lost " + std::to_string(1 - r)) complain(e.text());
+        }) == "");
 }
 
-TEST_CASE("`broken`, said before the peer has connected, is heard though nobody takes the messages before it", "[wire]") {
+TEST_CASE(
+    "`broken`, said before the peer has connected, is heard though nobody takes the messages before it", "[wire]") {
     std::atomic<bool> said{false}, heard{false};
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              tcp_transport w(node, 5, r, members);
-              ear e;
-              w.listening = &e;
-              std::vector<std::byte> data(20'000);
-              const piece p{data.data(), data.size()};
-              if (r == 0) {
-                  w.send(1, label_of(0, 0, 0), &p, 1);
-                  if (!until(w, [&] { return w.sent(1) == 1; })) complain("not sent; " + e.text());
-                  w.tell(1, {control_kind::broken, 1, 2, 3, "why"});
-                  said = true;
-                  until(w, [&] { return heard.load(); });
-              } else {
-                  while (!said) sched_yield();
-                  if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                  idle(w, 0.05);
-                  if (e.count(said_broken) != 1) complain(e.text());
-                  heard = true;
-              }
-          }) == "");
+        tcp_transport w(node, 5, r, members);
+        ear e;
+        w.listening = &e;
+        std::vector<std::byte> data(20'000);
+        const piece p{data.data(), data.size()};
+        if (r == 0) {
+            w.send(1, label_of(0, 0, 0), &p, 1);
+            if (!until(w, [&] { return w.sent(1) == 1; })) complain("not sent; " + e.text());
+            w.tell(1, {control_kind::broken, 1, 2, 3, "why"});
+            said = true;
+            until(w, [&] { return heard.load(); });
+        } else {
+            while (!said) sched_yield();
+            if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+            idle(w, 0.05);
+            if (e.count(said_broken) != 1) complain(e.text());
+            heard = true;
+        }
+    }) == "");
 }
 
 TEST_CASE("so it is where the socket is full, and other news are before it", "[wire][full]") {
@@ -579,64 +585,64 @@ TEST_CASE("so it is where the socket is full, and other news are before it", "[w
             INFO("messages of " << bytes << " bytes, news of " << text);
             std::atomic<bool> said{false}, heard{false};
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                      tcp_transport w(node, 5, r, members);
-                      ear e;
-                      w.listening = &e;
-                      w.linger = 0.1;
-                      if (r == 0) {
-                          std::vector<std::byte> data(bytes);
-                          const piece p{data.data(), data.size()};
-                          std::uint64_t posted = 0;
-                          // Until it has taken nothing for a while.
-                          for (int idle = 0; idle < 30; ++idle) {
-                              for (; w.sent(1) == posted; idle = 0)
-                                  for (int i = 0; i < 8; ++i) posted = w.send(1, label_of(0, 0, 0), &p, 1) + 1;
-                              w.progress();
-                              w.rest(1e-3);
-                          }
-                          w.tell(1, {control_kind::board, 1, 2, 0, std::string(text, 'x').c_str()});
-                          w.tell(1, {control_kind::broken, 1, 2, 3, "why"});
-                          w.progress();
-                          w.abandon();
-                          w.abandon();   // as whoever fails, and whoever calls again, do
-                          said = true;
-                          until(w, [&] { return heard.load(); });
-                      } else {
-                          while (!said) usleep(1000);
-                          if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                          if (e.count(said_broken) != 1 || e.count(said_board) > 1) complain(e.text());
-                          w.abandon();
-                          heard = true;
-                      }
-                  }) == "");
+                tcp_transport w(node, 5, r, members);
+                ear e;
+                w.listening = &e;
+                w.linger = 0.1;
+                if (r == 0) {
+                    std::vector<std::byte> data(bytes);
+                    const piece p{data.data(), data.size()};
+                    std::uint64_t posted = 0;
+                    // Until it has taken nothing for a while.
+                    for (int idle = 0; idle < 30; ++idle) {
+                        for (; w.sent(1) == posted; idle = 0)
+                            for (int i = 0; i < 8; ++i) posted = w.send(1, label_of(0, 0, 0), &p, 1) + 1;
+                        w.progress();
+                        w.rest(1e-3);
+                    }
+                    w.tell(1, {control_kind::board, 1, 2, 0, std::string(text, 'x').c_str()});
+                    w.tell(1, {control_kind::broken, 1, 2, 3, "why"});
+                    w.progress();
+                    w.abandon();
+                    w.abandon();  // as whoever fails, and whoever calls again, do
+                    said = true;
+                    until(w, [&] { return heard.load(); });
+                } else {
+                    while (!said) usleep(1000);
+                    if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
+                    if (e.count(said_broken) != 1 || e.count(said_board) > 1) complain(e.text());
+                    w.abandon();
+                    heard = true;
+                }
+            }) == "");
         }
 }
 
 TEST_CASE("`abandon` from within a report", "[wire]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              tcp_transport w(node, 5, r, members);
-              struct quitter final : message_transport::listener {
-                  message_transport* w = nullptr;
-                  int unexpecteds = 0, boards = 0;
-                  void heard(int, const control_message& n) override { boards += n.what == control_kind::board; }
-                  void lost(int, const char*) override {}
-                  void unexpected(int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
-                      ++unexpecteds;
-                      w->abandon();
-                      w->tell(peer, {control_kind::board, 0, 0, 0, ""});
-                  }
-              } q;
-              q.w = &w;
-              w.listening = &q;
-              std::vector<std::byte> data(3'000'000);
-              const piece p{data.data(), data.size()};
-              w.receive(1 - r, label_of(9, 9, 9), &p, 1);
-              w.send(1 - r, label_of(0, 0, 0), &p, 1);
-              // Whoever comes first abandons its own message too.
-              if (!until(w, [&] { return q.boards + q.unexpecteds > 0; })) complain("nothing heard");
-              if (q.boards > 1 || q.unexpecteds > 1) complain("heard twice");
-              if (w.received(1 - r) != 0) complain("something arrived");
-          }) == "");
+        tcp_transport w(node, 5, r, members);
+        struct quitter final : message_transport::listener {
+            message_transport* w = nullptr;
+            int unexpecteds = 0, boards = 0;
+            void heard(int, const control_message& n) override { boards += n.what == control_kind::board; }
+            void lost(int, const char*) override {}
+            void unexpected(int peer, const message_label&, const message_label&, std::size_t, std::size_t) override {
+                ++unexpecteds;
+                w->abandon();
+                w->tell(peer, {control_kind::board, 0, 0, 0, ""});
+            }
+        } q;
+        q.w = &w;
+        w.listening = &q;
+        std::vector<std::byte> data(3'000'000);
+        const piece p{data.data(), data.size()};
+        w.receive(1 - r, label_of(9, 9, 9), &p, 1);
+        w.send(1 - r, label_of(0, 0, 0), &p, 1);
+        // Whoever comes first abandons its own message too.
+        if (!until(w, [&] { return q.boards + q.unexpecteds > 0; })) complain("nothing heard");
+        if (q.boards > 1 || q.unexpecteds > 1) complain("heard twice");
+        if (w.received(1 - r) != 0) complain("something arrived");
+    }) == "");
 }
 
 // ---- strangers, and those who are early ----------------------------------------------------------------------------
@@ -646,44 +652,58 @@ TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
     std::atomic<int> done{0};
     std::atomic<std::size_t> most_guests{0};
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              if (r == 2) {   // not a rank: it connects to both as whatever may come
-                  random_source random(5);
-                  std::vector<descriptor> kept;
-                  for (int turn = 0; done < 2 || turn < 400; ++turn) {
-                      descriptor fd = start_connect(members[static_cast<std::size_t>(turn % 2)]);
-                      if (!fd || !wait_for(fd.get(), POLLOUT, seconds_now() + 1)) continue;
-                      std::byte bytes[peer_hello_bytes];
-                      for (std::byte& b : bytes) b = static_cast<std::byte>(random.next());
-                      std::size_t length = peer_hello_bytes;
-                      switch (turn % 7) {
-                          case 0: length = 0; break;                                                // silent
-                          case 1: break;                                                            // garbage
-                          case 2: encode(peer_hello{1234, 1 - turn % 2, turn % 2}, bytes); break;   // another group
-                          case 3: encode(peer_hello{99, 7, turn % 2}, bytes); break;                // no such rank
-                          case 4: encode(peer_hello{99, turn % 2, 1 - turn % 2}, bytes); break;     // for somebody else
-                          case 5: length = random.below(peer_hello_bytes); break;                        // breaks off
-                          case 6: encode(peer_hello{99, 1 - turn % 2, turn % 2}, bytes), length = peer_hello_bytes - 1; break;
-                      }
-                      if (length > 0) send_all(fd.get(), bytes, length, seconds_now() + 1);
-                      kept.push_back(std::move(fd));
-                      if (kept.size() > 300) kept.erase(kept.begin(), kept.begin() + 50);
-                      if (done >= 2 && turn > 3000) break;
-                  }
-                  return;
-              }
-              const std::vector<address> two(members.begin(), members.begin() + 2);
-              for (std::uint64_t group = 99; group < 102; ++group) {
-                  tcp_transport w(node, group, r, two);
-                  const std::string wrong = exchange(t, r, 2, w);
-                  if (!wrong.empty()) complain(wrong);
-              }
-              most_guests = std::max(most_guests.load(), node.guests());
-              ++done;
-          }) == "");
+        if (r == 2) {  // not a rank: it connects to both as whatever may come
+            random_source random(5);
+            std::vector<descriptor> kept;
+            for (int turn = 0; done < 2 || turn < 400; ++turn) {
+                descriptor fd = start_connect(members[static_cast<std::size_t>(turn % 2)]);
+                if (!fd || !wait_for(fd.get(), POLLOUT, seconds_now() + 1)) continue;
+                std::byte bytes[peer_hello_bytes];
+                for (std::byte& b : bytes) b = static_cast<std::byte>(random.next());
+                std::size_t length = peer_hello_bytes;
+                switch (turn % 7) {
+                    case 0:
+                        length = 0;
+                        break;  // silent
+                    case 1:
+                        break;  // garbage
+                    case 2:
+                        encode(peer_hello{1234, 1 - turn % 2, turn % 2}, bytes);
+                        break;  // another group
+                    case 3:
+                        encode(peer_hello{99, 7, turn % 2}, bytes);
+                        break;  // no such rank
+                    case 4:
+                        encode(peer_hello{99, turn % 2, 1 - turn % 2}, bytes);
+                        break;  // for somebody else
+                    case 5:
+                        length = random.below(peer_hello_bytes);
+                        break;  // breaks off
+                    case 6:
+                        encode(peer_hello{99, 1 - turn % 2, turn % 2}, bytes), length = peer_hello_bytes - 1;
+                        break;
+                }
+                if (length > 0) send_all(fd.get(), bytes, length, seconds_now() + 1);
+                kept.push_back(std::move(fd));
+                if (kept.size() > 300) kept.erase(kept.begin(), kept.begin() + 50);
+                if (done >= 2 && turn > 3000) break;
+            }
+            return;
+        }
+        const std::vector<address> two(members.begin(), members.begin() + 2);
+        for (std::uint64_t group = 99; group < 102; ++group) {
+            tcp_transport w(node, group, r, two);
+            const std::string wrong = exchange(t, r, 2, w);
+            if (!wrong.empty()) complain(wrong);
+        }
+        most_guests = std::max(most_guests.load(), node.guests());
+        ++done;
+    }) == "");
     CHECK(most_guests <= tcp_node::most_silent + tcp_node::most_early);
 }
 
-TEST_CASE("whoever claims to be a rank that is there already is turned away; one that talks nonsense is lost", "[wire]") {
+TEST_CASE(
+    "whoever claims to be a rank that is there already is turned away; one that talks nonsense is lost", "[wire]") {
     meeting_place place(3);
     tcp_node node(place.take(0));
     tcp_transport w(node, 5, 0, place.members);
@@ -701,13 +721,16 @@ TEST_CASE("whoever claims to be a rank that is there already is turned away; one
     const auto closed = [&](descriptor& fd) {
         int got = -1;
         char x[100];
-        until(w, [&] {
-            while ((got = static_cast<int>(recv(fd.get(), x, sizeof x, MSG_DONTWAIT))) > 0) {}
-            return got == 0 || errno != EAGAIN;
-        }, 1);
+        until(
+            w,
+            [&] {
+                while ((got = static_cast<int>(recv(fd.get(), x, sizeof x, MSG_DONTWAIT))) > 0) {}
+                return got == 0 || errno != EAGAIN;
+            },
+            1);
         return got == 0 || errno == ECONNRESET;
     };
-    descriptor astray = connect_as(1, 2);   // for another rank: the members' order is not the same
+    descriptor astray = connect_as(1, 2);  // for another rank: the members' order is not the same
     CHECK(closed(astray));
     descriptor first = connect_as(1);
     idle(w, 0.05);
@@ -718,7 +741,7 @@ TEST_CASE("whoever claims to be a rank that is there already is turned away; one
     n.number(0);
     REQUIRE(send_all(first.get(), n.data, n.bytes, seconds_now() + patience_s) == 0);
     CHECK(until(w, [&] { return e.count(said_board) == 1; }));
-    CHECK(e.all[0].text == "tab and [31m");   // nothing that a terminal would obey
+    CHECK(e.all[0].text == "tab and [31m");  // nothing that a terminal would obey
     // The same number again: a frame twice.
     REQUIRE(send_all(first.get(), n.data, n.bytes, seconds_now() + patience_s) == 0);
     CHECK(until(w, [&] { return e.count("lost 1") == 1; }));
@@ -733,63 +756,63 @@ TEST_CASE("whoever claims to be a rank that is there already is turned away; one
 TEST_CASE("a sub-group's connections may come before its wire is there", "[wire]") {
     std::atomic<int> early{0};
     CHECK(ranks_as_threads(4, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              tcp_transport world(node, 1, r, members);
-              ear e, f;
-              world.listening = &e;
-              // In the reverse order; rank 0 of the whole, the last of the part, comes late.
-              const std::vector<address> part(members.rbegin(), members.rend());
-              const int own = 3 - r;
-              std::uint64_t out = 40 + static_cast<std::uint64_t>(own), in[4] = {};
-              if (r == 0) {
-                  while (early < 3) world.progress();
-                  if (!until(world, [&] { return node.guests() == 3; }))
-                      complain("they did not come: " + std::to_string(node.guests()));
-                  idle(world, 0.05);
-              }
-              tcp_transport w(node, 2, own, part);
-              w.listening = &f;
-              for (int p = 0; p < 4; ++p)
-                  if (p != own) {
-                      const piece there{reinterpret_cast<std::byte*>(&out), 8}, here{reinterpret_cast<std::byte*>(&in[p]), 8};
-                      w.send(p, label_of(own, p, 0), &there, 1);
-                      w.receive(p, label_of(p, own, 0), &here, 1);
-                  }
-              const auto all = [&] {
-                  for (int p = 0; p < 4; ++p)
-                      if (p != own && (w.received(p) != 1 || w.sent(p) != 1)) return false;
-                  return true;
-              };
-              until(w, [&] { return w.sent(3) == 1 || own == 3; });
-              ++early;
-              if (!until(w, all)) return complain("not done; " + f.text());
-              for (int p = 0; p < 4; ++p)
-                  if (p != own && in[p] != 40 + static_cast<std::uint64_t>(p)) complain("other bytes");
-              if (e.count("lost") + f.count("lost") > 0) complain(e.text() + f.text());
-          }) == "");
+        tcp_transport world(node, 1, r, members);
+        ear e, f;
+        world.listening = &e;
+        // In the reverse order; rank 0 of the whole, the last of the part, comes late.
+        const std::vector<address> part(members.rbegin(), members.rend());
+        const int own = 3 - r;
+        std::uint64_t out = 40 + static_cast<std::uint64_t>(own), in[4] = {};
+        if (r == 0) {
+            while (early < 3) world.progress();
+            if (!until(world, [&] { return node.guests() == 3; }))
+                complain("they did not come: " + std::to_string(node.guests()));
+            idle(world, 0.05);
+        }
+        tcp_transport w(node, 2, own, part);
+        w.listening = &f;
+        for (int p = 0; p < 4; ++p)
+            if (p != own) {
+                const piece there{reinterpret_cast<std::byte*>(&out), 8}, here{reinterpret_cast<std::byte*>(&in[p]), 8};
+                w.send(p, label_of(own, p, 0), &there, 1);
+                w.receive(p, label_of(p, own, 0), &here, 1);
+            }
+        const auto all = [&] {
+            for (int p = 0; p < 4; ++p)
+                if (p != own && (w.received(p) != 1 || w.sent(p) != 1)) return false;
+            return true;
+        };
+        until(w, [&] { return w.sent(3) == 1 || own == 3; });
+        ++early;
+        if (!until(w, all)) return complain("not done; " + f.text());
+        for (int p = 0; p < 4; ++p)
+            if (p != own && in[p] != 40 + static_cast<std::uint64_t>(p)) complain("other bytes");
+        if (e.count("lost") + f.count("lost") > 0) complain(e.text() + f.text());
+    }) == "");
 }
 
 TEST_CASE("`rest` ends when something comes, on whichever wire of the node", "[wire]") {
     // Were it not so, this would take an hour.
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-              tcp_transport first(node, 1, r, members), second(node, 2, r, members);
-              ear e;
-              std::uint64_t value = 0;
-              const piece p{reinterpret_cast<std::byte*>(&value), 8};
-              for (std::uint64_t turn = 0; turn < 50; ++turn)
-                  for (tcp_transport* w : {&first, &second}) {
-                      w->listening = &e;
-                      const bool receiving = (turn % 2 == 0) == (r == 0);
-                      const auto before = receiving ? w->received(1 - r) : w->sent(1 - r);
-                      if (receiving)
-                          w->receive(1 - r, label_of(0, 0, turn), &p, 1);
-                      else
-                          w->send(1 - r, label_of(0, 0, turn), &p, 1);
-                      while ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) {
-                          (w == &first ? second : first).progress();
-                          w->progress();
-                          if ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) first.rest(70);
-                      }
-                  }
-              if (e.count("lost") > 0) complain(e.text());
-          }) == "");
+        tcp_transport first(node, 1, r, members), second(node, 2, r, members);
+        ear e;
+        std::uint64_t value = 0;
+        const piece p{reinterpret_cast<std::byte*>(&value), 8};
+        for (std::uint64_t turn = 0; turn < 50; ++turn)
+            for (tcp_transport* w : {&first, &second}) {
+                w->listening = &e;
+                const bool receiving = (turn % 2 == 0) == (r == 0);
+                const auto before = receiving ? w->received(1 - r) : w->sent(1 - r);
+                if (receiving)
+                    w->receive(1 - r, label_of(0, 0, turn), &p, 1);
+                else
+                    w->send(1 - r, label_of(0, 0, turn), &p, 1);
+                while ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) {
+                    (w == &first ? second : first).progress();
+                    w->progress();
+                    if ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) first.rest(70);
+                }
+            }
+        if (e.count("lost") > 0) complain(e.text());
+    }) == "");
 }

@@ -63,7 +63,8 @@ std::vector<traced_call> traces_in(const std::vector<std::string>& lines) {
     return found;
 }
 long count_of(const std::vector<traced_call>& calls, int rank, const std::string& group, const std::string& call) {
-    return std::count_if(calls.begin(), calls.end(), [&](const traced_call& c) { return c.rank == rank && c.group == group && c.call == call; });
+    return std::count_if(calls.begin(), calls.end(),
+        [&](const traced_call& c) { return c.rank == rank && c.group == group && c.call == call; });
 }
 std::string all_of(const std::vector<std::string>& lines) {
     std::string text;
@@ -90,7 +91,8 @@ void every_kind(colls::communicator& comm) {
     plan.run();
     if (rank == 0) colls::send(comm, data, 1);
     if (rank == 1) colls::recv(comm, data, 0);
-    colls::communicator same = comm.split(0, 0), half = comm.split(rank % 2, 0), none = comm.split(rank == 0 ? 0 : -1, 0);
+    colls::communicator same = comm.split(0, 0), half = comm.split(rank % 2, 0),
+                        none = comm.split(rank == 0 ? 0 : -1, 0);
     colls::barrier<colls::direct>(same);
     colls::barrier<colls::direct>(half);
     colls::communicator deep = half.split(5, 0);
@@ -104,7 +106,9 @@ void check_every_kind(const std::vector<std::string>& lines) {
         INFO("rank " << rank);
         CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (8000 bytes) by ring:") == 1);
         CHECK(count_of(calls, rank, "0", "barrier of 0 elements (0 bytes) by direct:") == 1);
-        CHECK(count_of(calls, rank, "0", rank == 0 ? "gather of 10 elements (40 bytes) by direct:" : "gather of 3 elements (12 bytes) by direct:") == 1);
+        CHECK(count_of(calls, rank, "0",
+                  rank == 0 ? "gather of 10 elements (40 bytes) by direct:"
+                            : "gather of 3 elements (12 bytes) by direct:") == 1);
         CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (8000 bytes) by circulant:") == 1);
         CHECK(count_of(calls, rank, "0.1", "barrier of 0 elements (0 bytes) by direct:") == 1);
         const std::string half = "0.2:" + std::to_string(rank % 2);
@@ -114,12 +118,12 @@ void check_every_kind(const std::vector<std::string>& lines) {
     CHECK(count_of(calls, 0, "0", "send of 1000 elements (8000 bytes) to rank 1:") == 1);
     CHECK(count_of(calls, 1, "0", "recv of 1000 elements (8000 bytes) from rank 0:") == 1);
     // Besides, how the ranks of a split learn of each other is a choice of automatic's where messages pass.
-    CHECK(calls.size() + static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
-              return line.find(", predicted ") != line.npos;
-          })) == lines.size());
+    CHECK(calls.size() + static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(),
+                             [](const std::string& line) { return line.find(", predicted ") != line.npos; })) ==
+          lines.size());
     CHECK(calls.size() == 3 * 8 + 2);
     for (const traced_call& c : calls) {
-        CHECK(c.at >= 0.019);   // since the first group, also of those that were split off
+        CHECK(c.at >= 0.019);  // since the first group, also of those that were split off
         CHECK(c.at < 100);
         CHECK(c.took < 100e6);
         if (c.call.starts_with("broadcast")) {
@@ -154,8 +158,9 @@ TEST_CASE("a mailbox is named, and groups of one process are numbered", "[trace]
     INFO(all_of(lines));
     const auto calls = traces_in(lines);
     for (const int rank : {0, 1})
-        for (const char* group : {"0", "1"}) CHECK(count_of(calls, rank, group, "all_reduce of 1 elements (8 bytes) by mailbox:") == 1);
-    CHECK(calls.size() == 4);   // besides, what automatic chooses
+        for (const char* group : {"0", "1"})
+            CHECK(count_of(calls, rank, group, "all_reduce of 1 elements (8 bytes) by mailbox:") == 1);
+    CHECK(calls.size() == 4);  // besides, what automatic chooses
 }
 
 TEST_CASE("a call that fails has its line, too, and so has what a shrunk group does", "[trace]") {
@@ -185,7 +190,8 @@ TEST_CASE("a call that fails has its line, too, and so has what a shrunk group d
     const auto calls = traces_in(lines);
     for (const int rank : {0, 1}) {
         CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (4000 bytes) by direct: failed after") == 1);
-        CHECK(count_of(calls, rank, "0", "all_reduce of 1000 elements (4000 bytes) by ring: started, failed after") == 1);
+        CHECK(
+            count_of(calls, rank, "0", "all_reduce of 1000 elements (4000 bytes) by ring: started, failed after") == 1);
         CHECK(count_of(calls, rank, "0.shrunk", "barrier of 0 elements (0 bytes) by direct:") == 1);
     }
 }

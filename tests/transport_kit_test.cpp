@@ -16,7 +16,7 @@ using namespace support;
 
 namespace {
 
-using way_to_run = std::function<void(int, const rank_function&)>;   // one type, so that the kit is compiled once
+using way_to_run = std::function<void(int, const rank_function&)>;  // one type, so that the kit is compiled once
 
 colls::testing::transport_report judged(const way_to_run& run, const colls::testing::transport_limits& limits = {}) {
     return colls::testing::transport(run, limits);
@@ -58,7 +58,9 @@ struct swapping : passing_transport {
         message_label label;
         std::vector<piece> pieces;
     };
-    void pass(int peer, const offer& o) { to_->send(peer, o.label, o.pieces.data(), static_cast<int>(o.pieces.size())); }
+    void pass(int peer, const offer& o) {
+        to_->send(peer, o.label, o.pieces.data(), static_cast<int>(o.pieces.size()));
+    }
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         const offer now{label, {pieces, pieces + count}};
         if (const auto before = held.find(peer); before != held.end()) {
@@ -136,7 +138,9 @@ struct deaf : passing_transport {
 /// Never says that the group is broken.
 struct mute : passing_transport {
     using passing_transport::passing_transport;
-    bool tell(int peer, const control_message& what) override { return what.what == control_kind::broken || to_->tell(peer, what); }
+    bool tell(int peer, const control_message& what) override {
+        return what.what == control_kind::broken || to_->tell(peer, what);
+    }
     void tell_all(const control_message& what) override {
         if (what.what != control_kind::broken) to_->tell_all(what);
     }
@@ -146,10 +150,11 @@ struct mute : passing_transport {
 template <class Wire>
 way_to_run with_transport(bool all) {
     return [all](int n, const rank_function& f) {
-        run_by_messages(n, f, [all](int rank, std::unique_ptr<message_transport> plain) -> std::unique_ptr<message_transport> {
-            if (!all && rank > 0) return plain;
-            return std::make_unique<Wire>(std::move(plain));
-        });
+        run_by_messages(
+            n, f, [all](int rank, std::unique_ptr<message_transport> plain) -> std::unique_ptr<message_transport> {
+                if (!all && rank > 0) return plain;
+                return std::make_unique<Wire>(std::move(plain));
+            });
     };
 }
 
@@ -158,7 +163,8 @@ way_to_run with_transport(bool all) {
 /// Members of a group in the order of their ranks, whatever their keys.
 struct keyless : passing_backend {
     using passing_backend::passing_backend;
-    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int, const list<int>& members) override {
         list<int> sorted;
         for (int r = 0; r < from.size; ++r)
             for (const int m : members)
@@ -172,7 +178,8 @@ struct keyless : passing_backend {
 /// Colors are mixed: a member of every group of several comes into one of its own.
 struct colorless : passing_backend {
     using passing_backend::passing_backend;
-    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         if (members.size() != 2) return to_->attach(from, place, rank, members);
         list<int> self;
         self.push_back(from.rank);
@@ -222,7 +229,7 @@ way_to_run by_processes_over(const char* name) {
 
 TEST_CASE("the library's transports pass, and one that a user may write", "[kit]") {
     const auto passes = [](const char* name, const way_to_run& run) {
-        const auto report = judged(run, {.deadline = 300});   // nothing is to pass it
+        const auto report = judged(run, {.deadline = 300});  // nothing is to pass it
         INFO(name << ": " << report.text());
         CHECK(report.ok());
         CHECK(report.checks() > 20'000);
@@ -262,22 +269,25 @@ TEST_CASE("wrong memory is found out", "[kit]") {
 
 TEST_CASE("a run that is none is found out", "[kit]") {
     CHECK(has(found_in([](int n, const rank_function& f) { colls::threads::run(n + 1, f); }), "size is"));
-    CHECK(has(found_in([](int n, const rank_function& f) { colls::threads::run(n - 1, f); }), "the function of rank 2"));
+    CHECK(
+        has(found_in([](int n, const rank_function& f) { colls::threads::run(n - 1, f); }), "the function of rank 2"));
     CHECK(has(found_in([](int n, const rank_function& f) {
-                  for (int r = 0; r < n; ++r) colls::threads::run(1, f);
-              }), "the function of rank 1"));
+        for (int r = 0; r < n; ++r) colls::threads::run(1, f);
+    }),
+        "the function of rank 1"));
     CHECK(has(found_in([](int, const rank_function&) {}), "as if nothing had happened"));
     CHECK(has(found_in([](int n, const rank_function& f) {
-                  try {
-                      colls::threads::run(n, f);
-                  } catch (const std::exception&) {
-                  }
-              }), "as if nothing had happened"));
+        try {
+            colls::threads::run(n, f);
+        } catch (const std::exception&) {}
+    }),
+        "as if nothing had happened"));
     CHECK(has(found_in([](int n, const rank_function& f) {
-                  try {
-                      colls::threads::run(n, f);
-                  } catch (const std::exception&) {
-                      throw std::runtime_error("something went wrong");
-                  }
-              }), "something went wrong"));
+        try {
+            colls::threads::run(n, f);
+        } catch (const std::exception&) {
+            throw std::runtime_error("something went wrong");
+        }
+    }),
+        "something went wrong"));
 }

@@ -1,5 +1,5 @@
-// What is asked of libibverbs, and what is said where it refuses: libibverbs is played here, so that ports, addresses, limits and
-// errors are as each case wants them. What a real one does with it: execution plans/test-verbs.
+// What is asked of libibverbs, and what is said where it refuses: libibverbs is played here, so that ports, addresses,
+// limits and errors are as each case wants them. What a real one does with it: execution plans/test-verbs.
 #include "catch.hpp"
 
 #if __has_include(<infiniband/verbs.h>)
@@ -42,8 +42,10 @@ struct played_port {
 struct played_device : ibv_device {
     std::vector<played_port> ports;
     std::uint32_t vendor = 0x15b3;
-    int refuses = 0;   // to be opened: errno
-    played_device(const char* called, std::vector<played_port> p) : ibv_device{}, ports(std::move(p)) { std::strcpy(name, called); }
+    int refuses = 0;  // to be opened: errno
+    played_device(const char* called, std::vector<played_port> p) : ibv_device{}, ports(std::move(p)) {
+        std::strcpy(name, called);
+    }
 };
 struct played_context : ibv_context {
     played_device* of = nullptr;
@@ -55,7 +57,7 @@ struct posted {
 /// All there is, and what was done with it.
 struct machine {
     std::vector<played_device> devices;
-    int list_fails = 0, memory_fails = 0, queue_fails = 0;   // errno
+    int list_fails = 0, memory_fails = 0, queue_fails = 0;  // errno
     std::uint32_t most_inlined = 256;
     int open = 0, domains = 0, memories = 0, pairs = 0, completion_queues = 0, lists = 0;
     int doorbells = 0, receives = 0;
@@ -69,9 +71,11 @@ struct machine {
     bool idle() const { return open + domains + memories + pairs + completion_queues + lists == 0; }
 };
 machine now;
-std::atomic<bool> destroying_waits = false;   // as long as that is so
-std::atomic<int> closed = 0;                  // devices, ever
-const played_port& port_of(ibv_context* c, std::uint32_t port) { return static_cast<played_context*>(c)->of->ports.at(port - 1); }
+std::atomic<bool> destroying_waits = false;  // as long as that is so
+std::atomic<int> closed = 0;                 // devices, ever
+const played_port& port_of(ibv_context* c, std::uint32_t port) {
+    return static_cast<played_context*>(c)->of->ports.at(port - 1);
+}
 
 int play_post(ibv_qp*, ibv_send_wr* w, ibv_send_wr** bad) {
     ++now.doorbells;
@@ -149,7 +153,8 @@ int ibv_query_port(ibv_context* c, std::uint8_t port, struct _compat_ibv_port_at
     std::memcpy(static_cast<void*>(into), &a, sizeof a);
     return 0;
 }
-int _ibv_query_gid_ex(ibv_context* c, std::uint32_t port, std::uint32_t index, ibv_gid_entry* e, std::uint32_t, std::size_t) {
+int _ibv_query_gid_ex(
+    ibv_context* c, std::uint32_t port, std::uint32_t index, ibv_gid_entry* e, std::uint32_t, std::size_t) {
     const auto& gids = port_of(c, port).gids;
     if (index >= gids.size()) return ENODATA;
     e->gid = gids[index].gid;
@@ -177,7 +182,9 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void* at, std::size_t bytes, std::uint64_t, un
     m->addr = at, m->length = bytes, m->lkey = 11, m->rkey = 22;
     return m;
 }
-ibv_mr* ibv_reg_mr(ibv_pd* p, void* at, std::size_t bytes, int access) { return ibv_reg_mr_iova2(p, at, bytes, 0, static_cast<unsigned>(access)); }
+ibv_mr* ibv_reg_mr(ibv_pd* p, void* at, std::size_t bytes, int access) {
+    return ibv_reg_mr_iova2(p, at, bytes, 0, static_cast<unsigned>(access));
+}
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* p, std::uint64_t offset, std::size_t bytes, std::uint64_t at, int file, int access) {
     now.offset = offset, now.at = at, now.file = file;
     return ibv_reg_mr_iova2(p, nullptr, bytes, at, static_cast<unsigned>(access));
@@ -209,8 +216,14 @@ int ibv_modify_qp(ibv_qp*, ibv_qp_attr* a, int mask) {
     now.masks.push_back(mask);
     return 0;
 }
-const char* ibv_port_state_str(ibv_port_state s) { return s == IBV_PORT_ACTIVE ? "active" : s == IBV_PORT_DOWN ? "down" : "another"; }
-const char* ibv_wc_status_str(ibv_wc_status s) { return s == IBV_WC_RETRY_EXC_ERR ? "retries exceeded" : s == IBV_WC_REM_ACCESS_ERR ? "remote access error" : "another"; }
+const char* ibv_port_state_str(ibv_port_state s) {
+    return s == IBV_PORT_ACTIVE ? "active" : s == IBV_PORT_DOWN ? "down" : "another";
+}
+const char* ibv_wc_status_str(ibv_wc_status s) {
+    return s == IBV_WC_RETRY_EXC_ERR    ? "retries exceeded"
+           : s == IBV_WC_REM_ACCESS_ERR ? "remote access error"
+                                        : "another";
+}
 }
 
 namespace {
@@ -272,7 +285,8 @@ struct fresh {
 
 }  // namespace
 
-TEST_CASE("where there is no device, or none that can be used, it is said which there are, and what to do", "[verbs_device]") {
+TEST_CASE("where there is no device, or none that can be used, it is said which there are, and what to do",
+    "[verbs_device]") {
     {
         fresh f({});
         CHECK(lacks(refused(), {"no RDMA device", "rdma link", "/dev/infiniband"}) == "");
@@ -317,16 +331,21 @@ TEST_CASE("what the environment names and is not there is named, with what there
     }
     for (const char* value : {"x", "-1", "1e3", "70000"}) {
         const with_environment gid("COLLS_VERBS_GID", value);
-        CHECK(lacks(thrown(colls::errc::invalid_argument, [] { rdma::verbs_device d; }), {"COLLS_VERBS_GID", value}) == "");
+        CHECK(lacks(thrown(colls::errc::invalid_argument, [] { rdma::verbs_device d; }), {"COLLS_VERBS_GID", value}) ==
+              "");
     }
     const with_environment port("COLLS_VERBS_PORT", "0");
-    CHECK(lacks(thrown(colls::errc::invalid_argument, [] { rdma::verbs_device d; }), {"COLLS_VERBS_PORT", "'0'"}) == "");
+    CHECK(
+        lacks(thrown(colls::errc::invalid_argument, [] { rdma::verbs_device d; }), {"COLLS_VERBS_PORT", "'0'"}) == "");
 }
 
-TEST_CASE("device, port and address are those that the rank's connections have, else the first that will do", "[verbs_device]") {
+TEST_CASE("device, port and address are those that the rank's connections have, else the first that will do",
+    "[verbs_device]") {
     fresh f({roce("down", IBV_PORT_DOWN),
-             {"one", {{IBV_PORT_ACTIVE, true, {old(v6("fe80::1")), v6("fe80::1"), v6("2001:db8::1"), old(v4("10.0.0.1")), v4("10.0.0.1")}}}},
-             {"two", {{IBV_PORT_ACTIVE, true, {v6("fe80::2"), v6("2001:db8::2")}}, {IBV_PORT_ACTIVE, true, {v6("fe80::3"), v4("10.0.0.3"), v4("10.0.1.3")}}}}});
+        {"one", {{IBV_PORT_ACTIVE, true,
+                    {old(v6("fe80::1")), v6("fe80::1"), v6("2001:db8::1"), old(v4("10.0.0.1")), v4("10.0.0.1")}}}},
+        {"two", {{IBV_PORT_ACTIVE, true, {v6("fe80::2"), v6("2001:db8::2")}},
+                    {IBV_PORT_ACTIVE, true, {v6("fe80::3"), v4("10.0.0.3"), v4("10.0.1.3")}}}}});
     CHECK(chosen() == "one 1 4");
     CHECK(chosen(here("10.0.0.1")) == "one 1 4");
     CHECK(chosen(here("10.0.1.3")) == "two 2 2");
@@ -366,7 +385,8 @@ TEST_CASE("memory that cannot be registered: how much, why, and what to do", "[v
     low.rlim_cur = 64 << 10;
     REQUIRE(setrlimit(RLIMIT_MEMLOCK, &low) == 0);
     for (const int code : {ENOMEM, EAGAIN, EPERM})
-        CHECK(lacks(refusal(code), {"one cannot register 4096 bytes", std::strerror(code), "64 KB", "RLIMIT_MEMLOCK", "ulimit -l unlimited", "LimitMEMLOCK"}) == "");
+        CHECK(lacks(refusal(code), {"one cannot register 4096 bytes", std::strerror(code), "64 KB", "RLIMIT_MEMLOCK",
+                                       "ulimit -l unlimited", "LimitMEMLOCK"}) == "");
     CHECK(lacks(refusal(EFAULT), {"one cannot register 4096 bytes", "must be mapped, writable"}) == "");
     CHECK(refusal(EFAULT).find("RLIMIT") == std::string::npos);
     setrlimit(RLIMIT_MEMLOCK, &before);
@@ -386,13 +406,14 @@ TEST_CASE("memory that cannot be registered: how much, why, and what to do", "[v
         book.note(gpu);
         CHECK(book.native(memory.data()));
         CHECK(!book.native(gpu.at + 100));
-    }   // drops it
+    }  // drops it
     now.memory_fails = EOPNOTSUPP;
     try {
         device->add_dmabuf(9, 0, nullptr, 1);
         CHECK(false);
     } catch (const colls::error& e) {
-        CHECK(lacks(e.what(), {"one cannot register 1 bytes of a dma-buf", std::strerror(EOPNOTSUPP), "kernel and driver"}) == "");
+        CHECK(lacks(e.what(),
+                  {"one cannot register 1 bytes of a dma-buf", std::strerror(EOPNOTSUPP), "kernel and driver"}) == "");
     }
     device.reset();
     CHECK(now.idle());
@@ -402,7 +423,8 @@ TEST_CASE("a queue pair is as near to what is wanted as the device allows", "[ve
     fresh f({roce("one")});
     {
         rdma::verbs_device device;
-        const rdma::queue_limits wanted{.inlined = 512, .gathers = 16, .requests = 256, .receives = 100, .bytes = 1 << 30};
+        const rdma::queue_limits wanted{
+            .inlined = 512, .gathers = 16, .requests = 256, .receives = 100, .bytes = 1 << 30};
         now.most_inlined = 128;
         {
             const auto q = device.open(wanted);
@@ -428,7 +450,8 @@ TEST_CASE("a queue pair is as near to what is wanted as the device allows", "[ve
     CHECK(now.idle());
 }
 
-TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its end; the device outlives it", "[verbs_device]") {
+TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its end; the device outlives it",
+    "[verbs_device]") {
     fresh f({roce("one")});
     const int before = closed.load(std::memory_order_acquire);
     {
@@ -436,14 +459,16 @@ TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its 
         const auto q = device.open({});
         destroying_waits.store(true, std::memory_order_release);
         q->stop();
-        CHECK((now.changes.size() == 2 && now.changes.back().qp_state == IBV_QPS_RESET && now.masks.back() == IBV_QP_STATE));
+        CHECK((now.changes.size() == 2 && now.changes.back().qp_state == IBV_QPS_RESET &&
+               now.masks.back() == IBV_QP_STATE));
     }
     CHECK(now.pairs == 1);
     CHECK(now.completion_queues == 1);
     CHECK(now.domains == 1);
     CHECK(closed.load(std::memory_order_acquire) == before);
     destroying_waits.store(false, std::memory_order_release);
-    for (int i = 0; i < 30'000 && closed.load(std::memory_order_acquire) == before; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 30'000 && closed.load(std::memory_order_acquire) == before; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     REQUIRE(closed.load(std::memory_order_acquire) == before + 1);
     CHECK(now.idle());
 
@@ -464,7 +489,10 @@ TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its 
     soon.join();
 }
 
-TEST_CASE("a connection goes to the peer's address, gives up in time, and takes a packet a request between devices of software", "[verbs_device]") {
+TEST_CASE(
+    "a connection goes to the peer's address, gives up in time, and takes a packet a request between devices of "
+    "software",
+    "[verbs_device]") {
     for (const bool soft : {false, true})
         for (const bool same : {false, true}) {
             fresh f({roce("one"), {"two", {{IBV_PORT_ACTIVE, true, {v4("10.0.0.2")}, IBV_MTU_1024}}}});
@@ -474,7 +502,8 @@ TEST_CASE("a connection goes to the peer's address, gives up in time, and takes 
                 rdma::verbs_device a;
                 const with_environment other("COLLS_VERBS_DEVICE", same ? "one" : "two");
                 rdma::verbs_device b;
-                const auto p = a.open({.requests = 10, .bytes = 1 << 20}), q = b.open({.requests = 10, .bytes = 1 << 20});
+                const auto p = a.open({.requests = 10, .bytes = 1 << 20}),
+                           q = b.open({.requests = 10, .bytes = 1 << 20});
                 now.changes.clear();
                 now.masks.clear();
                 REQUIRE(p->connect(q->name()) == nullptr);
@@ -505,10 +534,33 @@ TEST_CASE("a chain of requests is one call of the device, with all that each of 
         const auto q = device.open({.inlined = 64, .gathers = 4, .requests = 50, .receives = 10, .bytes = 1 << 20});
         std::byte memory[100];
         const rdma::gather gathers[] = {{memory, 10, 5}, {memory + 20, 30, 6}, {memory + 60, 8, 7}};
-        const rdma::request chain[] = {
-            {.id = 3, .to = 0x1234, .remote = 0xabc, .first = 0, .count = 2, .immediate = 0, .announces = false, .signalled = false, .inlined = false},
-            {.id = 4, .to = 0x5678, .remote = 0xdef, .first = 2, .count = 1, .immediate = 0x40000007, .announces = true, .signalled = true, .inlined = true},
-            {.id = 5, .to = 0x9abc, .remote = 0xdef, .first = 3, .count = 0, .immediate = 9, .announces = true, .signalled = false, .inlined = false}};
+        const rdma::request chain[] = {{.id = 3,
+                                           .to = 0x1234,
+                                           .remote = 0xabc,
+                                           .first = 0,
+                                           .count = 2,
+                                           .immediate = 0,
+                                           .announces = false,
+                                           .signalled = false,
+                                           .inlined = false},
+            {.id = 4,
+                .to = 0x5678,
+                .remote = 0xdef,
+                .first = 2,
+                .count = 1,
+                .immediate = 0x40000007,
+                .announces = true,
+                .signalled = true,
+                .inlined = true},
+            {.id = 5,
+                .to = 0x9abc,
+                .remote = 0xdef,
+                .first = 3,
+                .count = 0,
+                .immediate = 9,
+                .announces = true,
+                .signalled = false,
+                .inlined = false}};
         for (int turn = 0; turn < 2; ++turn) {
             now.requests.clear();
             REQUIRE(q->post(chain, 3, gathers) == nullptr);
@@ -519,13 +571,15 @@ TEST_CASE("a chain of requests is one call of the device, with all that each of 
                 const rdma::request& r = chain[i];
                 CHECK(w.what.wr_id == r.id);
                 CHECK(w.what.opcode == (r.announces ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE));
-                CHECK(w.what.send_flags == ((r.signalled ? unsigned{IBV_SEND_SIGNALED} : 0u) | (r.inlined ? unsigned{IBV_SEND_INLINE} : 0u)));
+                CHECK(w.what.send_flags == ((r.signalled ? unsigned{IBV_SEND_SIGNALED} : 0u) |
+                                               (r.inlined ? unsigned{IBV_SEND_INLINE} : 0u)));
                 CHECK((!r.announces || ntohl(w.what.imm_data) == r.immediate));
                 CHECK((w.what.wr.rdma.remote_addr == r.to && w.what.wr.rdma.rkey == r.remote));
                 REQUIRE(w.pieces.size() == r.count);
                 for (std::size_t k = 0; k < r.count; ++k) {
                     const rdma::gather& g = gathers[r.first + k];
-                    CHECK((w.pieces[k].addr == reinterpret_cast<std::uintptr_t>(g.at) && w.pieces[k].length == g.bytes && w.pieces[k].lkey == g.local));
+                    CHECK((w.pieces[k].addr == reinterpret_cast<std::uintptr_t>(g.at) &&
+                           w.pieces[k].length == g.bytes && w.pieces[k].lkey == g.local));
                 }
             }
         }

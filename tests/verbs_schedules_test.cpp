@@ -44,7 +44,7 @@ planned planned_of(const colls::any_schedule& s, int n, std::size_t bytes) {
     for (int i = 0; homes && i < s.blocks(n); ++i) ++parts[s.home(n, i)];
     const auto length = [&](int slot) -> std::size_t {
         if (s.implements == collective::barrier) return 0;
-        if (slot >= s.blocks(n)) return bytes;   // scratch, of schedules of one block
+        if (slot >= s.blocks(n)) return bytes;  // scratch, of schedules of one block
         if (!homes) return bytes / static_cast<std::size_t>(s.blocks(n));
         return s.home(n, slot) == none ? 0 : bytes / static_cast<std::size_t>(n) / parts[s.home(n, slot)];
     };
@@ -67,10 +67,10 @@ constexpr long more_signals = 0;
 
 /// What the log says.
 struct counted {
-    long requests = 0, messages = 0, notices = 0, credits = 0, asked = 0;   // requests: of all kinds
-    long doorbells = 0, all_doorbells = 0;                                  // with data; all
-    long signalled = 0, allowed = 0, beyond = -1000;                           // beyond: what one queue has more than it may
-    std::uint64_t payload = 0, bytes = 0;                                   // bytes: with headers, notices and credits
+    long requests = 0, messages = 0, notices = 0, credits = 0, asked = 0;  // requests: of all kinds
+    long doorbells = 0, all_doorbells = 0;                                 // with data; all
+    long signalled = 0, allowed = 0, beyond = -1000;  // beyond: what one queue has more than it may
+    std::uint64_t payload = 0, bytes = 0;             // bytes: with headers, notices and credits
     std::string wrong;
     counted& operator+=(const counted& o) {
         requests += o.requests, messages += o.messages, notices += o.notices, credits += o.credits, asked += o.asked;
@@ -83,7 +83,7 @@ struct counted {
 counted count_of(const log_of& log) {
     counted c;
     std::set<std::uint64_t> data, all;
-    std::map<std::pair<int, int>, std::pair<long, long>> queues;   // requests, signalled
+    std::map<std::pair<int, int>, std::pair<long, long>> queues;  // requests, signalled
     for (const auto& e : log) {
         ++c.requests;
         c.bytes += e.bytes;
@@ -98,7 +98,7 @@ counted count_of(const log_of& log) {
             continue;
         }
         data.insert(e.doorbell);
-        c.payload += e.bytes - (k == kind::slot && e.what.announces ? 64 : 0);   // a slot's header
+        c.payload += e.bytes - (k == kind::slot && e.what.announces ? 64 : 0);  // a slot's header
         c.messages += e.what.announces;
         c.asked += (e.what.immediate & verbs_transport::wants_word) != 0;
     }
@@ -109,25 +109,25 @@ counted count_of(const log_of& log) {
         c.allowed += most;
         c.beyond = std::max(c.beyond, of.second - most);
         if (of.second > most + more_signals)
-            c.wrong += "from " + std::to_string(between.first) + " to " + std::to_string(between.second) + " " + std::to_string(of.second) + " of " +
-                       std::to_string(of.first) + " requests are signalled; ";
+            c.wrong += "from " + std::to_string(between.first) + " to " + std::to_string(between.second) + " " +
+                       std::to_string(of.second) + " of " + std::to_string(of.first) + " requests are signalled; ";
     }
     return c;
 }
 
-/// Empty, or what is wrong with the order of what was written, from the beginning of the group on: slots and notices one after the
-/// other, and none that was written before it was free, as far as its writer has been told.
+/// Empty, or what is wrong with the order of what was written, from the beginning of the group on: slots and notices
+/// one after the other, and none that was written before it was free, as far as its writer has been told.
 std::string order_of(const log_of& log, const verbs_shape& shape) {
     struct word_of {
         const std::byte* at;
         std::uint64_t landed;
     };
     struct way {
-        std::uint32_t used[2] = {};                    // slots, notices
+        std::uint32_t used[2] = {};  // slots, notices
         std::uint64_t told[2] = {};
-        std::vector<word_of> back;                     // where credits came with what was written the other way
+        std::vector<word_of> back;  // where credits came with what was written the other way
         std::size_t seen = 0;
-        const dry_network::entry* begun = nullptr;     // the first request of a slot, or notice, with its header
+        const dry_network::entry* begun = nullptr;  // the first request of a slot, or notice, with its header
     };
     std::map<std::pair<int, int>, way> ways;
     for (const auto& e : log) {
@@ -151,16 +151,21 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
             }
         const std::size_t which = k == kind::notice;
         std::uint32_t& next = w.used[which];
-        const std::uint32_t room = which == 0 ? shape.slots : shape.notices, number = e.what.immediate & verbs_transport::count_bits;
-        if (number != next++) return "out of order: " + std::to_string(number) + " instead of " + std::to_string(next - 1);
+        const std::uint32_t room = which == 0 ? shape.slots : shape.notices,
+                            number = e.what.immediate & verbs_transport::count_bits;
+        if (number != next++)
+            return "out of order: " + std::to_string(number) + " instead of " + std::to_string(next - 1);
         if (number >= room && w.told[which] < number - room + 1)
-            return "number " + std::to_string(number) + " from " + std::to_string(e.from) + " to " + std::to_string(e.to) + " was written before there was room";
+            return "number " + std::to_string(number) + " from " + std::to_string(e.from) + " to " +
+                   std::to_string(e.to) + " was written before there was room";
     }
     return "";
 }
 
-/// One call of a collective by that schedule, out of place, with data of which the result is known to the tests of collectives.
-void call_by(colls::communicator& comm, const colls::any_schedule& s, const std::uint64_t* in, std::uint64_t* out, std::size_t count) {
+/// One call of a collective by that schedule, out of place, with data of which the result is known to the tests of
+/// collectives.
+void call_by(colls::communicator& comm, const colls::any_schedule& s, const std::uint64_t* in, std::uint64_t* out,
+    std::size_t count) {
     const auto what_it_is = static_cast<what>(s.implements);
     const auto n = static_cast<std::size_t>(comm.size());
     const bool own_in = s.implements == collective::gather || s.implements == collective::all_gather;
@@ -177,14 +182,17 @@ void call_by(colls::communicator& comm, const colls::any_schedule& s, const std:
         case collective::reduce_scatter:
         case collective::all_reduce:
         case collective::inclusive_scan:
-        case collective::exclusive_scan: return fold_call<blocking_way, std::uint64_t>(comm, a, colls::sum);
-        default: return move_call<blocking_way, std::uint64_t>(comm, a);
+        case collective::exclusive_scan:
+            return fold_call<blocking_way, std::uint64_t>(comm, a, colls::sum);
+        default:
+            return move_call<blocking_way, std::uint64_t>(comm, a);
     }
 }
 
-enum class memory_of { device, other };   // registered, or not
+enum class memory_of { device, other };  // registered, or not
 
-/// f(communicator, way) on n threads that meet at a barrier; where one of them throws, the others do not wait for it there.
+/// f(communicator, way) on n threads that meet at a barrier; where one of them throws, the others do not wait for it
+/// there.
 template <class F>
 void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int n, const verbs_shape& shape, F f) {
     run_over_verbs(
@@ -200,10 +208,11 @@ void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int 
         shape);
 }
 
-/// Lowers a call of each schedule, with a line of figures for each; the lengths take turns, three times. f(schedule, bytes, figures of this call
-/// alone, copies of all ranks).
+/// Lowers a call of each schedule, with a line of figures for each; the lengths take turns, three times. f(schedule,
+/// bytes, figures of this call alone, copies of all ranks).
 template <class F>
-void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, const verbs_shape& shape, F f, std::uint64_t request_bytes = 1 << 30) {
+void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, const verbs_shape& shape, F f,
+    std::uint64_t request_bytes = 1 << 30) {
     const auto net = std::make_shared<dry_network>(false, 256, 16, request_bytes);
     std::barrier<> all(n);
     std::mutex mutex;
@@ -213,61 +222,68 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
     std::printf("%d ranks, blocks of", n);
     for (const std::size_t w : words) std::printf(" %zu,", w * static_cast<std::size_t>(n) * 8);
     std::printf(" bytes, %s\n", where == memory_of::device ? "registered" : "not registered");
-    if (request_bytes < 1 << 20) std::printf("requests of at most %llu bytes\n", static_cast<unsigned long long>(request_bytes));
-    const bool lines = (n == 4 && words.size() == 1 && where == memory_of::device) || setting("COLLS_TEST_FIGURES", 0) > 0;
+    if (request_bytes < 1 << 20)
+        std::printf("requests of at most %llu bytes\n", static_cast<unsigned long long>(request_bytes));
+    const bool lines =
+        (n == 4 && words.size() == 1 && where == memory_of::device) || setting("COLLS_TEST_FIGURES", 0) > 0;
     const auto print = [&](const char* name, const counted& c) {
-        std::printf("%-46s%9ld%9ld%10ld%10ld%10ld%8ld%8ld%12llu%12llu\n", name, c.messages, c.requests, c.doorbells, c.all_doorbells, c.signalled, c.credits, c.notices,
-                    static_cast<unsigned long long>(c.payload), static_cast<unsigned long long>(c.bytes));
+        std::printf("%-46s%9ld%9ld%10ld%10ld%10ld%8ld%8ld%12llu%12llu\n", name, c.messages, c.requests, c.doorbells,
+            c.all_doorbells, c.signalled, c.credits, c.notices, static_cast<unsigned long long>(c.payload),
+            static_cast<unsigned long long>(c.bytes));
     };
-    std::printf("%-46s%9s%9s%10s%10s%10s%8s%8s%12s%12s\n", "", "messages", "requests", "doorbells", "with all", "signalled", "credits", "notices", "payload", "bytes");
-    run_with(
-        all, net, n, shape,
-        [&](colls::communicator& comm, dry_way& way) {
-            // All get to know each other: what is sent before a queue pair is connected goes later, and together.
-            std::vector<int> mine(static_cast<std::size_t>(n)), theirs(static_cast<std::size_t>(n));
-            colls::all_to_all<colls::direct>(comm, mine, theirs);
-            std::size_t turn = 0;
-            for (const std::size_t all_schedules = every_schedule().size(); turn < (words.size() > 1 ? 3 : 1) * all_schedules; ++turn) {
-                const auto& [name, schedule] = every_schedule()[turn % all_schedules];
-                if (!schedule.supports(n)) continue;
-                const std::size_t words_per_block = words[turn % words.size()];
-                const std::size_t count = static_cast<std::size_t>(schedule.blocks(n) == 1 ? n : schedule.blocks(n)) * words_per_block * static_cast<std::size_t>(n);
-                std::optional<colls::memory<std::uint64_t>> known[2];
-                std::vector<std::uint64_t> other[2];
-                std::uint64_t* at[2];
-                for (int i = 0; i < 2; ++i)
-                    at[i] = where == memory_of::device ? known[i].emplace(comm.allocate<std::uint64_t>(count)).data() : (other[i].resize(count), other[i].data());
-                for (std::size_t i = 0; i < count; ++i) at[0][i] = i + static_cast<std::size_t>(comm.rank());
-                if (comm.rank() == 0) copied = {};
-                // Nothing is under way where all wait here: so the log before is whole, and that of the call alone too.
-                all.arrive_and_wait();
-                if (comm.rank() == 0) {
-                    for (const auto& e : net->log()) whole.push_back(e);
-                    net->clear_log();
-                }
-                const auto before = way.copied();
-                all.arrive_and_wait();
-                call_by(comm, schedule, at[0], at[1], count);
-                {
-                    const std::lock_guard lock(mutex);
-                    copied.out += way.copied().out - before.out;
-                    copied.in += way.copied().in - before.in;
-                }
-                all.arrive_and_wait();
-                if (comm.rank() == 0) {
-                    const counted c = count_of(net->log());
-                    if (lines) print(name.c_str(), c);
-                    INFO(name << ", " << n << " ranks, " << count * 8 << " bytes" << (where == memory_of::device ? "" : ", not registered"));
-                    f(schedule, count * 8, c, copied);
-                    CHECK(c.wrong == "");
-                    sum += c;
-                }
-                all.arrive_and_wait();
+    std::printf("%-46s%9s%9s%10s%10s%10s%8s%8s%12s%12s\n", "", "messages", "requests", "doorbells", "with all",
+        "signalled", "credits", "notices", "payload", "bytes");
+    run_with(all, net, n, shape, [&](colls::communicator& comm, dry_way& way) {
+        // All get to know each other: what is sent before a queue pair is connected goes later, and together.
+        std::vector<int> mine(static_cast<std::size_t>(n)), theirs(static_cast<std::size_t>(n));
+        colls::all_to_all<colls::direct>(comm, mine, theirs);
+        std::size_t turn = 0;
+        for (const std::size_t all_schedules = every_schedule().size();
+            turn < (words.size() > 1 ? 3 : 1) * all_schedules; ++turn) {
+            const auto& [name, schedule] = every_schedule()[turn % all_schedules];
+            if (!schedule.supports(n)) continue;
+            const std::size_t words_per_block = words[turn % words.size()];
+            const std::size_t count = static_cast<std::size_t>(schedule.blocks(n) == 1 ? n : schedule.blocks(n)) *
+                                      words_per_block * static_cast<std::size_t>(n);
+            std::optional<colls::memory<std::uint64_t>> known[2];
+            std::vector<std::uint64_t> other[2];
+            std::uint64_t* at[2];
+            for (int i = 0; i < 2; ++i)
+                at[i] = where == memory_of::device ? known[i].emplace(comm.allocate<std::uint64_t>(count)).data()
+                                                   : (other[i].resize(count), other[i].data());
+            for (std::size_t i = 0; i < count; ++i) at[0][i] = i + static_cast<std::size_t>(comm.rank());
+            if (comm.rank() == 0) copied = {};
+            // Nothing is under way where all wait here: so the log before is whole, and that of the call alone too.
+            all.arrive_and_wait();
+            if (comm.rank() == 0) {
+                for (const auto& e : net->log()) whole.push_back(e);
+                net->clear_log();
             }
-        });
+            const auto before = way.copied();
+            all.arrive_and_wait();
+            call_by(comm, schedule, at[0], at[1], count);
+            {
+                const std::lock_guard lock(mutex);
+                copied.out += way.copied().out - before.out;
+                copied.in += way.copied().in - before.in;
+            }
+            all.arrive_and_wait();
+            if (comm.rank() == 0) {
+                const counted c = count_of(net->log());
+                if (lines) print(name.c_str(), c);
+                INFO(name << ", " << n << " ranks, " << count * 8 << " bytes"
+                          << (where == memory_of::device ? "" : ", not registered"));
+                f(schedule, count * 8, c, copied);
+                CHECK(c.wrong == "");
+                sum += c;
+            }
+            all.arrive_and_wait();
+        }
+    });
     for (const auto& e : net->log()) whole.push_back(e);
     print("all", sum);
-    std::printf("%ld of %ld signalled, of one queue in one operation %ld more than it may\n\n", sum.signalled, sum.allowed, sum.beyond);
+    std::printf("%ld of %ld signalled, of one queue in one operation %ld more than it may\n\n", sum.signalled,
+        sum.allowed, sum.beyond);
     CHECK(sum.signalled <= sum.allowed);
     CHECK(order_of(whole, shape) == "");
     CHECK(net->regions() == 0);
@@ -291,7 +307,8 @@ TEST_CASE("the kit for transports finds nothing over verbs", "[verbs_schedules]"
     for (const bool lazy : {false, true}) {
         const auto net = std::make_shared<dry_network>(lazy);
         const auto report = colls::testing::transport(
-            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }); }, {.deadline = 300, .groups = sanitized ? std::vector{3} : std::vector{1, 2, 3, 4}});
+            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }); },
+            {.deadline = 300, .groups = sanitized ? std::vector{3} : std::vector{1, 2, 3, 4}});
         INFO(report.text());
         CHECK(report.ok());
         CHECK(net->regions() == 0);
@@ -304,7 +321,10 @@ TEST_CASE("the kit for transports finds nothing over memory within hosts and ver
             if (sanitized && lazy != (per_host == 2)) continue;
             const auto net = std::make_shared<dry_network>(lazy);
             const auto report = colls::testing::transport(
-                [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }, {}, per_host); }, {.deadline = 300, .groups = sanitized ? std::vector{4} : std::vector{3, 4, 6}});
+                [&](int n, auto&& f) {
+                    run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }, {}, per_host);
+                },
+                {.deadline = 300, .groups = sanitized ? std::vector{4} : std::vector{3, 4, 6}});
             INFO(report.text());
             CHECK(report.ok());
             CHECK(net->regions() == 0);
@@ -318,20 +338,23 @@ TEST_CASE("small messages: a request each, a doorbell for each round and peer, f
         for (const int n : {2, 3, 4, 7, 8})
             for (const std::size_t words : {2u, 10u, 60u}) {
                 if (words > 10 && n > 4) continue;
-                lower_all(n, {words}, where, shape, [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_transport::copies& copied) {
-                    planned e = planned_of(s, n, bytes);
-                    if (learns(s, n)) e += planned_of(count_schedule(), n, 8);
-                    CHECK(c.messages == e.messages);
-                    CHECK(c.doorbells == e.doorbells);
-                    CHECK(c.notices == 0);
-                    CHECK(c.payload == e.payload);
-                    CHECK(c.bytes == e.payload + 64 * static_cast<std::uint64_t>(c.messages) + 24 * static_cast<std::uint64_t>(c.credits));
-                    CHECK(c.requests == c.messages + c.credits);
-                    // What goes by itself was asked for, or gives back half a ring.
-                    CHECK(c.credits <= c.asked + e.messages * 2 / static_cast<long>(shape.slots) + n * n);
-                    CHECK(copied.in == e.payload);
-                    CHECK(copied.out <= (where == memory_of::device ? 0 : e.payload));
-                });
+                lower_all(n, {words}, where, shape,
+                    [&](const colls::any_schedule& s, std::size_t bytes, const counted& c,
+                        const verbs_transport::copies& copied) {
+                        planned e = planned_of(s, n, bytes);
+                        if (learns(s, n)) e += planned_of(count_schedule(), n, 8);
+                        CHECK(c.messages == e.messages);
+                        CHECK(c.doorbells == e.doorbells);
+                        CHECK(c.notices == 0);
+                        CHECK(c.payload == e.payload);
+                        CHECK(c.bytes == e.payload + 64 * static_cast<std::uint64_t>(c.messages) +
+                                             24 * static_cast<std::uint64_t>(c.credits));
+                        CHECK(c.requests == c.messages + c.credits);
+                        // What goes by itself was asked for, or gives back half a ring.
+                        CHECK(c.credits <= c.asked + e.messages * 2 / static_cast<long>(shape.slots) + n * n);
+                        CHECK(copied.in == e.payload);
+                        CHECK(copied.out <= (where == memory_of::device ? 0 : e.payload));
+                    });
             }
 }
 
@@ -349,18 +372,19 @@ TEST_CASE("large messages: none is copied whose memory is registered; as few sig
         const std::size_t words = n > 4 ? 2000 : 4000;
         all.push_back({n, words});
         all.push_back({n, words, memory_of::other});
-        all.push_back({n, words, memory_of::device, 4096});   // a packet a request, as between devices of software
+        all.push_back({n, words, memory_of::device, 4096});  // a packet a request, as between devices of software
     }
     if (!sanitized) all.insert(all.end(), {{2, 60'000}, {4, 60'000}});
     for (const form& f : all) {
         lower_all(
             f.n, {f.words}, f.where, shape,
-            [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_transport::copies& copied) {
-                planned e = planned_of(s, f.n, bytes), ahead;   // what goes ahead of it is small
+            [&](const colls::any_schedule& s, std::size_t bytes, const counted& c,
+                const verbs_transport::copies& copied) {
+                planned e = planned_of(s, f.n, bytes), ahead;  // what goes ahead of it is small
                 if (learns(s, f.n)) ahead = planned_of(count_schedule(), f.n, 8);
                 e += ahead;
                 CHECK(c.payload == e.payload);
-                CHECK(c.messages >= e.messages);   // in chunks
+                CHECK(c.messages >= e.messages);  // in chunks
                 CHECK(c.doorbells <= c.messages);
                 if (f.where == memory_of::device) {
                     CHECK(c.notices <= c.messages);
@@ -380,7 +404,8 @@ TEST_CASE("small and large messages in turns: as few signals in each operation",
             lower_all(
                 n, {1, 2000, 1500, 1, 1, 2000, 40}, memory_of::device, shape,
                 [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_transport::copies&) {
-                    CHECK(c.payload == planned_of(s, n, bytes).payload + (learns(s, n) ? planned_of(count_schedule(), n, 8).payload : 0));
+                    CHECK(c.payload == planned_of(s, n, bytes).payload +
+                                           (learns(s, n) ? planned_of(count_schedule(), n, 8).payload : 0));
                 },
                 request_bytes);
 }
@@ -394,7 +419,8 @@ TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else"
             for (int r = 0; r < n; ++r)
                 for (int t = 0; t < s.rounds(n); ++t)
                     for (int p = 0; p < s.ports(n); ++p)
-                        if (const int peer = s.at(r, n, t, p).send.peer; peer != none && peer != r) edges.emplace(std::min(r, peer), std::max(r, peer));
+                        if (const int peer = s.at(r, n, t, p).send.peer; peer != none && peer != r)
+                            edges.emplace(std::min(r, peer), std::max(r, peer));
         };
         add(schedule);
         if (learns(schedule, n)) add(count_schedule());
@@ -408,32 +434,32 @@ TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else"
     }
 }
 
-// Whoever only receives says where, by requests that none of its operations signals: until the queue needs one to have room.
+// Whoever only receives says where, by requests that none of its operations signals: until the queue needs one to have
+// room.
 TEST_CASE("after many operations without a signal one has as few of them", "[verbs_schedules]") {
     const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
     const auto net = std::make_shared<dry_network>();
     std::barrier<> all(2);
     counted sum;
-    run_with(
-        all, net, 2, shape,
-        [&](colls::communicator& comm, dry_way&) {
-            auto block = comm.allocate<std::uint64_t>(2000), both = comm.allocate<std::uint64_t>(4000);
-            for (int before = 1; before < 140; before += before < 90 ? 22 : 1) {
-                for (int k = 0; k < before; ++k) colls::broadcast<colls::direct>(comm, block, 0);
-                all.arrive_and_wait();
-                if (comm.rank() == 0) net->clear_log();
-                all.arrive_and_wait();
-                colls::all_gather<colls::direct>(comm, block, both);
-                all.arrive_and_wait();
-                if (comm.rank() == 0) {
-                    const counted c = count_of(net->log());
-                    INFO("after " << before << " broadcasts");
-                    CHECK(c.signalled >= 1);
-                    CHECK(c.wrong == "");
-                    sum += c;
-                }
-                all.arrive_and_wait();
+    run_with(all, net, 2, shape, [&](colls::communicator& comm, dry_way&) {
+        auto block = comm.allocate<std::uint64_t>(2000), both = comm.allocate<std::uint64_t>(4000);
+        for (int before = 1; before < 140; before += before < 90 ? 22 : 1) {
+            for (int k = 0; k < before; ++k) colls::broadcast<colls::direct>(comm, block, 0);
+            all.arrive_and_wait();
+            if (comm.rank() == 0) net->clear_log();
+            all.arrive_and_wait();
+            colls::all_gather<colls::direct>(comm, block, both);
+            all.arrive_and_wait();
+            if (comm.rank() == 0) {
+                const counted c = count_of(net->log());
+                INFO("after " << before << " broadcasts");
+                CHECK(c.signalled >= 1);
+                CHECK(c.wrong == "");
+                sum += c;
             }
-        });
-    std::printf("%ld of %ld signalled, of one queue in one operation %ld more than it may\n", sum.signalled, sum.allowed, sum.beyond);
+            all.arrive_and_wait();
+        }
+    });
+    std::printf("%ld of %ld signalled, of one queue in one operation %ld more than it may\n", sum.signalled,
+        sum.allowed, sum.beyond);
 }

@@ -118,7 +118,7 @@ TEST_CASE("law in_range: extents", "[verify]") {
     s.legal = false;
     CHECK(verify(s, 8).text() == "the schedule does not support 8 ranks (law: in_range)");
     CHECK(verify(pairwise(), 0).law == law::in_range);
-    for (int loose::*extent : {&loose::round_count, &loose::block_count, &loose::scratch_count}) {
+    for (int loose::* extent : {&loose::round_count, &loose::block_count, &loose::scratch_count}) {
         s = pairwise();
         s.*extent = -1;
         CHECK(verify(s, 8).law == law::in_range);
@@ -173,15 +173,15 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
         CHECK(r.round == 3);
     }
     // Rank 1 passes on what it does not have yet.
-    CHECK(
-        verify(
-            from_root(broadcast, 4,
-                [](step& s, int rank, int round) {
-                    if (round == 0)
-                        s = rank == 1 ? step{.send = {2, block(0)}} : rank == 2 ? step{.recv = {1, block(0)}} : step{};
-                }),
-            4)
-            .text() == "round 0: rank 1 sends block 0, which holds nothing yet, to rank 2 (law: in_range)");
+    CHECK(verify(from_root(broadcast, 4,
+                     [](step& s, int rank, int round) {
+                         if (round == 0)
+                             s = rank == 1   ? step{.send = {2, block(0)}}
+                                 : rank == 2 ? step{.recv = {1, block(0)}}
+                                             : step{};
+                     }),
+              4)
+              .text() == "round 0: rank 1 sends block 0, which holds nothing yet, to rank 2 (law: in_range)");
     loose s{.implements = all_reduce, .steps = [](int rank, int, int, int) {
                 return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(1), action::reduce}};
             }};
@@ -221,8 +221,7 @@ TEST_CASE("law matched", "[verify]") {
     CHECK(where(sizes) == found{law::matched, 4, 3, 0, none, 2});
     CHECK(sizes.received == 2);
     CHECK(sizes.sent == 1);
-    CHECK(
-        sizes.text() == "round 3: rank 4 receives 2 blocks from rank 2 on port 0, which sends 1 (law: matched)");
+    CHECK(sizes.text() == "round 3: rank 4 receives 2 blocks from rank 2 on port 0, which sends 1 (law: matched)");
     // The same messages, but on another port.
     loose s{.implements = all_reduce, .steps = [](int rank, int, int, int port) {
                 if (port == 0 && rank == 0) return step{.send = {1, block(0)}, .recv = {1, block(0), action::reduce}};

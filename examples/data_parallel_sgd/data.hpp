@@ -1,8 +1,8 @@
 // Fashion-MNIST: 60,000 + 10,000 grey images of 28 x 28 pixels in ten classes, as gzipped IDX files.
 #pragma once
 
-#include <Eigen/Core>
 #include <zlib.h>
+#include <Eigen/Core>
 
 #include <algorithm>
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace example {
 
 struct dataset {
     Eigen::Matrix<std::uint8_t, Eigen::Dynamic, Eigen::Dynamic> images;  // one column a sample
-    std::vector<std::uint8_t> labels;                                   // 0..9
+    std::vector<std::uint8_t> labels;                                    // 0..9
     int size() const { return static_cast<int>(labels.size()); }
     int pixels() const { return static_cast<int>(images.rows()); }
 };
@@ -27,8 +27,7 @@ inline const char* install_hint = "install it with 'apt install dataset-fashion-
 
 /// The bytes of a gzip file. Throws std::runtime_error that names the file.
 inline std::vector<std::uint8_t> read_gzip(const std::filesystem::path& path) {
-    if (!std::filesystem::exists(path))
-        throw std::runtime_error(path.string() + " is missing: " + install_hint);
+    if (!std::filesystem::exists(path)) throw std::runtime_error(path.string() + " is missing: " + install_hint);
     const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
     if (!file) throw std::runtime_error("cannot open " + path.string());
     std::vector<std::uint8_t> bytes;
@@ -79,8 +78,7 @@ template <class T>
 auto batch_of(const dataset& data, std::span<const int> samples) {
     Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> x(data.pixels(), static_cast<Eigen::Index>(samples.size()));
     Eigen::Index column = 0;
-    for (const int s : samples)
-        x.col(column++) = (data.images.col(s).template cast<T>().array() - T(72.9)) / T(90.0);
+    for (const int s : samples) x.col(column++) = (data.images.col(s).template cast<T>().array() - T(72.9)) / T(90.0);
     return x;
 }
 

@@ -24,7 +24,10 @@ template <class Comm, class T>
 class gradient_exchange {
 public:
     gradient_exchange(Comm& comm, std::span<T> gradient, std::size_t bucket_bytes, starter<Comm, T> start)
-        : comm_(comm), gradient_(gradient), bucket_(std::max<std::size_t>(1, bucket_bytes / sizeof(T))), start_(start),
+        : comm_(comm),
+          gradient_(gradient),
+          bucket_(std::max<std::size_t>(1, bucket_bytes / sizeof(T))),
+          start_(start),
           unsent_(gradient.size()) {}
 
     std::size_t bucket() const { return bucket_; }

@@ -9,9 +9,9 @@
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -40,9 +40,9 @@ public:
         if (!last && !(terminal_ ? epoch_ends || time - shown_ > std::chrono::milliseconds(100) : epoch_ends)) return;
         shown_ = time;
         const double rate = static_cast<double>(samples_) / seconds(time - begin_).count();
-        fmt::print("{}epoch {}/{}  batch {:>3}/{}  loss {:.4f}  {:>7.0f} images/s{}", terminal_ ? "\r" : "", now.epoch + 1,
-                   how_.epochs, now.step + 1, now.steps_an_epoch, now.loss, rate,
-                   !terminal_ || epoch_ends || last ? "\n" : "");
+        fmt::print("{}epoch {}/{}  batch {:>3}/{}  loss {:.4f}  {:>7.0f} images/s{}", terminal_ ? "\r" : "",
+            now.epoch + 1, how_.epochs, now.step + 1, now.steps_an_epoch, now.loss, rate,
+            !terminal_ || epoch_ends || last ? "\n" : "");
         std::fflush(stdout);
     }
 
@@ -108,7 +108,8 @@ std::vector<table_row> compare(Comm& comm, const settings& how, std::span<float>
     const colls::model model = colls::model_of(comm);
     const auto promised = [&](const method<Comm>& m, std::string name) {
         const colls::cost cost = m.cost(comm.size());
-        table_row row{.name = std::move(name), .proof = m.prove(comm.size()).ok() ? "proven" : "REJECTED", .rounds = cost.rounds};
+        table_row row{
+            .name = std::move(name), .proof = m.prove(comm.size()).ok() ? "proven" : "REJECTED", .rounds = cost.rounds};
         row.bytes_sent = static_cast<double>(cost.blocks_sent) * static_cast<double>(bytes) / cost.blocks;
         for (std::size_t at = 0; at < bytes; at += how.bucket_bytes)
             row.predicted += cost.seconds(model, static_cast<double>(std::min(how.bucket_bytes, bytes - at)));
@@ -142,7 +143,8 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
     colls::threads::run(how.ranks, [&](auto& comm) {
         using comm_type = std::remove_reference_t<decltype(comm)>;
         network<float> net(how.widths, how.seed);
-        gradient_exchange<comm_type, float> exchange(comm, net.gradient(), how.bucket_bytes, method_named<comm_type>(schedule).start);
+        gradient_exchange<comm_type, float> exchange(
+            comm, net.gradient(), how.bucket_bytes, method_named<comm_type>(schedule).start);
         progress_line line(how, steps);
         const auto begin = stopwatch::now();
         train(comm, how, training, steps, net, exchange, [&](const state& now) {
@@ -153,20 +155,21 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
         const double share = accuracy(comm, net, test);
         auto rows = compare(comm, how, net.gradient());
         if (comm.rank() == 0)
-            result = {took / steps, exchange.spent().count() / steps, share, net.gradient().size_bytes(), exchange.buckets(),
-                      identical, std::move(rows)};
+            result = {took / steps, exchange.spent().count() / steps, share, net.gradient().size_bytes(),
+                exchange.buckets(), identical, std::move(rows)};
     });
     return result;
 }
 
 /// The weights after a few steps, in double.
-std::vector<double> weights_after(const settings& how, const std::string& schedule, int steps, const dataset& training) {
+std::vector<double> weights_after(
+    const settings& how, const std::string& schedule, int steps, const dataset& training) {
     std::vector<double> weights;
     colls::threads::run(how.ranks, [&](auto& comm) {
         using comm_type = std::remove_reference_t<decltype(comm)>;
         network<double> net(how.widths, how.seed);
-        gradient_exchange<comm_type, double> exchange(comm, net.gradient(), how.bucket_bytes,
-                                                      method_named<comm_type>(schedule).start_double);
+        gradient_exchange<comm_type, double> exchange(
+            comm, net.gradient(), how.bucket_bytes, method_named<comm_type>(schedule).start_double);
         train(comm, how, training, steps, net, exchange, [](const state&) {});
         if (comm.rank() == 0) weights.assign(net.parameters().begin(), net.parameters().end());
     });
@@ -174,13 +177,18 @@ std::vector<double> weights_after(const settings& how, const std::string& schedu
 }
 
 void print(const settings& how, const outcome& o) {
-    fmt::print("\n{} ranks, {} parameters, gradient {:.0f} KB in {} buckets; one step {:.2f} ms, of which {:.2f} ms in the exchange (waiting for the other ranks included)\n\n",
-               how.ranks, o.bytes / sizeof(float), static_cast<double>(o.bytes) / 1024, o.buckets, o.step * 1e3, o.exchange * 1e3);
-    fmt::print("  {:<24} {:>8} {:>7} {:>14} {:>14} {:>14}\n", "schedule", "proof", "rounds", "KB sent", "predicted ms", "measured ms");
+    fmt::print(
+        "\n{} ranks, {} parameters, gradient {:.0f} KB in {} buckets; one step {:.2f} ms, of which {:.2f} ms in the "
+        "exchange (waiting for the other ranks included)\n\n",
+        how.ranks, o.bytes / sizeof(float), static_cast<double>(o.bytes) / 1024, o.buckets, o.step * 1e3,
+        o.exchange * 1e3);
+    fmt::print("  {:<24} {:>8} {:>7} {:>14} {:>14} {:>14}\n", "schedule", "proof", "rounds", "KB sent", "predicted ms",
+        "measured ms");
     for (const auto& row : o.rows)
-        fmt::print("  {:<24} {:>8} {:>7} {:>14.0f} {:>14.3f} {:>14.3f}\n", row.name, row.proof, row.rounds, row.bytes_sent / 1024,
-                   row.predicted * 1e3, row.measured * 1e3);
-    fmt::print("\n  a step's exchange with nothing else running; sent: by the busiest rank; rounds: of each bucket\n\n");
+        fmt::print("  {:<24} {:>8} {:>7} {:>14.0f} {:>14.3f} {:>14.3f}\n", row.name, row.proof, row.rounds,
+            row.bytes_sent / 1024, row.predicted * 1e3, row.measured * 1e3);
+    fmt::print(
+        "\n  a step's exchange with nothing else running; sent: by the busiest rank; rounds: of each bucket\n\n");
 }
 
 }  // namespace
@@ -192,7 +200,8 @@ int main(int argc, char** argv) {
     std::vector<std::string> names{"automatic"};
     for (const auto& m : methods<colls::threads::communicator>) names.emplace_back(m.name);
 
-    CLI::App app("Trains a small network on Fashion-MNIST by several ranks (threads), whose gradients are all-reduced.");
+    CLI::App app(
+        "Trains a small network on Fashion-MNIST by several ranks (threads), whose gradients are all-reduced.");
     app.option_defaults()->always_capture_default();
     app.add_option("-r,--ranks", how.ranks, "ranks that share each batch")->check(CLI::Range(1, 64));
     app.add_option("-e,--epochs", how.epochs, "times through the training set")->check(CLI::PositiveNumber);
@@ -212,17 +221,18 @@ int main(int argc, char** argv) {
         if (check_steps > 0) {
             settings alone = how;
             alone.ranks = 1;
-            const auto one = weights_after(alone, "automatic", check_steps, training), many = weights_after(how, schedule, check_steps, training);
+            const auto one = weights_after(alone, "automatic", check_steps, training),
+                       many = weights_after(how, schedule, check_steps, training);
             for (std::size_t i = 0; i < one.size(); ++i) difference = std::max(difference, std::abs(one[i] - many[i]));
-            fmt::print("{} steps by {} ranks and by one, on the same batches: weights differ by {:.1e} at most\n", check_steps,
-                       how.ranks, difference);
+            fmt::print("{} steps by {} ranks and by one, on the same batches: weights differ by {:.1e} at most\n",
+                check_steps, how.ranks, difference);
         }
         const bool equal = difference < 1e-9;  // in double, whose rounding is 1e-16 of weights below 1
 
         const outcome o = run(how, schedule, training, test);
         print(how, o);
-        fmt::print("the same as one rank: {}\nthe same bits on every rank: {}\ntest accuracy: {:.2f} %\n", equal ? "yes" : "NO",
-                   o.identical ? "yes" : "NO", o.accuracy * 100);
+        fmt::print("the same as one rank: {}\nthe same bits on every rank: {}\ntest accuracy: {:.2f} %\n",
+            equal ? "yes" : "NO", o.identical ? "yes" : "NO", o.accuracy * 100);
         return equal && o.identical ? 0 : 1;
     } catch (const std::exception& e) {
         fmt::print(stderr, "data_parallel_sgd: {}\n", e.what());

@@ -15,7 +15,7 @@ template <class Comm>
 struct method {
     std::string_view name;
     starter<Comm, float> start;
-    starter<Comm, double> start_double;     // for the check against one rank
+    starter<Comm, double> start_double;  // for the check against one rank
     bool (*supports)(int n);
     colls::report (*prove)(int n);
     colls::cost (*cost)(int n);
@@ -24,15 +24,14 @@ struct method {
 template <class Comm, class Family>
 constexpr method<Comm> make_method(std::string_view name) {
     using schedule = colls::schedule_for<Family, colls::collective::all_reduce>;
-    return {name,
-            [](Comm& comm, std::span<float> x) { return colls::start::all_reduce<Family>(comm, x, colls::sum); },
-            [](Comm& comm, std::span<double> x) { return colls::start::all_reduce<Family>(comm, x, colls::sum); },
-            [](int n) { return colls::supports(schedule{}, n); },
-            [](int n) { return colls::verify<schedule>(n); },
-            [](int n) { return colls::cost_of<schedule>(n); }};
+    return {name, [](Comm& comm, std::span<float> x) { return colls::start::all_reduce<Family>(comm, x, colls::sum); },
+        [](Comm& comm, std::span<double> x) { return colls::start::all_reduce<Family>(comm, x, colls::sum); },
+        [](int n) { return colls::supports(schedule{}, n); }, [](int n) { return colls::verify<schedule>(n); },
+        [](int n) { return colls::cost_of<schedule>(n); }};
 }
 
-/// A schedule of this program's own: each rank collects its block from one peer after the other, then all spread theirs.
+/// A schedule of this program's own: each rank collects its block from one peer after the other, then all spread
+/// theirs.
 struct pairwise_reduce_scatter {
     static constexpr colls::collective implements = colls::collective::reduce_scatter;
     static constexpr int rounds(int n) { return n - 1; }
@@ -46,11 +45,10 @@ using own_pairwise = colls::compose<pairwise_reduce_scatter, colls::reversed<pai
 
 /// The library's choice.
 template <class Comm>
-inline constexpr method<Comm> automatic{
-    "automatic",
+inline constexpr method<Comm> automatic{"automatic",
     [](Comm& comm, std::span<float> x) { return colls::start::all_reduce(comm, x, colls::sum); },
-    [](Comm& comm, std::span<double> x) { return colls::start::all_reduce(comm, x, colls::sum); },
-    nullptr, nullptr, nullptr};
+    [](Comm& comm, std::span<double> x) { return colls::start::all_reduce(comm, x, colls::sum); }, nullptr, nullptr,
+    nullptr};
 
 template <class Comm>
 inline constexpr std::array methods{

@@ -39,7 +39,7 @@ inline std::span<const int> shard(std::span<const int> batch, int rank, int rank
 /// seed alone, so that any number of ranks goes through the same batches. `progress(state)` is called after each step.
 template <class T, class Comm, class Progress>
 void train(Comm& comm, const settings& how, const dataset& data, int steps, network<T>& net,
-           gradient_exchange<Comm, T>& exchange, Progress progress) {
+    gradient_exchange<Comm, T>& exchange, Progress progress) {
     std::vector<int> order(static_cast<std::size_t>(data.size()));
     std::iota(order.begin(), order.end(), 0);
     std::mt19937_64 random(how.seed);
@@ -63,9 +63,10 @@ void train(Comm& comm, const settings& how, const dataset& data, int steps, netw
         labels.clear();
         for (const int sample : mine) labels.push_back(data.labels[static_cast<std::size_t>(sample)]);
 
-        // Each rank's gradient is its part of the gradient of the batch's mean loss: the sum over ranks is that gradient.
+        // Each rank's gradient is its part of the gradient of the batch's mean loss: the sum over ranks is that
+        // gradient.
         loss += net.backward(images, labels, static_cast<int>(size), exchange.bucket(),
-                             [&](std::size_t offset) { exchange.ready(offset); });
+            [&](std::size_t offset) { exchange.ready(offset); });
         exchange.finish();
         const double left = 1.0 - static_cast<double>(step) / steps;
         net.update(static_cast<T>(how.learning_rate * left), static_cast<T>(how.momentum));

@@ -1,6 +1,7 @@
-// One process a GPU, on any number of hosts: gradients reduced within each host over NVLink or PCIe by kernels, between hosts
-// by the library's own transport with host staging (RDMA or TCP, as COLLS_TRANSPORT says), and spread within the host again.
-// That is hierarchical<direct, ring> with each level where it is fastest: what crosses the network is 1/n of the data a rank.
+// One process a GPU, on any number of hosts: gradients reduced within each host over NVLink or PCIe by kernels, between
+// hosts by the library's own transport with host staging (RDMA or TCP, as COLLS_TRANSPORT says), and spread within the
+// host again. That is hierarchical<direct, ring> with each level where it is fastest: what crosses the network is 1/n
+// of the data a rank.
 //
 // Started by mpirun, srun, torchrun or anything else that colls::world() knows; see README.md and job.sbatch.
 #include <colls/colls.hpp>
@@ -33,9 +34,13 @@ int host_color(colls::communicator& world) {
 class exchange {
 public:
     exchange(colls::communicator& world, std::size_t count)
-        : node_(world.split(host_color(world), world.rank())), lane_(world.split(node_.rank(), world.rank())), device_(pick(node_.rank())),
-          gpu_(node_, device_, {.arena_bytes = 2 * count * sizeof(float) + (1 << 20)}), gradients_(gpu_.allocate<float>(count)),
-          block_(gpu_.allocate<float>(share(count))), count_(count) {
+        : node_(world.split(host_color(world), world.rank())),
+          lane_(world.split(node_.rank(), world.rank())),
+          device_(pick(node_.rank())),
+          gpu_(node_, device_, {.arena_bytes = 2 * count * sizeof(float) + (1 << 20)}),
+          gradients_(gpu_.allocate<float>(count)),
+          block_(gpu_.allocate<float>(share(count))),
+          count_(count) {
         check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
         check(cudaHostAlloc(&staged_, block_.size() * sizeof(float) + 1, cudaHostAllocDefault), "cudaHostAlloc");
     }
@@ -76,7 +81,7 @@ private:
         const auto n = static_cast<std::size_t>(node_.size()), r = static_cast<std::size_t>(node_.rank());
         return count / n + (r < count % n);
     }
-    colls::communicator node_, lane_;   // the ranks of this host; those of all hosts with this one's number
+    colls::communicator node_, lane_;  // the ranks of this host; those of all hosts with this one's number
     int device_;
     colls::cuda::communicator gpu_;
     colls::cuda::memory<float> gradients_, block_;
@@ -89,10 +94,13 @@ int run(std::size_t count, int times) {
     colls::communicator world = colls::world();
     exchange e(world, count);
     std::vector<float> host(count);
-    for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<float>(i % 100 + static_cast<std::size_t>(world.rank()));
-    check(cudaMemcpyAsync(e.data(), host.data(), count * sizeof(float), cudaMemcpyHostToDevice, e.stream()), "cudaMemcpyAsync");
+    for (std::size_t i = 0; i < count; ++i)
+        host[i] = static_cast<float>(i % 100 + static_cast<std::size_t>(world.rank()));
+    check(cudaMemcpyAsync(e.data(), host.data(), count * sizeof(float), cudaMemcpyHostToDevice, e.stream()),
+        "cudaMemcpyAsync");
     e.run();
-    check(cudaMemcpyAsync(host.data(), e.data(), count * sizeof(float), cudaMemcpyDeviceToHost, e.stream()), "cudaMemcpyAsync");
+    check(cudaMemcpyAsync(host.data(), e.data(), count * sizeof(float), cudaMemcpyDeviceToHost, e.stream()),
+        "cudaMemcpyAsync");
     e.finish();
     const auto n = static_cast<std::size_t>(world.size());
     std::size_t wrong = 0;
@@ -104,8 +112,9 @@ int run(std::size_t count, int times) {
     e.finish();
     const double seconds = std::chrono::duration<double>(clock_type::now() - before).count() / times;
     if (world.rank() == 0)
-        std::printf("%d ranks, %d a host, %zu floats: %s; %.3f ms a step, %.2f GB/s of the gradients\n", world.size(), e.ranks_of_host(), count,
-                    wrong == 0 ? "right" : "wrong", seconds * 1e3, static_cast<double>(count * sizeof(float)) / seconds / 1e9);
+        std::printf("%d ranks, %d a host, %zu floats: %s; %.3f ms a step, %.2f GB/s of the gradients\n", world.size(),
+            e.ranks_of_host(), count, wrong == 0 ? "right" : "wrong", seconds * 1e3,
+            static_cast<double>(count * sizeof(float)) / seconds / 1e9);
     return wrong == 0 ? 0 : 1;
 }
 
@@ -113,7 +122,8 @@ int run(std::size_t count, int times) {
 
 int main(int argc, char** argv) {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     const std::size_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : std::size_t{1} << 24;
     try {
         return run(count, argc > 2 ? std::atoi(argv[2]) : 10);

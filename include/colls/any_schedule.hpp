@@ -39,11 +39,11 @@ struct finding {
 
 struct schedule_table {
     collective implements;
-    std::string_view type;   ///< its name: part of the fingerprint
-    bool folds;              ///< folded<S> exists
+    std::string_view type;  ///< its name: part of the fingerprint
+    bool folds;             ///< folded<S> exists
     int (*answer)(const void* s, question q, int rank, int n, int slot);
     step (*at)(const void* s, int rank, int n, int round, int port);
-    finding (*prove)(const any_schedule& s, int n);   // null: proven in the library's own tests
+    finding (*prove)(const any_schedule& s, int n);  // null: proven in the library's own tests
 };
 
 // Called while a plan is made, never while data moves: hence cold, small rather than fast.
@@ -51,12 +51,18 @@ template <class S>
 [[gnu::cold]] int answer(const void* p, question q, int rank, int n, int slot) {
     const S& s = *static_cast<const S*>(p);
     switch (q) {
-        case question::rounds: return s.rounds(n);
-        case question::ports: return ports_of(s, n);
-        case question::blocks: return blocks_of(s, n);
-        case question::scratch: return scratch_of(s, n);
-        case question::root: return root_of(s, n);
-        case question::supports: return supports(s, n);
+        case question::rounds:
+            return s.rounds(n);
+        case question::ports:
+            return ports_of(s, n);
+        case question::blocks:
+            return blocks_of(s, n);
+        case question::scratch:
+            return scratch_of(s, n);
+        case question::root:
+            return root_of(s, n);
+        case question::supports:
+            return supports(s, n);
         case question::home:
             if constexpr (owned(implemented_by<S>))
                 return home_of(s, n, slot);
@@ -78,10 +84,12 @@ template <class S>
 finding prove(const any_schedule& s, int n);
 
 template <class S>
-inline constexpr schedule_table table_of{implemented_by<S>, type_name<S>(), foldable<implemented_by<S>, S>(), &answer<S>, &step_at<S>, &prove};
+inline constexpr schedule_table table_of{
+    implemented_by<S>, type_name<S>(), foldable<implemented_by<S>, S>(), &answer<S>, &step_at<S>, &prove};
 /// Of a schedule whose proof is part of the library's tests: the verifier need not be compiled into the program.
 template <class S>
-inline constexpr schedule_table proven_table_of{implemented_by<S>, type_name<S>(), foldable<implemented_by<S>, S>(), &answer<S>, &step_at<S>, nullptr};
+inline constexpr schedule_table proven_table_of{
+    implemented_by<S>, type_name<S>(), foldable<implemented_by<S>, S>(), &answer<S>, &step_at<S>, nullptr};
 
 }  // namespace detail
 
@@ -98,7 +106,7 @@ public:
     any_schedule(const S& s, const detail::schedule_table& table, std::string_view name)
         : implements(implemented_by<S>), table_(&table), name_(name) {
         static_assert(sizeof(S) <= sizeof(state_) && alignof(S) <= alignof(std::max_align_t),
-                      "colls: a schedule value holds at most 64 bytes");
+            "colls: a schedule value holds at most 64 bytes");
         if constexpr (!std::is_empty_v<S>) {
             size_ = sizeof(S);
             std::memcpy(state_, &s, sizeof(S));

@@ -38,8 +38,8 @@ struct buffer_block {
     friend constexpr bool operator==(const buffer_block&, const buffer_block&) = default;
 };
 
-/// Block r of a buffer of `count` elements in n blocks, as every call cuts it: the first count % n blocks are longer by one.
-/// Throws invalid_argument where n < 1, or r is none of 0 to n - 1.
+/// Block r of a buffer of `count` elements in n blocks, as every call cuts it: the first count % n blocks are longer by
+/// one. Throws invalid_argument where n < 1, or r is none of 0 to n - 1.
 constexpr buffer_block block_of(std::size_t count, int n, int r) {
     if (n < 1 || r < 0 || r >= n) detail::refuse_block(n, r);
     const detail::extent e = detail::balanced(count, static_cast<std::size_t>(n), static_cast<std::size_t>(r));

@@ -57,19 +57,26 @@ struct element<R> {
 template <class R>
 using element_of = typename element<std::remove_reference_t<R>>::type;
 
-/// May a call that outlives its statement use what was passed as X&&: something with a name, or a view of something else?
+/// May a call that outlives its statement use what was passed as X&&: something with a name, or a view of something
+/// else?
 template <class X>
-inline constexpr bool outlives_call = std::is_lvalue_reference_v<X> || std::ranges::enable_borrowed_range<std::remove_cvref_t<X>>;
+inline constexpr bool outlives_call =
+    std::is_lvalue_reference_v<X> || std::ranges::enable_borrowed_range<std::remove_cvref_t<X>>;
 
-/// Says in words what is wrong with buffers that were passed as X&&. False: something is, and what follows is not compiled.
+/// Says in words what is wrong with buffers that were passed as X&&. False: something is, and what follows is not
+/// compiled.
 template <bool keeps, class... X>
 constexpr bool expect_buffers() {
     constexpr bool are = (buffer_like<std::remove_reference_t<X>> && ...);
-    static_assert(are, "colls: a buffer is a contiguous range, such as std::vector, std::array or std::span; for a pointer and a count "
-                       "write std::span(p, n), for one value std::span(&x, 1)");
+    static_assert(are,
+        "colls: a buffer is a contiguous range, such as std::vector, std::array or std::span; for a pointer and a "
+        "count "
+        "write std::span(p, n), for one value std::span(&x, 1)");
     constexpr bool live = !keeps || (outlives_call<X> && ...);
-    static_assert(live, "colls: this buffer is a temporary, and a started or prepared call uses its buffers after the statement that makes "
-                        "it: give the buffer a name");
+    static_assert(live,
+        "colls: this buffer is a temporary, and a started or prepared call uses its buffers after the statement that "
+        "makes "
+        "it: give the buffer a name");
     return are && live;
 }
 /// The same of an input and an output.
@@ -92,7 +99,8 @@ constexpr bool expect_operator() {
     static_assert(!function, "colls: this operator is a function: pass its address, &f");
     if constexpr (!function) {
         constexpr bool takes = operator_on<Op, T>;
-        static_assert(takes, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
+        static_assert(
+            takes, "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
         return takes;
     }
     return false;
@@ -135,7 +143,9 @@ struct start_mode {
     using result = operation;
     static constexpr bool keeps = true;
     static operation go(rank_context& e, request& q) { return {e, begin(e, q)}; }
-    static operation message_go(rank_context& e, operation_kind kind, const call& c, int peer) { return {e, begin_message(e, kind, c, peer)}; }
+    static operation message_go(rank_context& e, operation_kind kind, const call& c, int peer) {
+        return {e, begin_message(e, kind, c, peer)};
+    }
 };
 struct prepare_mode {
     using result = plan;
@@ -173,7 +183,7 @@ void set_operator(request& q, const Op& op) {
     q.c.op = &op_table_for<T, Op>;
     q.c.op_type = &type_text<Op>;
     q.c.signature = hash_mix(q.c.signature, type_hash<Op>);
-    q.c.op_value = &op;   // an empty operator is never looked at
+    q.c.op_value = &op;  // an empty operator is never looked at
     if constexpr (keep && !std::is_empty_v<Op>) {
         q.copy_op = [](const void* from) -> void* { return new Op(*static_cast<const Op*>(from)); };
         q.drop_op = [](void* copy) { delete static_cast<Op*>(copy); };
@@ -199,14 +209,16 @@ list<std::size_t> counts_of(request& q, const Counts& counts) {
 template <collective C, bool ordered, class S>
 any_schedule schedule_for_call(const S& given) {
     if constexpr (expect_schedule_or_family<S>()) {
-        static_assert(provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
+        static_assert(
+            provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
         if constexpr (provides<S, C>) {
             const auto s = schedule_of<C>(given);
             using made = std::remove_const_t<decltype(s)>;
             if constexpr (ordered) {
                 constexpr bool in_order = keeps_order_at_small_sizes<made>();
                 static_assert(in_order,
-                    "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; take direct, "
+                    "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; "
+                    "take direct, "
                     "or automatic, or mark the operator with colls::commutative(op)");
                 return any_schedule(s, table_of<made>, written_name<S>());
             } else if constexpr (is_candidate<S>(C, known_families{})) {
@@ -222,7 +234,8 @@ any_schedule schedule_for_call(const S& given) {
 /// `fine`: nothing has been found wrong with the arguments, which the compiler has said then.
 template <class Mode, class Schedule, collective C, bool fine, bool ordered, class Comm, class... V>
 typename Mode::result submit(Comm& comm, request& q, const V&... value) {
-    static_assert(!fine || sizeof...(V) <= 1, "colls: too many arguments: a call takes one schedule value at most, as its last argument");
+    static_assert(!fine || sizeof...(V) <= 1,
+        "colls: too many arguments: a call takes one schedule value at most, as its last argument");
     rank_context& e = comm.context();
     q.c.what = C;
     using S = typename schedule_argument<Schedule, V...>::type;
@@ -236,7 +249,7 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
             if constexpr (sizeof...(V) != 0)
                 return schedule_for_call<C, ordered>(value...);
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
-                return schedule_for_call<C, ordered>(S{.node = ranks_per_host(e)});   // the hosts, where they are alike
+                return schedule_for_call<C, ordered>(S{.node = ranks_per_host(e)});  // the hosts, where they are alike
             else
                 return schedule_for_call<C, ordered>(S{});
         }();
@@ -345,14 +358,17 @@ struct calls {
         q.sends = counts_of(q, counts);
         return submit<Mode, S, collective::all_gather, fine<In, Out>, false>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Counts, class Op, class... V>
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Counts, class Op,
+        class... V>
     static result reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... v) {
         request q = folding<In, Out>(in, out, op);
         q.sends = counts_of(q, counts);
         return submit<Mode, S, collective::reduce_scatter, fine_fold<In, Out, Op>, ordered<In, Op>>(comm, q, v...);
     }
-    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Sent, class Received, class... V>
-    static result all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... v) {
+    template <class S = automatic, class Comm, class In = braces, class Out = braces, class Sent, class Received,
+        class... V>
+    static result all_to_all_v(
+        Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... v) {
         request q = moving<In, Out>(in, out);
         q.sends = counts_of(q, sent);
         q.receives = counts_of(q, received);
@@ -409,7 +425,8 @@ private:
         if constexpr (fine_fold<In, Out, Op>) {
             constexpr bool finishes = has_finish<Op, element_of<Out>>;
             static_assert(!finishes,
-                "colls: a scan has no use for an operator with a last step, such as avg: the ranks' results are of different numbers "
+                "colls: a scan has no use for an operator with a last step, such as avg: the ranks' results are of "
+                "different numbers "
                 "of contributions");
             return !finishes;
         }
@@ -420,7 +437,8 @@ private:
     static result submit_direct(Comm& comm, request& q, const V&...) {
         using given = typename schedule_argument<S, V...>::type;
         static_assert(std::is_same_v<given, automatic> || std::is_same_v<given, direct>,
-            "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not know how "
+            "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would "
+            "not know how "
             "much they pass on");
         return submit<Mode, direct, C, fine, false>(comm, q);
     }
@@ -466,27 +484,34 @@ void broadcast(Comm& comm, X&& inout, int root, const V&... schedule) {
 /// (comm, in, out, root): rank r gets block r of the root's `in`; elsewhere `in` may be empty.
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::scatter<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), root, schedule...);
+    detail::calls<detail::blocking_mode>::scatter<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), root, schedule...);
 }
 /// (comm, in, out, root): the root gets rank r's `in` as block r of `out`; elsewhere `out` may be empty.
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::gather<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), root, schedule...);
+    detail::calls<detail::blocking_mode>::gather<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), root, schedule...);
 }
 /// (comm, in, out): every rank gets rank r's `in` as block r of `out`. S (n - 1) / n bytes a rank.
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::all_gather<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), schedule...);
+    detail::calls<detail::blocking_mode>::all_gather<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), schedule...);
 }
 /// (comm, in, out, op, root): the root gets the fold of all ranks' `in`; elsewhere `out` may be empty.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
+    class... V>
 void reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::reduce<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, root, schedule...);
+    detail::calls<detail::blocking_mode>::reduce<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, root, schedule...);
 }
 /// (comm, in, out, op): rank r gets block r of the fold of all ranks' `in`. S (n - 1) / n bytes a rank.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
+    class... V>
 void reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::reduce_scatter<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
+    detail::calls<detail::blocking_mode>::reduce_scatter<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 /// (comm, inout, op) or (comm, in, out, op): every rank gets the fold of all ranks' `in`. 2 S (n - 1) / n bytes a rank.
 template <class Schedule = automatic, class Comm, class X = detail::braces, class Op, class... V>
@@ -494,15 +519,18 @@ template <class Schedule = automatic, class Comm, class X = detail::braces, clas
 void all_reduce(Comm& comm, X&& inout, const Op& op, const V&... schedule) {
     detail::calls<detail::blocking_mode>::all_reduce<Schedule>(comm, static_cast<X&&>(inout), op, schedule...);
 }
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
+    class... V>
     requires(detail::buffer_like<Out>)
 void all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::all_reduce<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
+    detail::calls<detail::blocking_mode>::all_reduce<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 /// (comm, in, out): block b of rank r's `in` becomes block r of rank b's `out`. Sizes divide by n.
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::all_to_all<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), schedule...);
+    detail::calls<detail::blocking_mode>::all_to_all<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), schedule...);
 }
 /// (comm): returns when every rank has called it.
 template <class Schedule = automatic, class Comm, class... V>
@@ -510,40 +538,54 @@ void barrier(Comm& comm, const V&... schedule) {
     detail::calls<detail::blocking_mode>::barrier<Schedule>(comm, schedule...);
 }
 /// (comm, in, out, op): rank r gets the fold of ranks 0..r.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
+    class... V>
 void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::inclusive_scan<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
+    detail::calls<detail::blocking_mode>::inclusive_scan<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 /// (comm, in, out, op): rank r gets the fold of ranks 0..r-1; rank 0's `out` stays as it is.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
+    class... V>
 void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::exclusive_scan<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
+    detail::calls<detail::blocking_mode>::exclusive_scan<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), op, schedule...);
 }
 
 /// (comm, in, out, counts, root): blocks of counts[r] elements, back to back. Only the root needs the counts.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
+    class... V>
 void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::scatter_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, root, schedule...);
+    detail::calls<detail::blocking_mode>::scatter_v<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, root, schedule...);
 }
 /// (comm, in, out, counts, root): likewise.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
+    class... V>
 void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::gather_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, root, schedule...);
+    detail::calls<detail::blocking_mode>::gather_v<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, root, schedule...);
 }
 /// (comm, in, out, counts): blocks of counts[r] elements, back to back; the same counts on every rank.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
+    class... V>
 void all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::all_gather_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, schedule...);
+    detail::calls<detail::blocking_mode>::all_gather_v<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, schedule...);
 }
 /// (comm, in, out, counts, op): likewise.
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts, class Op, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
+    class Op, class... V>
 void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::reduce_scatter_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, op, schedule...);
+    detail::calls<detail::blocking_mode>::reduce_scatter_v<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), counts, op, schedule...);
 }
 /// (comm, in, out, send_counts, receive_counts): each rank knows its own; what does not fit is an error (mismatch).
-template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Sent, class Received, class... V>
+template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Sent,
+    class Received, class... V>
 void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... schedule) {
-    detail::calls<detail::blocking_mode>::all_to_all_v<Schedule>(comm, static_cast<In&&>(in), static_cast<Out&&>(out), sent, received, schedule...);
+    detail::calls<detail::blocking_mode>::all_to_all_v<Schedule>(
+        comm, static_cast<In&&>(in), static_cast<Out&&>(out), sent, received, schedule...);
 }
 
 /// (comm, data, peer): returns when the receiver has copied the data, straight out of this buffer.
@@ -556,15 +598,15 @@ template <class Comm, class X = detail::braces>
 void recv(Comm& comm, X&& data, int peer) {
     detail::calls<detail::blocking_mode>::recv(comm, static_cast<X&&>(data), peer);
 }
-/// (comm, data): the next message of any rank, which must be as long as `data`. Returns the rank. Messages of one rank come in the
-/// order in which they were sent, and ranks that send take turns. While a started `recv` from a rank is not over, this does not take
-/// that rank's messages.
+/// (comm, data): the next message of any rank, which must be as long as `data`. Returns the rank. Messages of one rank
+/// come in the order in which they were sent, and ranks that send take turns. While a started `recv` from a rank is not
+/// over, this does not take that rank's messages.
 template <class Comm, class X = detail::braces>
 int recv_any(Comm& comm, X&& data) {
     return detail::perform_recv_any(comm.context(), detail::calls<detail::blocking_mode>::incoming<X>(data));
 }
-/// (comm, out, to, in, from): sends `out` to one rank, and receives `in` from one, at once: where each rank of a ring calls it, none
-/// waits for ever. The two buffers must not overlap. Either rank may be this one.
+/// (comm, out, to, in, from): sends `out` to one rank, and receives `in` from one, at once: where each rank of a ring
+/// calls it, none waits for ever. The two buffers must not overlap. Either rank may be this one.
 template <class Comm, class Out = detail::braces, class In = detail::braces>
 void exchange(Comm& comm, Out&& out, int to, In&& in, int from) {
     using blocking = detail::calls<detail::blocking_mode>;

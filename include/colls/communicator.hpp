@@ -19,7 +19,9 @@ public:
         from_ = detail::allocate(from, count, sizeof(T), at);
         data_ = reinterpret_cast<T*>(at);
     }
-    memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) { other.from_ = nullptr; }
+    memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) {
+        other.from_ = nullptr;
+    }
     memory& operator=(memory&& other) noexcept {
         detail::allocation* const from = from_;
         T* const data = data_;
@@ -43,14 +45,14 @@ public:
     const T* end() const { return data_ + size_; }
 
 private:
-    detail::allocation* from_ = nullptr;   // moved from: null
+    detail::allocation* from_ = nullptr;  // moved from: null
     T* data_ = nullptr;
     std::size_t size_ = 0;
 };
 
 /// One rank's end of a group. Used by one thread at a time. All members make the same calls on it in the same order.
-/// Operations, plans and progress threads hold the group, so that a communicator may be replaced or destroyed before them; the
-/// rank leaves the group with the last of them.
+/// Operations, plans and progress threads hold the group, so that a communicator may be replaced or destroyed before
+/// them; the rank leaves the group with the last of them.
 class communicator {
 public:
     /// Of no group: size() is 0.
@@ -74,18 +76,18 @@ public:
     /// none, and gets a communicator of size 0. Two rounds of small messages. Throws colls::error.
     communicator split(int color, int key) { return detail::split(context(), color, key); }
 
-    /// After an error: the ranks that still call, as a group of its own, in their order; for all of them the same one. It ends
-    /// this group: calls on it throw. A rank that does not come within the deadline, dead or not, is left out, and gets an
-    /// error if it comes later. Throws colls::error.
+    /// After an error: the ranks that still call, as a group of its own, in their order; for all of them the same one.
+    /// It ends this group: calls on it throw. A rank that does not come within the deadline, dead or not, is left out,
+    /// and gets an error if it comes later. Throws colls::error.
     communicator shrink() { return detail::shrink(context()); }
 
-    /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that holds `why`, and this
-    /// rank as peer(). Not collective. Where the group is broken already, nothing happens. `shrink` goes on from there. Throws
-    /// invalid_argument where there is no group.
+    /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that holds
+    /// `why`, and this rank as peer(). Not collective. Where the group is broken already, nothing happens. `shrink`
+    /// goes on from there. Throws invalid_argument where there is no group.
     void abort(std::string_view why) { detail::abort_group(context(), why); }
 
-    /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws std::bad_alloc, also where
-    /// count elements are more bytes than there can be.
+    /// Memory that the transport can move fastest. Not collective. It may outlive the communicator. Throws
+    /// std::bad_alloc, also where count elements are more bytes than there can be.
     template <class T>
     colls::memory<T> allocate(std::size_t count) {
         return {context(), count};
@@ -114,13 +116,14 @@ private:
     int rank_ = none, size_ = 0;
 };
 
-/// Prints where every rank of the group stands, as far as this one can see, to stderr: who is in which call, in which round,
-/// and who waits for whom. The same is printed by a rank that waits when its process gets SIGUSR1, in a world or run of
-/// processes.
+/// Prints where every rank of the group stands, as far as this one can see, to stderr: who is in which call, in which
+/// round, and who waits for whom. The same is printed by a rank that waits when its process gets SIGUSR1, in a world or
+/// run of processes.
 inline void dump(communicator& comm) { detail::dump(comm.context()); }
 
-/// A second thread that brings started operations forward while the rank computes: of this communicator, and of all that
-/// were or will be split from it. It takes turns with the rank's own calls. One at a time; it holds the group, as an operation does.
+/// A second thread that brings started operations forward while the rank computes: of this communicator, and of all
+/// that were or will be split from it. It takes turns with the rank's own calls. One at a time; it holds the group, as
+/// an operation does.
 class progress_thread {
 public:
     explicit progress_thread(communicator& comm) : helper_(detail::start_helper(comm.context())) {}

@@ -29,8 +29,9 @@
 #define COLLS_VERSION_MINOR 1
 #define COLLS_VERSION_PATCH 0
 
-// What is behind calls and groups, the engine, is included with them and compiled in each unit that uses them. Where units define
-// COLLS_SEPARATE they include declarations only, and the sources in colls/src are part of the program (CMake: link colls::separate).
+// What is behind calls and groups, the engine, is included with them and compiled in each unit that uses them. Where
+// units define COLLS_SEPARATE they include declarations only, and the sources in colls/src are part of the program
+// (CMake: link colls::separate).
 #if defined(COLLS_SEPARATE_SOURCE)
 #define COLLS_INLINE
 #else

@@ -18,17 +18,17 @@ struct model {
 /// Local transfers (a rank to itself) count as reduced where they reduce, never as sent or received.
 struct cost {
     int rounds = 0;
-    int blocks = 0;             ///< slots a rank
-    int ports = 0;              ///< sends and receives that a rank has in one round, at most
-    long blocks_sent = 0;       ///< by one rank in all, the most over the ranks
-    long blocks_received = 0;   ///< likewise
-    long blocks_reduced = 0;    ///< likewise
-    long critical_sent = 0;     ///< sum over the rounds of the most that any rank sends in that round
-    long critical_received = 0; ///< likewise
-    long critical_reduced = 0;  ///< likewise
-    long messages = 0;          ///< of all ranks together
-    long critical_messages = 0; ///< sum over the rounds of the most that any rank sends and receives in that round
-    long all_sent = 0;          ///< blocks, by all ranks together
+    int blocks = 0;              ///< slots a rank
+    int ports = 0;               ///< sends and receives that a rank has in one round, at most
+    long blocks_sent = 0;        ///< by one rank in all, the most over the ranks
+    long blocks_received = 0;    ///< likewise
+    long blocks_reduced = 0;     ///< likewise
+    long critical_sent = 0;      ///< sum over the rounds of the most that any rank sends in that round
+    long critical_received = 0;  ///< likewise
+    long critical_reduced = 0;   ///< likewise
+    long messages = 0;           ///< of all ranks together
+    long critical_messages = 0;  ///< sum over the rounds of the most that any rank sends and receives in that round
+    long all_sent = 0;           ///< blocks, by all ranks together
     /// The most partial results that a rank holds at a time beyond its output, out of place: slots that are no result
     /// of this rank, from the round in which something first arrives in them to the round that last sends it on.
     /// (reduce_scatter at n = 64: direct 0, ring 2, PAT 3, halving and circulant 31.)
@@ -65,7 +65,8 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
             long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
-                if (st.send.peer != none && st.send.peer != r && counts(r, st.send.peer)) out += size_of(st.send.blocks), ++sends, ++messages;
+                if (st.send.peer != none && st.send.peer != r && counts(r, st.send.peer))
+                    out += size_of(st.send.blocks), ++sends, ++messages;
                 if (st.recv.peer == none || !counts(r, st.recv.peer)) continue;
                 const long in = size_of(st.recv.blocks);
                 if (st.recv.peer != r) into += in, ++messages;

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <colls/algebra/compose.hpp>
-#include <colls/detail/derive/combinator.hpp>
 #include <colls/algebra/reversed.hpp>
 #include <colls/algebra/synchronising.hpp>
+#include <colls/detail/derive/combinator.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -20,37 +20,59 @@ struct nested {
 };
 template <class F>
     requires requires { typename F::broadcast; }
-struct nested<F, collective::broadcast> { using type = typename F::broadcast; };
+struct nested<F, collective::broadcast> {
+    using type = typename F::broadcast;
+};
 template <class F>
     requires requires { typename F::scatter; }
-struct nested<F, collective::scatter> { using type = typename F::scatter; };
+struct nested<F, collective::scatter> {
+    using type = typename F::scatter;
+};
 template <class F>
     requires requires { typename F::gather; }
-struct nested<F, collective::gather> { using type = typename F::gather; };
+struct nested<F, collective::gather> {
+    using type = typename F::gather;
+};
 template <class F>
     requires requires { typename F::all_gather; }
-struct nested<F, collective::all_gather> { using type = typename F::all_gather; };
+struct nested<F, collective::all_gather> {
+    using type = typename F::all_gather;
+};
 template <class F>
     requires requires { typename F::reduce; }
-struct nested<F, collective::reduce> { using type = typename F::reduce; };
+struct nested<F, collective::reduce> {
+    using type = typename F::reduce;
+};
 template <class F>
     requires requires { typename F::reduce_scatter; }
-struct nested<F, collective::reduce_scatter> { using type = typename F::reduce_scatter; };
+struct nested<F, collective::reduce_scatter> {
+    using type = typename F::reduce_scatter;
+};
 template <class F>
     requires requires { typename F::all_reduce; }
-struct nested<F, collective::all_reduce> { using type = typename F::all_reduce; };
+struct nested<F, collective::all_reduce> {
+    using type = typename F::all_reduce;
+};
 template <class F>
     requires requires { typename F::all_to_all; }
-struct nested<F, collective::all_to_all> { using type = typename F::all_to_all; };
+struct nested<F, collective::all_to_all> {
+    using type = typename F::all_to_all;
+};
 template <class F>
     requires requires { typename F::barrier; }
-struct nested<F, collective::barrier> { using type = typename F::barrier; };
+struct nested<F, collective::barrier> {
+    using type = typename F::barrier;
+};
 template <class F>
     requires requires { typename F::inclusive_scan; }
-struct nested<F, collective::inclusive_scan> { using type = typename F::inclusive_scan; };
+struct nested<F, collective::inclusive_scan> {
+    using type = typename F::inclusive_scan;
+};
 template <class F>
     requires requires { typename F::exclusive_scan; }
-struct nested<F, collective::exclusive_scan> { using type = typename F::exclusive_scan; };
+struct nested<F, collective::exclusive_scan> {
+    using type = typename F::exclusive_scan;
+};
 
 /// What f names for C.
 template <collective C, class F>

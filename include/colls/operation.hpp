@@ -1,5 +1,5 @@
-// The face of the engine: what a request becomes (done at once, started, or kept to be done many times), and the few functions
-// behind communicators. Calls see the engine through these declarations alone.
+// The face of the engine: what a request becomes (done at once, started, or kept to be done many times), and the few
+// functions behind communicators. Calls see the engine through these declarations alone.
 #pragma once
 
 #include <colls/detail/call/call.hpp>
@@ -33,8 +33,8 @@ void test_operation(rank_context& e, operation_state*& o);
 void wait_operation(rank_context& e, operation_state*& o);
 /// At most so many seconds.
 void wait_operation_for(rank_context& e, operation_state*& o, double seconds);
-/// For a destructor: waits. Where an exception is on its way, for a second at most: then the group is broken, for its ranks may wait
-/// for what this rank was about to do.
+/// For a destructor: waits. Where an exception is on its way, for a second at most: then the group is broken, for its
+/// ranks may wait for what this rank was about to do.
 void settle_operation(rank_context& e, operation_state*& o, bool unwinding) noexcept;
 /// Gives other threads a turn. Takes what it returned the last time, at first 0.
 double pause_between_tests(double since);
@@ -45,8 +45,8 @@ void run_prepared(prepared* p);
 operation_state* start_prepared(prepared* p);
 void drop_prepared(prepared* p);
 
-/// The life of a communicator's end, of memory that was allocated through one, and of a progress thread. Operations, kept calls
-/// and progress threads hold the end, too: whichever of them is the last leaves the group.
+/// The life of a communicator's end, of memory that was allocated through one, and of a progress thread. Operations,
+/// kept calls and progress threads hold the end, too: whichever of them is the last leaves the group.
 communicator split(rank_context& e, int color, int key);
 communicator shrink(rank_context& e);
 void leave_group(rank_context* e);
@@ -63,10 +63,10 @@ int ranks_per_host(const rank_context& e);
 }  // namespace detail
 
 /// A started collective or message. `wait` and `test` also advance all other operations of the thread, so ranks may
-/// finish them in any order; all ranks start them in the same order. The destructor waits, while an exception unwinds for a second at
-/// most, after which it breaks the group. The buffers must outlive it. It
-/// holds the group: where its communicator goes first, this rank leaves the group when the operation has gone, too.
-/// After an error it is over: the buffers are the caller's again.
+/// finish them in any order; all ranks start them in the same order. The destructor waits, while an exception unwinds
+/// for a second at most, after which it breaks the group. The buffers must outlive it. It holds the group: where its
+/// communicator goes first, this rank leaves the group when the operation has gone, too. After an error it is over: the
+/// buffers are the caller's again.
 class [[nodiscard]] operation {
 public:
     operation() = default;
@@ -98,7 +98,8 @@ public:
     template <class Duration>
     bool wait_for(Duration d) {
         using period = typename Duration::period;
-        const double seconds = static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
+        const double seconds =
+            static_cast<double>(d.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
         if (o_) detail::wait_operation_for(*e_, o_, seconds);
         return o_ == nullptr;
     }
@@ -111,8 +112,8 @@ private:
     detail::operation_state* o_ = nullptr;
 };
 
-/// A call made ready by prepare::...: its schedule chosen, its arguments checked. The buffers must outlive it. It holds the
-/// group, as an operation does. All ranks start and run their plans in the same order. A moved-from plan throws.
+/// A call made ready by prepare::...: its schedule chosen, its arguments checked. The buffers must outlive it. It holds
+/// the group, as an operation does. All ranks start and run their plans in the same order. A moved-from plan throws.
 class [[nodiscard]] plan {
 public:
     plan(detail::rank_context& e, detail::request& q) : e_(&e), p_(detail::prepare_call(e, q)) {}
@@ -130,10 +131,10 @@ public:
 
     /// The call, once more, to its end. Does not allocate after its first time. Throws colls::error.
     void run() { detail::run_prepared(p_); }
-    /// The call, once more, without waiting. Throws invalid_argument where the operation that it started before is not over,
-    /// which wait or test has to say. The plan may go before the operation.
+    /// The call, once more, without waiting. Throws invalid_argument where the operation that it started before is not
+    /// over, which wait or test has to say. The plan may go before the operation.
     operation start() {
-        detail::operation_state* const o = detail::start_prepared(p_);   // throws where e_ is no end
+        detail::operation_state* const o = detail::start_prepared(p_);  // throws where e_ is no end
         return {*e_, o};
     }
 

@@ -85,9 +85,13 @@ constexpr bool is_std_commutative() {
 
 template <class Op, class T>
 constexpr bool commutes() {
-    if constexpr (requires { { Op::template commutative_on<T> } -> std::convertible_to<bool>; })
+    if constexpr (requires {
+                      { Op::template commutative_on<T> } -> std::convertible_to<bool>;
+                  })
         return Op::template commutative_on<T>;
-    else if constexpr (requires { { Op::commutative } -> std::convertible_to<bool>; })
+    else if constexpr (requires {
+                           { Op::commutative } -> std::convertible_to<bool>;
+                       })
         return Op::commutative;
     else if constexpr (is_std_commutative<Op>())
         return std::is_void_v<T> || is_number<T> || !is_std_functor<Op>("multiplies");
@@ -97,7 +101,9 @@ constexpr bool commutes() {
 
 template <class Op>
 constexpr bool is_pure() {
-    if constexpr (requires { { Op::pure } -> std::convertible_to<bool>; })
+    if constexpr (requires {
+                      { Op::pure } -> std::convertible_to<bool>;
+                  })
         return Op::pure;
     else
         return is_std_commutative<Op>();
@@ -112,13 +118,15 @@ inline constexpr bool is_commutative = detail::commutes<std::remove_cvref_t<Op>,
 
 /// Op can reduce values of type T.
 template <class Op, class T>
-concept operator_on = requires(const Op& op, const T& a, const T& b) { { op(a, b) } -> std::convertible_to<T>; };
+concept operator_on = requires(const Op& op, const T& a, const T& b) {
+    { op(a, b) } -> std::convertible_to<T>;
+};
 
 /// Marks a callable as commutative.
 template <class F>
 struct commutative_operator {
     static constexpr bool commutative = true;
-    F function;   // not [[no_unique_address]]: nvcc 13 passes such a type to a kernel wrongly
+    F function;  // not [[no_unique_address]]: nvcc 13 passes such a type to a kernel wrongly
     template <class T>
     constexpr auto operator()(const T& a, const T& b) const -> decltype(function(a, b)) {
         return function(a, b);
@@ -147,7 +155,7 @@ struct prod_t {
     static constexpr bool commutative_on = std::is_void_v<T> || detail::is_number<T>;
     static constexpr bool pure = true;
     template <class T>
-        requires requires(const T& a, const T& b) { a * b; }
+        requires requires(const T& a, const T& b) { a* b; }
     constexpr T operator()(const T& a, const T& b) const {
         using M = detail::modular_t<T>;
         return static_cast<T>(static_cast<M>(a) * static_cast<M>(b));
@@ -216,7 +224,10 @@ struct bit_xor_t {
 struct minloc_t {
     static constexpr bool commutative = true;
     template <class T>
-        requires requires(const T& a, const T& b) { a.value < b.value; a.index < b.index; }
+        requires requires(const T& a, const T& b) {
+            a.value < b.value;
+            a.index < b.index;
+        }
     constexpr T operator()(const T& a, const T& b) const {
         const bool a_nan = detail::is_nan(a.value), b_nan = detail::is_nan(b.value);
         const bool before = a_nan ? !b_nan : a.value < b.value, after = b_nan ? !a_nan : b.value < a.value;
@@ -227,7 +238,10 @@ struct minloc_t {
 struct maxloc_t {
     static constexpr bool commutative = true;
     template <class T>
-        requires requires(const T& a, const T& b) { a.value < b.value; a.index < b.index; }
+        requires requires(const T& a, const T& b) {
+            a.value < b.value;
+            a.index < b.index;
+        }
     constexpr T operator()(const T& a, const T& b) const {
         const bool a_nan = detail::is_nan(a.value), b_nan = detail::is_nan(b.value);
         const bool before = a_nan ? !b_nan : b.value < a.value, after = b_nan ? !a_nan : a.value < b.value;

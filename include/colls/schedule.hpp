@@ -13,7 +13,16 @@
 namespace colls::inline v1 {
 
 enum class collective : unsigned char {
-    broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce, all_to_all, barrier, inclusive_scan,
+    broadcast,
+    scatter,
+    gather,
+    all_gather,
+    reduce,
+    reduce_scatter,
+    all_reduce,
+    all_to_all,
+    barrier,
+    inclusive_scan,
     exclusive_scan
 };
 inline constexpr int collective_count = 11;
@@ -132,13 +141,21 @@ struct step {
 
 namespace detail {
 template <class S>
-concept steps_without_port = requires(const S& s, int i) { { s.at(i, i, i) } -> std::same_as<step>; };
+concept steps_without_port = requires(const S& s, int i) {
+    { s.at(i, i, i) } -> std::same_as<step>;
+};
 template <class S>
-concept steps_with_port = requires(const S& s, int i) { { s.at(i, i, i, i) } -> std::same_as<step>; };
+concept steps_with_port = requires(const S& s, int i) {
+    { s.at(i, i, i, i) } -> std::same_as<step>;
+};
 template <class S>
-concept names_collective = requires { { std::remove_cvref_t<S>::implements } -> std::convertible_to<collective>; };
+concept names_collective = requires {
+    { std::remove_cvref_t<S>::implements } -> std::convertible_to<collective>;
+};
 template <class S>
-concept counts_rounds = requires(const S& s, int n) { { s.rounds(n) } -> std::convertible_to<int>; };
+concept counts_rounds = requires(const S& s, int n) {
+    { s.rounds(n) } -> std::convertible_to<int>;
+};
 }  // namespace detail
 
 /// A schedule: `implements`, `rounds(n)` and `at(rank, n, round)` or `at(rank, n, round, port)`. Members may be static

@@ -1,8 +1,8 @@
 // Two-byte floating-point types: bfloat16 (8 exponent bits, 7 of fraction) and half (IEEE 754 binary16, 5 and 10).
 //
 // Stored in 2 bytes, computed in float. Conversions from wider types round to nearest, ties to even, once; subnormals
-// and infinities are kept, a NaN stays a NaN (quiet, its upper payload kept). Everything is constexpr integer code without
-// branches, so that loops over arrays vectorise; std::complex and users' own structs need no header of ours.
+// and infinities are kept, a NaN stays a NaN (quiet, its upper payload kept). Everything is constexpr integer code
+// without branches, so that loops over arrays vectorise; std::complex and users' own structs need no header of ours.
 #pragma once
 
 #include <colls/config.hpp>
@@ -19,7 +19,8 @@ constexpr float round_to_odd(double x) {
     const double back = static_cast<double>(f);
     if (back == x || x != x) return f;
     auto bits = __builtin_bit_cast(unsigned, f);
-    if ((back < 0 ? -back : back) > (x < 0 ? -x : x)) --bits;  // rounded away from zero (perhaps to infinity): step back
+    if ((back < 0 ? -back : back) > (x < 0 ? -x : x))
+        --bits;  // rounded away from zero (perhaps to infinity): step back
     return __builtin_bit_cast(float, bits | 1u);
 }
 
@@ -33,11 +34,9 @@ constexpr bool less(unsigned a, unsigned b) { return static_cast<int>(a) < stati
 struct bfloat16_format {
     static constexpr float low(unsigned word) { return float_of(word << 16); }
     static constexpr float high(unsigned word) { return float_of(word & 0xffff0000u); }
-    static constexpr unsigned pack(float low, float high) {
-        return rounded(low) >> 16 | (rounded(high) & 0xffff0000u);
-    }
+    static constexpr unsigned pack(float low, float high) { return rounded(low) >> 16 | (rounded(high) & 0xffff0000u); }
 
-  private:
+private:
     static constexpr unsigned rounded(float x) {
         const unsigned bits = bits_of(x), quiet = bits | 0x400000u, nearest = bits + 0x7fffu + (bits >> 16 & 1u);
         return x != x ? quiet : nearest;
@@ -49,7 +48,7 @@ struct half_format {
     static constexpr float high(unsigned word) { return widened(word & 0xffff0000u); }
     static constexpr unsigned pack(float low, float high) { return rounded(low) | rounded(high) << 16; }
 
-  private:
+private:
     static constexpr float widened(unsigned upper) {
         const unsigned magnitude = (upper & 0x7fff0000u) >> 3, sign = upper & 0x80000000u;
         const unsigned normal = magnitude + (112u << 23) + (less(magnitude, 0x0f800000u) ? 0u : 112u << 23);

@@ -156,12 +156,11 @@ constexpr auto name_broken() {
            where_if<where::in_round, r.round>{} + where_if<where::at_rank, r.rank>{} +
            where_if<where::on_port, r.port>{} +
            where_if<where::block, r.block, r.block != none || r.kind == fault::block>{} +
-           where_if<where::peer, r.peer>{} +
-           where_if<where::peer_block, r.peer_block>{} + where_if<where::received, r.received>{} +
-           where_if<where::sent, r.sent>{} +
+           where_if<where::peer, r.peer>{} + where_if<where::peer_block, r.peer_block>{} +
+           where_if<where::received, r.received>{} + where_if<where::sent, r.sent>{} +
            where_if<where::value, r.value, r.value != none || r.kind == fault::extent>{} +
-           where_if<where::limit, r.limit>{} +
-           where_if<where::contribution_of, r.source>{} + where_if<where::holds_block, r.held>{};
+           where_if<where::limit, r.limit>{} + where_if<where::contribution_of, r.source>{} +
+           where_if<where::holds_block, r.held>{};
 }
 template <class F, int n, int... C>
 constexpr auto name_broken_of(std::integer_sequence<int, C...>) {

@@ -31,8 +31,8 @@ inline constexpr bool is_operation = std::is_same_v<std::remove_cvref_t<O>, oper
 
 }  // namespace detail
 
-/// Waits for all operations of a range. After an error of one it still waits for the others, whose buffers are the caller's again
-/// whatever happens; then it throws the first error. Empty operations count as over.
+/// Waits for all operations of a range. After an error of one it still waits for the others, whose buffers are the
+/// caller's again whatever happens; then it throws the first error. Empty operations count as over.
 template <class Range>
     requires(!detail::is_operation<Range>)
 void wait_all(Range&& operations) {
@@ -49,9 +49,10 @@ void wait_all(O&&... operations) {
     all.rethrow();
 }
 
-/// Waits until one operation of a range is over, makes it empty, and returns its index. Empty operations (default-made, moved from, or
-/// already said to be over by wait, test or wait_any) are passed over; where all are empty it returns `none` at once. So called again
-/// and again it returns each index once, and then `none`. Throws the error of the first that it finds failed, which is empty then.
+/// Waits until one operation of a range is over, makes it empty, and returns its index. Empty operations (default-made,
+/// moved from, or already said to be over by wait, test or wait_any) are passed over; where all are empty it returns
+/// `none` at once. So called again and again it returns each index once, and then `none`. Throws the error of the first
+/// that it finds failed, which is empty then.
 template <class Range>
 int wait_any(Range&& operations) {
     for (double since = 0;; since = detail::pause_between_tests(since)) {

@@ -1,5 +1,5 @@
-// What is refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that overlap, schedules
-// that are wrong, and a machine without a device.
+// What is refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that
+// overlap, schedules that are wrong, and a machine without a device.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -44,7 +44,9 @@ struct cut_ring : colls::ring::reduce_scatter {
 struct deaf {
     static constexpr collective implements = collective::broadcast;
     static constexpr int rounds(int) { return 1; }
-    static constexpr colls::step at(int rank, int n, int) { return rank == 0 ? colls::step{.send = {n - 1, colls::block(0)}} : colls::step{}; }
+    static constexpr colls::step at(int rank, int n, int) {
+        return rank == 0 ? colls::step{.send = {n - 1, colls::block(0)}} : colls::step{};
+    }
 };
 struct deaf_receiver : deaf {
     static constexpr colls::step at(int rank, int n, int) {
@@ -54,8 +56,12 @@ struct deaf_receiver : deaf {
 
 void overlaps() {
     alignas(16) static float x[64];
-    const auto buffers = [](int in, std::size_t in_count, int out, std::size_t out_count) { return given{x + in, x + out, in_count, out_count}; };
-    const auto check = [](collective what, const given& b, std::uint64_t first = 0, std::size_t of_out = 4) { check_overlap(what, 1, b, 4, of_out, first); };
+    const auto buffers = [](int in, std::size_t in_count, int out, std::size_t out_count) {
+        return given{x + in, x + out, in_count, out_count};
+    };
+    const auto check = [](collective what, const given& b, std::uint64_t first = 0, std::size_t of_out = 4) {
+        check_overlap(what, 1, b, 4, of_out, first);
+    };
     using enum collective;
     accepted("apart", [&] { check(all_reduce, buffers(0, 32, 32, 32)); });
     accepted("in place", [&] { check(all_reduce, buffers(0, 32, 0, 32)); });
@@ -64,20 +70,25 @@ void overlaps() {
     accepted("the own block of the input", [&] { check(reduce_scatter, buffers(0, 32, 8, 8), 8); });
     refused(errc::invalid_argument, "one element apart", [&] { check(all_reduce, buffers(0, 32, 1, 32)); });
     refused(errc::invalid_argument, "the last element", [&] { check(inclusive_scan, buffers(31, 32, 0, 32)); });
-    refused(errc::invalid_argument, "another's block of the output", [&] { check(all_gather, buffers(0, 8, 0, 32), 8); });
-    refused(errc::invalid_argument, "another's block of the input", [&] { check(reduce_scatter, buffers(0, 32, 16, 8), 8); });
+    refused(
+        errc::invalid_argument, "another's block of the output", [&] { check(all_gather, buffers(0, 8, 0, 32), 8); });
+    refused(errc::invalid_argument, "another's block of the input",
+        [&] { check(reduce_scatter, buffers(0, 32, 16, 8), 8); });
     refused(errc::invalid_argument, "all_to_all in place", [&] { check(all_to_all, buffers(0, 32, 0, 32)); });
-    refused(errc::invalid_argument, "in place with narrower results", [&] { check(all_reduce, buffers(0, 32, 0, 32), 0, 2); });
+    refused(errc::invalid_argument, "in place with narrower results",
+        [&] { check(all_reduce, buffers(0, 32, 0, 32), 0, 2); });
 }
 
 void counts() {
-    const auto whole = [](collective what, std::size_t in, std::size_t out, int root = 0, std::vector<std::uint64_t> offsets = {}) {
+    const auto whole = [](collective what, std::size_t in, std::size_t out, int root = 0,
+                           std::vector<std::uint64_t> offsets = {}) {
         return whole_count(what, {nullptr, nullptr, in, out}, 1, 4, root, offsets);
     };
     using enum collective;
     accepted("what fits", [&] {
-        if (whole(all_reduce, 7, 7) != 7 || whole(all_gather, 2, 7) != 7 || whole(reduce_scatter, 7, 2) != 7 || whole(gather, 3, 0) != 12 ||
-            whole(scatter, 0, 3) != 12 || whole(reduce, 5, 0) != 5 || whole(all_gather, 5, 9, 0, {0, 1, 6, 6, 9}) != 9)
+        if (whole(all_reduce, 7, 7) != 7 || whole(all_gather, 2, 7) != 7 || whole(reduce_scatter, 7, 2) != 7 ||
+            whole(gather, 3, 0) != 12 || whole(scatter, 0, 3) != 12 || whole(reduce, 5, 0) != 5 ||
+            whole(all_gather, 5, 9, 0, {0, 1, 6, 6, 9}) != 9)
             ++failed, std::printf("wrong counts\n");
     });
     refused(errc::invalid_argument, "all_reduce into less", [&] { whole(all_reduce, 7, 6); });

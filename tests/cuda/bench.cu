@@ -1,6 +1,7 @@
-// On a GPU: what all_reduce takes with virtual ranks, against the memory bound 2·n·S / (bandwidth of a device-to-device copy in
-// the same run), and 16 bytes against a synchronisation of the same grid. Columns as nccl-tests prints them; "% bound" is of
-// the memory bound, there being no link. Inputs are taken in turn, so that the second-level cache does not hold them.
+// On a GPU: what all_reduce takes with virtual ranks, against the memory bound 2·n·S / (bandwidth of a device-to-device
+// copy in the same run), and 16 bytes against a synchronisation of the same grid. Columns as nccl-tests prints them; "%
+// bound" is of the memory bound, there being no link. Inputs are taken in turn, so that the second-level cache does not
+// hold them.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -44,22 +45,25 @@ constexpr int rounds = 1000;
 __global__ void __launch_bounds__(512, 1) grid_syncs() {
     for (int i = 0; i < rounds; ++i) cooperative_groups::this_grid().sync();
 }
-__global__ void __launch_bounds__(512, 1) small_sums(const __grid_constant__ colls::cuda::device::ranks<one_shot> r, float* x) {
+__global__ void __launch_bounds__(512, 1)
+    small_sums(const __grid_constant__ colls::cuda::device::ranks<one_shot> r, float* x) {
     const int local = static_cast<int>(blockIdx.x);
     for (int i = 0; i < rounds; ++i)
         if (!colls::cuda::device::all_reduce(r, local, 0, x + 4 * local, x + 4 * local, 4, colls::max_t{})) return;
 }
 
 template <class S>
-void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room, std::size_t least = 16,
-           std::size_t chunk = colls::cuda::options{}.chunk_bytes) {
+void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room,
+    std::size_t least = 16, std::size_t chunk = colls::cuda::options{}.chunk_bytes) {
     colls::cuda::virtual_ranks ranks(n, {.chunk_bytes = chunk});
     for (std::size_t bytes = least; bytes <= std::size_t{256} << 20; bytes *= 4) {
-        const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count, sets = std::max<std::size_t>(room / set, 1);
+        const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count,
+                          sets = std::max<std::size_t>(room / set, 1);
         std::size_t turn = 0;
         const auto each = [&](float* all) {
             std::vector<std::span<float>> b;
-            for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r) b.emplace_back(all + turn % sets * set + r * count, count);
+            for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r)
+                b.emplace_back(all + turn % sets * set + r * count, count);
             return b;
         };
         const double t = seconds(stream, bytes < (1 << 20) ? 50 : 10, [&] {
@@ -67,9 +71,10 @@ void table(int n, const char* name, double bandwidth, cudaStream_t stream, float
             ++turn;
         });
         ranks.check();
-        const double algorithm = static_cast<double>(bytes) / t, bound = 2.0 * n * static_cast<double>(bytes) / bandwidth;
-        std::printf("%3d %-10s %12zu %12zu %8s %6s %10.1f %8.2f %8.2f %8.1f\n", n, name, bytes, count, "float", "sum", t * 1e6, algorithm / 1e9,
-                    algorithm * 2 * (n - 1) / n / 1e9, 100 * bound / t);
+        const double algorithm = static_cast<double>(bytes) / t,
+                     bound = 2.0 * n * static_cast<double>(bytes) / bandwidth;
+        std::printf("%3d %-10s %12zu %12zu %8s %6s %10.1f %8.2f %8.2f %8.1f\n", n, name, bytes, count, "float", "sum",
+            t * 1e6, algorithm / 1e9, algorithm * 2 * (n - 1) / n / 1e9, 100 * bound / t);
     }
 }
 
@@ -80,7 +85,9 @@ int run() {
     const colls::cuda::detail::device_memory in(0, room * sizeof(float)), out(0, room * sizeof(float));
     auto *const a = reinterpret_cast<float*>(in.data()), *const b = reinterpret_cast<float*>(out.data());
     check(cudaMemset(a, 0x3f, room * sizeof(float)), "cudaMemset");
-    const double copy = seconds(stream, 5, [&] { check(cudaMemcpyAsync(b, a, room * sizeof(float), cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync"); });
+    const double copy = seconds(stream, 5, [&] {
+        check(cudaMemcpyAsync(b, a, room * sizeof(float), cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
+    });
     const double bandwidth = 2.0 * static_cast<double>(room * sizeof(float)) / copy;
     std::printf("copy device to device: %.0f GB/s, read and written\n\n", bandwidth / 1e9);
     for (const int n : {2, 4, 8}) {
@@ -89,14 +96,19 @@ int run() {
         float* x = a;
         void* arguments[] = {&r, &x};
         const auto launch = [&](const void* kernel, void** args) {
-            check(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(n)), dim3(512), args, 0, stream), "cudaLaunchCooperativeKernel");
+            check(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(n)), dim3(512), args, 0, stream),
+                "cudaLaunchCooperativeKernel");
         };
-        const double sync = seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&grid_syncs), nullptr); }) / rounds;
-        const double sum = seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&small_sums), arguments); }) / rounds;
+        const double sync =
+            seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&grid_syncs), nullptr); }) / rounds;
+        const double sum =
+            seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&small_sums), arguments); }) / rounds;
         ranks.check();
-        std::printf("%d ranks: 16 bytes %.2f us, a synchronisation of the same grid %.2f us: %.2f times that\n", n, sum * 1e6, sync * 1e6, sum / sync);
+        std::printf("%d ranks: 16 bytes %.2f us, a synchronisation of the same grid %.2f us: %.2f times that\n", n,
+            sum * 1e6, sync * 1e6, sum / sync);
     }
-    std::printf("\n%3s %-10s %12s %12s %8s %6s %10s %8s %8s %8s\n", "n", "schedule", "size (B)", "count", "type", "redop", "time (us)", "algbw", "busbw", "% bound");
+    std::printf("\n%3s %-10s %12s %12s %8s %6s %10s %8s %8s %8s\n", "n", "schedule", "size (B)", "count", "type",
+        "redop", "time (us)", "algbw", "busbw", "% bound");
     // What the size of chunks does: results that are read again from the cache, against more waits.
     for (const int n : {2, 8}) {
         table<colls::direct>(n, "chunk 32K", bandwidth, stream, a, b, room, 256 << 20, 32 << 10);
@@ -116,7 +128,8 @@ int run() {
 
 int main() {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     try {
         return run();
     } catch (const colls::error& e) {

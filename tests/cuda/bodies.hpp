@@ -1,4 +1,5 @@
-// Kernel bodies on host threads: a group of ranks, each of several blocks of several threads, that play a list of calls.
+// Kernel bodies on host threads: a group of ranks, each of several blocks of several threads, that play a list of
+// calls.
 #pragma once
 
 #include <colls/any_schedule.hpp>
@@ -43,7 +44,10 @@ struct erased {
 /// Memory of a rank's workspace, aligned, all zero.
 class space {
 public:
-    explicit space(std::size_t bytes) : bytes_(bytes), at_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}))) { std::memset(at_, 0, bytes); }
+    explicit space(std::size_t bytes)
+        : bytes_(bytes), at_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}))) {
+        std::memset(at_, 0, bytes);
+    }
     space(space&& other) noexcept : bytes_(other.bytes_), at_(other.at_) { other.at_ = nullptr; }
     space(const space&) = delete;
     ~space() {
@@ -69,8 +73,13 @@ public:
         for (int r = 0; r < n; ++r) spaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
         for (auto& s : spaces_) at_.push_back(s.data());
         for (int r = 0; r < n; ++r)
-            teams_.push_back({.rank = r, .sizes = sizes_, .workspaces = at_.data(), .regions = regions_.data(), .region_count = 1,
-                              .status = &reports_[index(r)], .patience = static_cast<std::uint64_t>(seconds * 1e9)});
+            teams_.push_back({.rank = r,
+                .sizes = sizes_,
+                .workspaces = at_.data(),
+                .regions = regions_.data(),
+                .region_count = 1,
+                .status = &reports_[index(r)],
+                .patience = static_cast<std::uint64_t>(seconds * 1e9)});
     }
     int size() const { return n_; }
     int blocks() const { return blocks_; }
@@ -78,8 +87,8 @@ public:
     const kernel::report& report(int r) const { return reports_[index(r)]; }
     const kernel::team& team(int r) const { return teams_[index(r)]; }
 
-    /// `play(group, team, block)` by every thread of every block of every rank; true if none of them gave up. Group: of one
-    /// thread, made from its block and its index.
+    /// `play(group, team, block)` by every thread of every block of every rank; true if none of them gave up. Group: of
+    /// one thread, made from its block and its index.
     template <class Group = kernel::host_group, class Play>
     bool run(const Play& play) {
         std::vector<std::unique_ptr<kernel::host_block>> all;
@@ -111,7 +120,8 @@ private:
 template <class T>
 class buffer {
 public:
-    buffer(std::size_t count, std::size_t offset) : count_(count), offset_(offset), all_(count * sizeof(T) + 2 * guard + 32, std::byte{0x5a}) {}
+    buffer(std::size_t count, std::size_t offset)
+        : count_(count), offset_(offset), all_(count * sizeof(T) + 2 * guard + 32, std::byte{0x5a}) {}
     T* data() { return reinterpret_cast<T*>(base() + offset_); }
     std::size_t size() const { return count_; }
     bool intact() {

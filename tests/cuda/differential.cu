@@ -1,5 +1,5 @@
-// On a GPU: collectives by several schedules and protocols with virtual ranks, against the serial reference. With an argument: of
-// that many ranks alone, and without the largest counts, which take long where memory is watched.
+// On a GPU: collectives by several schedules and protocols with virtual ranks, against the serial reference. With an
+// argument: of that many ranks alone, and without the largest counts, which take long where memory is watched.
 #include <colls/schedules.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -35,7 +35,9 @@ public:
     bool intact() const {
         for (const auto& b : each_)
             for (std::size_t i = 0; i < guard; ++i)
-                if (b.data()[-1 - static_cast<std::ptrdiff_t>(i)] != 0x5a5a5a5au || b.data()[b.size() + i] != 0x5a5a5a5au) return false;
+                if (b.data()[-1 - static_cast<std::ptrdiff_t>(i)] != 0x5a5a5a5au ||
+                    b.data()[b.size() + i] != 0x5a5a5a5au)
+                    return false;
         return true;
     }
 
@@ -46,23 +48,31 @@ private:
     std::vector<std::span<word>> each_;
 };
 
-word input(int rank, std::size_t i) { return static_cast<word>((i + 1) * 2654435761u) ^ static_cast<word>(rank * 40503 + 17); }
+word input(int rank, std::size_t i) {
+    return static_cast<word>((i + 1) * 2654435761u) ^ static_cast<word>(rank * 40503 + 17);
+}
 
 int wrong = 0, calls = 0;
 
 template <collective C, class F>
-void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whole, int root, std::size_t offset, cudaStream_t stream) {
+void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whole, int root, std::size_t offset,
+    cudaStream_t stream) {
     if constexpr (colls::provides<F, C>) {
         const int n = ranks.size();
         if (!colls::supports(colls::schedule_of<C>(F{}), n)) return;
         const auto size = static_cast<std::size_t>(n);
-        if (C == collective::gather || C == collective::scatter || C == collective::all_to_all) whole = (whole + size - 1) / size * size;
-        const auto block = [&](int r) { return colls::cuda::detail::balanced(whole, size, static_cast<std::uint64_t>(r)); };
+        if (C == collective::gather || C == collective::scatter || C == collective::all_to_all)
+            whole = (whole + size - 1) / size * size;
+        const auto block = [&](int r) {
+            return colls::cuda::detail::balanced(whole, size, static_cast<std::uint64_t>(r));
+        };
         std::vector<std::size_t> gives, takes;
         for (int r = 0; r < n; ++r) {
             const std::size_t own = block(r).count;
-            gives.push_back(C == collective::scatter ? (r == root ? whole : 0) : C == collective::gather || C == collective::all_gather ? own : whole);
-            takes.push_back(C == collective::gather || C == collective::reduce             ? (r == root ? whole : 0)
+            gives.push_back(C == collective::scatter                                 ? (r == root ? whole : 0)
+                            : C == collective::gather || C == collective::all_gather ? own
+                                                                                     : whole);
+            takes.push_back(C == collective::gather || C == collective::reduce            ? (r == root ? whole : 0)
                             : C == collective::scatter || C == collective::reduce_scatter ? own
                                                                                           : whole);
         }
@@ -76,12 +86,17 @@ void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whol
         if constexpr (C == collective::scatter) colls::cuda::scatter<F>(ranks, in.each(), out.each(), root, stream);
         if constexpr (C == collective::gather) colls::cuda::gather<F>(ranks, in.each(), out.each(), root, stream);
         if constexpr (C == collective::all_gather) colls::cuda::all_gather<F>(ranks, in.each(), out.each(), stream);
-        if constexpr (C == collective::reduce) colls::cuda::reduce<F>(ranks, in.each(), out.each(), colls::sum, root, stream);
-        if constexpr (C == collective::reduce_scatter) colls::cuda::reduce_scatter<F>(ranks, in.each(), out.each(), colls::sum, stream);
-        if constexpr (C == collective::all_reduce) colls::cuda::all_reduce<F>(ranks, in.each(), out.each(), colls::sum, stream);
+        if constexpr (C == collective::reduce)
+            colls::cuda::reduce<F>(ranks, in.each(), out.each(), colls::sum, root, stream);
+        if constexpr (C == collective::reduce_scatter)
+            colls::cuda::reduce_scatter<F>(ranks, in.each(), out.each(), colls::sum, stream);
+        if constexpr (C == collective::all_reduce)
+            colls::cuda::all_reduce<F>(ranks, in.each(), out.each(), colls::sum, stream);
         if constexpr (C == collective::all_to_all) colls::cuda::all_to_all<F>(ranks, in.each(), out.each(), stream);
-        if constexpr (C == collective::inclusive_scan) colls::cuda::inclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
-        if constexpr (C == collective::exclusive_scan) colls::cuda::exclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
+        if constexpr (C == collective::inclusive_scan)
+            colls::cuda::inclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
+        if constexpr (C == collective::exclusive_scan)
+            colls::cuda::exclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
         colls::cuda::barrier<F>(ranks, stream);
         colls::cuda::detail::check(cudaStreamSynchronize(stream), "a kernel");
         ranks.check();
@@ -97,15 +112,23 @@ void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whol
         };
         const auto expected = [&](int r, std::size_t i) -> word {
             switch (C) {
-                case collective::broadcast: return input(root, i);
-                case collective::scatter: return input(root, block(r).first + i);
+                case collective::broadcast:
+                    return input(root, i);
+                case collective::scatter:
+                    return input(root, block(r).first + i);
                 case collective::gather:
-                case collective::all_gather: return input(owner(i), i - block(owner(i)).first);
-                case collective::all_to_all: return input(owner(i), block(r).first + i - block(owner(i)).first);
-                case collective::reduce_scatter: return fold(n, block(r).first + i);
-                case collective::inclusive_scan: return fold(r + 1, i);
-                case collective::exclusive_scan: return r == 0 ? 0x5a5a5a5au : fold(r, i);
-                default: return fold(n, i);
+                case collective::all_gather:
+                    return input(owner(i), i - block(owner(i)).first);
+                case collective::all_to_all:
+                    return input(owner(i), block(r).first + i - block(owner(i)).first);
+                case collective::reduce_scatter:
+                    return fold(n, block(r).first + i);
+                case collective::inclusive_scan:
+                    return fold(r + 1, i);
+                case collective::exclusive_scan:
+                    return r == 0 ? 0x5a5a5a5au : fold(r, i);
+                default:
+                    return fold(n, i);
             }
         };
         std::size_t bad = 0;
@@ -114,8 +137,9 @@ void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whol
         ++calls;
         if (bad != 0 || !in.intact() || !out.intact()) {
             ++wrong;
-            std::printf("wrong: %s by %s, %d ranks, %zu elements, root %d, offset %zu: %zu elements%s\n", colls::name_of(C), name, n, whole, root, offset, bad,
-                        in.intact() && out.intact() ? "" : ", and memory beside a buffer");
+            std::printf("wrong: %s by %s, %d ranks, %zu elements, root %d, offset %zu: %zu elements%s\n",
+                colls::name_of(C), name, n, whole, root, offset, bad,
+                in.intact() && out.intact() ? "" : ", and memory beside a buffer");
         }
     }
 }
@@ -124,7 +148,8 @@ template <class F, collective... C>
 void family(colls::cuda::virtual_ranks& ranks, const char* name, cudaStream_t stream, std::size_t most) {
     const int n = ranks.size();
     std::size_t turn = 0;
-    for (const std::size_t whole : {std::size_t{0}, std::size_t{1}, static_cast<std::size_t>(n + 1), std::size_t{2039}, std::size_t{65'537}, std::size_t{1'000'003}}) {
+    for (const std::size_t whole : {std::size_t{0}, std::size_t{1}, static_cast<std::size_t>(n + 1), std::size_t{2039},
+             std::size_t{65'537}, std::size_t{1'000'003}}) {
         if (whole > most) break;
         ++turn;
         (check<C, F>(ranks, name, whole, static_cast<int>(turn) % n, turn % 4, stream), ...);
@@ -141,7 +166,8 @@ int run(int only) {
         // Without small messages in one hop as well, so that schedules see every count.
         for (const std::size_t small : {std::size_t{32} << 10, std::size_t{0}}) {
             colls::cuda::virtual_ranks ranks(n, {.small_bytes = small, .chunk_bytes = 8 << 10});
-            family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce, all_to_all, inclusive_scan, exclusive_scan>(ranks, "direct", stream, most);
+            family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce,
+                all_to_all, inclusive_scan, exclusive_scan>(ranks, "direct", stream, most);
             family<colls::ring, all_gather, reduce_scatter, all_reduce>(ranks, "ring", stream, most);
             family<colls::circulant<>, reduce_scatter, all_reduce>(ranks, "circulant", stream, most);
             family<colls::recursive_doubling, all_reduce>(ranks, "recursive_doubling", stream, most);
@@ -161,7 +187,8 @@ int run(int only) {
 
 int main(int argc, char** argv) {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     try {
         return run(argc > 1 ? std::atoi(argv[1]) : 0);
     } catch (const colls::error& e) {

@@ -1,5 +1,5 @@
-// On a GPU: calls captured into a graph, replayed 10,000 times; two groups on two streams at once; small floats; what bad arguments
-// come to.
+// On a GPU: calls captured into a graph, replayed 10,000 times; two groups on two streams at once; small floats; what
+// bad arguments come to.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -69,7 +69,8 @@ void replay(int times, std::size_t count) {
 void two_streams() {
     colls::cuda::virtual_ranks a(2, {.channels = 16}), b(2, {.channels = 16});
     data x(100'000), y(100'000);
-    const std::vector<std::span<float>> in_a(x.each.begin(), x.each.begin() + 2), in_b(y.each.begin(), y.each.begin() + 2);
+    const std::vector<std::span<float>> in_a(x.each.begin(), x.each.begin() + 2),
+        in_b(y.each.begin(), y.each.begin() + 2);
     for (std::size_t i = 0; i < 2 * 100'000; ++i) x.all[i] = 1, y.all[i] = 3;
     cudaStream_t s = nullptr, t = nullptr;
     check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -81,7 +82,8 @@ void two_streams() {
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     a.check();
     b.check();
-    expect(x.all[0] == 1024 && x.all[199'999] == 1024 && y.all[0] == 3072 && y.all[199'999] == 3072, "two groups on two streams");
+    expect(x.all[0] == 1024 && x.all[199'999] == 1024 && y.all[0] == 3072 && y.all[199'999] == 3072,
+        "two groups on two streams");
     cudaStreamDestroy(s);
     cudaStreamDestroy(t);
 }
@@ -117,19 +119,27 @@ void bad_arguments() {
     colls::cuda::virtual_ranks ranks(2);
     std::vector<float> host(64);
     data d(64);
-    const std::vector<std::span<float>> on_host = {std::span<float>(host), std::span<float>(host)}, right = {d.each[0], d.each[1]},
-                                        uneven = {d.each[0], d.each[1].first(32)}, one = {d.each[0]};
-    expect_error(errc::invalid_argument, "host memory", [&] { colls::cuda::all_reduce(ranks, on_host, colls::sum, cudaStream_t{}); });
-    expect_error(errc::invalid_argument, "buffers of two sizes", [&] { colls::cuda::all_reduce(ranks, uneven, colls::sum, cudaStream_t{}); });
-    expect_error(errc::invalid_argument, "too few buffers", [&] { colls::cuda::all_reduce(ranks, one, colls::sum, cudaStream_t{}); });
-    expect_error(errc::invalid_argument, "no such root", [&] { colls::cuda::broadcast(ranks, right, 2, cudaStream_t{}); });
-    expect_error(errc::unsupported, "more ranks than fit", [&] { colls::cuda::virtual_ranks(8, {.channels = 10'000}); });
+    const std::vector<std::span<float>> on_host = {std::span<float>(host), std::span<float>(host)},
+                                        right = {d.each[0], d.each[1]}, uneven = {d.each[0], d.each[1].first(32)},
+                                        one = {d.each[0]};
+    expect_error(errc::invalid_argument, "host memory",
+        [&] { colls::cuda::all_reduce(ranks, on_host, colls::sum, cudaStream_t{}); });
+    expect_error(errc::invalid_argument, "buffers of two sizes",
+        [&] { colls::cuda::all_reduce(ranks, uneven, colls::sum, cudaStream_t{}); });
+    expect_error(errc::invalid_argument, "too few buffers",
+        [&] { colls::cuda::all_reduce(ranks, one, colls::sum, cudaStream_t{}); });
+    expect_error(
+        errc::invalid_argument, "no such root", [&] { colls::cuda::broadcast(ranks, right, 2, cudaStream_t{}); });
+    expect_error(
+        errc::unsupported, "more ranks than fit", [&] { colls::cuda::virtual_ranks(8, {.channels = 10'000}); });
     const std::vector<std::span<float>> shifted = {std::span<float>(d.all + 1, 63), std::span<float>(d.all + 65, 63)},
                                         plain = {d.each[0].first(63), d.each[1].first(63)};
-    expect_error(errc::invalid_argument, "an output that overlaps the input", [&] { colls::cuda::all_reduce(ranks, plain, shifted, colls::sum, cudaStream_t{}); });
+    expect_error(errc::invalid_argument, "an output that overlaps the input",
+        [&] { colls::cuda::all_reduce(ranks, plain, shifted, colls::sum, cudaStream_t{}); });
     int devices = 0;
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
-    expect_error(errc::unsupported, "a device that is not there", [&] { colls::cuda::communicator::of_devices({0, devices}); });
+    expect_error(
+        errc::unsupported, "a device that is not there", [&] { colls::cuda::communicator::of_devices({0, devices}); });
     expect_error(errc::invalid_argument, "a device twice", [&] { colls::cuda::communicator::of_devices({0, 0}); });
     if (devices < 2) {
         std::printf("left out: a stream of another device (there is one)\n");
@@ -139,7 +149,8 @@ void bad_arguments() {
     cudaStream_t elsewhere = nullptr;
     check(cudaStreamCreate(&elsewhere), "cudaStreamCreate");
     check(cudaSetDevice(0), "cudaSetDevice");
-    expect_error(errc::invalid_argument, "a stream of another device", [&] { colls::cuda::all_reduce(ranks, right, colls::sum, elsewhere); });
+    expect_error(errc::invalid_argument, "a stream of another device",
+        [&] { colls::cuda::all_reduce(ranks, right, colls::sum, elsewhere); });
     cudaStreamDestroy(elsewhere);
 }
 
@@ -147,7 +158,8 @@ void bad_arguments() {
 
 int main(int argc, char** argv) {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     const int times = argc > 1 ? std::atoi(argv[1]) : 10'000;
     try {
         replay(times, 4);

@@ -1,5 +1,5 @@
-// Two processes on one GPU, by CUDA IPC: memory of the group and other memory, a call that differs, a rank that does not come.
-// The processes share the GPU by turns, so this is about results and errors, never about time.
+// Two processes on one GPU, by CUDA IPC: memory of the group and other memory, a call that differs, a rank that does
+// not come. The processes share the GPU by turns, so this is about results and errors, never about time.
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -21,10 +21,13 @@ using colls::cuda::detail::check;
 void sums(colls::cuda::communicator& gpu, float* at, std::size_t count, cudaStream_t stream) {
     std::vector<float> host(count);
     for (const std::size_t elements : {std::size_t{5}, count}) {
-        for (std::size_t i = 0; i < elements; ++i) host[i] = static_cast<float>(i % 50 + static_cast<std::size_t>(gpu.rank()));
-        check(cudaMemcpyAsync(at, host.data(), elements * sizeof(float), cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+        for (std::size_t i = 0; i < elements; ++i)
+            host[i] = static_cast<float>(i % 50 + static_cast<std::size_t>(gpu.rank()));
+        check(cudaMemcpyAsync(at, host.data(), elements * sizeof(float), cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync");
         colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(at, elements), colls::sum, stream);
-        check(cudaMemcpyAsync(host.data(), at, elements * sizeof(float), cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+        check(cudaMemcpyAsync(host.data(), at, elements * sizeof(float), cudaMemcpyDeviceToHost, stream),
+            "cudaMemcpyAsync");
         check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
         gpu.check();
         for (std::size_t i = 0; i < elements; ++i)
@@ -64,14 +67,15 @@ void rank_main(colls::communicator& host) {
         const auto x = gpu.allocate<float>(count);
         const std::size_t mine = host.rank() == 0 ? count : count - 1;
         expect_error(gpu, colls::errc::mismatch, "counts that differ",
-                     [&] { colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), mine), colls::sum, stream); });
+            [&] { colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), mine), colls::sum, stream); });
     }
     {
         colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 3});
         const auto x = gpu.allocate<float>(count);
         if (host.rank() == 0)
-            expect_error(gpu, colls::errc::timeout, "a rank that does not come",
-                         [&] { colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), count), colls::sum, stream); });
+            expect_error(gpu, colls::errc::timeout, "a rank that does not come", [&] {
+                colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), count), colls::sum, stream);
+            });
     }
     cudaStreamDestroy(stream);
 }

@@ -1,4 +1,5 @@
-// The main kernels, compiled for what ptxas says of them. Runs, where there is a GPU, as a check that their modules load.
+// The main kernels, compiled for what ptxas says of them. Runs, where there is a GPU, as a check that their modules
+// load.
 #include <colls/family.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/ring.hpp>
@@ -15,7 +16,8 @@ using colls::cuda::detail::small_kernel;
 
 template <class F, class T>
 const void* large() {
-    return reinterpret_cast<const void*>(&large_kernel<colls::schedule_for<F, collective::all_reduce>, T, T, colls::sum_t, no_epilogue>);
+    return reinterpret_cast<const void*>(
+        &large_kernel<colls::schedule_for<F, collective::all_reduce>, T, T, colls::sum_t, no_epilogue>);
 }
 template <class T>
 const void* small() {
@@ -26,9 +28,11 @@ const void* small() {
 
 int main() {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
-    for (const void* kernel : {large<colls::ring, float>(), large<colls::direct, float>(), large<colls::direct, __nv_bfloat16>(), large<colls::direct, __half>(),
-                               large<colls::direct, __nv_fp8_e4m3>(), small<float>(), small<__nv_bfloat16>()}) {
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
+    for (const void* kernel : {large<colls::ring, float>(), large<colls::direct, float>(),
+             large<colls::direct, __nv_bfloat16>(), large<colls::direct, __half>(),
+             large<colls::direct, __nv_fp8_e4m3>(), small<float>(), small<__nv_bfloat16>()}) {
         cudaFuncAttributes a{};
         if (cudaFuncGetAttributes(&a, kernel) != cudaSuccess) return std::printf("a kernel does not load\n"), 1;
         std::printf("%d registers, %zu bytes of local memory\n", a.numRegs, a.localSizeBytes);

@@ -1,6 +1,6 @@
-// Whatever comes over a connection between two ranks: no crash, no memory beyond what is posted, nothing written outside of
-// it, and the same result however the bytes are cut up. The first byte says what the rest is: a hello, a header, a stream, or
-// a recipe for a stream that is nearly right.
+// Whatever comes over a connection between two ranks: no crash, no memory beyond what is posted, nothing written
+// outside of it, and the same result however the bytes are cut up. The first byte says what the rest is: a hello, a
+// header, a stream, or a recipe for a stream that is nearly right.
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
@@ -83,7 +83,8 @@ struct posted {
 };
 message_label label_of(unsigned which) { return {which % 3, which / 3 % 3, which / 9}; }
 
-/// Feeds a stream to a reader. `cut` says how many bytes come at once, and when receives are posted. Returns what came of it.
+/// Feeds a stream to a reader. `cut` says how many bytes come at once, and when receives are posted. Returns what came
+/// of it.
 struct outcome {
     std::string events;
     std::vector<bytes> memory;
@@ -96,7 +97,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
     frame_reader reader;
     if (places) reader.places = &to;
     reader.open(frame_bytes + most_text + cut % 5 * 300);
-    std::vector<std::vector<std::unique_ptr<std::byte[]>>> memory;   // each piece an allocation of its own
+    std::vector<std::vector<std::unique_ptr<std::byte[]>>> memory;  // each piece an allocation of its own
     std::size_t next = 0;
     const auto post = [&] {
         const posted& p = receives[next++];
@@ -114,17 +115,22 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
     for (bool over = false; !over;) {
         for (bool more = true; more;) {
             switch (const arrival a = reader.next()) {
-                case arrival::message: o.events += 'm'; break;
-                case arrival::welcome: o.events += 'w'; break;
+                case arrival::message:
+                    o.events += 'm';
+                    break;
+                case arrival::welcome:
+                    o.events += 'w';
+                    break;
                 case arrival::control:
-                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_control_kind), "a notice");
+                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_control_kind),
+                        "a notice");
                     must(std::strlen(reader.heard().text) <= most_text, "a text ends");
                     o.events += "n" + std::to_string(reader.heard().a) + reader.heard().text;
                     if (++heard == drop_after) to.drop();
                     break;
                 case arrival::unexpected:
                     must(!(reader.wanted().label == reader.got().label) || reader.wanted().bytes != reader.got().bytes,
-                         "what is unexpected differs");
+                        "what is unexpected differs");
                     o.events += 'u';
                     break;
                 case arrival::garbage:
@@ -143,8 +149,11 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                         more = false;
                     }
                     break;
-                case arrival::nothing: more = false; break;
-                default: must(a == arrival::nothing, "an arrival");
+                case arrival::nothing:
+                    more = false;
+                    break;
+                default:
+                    must(a == arrival::nothing, "an arrival");
             }
         }
         if (over) break;
@@ -211,7 +220,7 @@ void recipe(octets all) {
     bytes stream;
     std::uint64_t number = 0;
     std::size_t next = 0;
-    bool right = (how & 1) != 0 && (how >> 1 & 3) == 0;   // so far what the receives are for
+    bool right = (how & 1) != 0 && (how >> 1 & 3) == 0;  // so far what the receives are for
     std::vector<bytes> payloads;
     while (!in.empty() && stream.size() < 4'000) {
         frame f;

@@ -3,9 +3,9 @@
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/rendezvous_fuzz.cpp
 //   ./a.out -max_len=512 NEW_FOLDER tests/fuzz/corpus/rendezvous
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/hello.hpp>
 #include <colls/detail/bootstrap/interfaces.hpp>
+#include <colls/detail/bootstrap/launch.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"

@@ -1,4 +1,5 @@
-// A main that gives a fuzz target the files it is told of (folders: all files in them), for compilers without libFuzzer.
+// A main that gives a fuzz target the files it is told of (folders: all files in them), for compilers without
+// libFuzzer.
 #pragma once
 
 #include <cstdint>

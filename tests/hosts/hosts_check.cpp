@@ -1,8 +1,9 @@
 // One rank of a world on several hosts: see check, which makes the hosts and starts the ranks.
-//     hosts_check suite SEED CALLS PER_HOST      the differential suite; PER_HOST: what the world must have found, 0 if one host
-//     hosts_check lost SEED cut|killed FIRST LAST FOLDER
-// lost: calls back to back until ranks FIRST to LAST, which are a host, are cut off or killed; then the group shrinks. A rank
-// writes a file into FOLDER when it is under way. The status tells whether all was right; rank 0 of a suite says how much.
+//     hosts_check suite SEED CALLS PER_HOST      the differential suite; PER_HOST: what the world must have found, 0 if
+//     one host hosts_check lost SEED cut|killed FIRST LAST FOLDER
+// lost: calls back to back until ranks FIRST to LAST, which are a host, are cut off or killed; then the group shrinks.
+// A rank writes a file into FOLDER when it is under way. The status tells whether all was right; rank 0 of a suite says
+// how much.
 #include "../mpi/calls.hpp"
 
 #include "support/random.hpp"
@@ -65,7 +66,8 @@ bool call(colls::communicator& comm, int which, int root, std::size_t count) {
         case 2: {
             std::vector<long> all(count * ranks, -1);
             colls::all_gather<S>(comm, input(rank, count), all);
-            for (std::size_t i = 0; i < all.size(); ++i) right = right && all[i] == element(static_cast<int>(i / count), i % count);
+            for (std::size_t i = 0; i < all.size(); ++i)
+                right = right && all[i] == element(static_cast<int>(i / count), i % count);
             break;
         }
         default: {
@@ -90,7 +92,8 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
     tally t;
     t.rank = comm.rank();
     const int found = comm.context().ranks_per_host;
-    t.check(found == per_host, "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
+    t.check(found == per_host,
+        "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
     const std::string weighed = colls::explain(comm, colls::collective::all_reduce, 1 << 20);
     t.check((weighed.find("hierarchical") != weighed.npos) == (per_host > 0), "automatic weighs\n" + weighed);
     mpi_tests::works(comm, t);
@@ -100,12 +103,16 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
     for (const std::size_t count : {1u, 7u, 512u, 4099u, 100'003u})
         for (int which = 0; which < kinds; ++which)
             for (int root = 0; root < (which == 1 ? comm.size() : 1); ++root) {
-                const bool right = per_host > 0 ? call<two_level>(comm, which, root, count) : call<colls::automatic>(comm, which, root, count);
-                t.check(right, "two levels, call " + std::to_string(which) + ", root " + std::to_string(root) + ", count " + std::to_string(count));
+                const bool right = per_host > 0 ? call<two_level>(comm, which, root, count)
+                                                : call<colls::automatic>(comm, which, root, count);
+                t.check(right, "two levels, call " + std::to_string(which) + ", root " + std::to_string(root) +
+                                   ", count " + std::to_string(count));
             }
     unsigned long long all[2] = {t.checked, t.wrong};
     colls::all_reduce(comm, all, colls::sum);
-    if (comm.rank() == 0) std::printf("hosts_check: seed %llu, %d ranks, %llu calls checked, %llu wrong\n", static_cast<unsigned long long>(seed), comm.size(), all[0], all[1]);
+    if (comm.rank() == 0)
+        std::printf("hosts_check: seed %llu, %d ranks, %llu calls checked, %llu wrong\n",
+            static_cast<unsigned long long>(seed), comm.size(), all[0], all[1]);
     return all[1] == 0 ? 0 : 1;
 }
 
@@ -138,7 +145,7 @@ int lost(std::uint64_t seed, bool cut, int first, int last, const std::string& f
         const std::size_t count = 1 + random.below(random.one_in(4) ? 30'000 : 300);
         called = now();
         try {
-            const bool right = by == 0 ? call<two_level>(comm, which, root, count)
+            const bool right = by == 0   ? call<two_level>(comm, which, root, count)
                                : by == 1 ? call<colls::ring>(comm, which, root, count)
                                : by == 2 ? call<colls::direct>(comm, which, root, count)
                                          : call<colls::automatic>(comm, which, root, count);
@@ -156,11 +163,15 @@ int lost(std::uint64_t seed, bool cut, int first, int last, const std::string& f
     }
     const double waited = failed - called;
     std::printf("rank %d: after %.2f s, peer %d: %s\n", rank, waited, peer, text.c_str());
-    t.check(code == colls::errc::timeout || code == colls::errc::peer_failed, "the error's kind is " + std::to_string(static_cast<int>(code)));
+    t.check(code == colls::errc::timeout || code == colls::errc::peer_failed,
+        "the error's kind is " + std::to_string(static_cast<int>(code)));
     // For those who are cut off the others are away.
-    t.check(beyond ? names(text, 0, first - 1, rank) || names(text, last + 1, n - 1, rank) : names(text, first, last, rank), "the text names nobody who is lost: " + text);
+    t.check(
+        beyond ? names(text, 0, first - 1, rank) || names(text, last + 1, n - 1, rank) : names(text, first, last, rank),
+        "the text names nobody who is lost: " + text);
     // A dead rank is found without the deadline, which here is far away.
-    if (!cut) t.check(code == colls::errc::peer_failed, "the error's kind is " + std::to_string(static_cast<int>(code)));
+    if (!cut)
+        t.check(code == colls::errc::peer_failed, "the error's kind is " + std::to_string(static_cast<int>(code)));
     std::fflush(stdout);
 
     std::string refused;
@@ -168,7 +179,8 @@ int lost(std::uint64_t seed, bool cut, int first, int last, const std::string& f
         colls::communicator rest = comm.shrink();
         t.check(!beyond, "cut off from most of the group, and yet it shrinks");
         t.check(rest.size() == left, "shrunk to " + std::to_string(rest.size()) + " of " + std::to_string(left));
-        t.check(rest.rank() == (rank > last ? rank - (last - first + 1) : rank), "rank " + std::to_string(rest.rank()) + " in the new group");
+        t.check(rest.rank() == (rank > last ? rank - (last - first + 1) : rank),
+            "rank " + std::to_string(rest.rank()) + " in the new group");
         for (const std::size_t count : {1u, 300u, 20'000u})
             for (int which = 0; which < kinds; ++which) {
                 t.check(call<colls::automatic>(rest, which, left - 1, count), "a call after shrink");
@@ -180,7 +192,8 @@ int lost(std::uint64_t seed, bool cut, int first, int last, const std::string& f
         std::printf("rank %d: shrink, after %.2f s: %s\n", rank, now() - failed, e.what());
     }
     t.check(beyond == !refused.empty(), "shrink: " + refused);
-    if (beyond) t.check(refused.find("no majority") != std::string::npos, "shrink does not say why it is refused: " + refused);
+    if (beyond)
+        t.check(refused.find("no majority") != std::string::npos, "shrink does not say why it is refused: " + refused);
     return t.wrong == 0 ? 0 : 1;
 }
 
@@ -191,7 +204,8 @@ int main(int argc, char** argv) {
     try {
         const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1;
         if (mode == "suite" && argc == 5) return suite(seed, std::strtoull(argv[3], nullptr, 0), std::atoi(argv[4]));
-        if (mode == "lost" && argc == 7) return lost(seed, std::string_view(argv[3]) == "cut", std::atoi(argv[4]), std::atoi(argv[5]), argv[6]);
+        if (mode == "lost" && argc == 7)
+            return lost(seed, std::string_view(argv[3]) == "cut", std::atoi(argv[4]), std::atoi(argv[5]), argv[6]);
     } catch (const std::exception& e) {
         std::printf("failed: %s\n", e.what());
         return 1;

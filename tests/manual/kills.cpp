@@ -1,11 +1,15 @@
-// A rank is killed at a random moment while the others do one kind of thing; each survivor must have an error that names it, within a
-// second, and the survivors then shrink the group and go on. Not part of the suite: build target colls_kills, then
+// A rank is killed at a random moment while the others do one kind of thing; each survivor must have an error that
+// names it, within a second, and the survivors then shrink the group and go on. Not part of the suite: build target
+// colls_kills, then
 //     build/test/tests/kills [KIND [TRIALS [SEED]]]      COLLS_TRANSPORT=tcp for TCP
-// KIND: calls (of 1.2 MB), split (and calls on the parts), nested (splits of parts), prepare, allocate, fork (each rank has a child that
-// lives on), shrink (a second rank is killed while the others shrink); without one all of them, 75 trials each.
+// KIND: calls (of 1.2 MB), split (and calls on the parts), nested (splits of parts), prepare, allocate, fork (each rank
+// has a child that lives on), shrink (a second rank is killed while the others shrink); without one all of them, 75
+// trials each.
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -13,9 +17,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
-#include <sys/mman.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace {
@@ -51,7 +53,8 @@ void on_part(int n, int own, F f) {
         for (int r = n - 1; r >= 0; --r)
             if (r % 2 == own % 2) members.push_back(r);
         const auto peer = static_cast<std::size_t>(e.peer());
-        throw colls::error(e.code(), e.what(), own, e.peer() >= 0 && peer < members.size() ? members[peer] : colls::none);
+        throw colls::error(
+            e.code(), e.what(), own, e.peer() >= 0 && peer < members.size() ? members[peer] : colls::none);
     }
 }
 
@@ -86,7 +89,7 @@ void survive(colls::communicator& comm, int left) {
     for (int tries = 0;; ++tries) try {
             comm = comm.shrink();
             int sum[1] = {1};
-            for (int i = 0; i < (comm.size() > left ? 400 : 1); ++i) {   // until the second one has died, too
+            for (int i = 0; i < (comm.size() > left ? 400 : 1); ++i) {  // until the second one has died, too
                 sum[0] = 1;
                 colls::all_reduce(comm, sum, colls::sum);
                 usleep(10);
@@ -126,7 +129,8 @@ bool trial(const std::string& kind, std::mt19937& random) {
                 const double took = now() - all.died;
                 if (took > all.latest) all.latest = took;
                 if (took > 1) ++all.late;
-                if (e.peer() != victim && std::string(e.what()).find("rank " + std::to_string(victim)) == std::string::npos) {
+                if (e.peer() != victim &&
+                    std::string(e.what()).find("rank " + std::to_string(victim)) == std::string::npos) {
                     std::fprintf(stderr, "  rank %d, killed %d: %s\n", comm.rank(), victim, e.what());
                     ++all.unnamed;
                 }
@@ -134,13 +138,13 @@ bool trial(const std::string& kind, std::mt19937& random) {
             if (two && comm.rank() == (victim + 1) % n) die_in(second, false);
             survive(comm, two ? n - 2 : n - 1);
         });
-    } catch (const colls::error&) {   // that a process was killed
+    } catch (const colls::error&) {  // that a process was killed
     }
     for (int i = 0; i < all.children; ++i) kill(all.child[i], SIGKILL);
     const bool right = all.shrunk == (two ? n - 2 : n - 1) && all.unnamed + all.late + all.wrong == 0;
     if (!right)
-        std::printf("  %d ranks, rank %d killed after %d us: %d shrunk, %d not told which, %d late, %d wrong\n", n, victim, first, all.shrunk.load(),
-                    all.unnamed.load(), all.late.load(), all.wrong.load());
+        std::printf("  %d ranks, rank %d killed after %d us: %d shrunk, %d not told which, %d late, %d wrong\n", n,
+            victim, first, all.shrunk.load(), all.unnamed.load(), all.late.load(), all.wrong.load());
     return right;
 }
 
@@ -159,7 +163,8 @@ int main(int count, char** words) {
             wrong += !trial(kind, random);
             if (shared_tally().latest > latest) latest = shared_tally().latest;
         }
-        std::printf("%-9s %d trials, %d not right; the latest error %.3f s after the kill\n", kind.c_str(), trials, wrong, latest);
+        std::printf("%-9s %d trials, %d not right; the latest error %.3f s after the kill\n", kind.c_str(), trials,
+            wrong, latest);
         std::fflush(stdout);
         bad += wrong;
     }

@@ -1,15 +1,16 @@
-// Messages of 3 GB, and calls of more than 2^31 elements, between two processes over shared memory and TCP; 7 GB of memory, half a
-// minute. Not part of the suite: build target colls_large_messages, then build/test/tests/large_messages [shm|tcp|verbs ...]
+// Messages of 3 GB, and calls of more than 2^31 elements, between two processes over shared memory and TCP; 7 GB of
+// memory, half a minute. Not part of the suite: build target colls_large_messages, then build/test/tests/large_messages
+// [shm|tcp|verbs ...]
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 
+#include <sys/mman.h>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
-#include <sys/mman.h>
 #include <vector>
 
 namespace {
@@ -17,7 +18,10 @@ namespace {
 /// Memory of one rank, from ordinary pages or from the communicator, which the transport may reach.
 class bytes {
 public:
-    bytes(std::size_t size) : size_(size), at_(static_cast<unsigned char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+    bytes(std::size_t size)
+        : size_(size),
+          at_(static_cast<unsigned char*>(
+              mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
         if (at_ == MAP_FAILED) throw std::runtime_error("no memory");
     }
     ~bytes() { munmap(at_, size_); }
@@ -33,7 +37,9 @@ private:
 };
 
 /// One value a page and at both ends, and another in each: what is lost, doubled or moved shows.
-unsigned char value(std::size_t i, int turn) { return static_cast<unsigned char>((i * 0x9e3779b97f4a7c15u >> 56) + static_cast<std::size_t>(turn)); }
+unsigned char value(std::size_t i, int turn) {
+    return static_cast<unsigned char>((i * 0x9e3779b97f4a7c15u >> 56) + static_cast<std::size_t>(turn));
+}
 template <class F>
 void at_some(std::size_t size, F f) {
     for (std::size_t i = 0; i < size; i += 4093) f(i);

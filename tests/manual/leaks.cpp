@@ -1,5 +1,6 @@
-// Memory, descriptors, mappings and files over many groups: 2,000 splits in one process, 500 groups of processes, 500 that fail. What
-// grows is printed, and is a failure. Not part of the suite: build target colls_leaks, then build/test/tests/leaks
+// Memory, descriptors, mappings and files over many groups: 2,000 splits in one process, 500 groups of processes, 500
+// that fail. What grows is printed, and is a failure. Not part of the suite: build target colls_leaks, then
+// build/test/tests/leaks
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
@@ -33,9 +34,11 @@ struct held {
 };
 /// Memory may still settle: what grows by more than 2 MB over the later nine tenths is a leak.
 bool grew(const char* what, const held& from, const held& to) {
-    const bool leaks = to.memory_kb > from.memory_kb + 2048 || to.descriptors > from.descriptors || to.mappings > from.mappings + 2 || to.files > from.files;
-    std::printf("%-34s memory %6ld -> %6ld KB, descriptors %ld -> %ld, mappings %ld -> %ld, /dev/shm %ld -> %ld%s\n", what, from.memory_kb, to.memory_kb,
-                from.descriptors, to.descriptors, from.mappings, to.mappings, from.files, to.files, leaks ? "  LEAKS" : "");
+    const bool leaks = to.memory_kb > from.memory_kb + 2048 || to.descriptors > from.descriptors ||
+                       to.mappings > from.mappings + 2 || to.files > from.files;
+    std::printf("%-34s memory %6ld -> %6ld KB, descriptors %ld -> %ld, mappings %ld -> %ld, /dev/shm %ld -> %ld%s\n",
+        what, from.memory_kb, to.memory_kb, from.descriptors, to.descriptors, from.mappings, to.mappings, from.files,
+        to.files, leaks ? "  LEAKS" : "");
     std::fflush(stdout);
     return leaks;
 }
@@ -85,10 +88,10 @@ int main() {
                         colls::all_reduce(comm, x, colls::sum);
                         colls::barrier(comm);
                     });
-                } catch (const colls::error&) {
-                }
+                } catch (const colls::error&) {}
             }
-            leaks += grew(((fails ? "500 groups that fail" : "500 groups of processes") + over).c_str(), early, held::now());
+            leaks +=
+                grew(((fails ? "500 groups that fail" : "500 groups of processes") + over).c_str(), early, held::now());
         }
         unsetenv("COLLS_TRANSPORT");
     }
@@ -102,8 +105,7 @@ int main() {
                 if (comm.rank() == i % 3) throw std::runtime_error("fails");
                 for (;;) colls::all_reduce(comm, x, colls::sum);
             });
-        } catch (const std::exception&) {
-        }
+        } catch (const std::exception&) {}
     }
     leaks += grew("500 groups that fail, threads", early, held::now());
     return leaks == 0 ? 0 : 1;

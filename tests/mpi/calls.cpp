@@ -15,7 +15,8 @@ void tally::check(bool right, const std::string& what) {
     std::fflush(stdout);
 }
 
-void random_calls(colls::communicator& comm, std::uint64_t seed, std::uint64_t cases, const surroundings& around, tally& t) {
+void random_calls(
+    colls::communicator& comm, std::uint64_t seed, std::uint64_t cases, const surroundings& around, tally& t) {
     const auto& entries = all_kinds<colls::communicator>();
     std::uint64_t done = 0;
     for (std::uint64_t batch = 0; done < cases; ++batch) {
@@ -25,7 +26,8 @@ void random_calls(colls::communicator& comm, std::uint64_t seed, std::uint64_t c
         std::vector<std::size_t> twins;
         for (std::size_t i = 0; i < 40; ++i) {
             const auto& e = entries[random.below(entries.size())];
-            const call_plan plan = pick_plan(random, comm.size(), e, random.one_in(40) ? std::size_t{24} << 20 : std::size_t{1} << 20);
+            const call_plan plan =
+                pick_plan(random, comm.size(), e, random.one_in(40) ? std::size_t{24} << 20 : std::size_t{1} << 20);
             jobs.emplace_back(e, plan);
             if (e.kind.how != judged::bounded) continue;
             jobs.emplace_back(e, plan);
@@ -66,7 +68,8 @@ void expect(guarded& got, const std::vector<int>& want, const char* what, tally&
 void messages(colls::communicator& comm, std::uint64_t seed, tally& t) {
     const int n = comm.size(), rank = comm.rank(), right = (rank + 1) % n, left = (rank + n - 1) % n;
     // 8 KB is where messages are no longer copied; 16 MB where they are divided.
-    for (const std::size_t count : {0u, 1u, 13u, 1000u, 2039u, 2040u, 2047u, 2048u, 2049u, 100'003u, 1'000'000u, 4'194'305u}) {
+    for (const std::size_t count :
+        {0u, 1u, 13u, 1000u, 2039u, 2040u, 2047u, 2048u, 2049u, 100'003u, 1'000'000u, 4'194'305u}) {
         if (count > 200'000 && n > 4) continue;
         guarded buffer(count * sizeof(int), 12);
         const auto out = numbers(rank, right, count, 1);
@@ -94,12 +97,12 @@ void messages(colls::communicator& comm, std::uint64_t seed, tally& t) {
             under_way.push_back(colls::start::recv(comm, in.back().as<int>(), peer));
         }
         if (i % 8 == 7) works(comm, t);
-        if (i % 8 == 7 || i + 1 == many) under_way.clear();   // waits
+        if (i % 8 == 7 || i + 1 == many) under_way.clear();  // waits
     }
     for (int i = 0; i < many; ++i)
         for (int peer = 0; peer < n; ++peer)
-            expect(in[static_cast<std::size_t>(i * n + peer)], numbers(peer, rank, counts[static_cast<std::size_t>(i)], i),
-                   "many messages", t);
+            expect(in[static_cast<std::size_t>(i * n + peer)],
+                numbers(peer, rank, counts[static_cast<std::size_t>(i)], i), "many messages", t);
 }
 
 void works(colls::communicator& comm, tally& t) {
@@ -121,7 +124,7 @@ void splits(colls::communicator& comm, std::uint64_t seed, tally& t) {
         }
         const auto at = [](const std::vector<int>& v, int r) { return v[static_cast<std::size_t>(r)]; };
         std::vector<float> large(50'000, 1);
-        auto in_flight = colls::start::all_reduce(comm, large, colls::sum);   // over what is split
+        auto in_flight = colls::start::all_reduce(comm, large, colls::sum);  // over what is split
         colls::communicator part = comm.split(at(colors, rank), at(keys, rank));
         int size = 0, place = 0;
         for (int r = 0; r < n; ++r) {
@@ -136,7 +139,8 @@ void splits(colls::communicator& comm, std::uint64_t seed, tally& t) {
             works(part, t);
             // Of the part, those in reverse; used by turns with the whole.
             colls::communicator reversed = part.split(0, -part.rank());
-            t.check(reversed.size() == size && reversed.rank() == size - 1 - place, "a part's split gives another group");
+            t.check(
+                reversed.size() == size && reversed.rank() == size - 1 - place, "a part's split gives another group");
             works(reversed, t);
             works(part, t);
         }
@@ -156,12 +160,17 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
     std::fill(out.begin(), out.end(), 1);
     const auto ranks = static_cast<std::size_t>(n);
     const auto floats = first.as<float>();
-    std::string what = "disagreement " + std::to_string(how) + " by rank " + std::to_string(odd) + " of " + std::to_string(n) + ": ";
+    std::string what =
+        "disagreement " + std::to_string(how) + " by rank " + std::to_string(odd) + " of " + std::to_string(n) + ": ";
     int code = 0, thrower = colls::none, peer = colls::none;
     try {
         switch (how) {
-            case 0: colls::all_reduce(comm, in.first(other ? 11 : 10), colls::sum); break;
-            case 1: colls::all_reduce(comm, in.first(other ? 100'001 : 100'000), colls::sum); break;
+            case 0:
+                colls::all_reduce(comm, in.first(other ? 11 : 10), colls::sum);
+                break;
+            case 1:
+                colls::all_reduce(comm, in.first(other ? 100'001 : 100'000), colls::sum);
+                break;
             case 2:
                 if (other)
                     colls::all_reduce(comm, in, colls::max);
@@ -174,7 +183,9 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
                 else
                     colls::all_reduce(comm, in, colls::sum);
                 break;
-            case 4: colls::broadcast(comm, in, other ? 1 : 0); break;
+            case 4:
+                colls::broadcast(comm, in, other ? 1 : 0);
+                break;
             case 5:
                 if (other)
                     colls::all_reduce(comm, floats.first(100), colls::sum);
@@ -192,15 +203,20 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
                 colls::broadcast(comm, in.first(5), 0);
                 if (!other) colls::barrier(comm);
                 break;
-            case 8: {   // one sends more than the other expects
+            case 8: {  // one sends more than the other expects
                 auto sending = colls::start::send(comm, in.first(other ? 2000 : 1000), (comm.rank() + 1) % n);
                 colls::recv(comm, out.first(1000), (comm.rank() + n - 1) % n);
                 sending.wait();
                 break;
             }
-            case 9: colls::all_to_all(comm, in.first((other ? 10'000 : 9'999) * ranks), out.first((other ? 10'000 : 9'999) * ranks)); break;
-            case 10: colls::broadcast(comm, in.first(other ? most : 100), 0); break;
-            default: {   // started by one, called by the others
+            case 9:
+                colls::all_to_all(
+                    comm, in.first((other ? 10'000 : 9'999) * ranks), out.first((other ? 10'000 : 9'999) * ranks));
+                break;
+            case 10:
+                colls::broadcast(comm, in.first(other ? most : 100), 0);
+                break;
+            default: {  // started by one, called by the others
                 if (other) {
                     auto operation = colls::start::all_reduce(comm, in, colls::sum);
                     operation.wait();
@@ -232,7 +248,7 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
     all_out();
     t.check(std::count(in.begin(), in.end(), -7) == static_cast<std::ptrdiff_t>(most) &&
                 std::count(out.begin(), out.end(), -7) == static_cast<std::ptrdiff_t>(most),
-            what + ": written into after the error");
+        what + ": written into after the error");
     t.check(first.broken().empty() && second.broken().empty(), what + ": written beside the buffer");
 }
 

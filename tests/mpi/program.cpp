@@ -28,14 +28,17 @@ public:
         for (int tag = 0; tag < tags; ++tag) {
             in_[tag].assign(5000, -1);
             out_[tag].assign(5000, number(rank_, tag));
-            MPI_Irecv(in_[tag].data(), 5000, MPI_INT, (rank_ + size_ - 1) % size_, tag, MPI_COMM_WORLD, &requests_[tag]);
-            MPI_Isend(out_[tag].data(), 5000, MPI_INT, (rank_ + 1) % size_, tag, MPI_COMM_WORLD, &requests_[tags + tag]);
+            MPI_Irecv(
+                in_[tag].data(), 5000, MPI_INT, (rank_ + size_ - 1) % size_, tag, MPI_COMM_WORLD, &requests_[tag]);
+            MPI_Isend(
+                out_[tag].data(), 5000, MPI_INT, (rank_ + 1) % size_, tag, MPI_COMM_WORLD, &requests_[tags + tag]);
         }
     }
     void end(tally& t) {
         MPI_Waitall(2 * tags, requests_, MPI_STATUSES_IGNORE);
         for (int tag = 0; tag < tags; ++tag)
-            t.check(std::count(in_[tag].begin(), in_[tag].end(), number((rank_ + size_ - 1) % size_, tag)) == 5000, "the user's own messages");
+            t.check(std::count(in_[tag].begin(), in_[tag].end(), number((rank_ + size_ - 1) % size_, tag)) == 5000,
+                "the user's own messages");
         MPI_Barrier(MPI_COMM_WORLD);
     }
 
@@ -61,7 +64,8 @@ void transports(std::uint64_t seed, tally& t) {
     const auto context = std::make_shared<mpi_context>(own);
     const int n = context->size(), rank = context->rank();
     mpi_transport a(context, 0), b(context, 1);
-    const random_traffic small{seed, n > 8 ? 12 : 60, 30, std::size_t{100} << 10}, large{seed + 1, n > 8 ? 2 : 6, 3, std::size_t{n > 4 ? 1u : 40u} << 20};
+    const random_traffic small{seed, n > 8 ? 12 : 60, 30, std::size_t{100} << 10},
+        large{seed + 1, n > 8 ? 2 : 6, 3, std::size_t{n > 4 ? 1u : 40u} << 20};
     for (const auto& [traffic, w] : {std::pair{&small, &a}, std::pair{&large, &b}}) {
         const std::string wrong = exchange(*traffic, rank, n, *w);
         t.check(wrong.empty(), "messages: " + wrong);
@@ -86,7 +90,9 @@ void ends_of_transports(tally& t) {
     if (size < 2) return;
     const message_label label{11, 22, 33};
     std::vector<std::byte> data(3u << 20, static_cast<std::byte>(rank + 1));
-    const auto untouched = [&] { return std::count(data.begin(), data.end(), static_cast<std::byte>(rank + 1)) == std::ssize(data); };
+    const auto untouched = [&] {
+        return std::count(data.begin(), data.end(), static_cast<std::byte>(rank + 1)) == std::ssize(data);
+    };
     const piece all{data.data(), data.size()}, part{data.data(), 100};
 
     // The payload comes when the receiver has given up.
@@ -98,7 +104,7 @@ void ends_of_transports(tally& t) {
         MPI_Send(&header, sizeof header, MPI_BYTE, 1, 0, own);
         meet();
         meet();
-        MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1, own);   // which ends, since it is taken
+        MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1, own);  // which ends, since it is taken
         struct {
             std::uint64_t a, b, c;
             control_kind what;
@@ -130,7 +136,8 @@ void ends_of_transports(tally& t) {
         if (rank == 0) {
             w.send(1, label, &all, 1);
             w.abandon();
-            t.check(until(w, [&] { return w.sent(1) == 1; }), "a send from memory of a caller's that abandon had to leave");
+            t.check(
+                until(w, [&] { return w.sent(1) == 1; }), "a send from memory of a caller's that abandon had to leave");
             w.tell(1, control_message{control_kind::board, 1, 2, 3, ""});
         } else {
             w.abandon();
@@ -154,17 +161,19 @@ void ends_of_transports(tally& t) {
             for (int i = 0; i < 3; ++i) {
                 t.check(e.count(said_leave) == 0, "heard that a peer has left before its messages");
                 w->receive(0, label, &part, 1);
-                t.check(until(*w, [&] { return w->received(0) == static_cast<std::uint64_t>(i + 1); }), "a message of one who has left");
+                t.check(until(*w, [&] { return w->received(0) == static_cast<std::uint64_t>(i + 1); }),
+                    "a message of one who has left");
             }
             t.check(until(*w, [&] { return e.count(said_leave) == 1; }), "a peer's leave");
-            t.check(e.count("lost") == 0 && data[99] == std::byte{1} && data[100] == std::byte{2}, "messages of one who has left");
+            t.check(e.count("lost") == 0 && data[99] == std::byte{1} && data[100] == std::byte{2},
+                "messages of one who has left");
         }
     }
     meet();
 }
 
-/// A group whose last one leaves while the first has sent it a message, and expects one: what came before counts, and what
-/// does not come is an error.
+/// A group whose last one leaves while the first has sent it a message, and expects one: what came before counts, and
+/// what does not come is an error.
 void leaves(tally& t) {
     colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
     const int n = comm.size(), last = n - 1;
@@ -216,14 +225,18 @@ void sub_communicators(tally& t) {
 
 /// Groups of one process, waited for in different orders: whoever waits makes progress for all of them.
 void two_groups(tally& t) {
-    colls::communicator a = colls::mpi::communicator_of(MPI_COMM_WORLD), b = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    colls::communicator a = colls::mpi::communicator_of(MPI_COMM_WORLD),
+                        b = colls::mpi::communicator_of(MPI_COMM_WORLD);
     for (int turn = 0; turn < 5; ++turn) {
         std::vector<int> x(200'000, 1), y(200'000, 2);
-        auto first = colls::start::all_reduce<colls::ring>(a, x, colls::sum), second = colls::start::all_reduce<colls::ring>(b, y, colls::sum);
+        auto first = colls::start::all_reduce<colls::ring>(a, x, colls::sum),
+             second = colls::start::all_reduce<colls::ring>(b, y, colls::sum);
         if (t.rank % 2) second.wait();
         first.wait();
         second.wait();
-        t.check(std::count(x.begin(), x.end(), a.size()) == 200'000 && std::count(y.begin(), y.end(), 2 * a.size()) == 200'000, "two groups");
+        t.check(std::count(x.begin(), x.end(), a.size()) == 200'000 &&
+                    std::count(y.begin(), y.end(), 2 * a.size()) == 200'000,
+            "two groups");
         if (turn == 2) b = colls::mpi::communicator_of(MPI_COMM_WORLD);
         if (turn == 3) a = b.split(0, 0);
     }
@@ -326,8 +339,9 @@ int main(int argc, char** argv) {
         section("disagreements");
         for (int how = 0; size > 1 && how < disagreements; ++how) {
             colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
-            disagree(comm, how, how == 10 ? 0 : static_cast<int>(seed + static_cast<unsigned>(how)) % size,
-                     [] { MPI_Barrier(MPI_COMM_WORLD); }, t);
+            disagree(
+                comm, how, how == 10 ? 0 : static_cast<int>(seed + static_cast<unsigned>(how)) % size,
+                [] { MPI_Barrier(MPI_COMM_WORLD); }, t);
         }
         section("many");
         many(t);
@@ -339,7 +353,9 @@ int main(int argc, char** argv) {
     unsigned long long own[2] = {t.checked, t.wrong}, all[2] = {};
     MPI_Allreduce(own, all, 2, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
     section("end");
-    if (t.rank == 0) std::printf("mpi_test: seed %llu, %d ranks, %llu calls checked, %llu wrong\n", static_cast<unsigned long long>(seed), size, all[0], all[1]);
+    if (t.rank == 0)
+        std::printf("mpi_test: seed %llu, %d ranks, %llu calls checked, %llu wrong\n",
+            static_cast<unsigned long long>(seed), size, all[0], all[1]);
     MPI_Finalize();
     return all[1] == 0 ? 0 : 1;
 }

@@ -64,8 +64,8 @@ TEST_CASE("circulant: rounds and volume") {
     laws::check_cost<reduce_scatter>(circulant<colls::doubling>{}, least, volume);
     laws::check_cost<reduce_scatter>(circulant<colls::linear>{}, volume, volume);
     laws::check_cost<all_gather>(circulant<>{}, least, volume);
-    laws::check_cost<all_reduce>(circulant<>{}, [](int n) { return 2 * colls::log2_ceil(n); },
-                                 [](int n) { return 2 * (n - 1); });
+    laws::check_cost<all_reduce>(
+        circulant<>{}, [](int n) { return 2 * colls::log2_ceil(n); }, [](int n) { return 2 * (n - 1); });
     CHECK(colls::cost_of<circulant<>::reduce_scatter>(64).scratch == 31);
     CHECK(colls::cost_of<circulant<colls::linear>::reduce_scatter>(64).scratch == 0);
     CHECK(laws::mean_hops(circulant<>::reduce_scatter{}, 64) == Approx(1365.0 / 63));
@@ -79,8 +79,9 @@ TEST_CASE("circulant: rounds and volume") {
 TEST_CASE("circulant: linear skips are direct, one port a round, with the rounds and volume of the ring") {
     for (const int n : laws::awkward_sizes) {
         INFO("n = " << n);
-        CHECK(laws::same_steps(circulant<colls::linear>::reduce_scatter{}, colls::direct::reduce_scatter{}, n,
-                               [](int, int) { return 0; }, [](int n_, int k) { return n_ - 2 - k; }));
+        CHECK(laws::same_steps(
+            circulant<colls::linear>::reduce_scatter{}, colls::direct::reduce_scatter{}, n, [](int, int) { return 0; },
+            [](int n_, int k) { return n_ - 2 - k; }));
         const colls::cost a = colls::traffic_of(circulant<colls::linear>::reduce_scatter{}, n),
                           b = colls::traffic_of(colls::ring::reduce_scatter{}, n);
         CHECK((a.rounds == b.rounds && a.critical_sent == b.critical_sent && a.critical_reduced == b.critical_reduced));

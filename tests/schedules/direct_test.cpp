@@ -10,8 +10,9 @@ static_assert(colls::proven<direct, proven_to>);
 static_assert(colls::proven<one_shot, proven_to>);
 
 TEST_CASE("direct: the collectives it comes by") {
-    CHECK(laws::collectives_of<direct>() == "broadcast scatter gather all_gather reduce reduce_scatter all_reduce "
-                                            "all_to_all barrier inclusive_scan exclusive_scan");
+    CHECK(laws::collectives_of<direct>() ==
+          "broadcast scatter gather all_gather reduce reduce_scatter all_reduce "
+          "all_to_all barrier inclusive_scan exclusive_scan");
     CHECK(laws::collectives_of<one_shot>() == "all_reduce barrier");
 }
 

@@ -25,11 +25,14 @@ TEST_CASE("double tree: rounds and volume") {
     // Blocks are halves of the data.
     laws::check_cost<broadcast>(double_tree{}, depth, [](int n) { return n > 1 ? 2 : 0; });
     laws::check_cost<reduce>(double_tree{}, depth, [](int n) { return n > 1 ? 2 : 0; });
-    laws::check_cost<all_reduce>(double_tree{}, [&](int n) { return 2 * depth(n); },
-                                 [](int n) { return n == 1 ? 0 : n < 4 ? n : 4; });
+    laws::check_cost<all_reduce>(
+        double_tree{}, [&](int n) { return 2 * depth(n); }, [](int n) { return n == 1  ? 0
+                                                                               : n < 4 ? n
+                                                                                       : 4; });
     CHECK(colls::blocks_of(double_tree::broadcast{}, 10) == 2);
-    laws::check_cost<broadcast>(colls::detail::in_order_tree<0>{}, [](int n) { return colls::log2_ceil(n); },
-                                [](int n) { return n < 4 ? n > 1 : 2; });
+    laws::check_cost<broadcast>(
+        colls::detail::in_order_tree<0>{}, [](int n) { return colls::log2_ceil(n); },
+        [](int n) { return n < 4 ? n > 1 : 2; });
 }
 
 TEST_CASE("double tree: binary, and no rank but the root inner in both trees") {

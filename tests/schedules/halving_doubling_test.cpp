@@ -19,8 +19,8 @@ void check_costs() {
     const auto volume = [](int n) { return n - 1; };
     laws::check_cost<reduce_scatter>(Family{}, q, volume);
     laws::check_cost<all_gather>(Family{}, q, volume);
-    laws::check_cost<all_reduce>(Family{}, [](int n) { return 2 * colls::log2_ceil(n); },
-                                 [](int n) { return 2 * (n - 1); });
+    laws::check_cost<all_reduce>(
+        Family{}, [](int n) { return 2 * colls::log2_ceil(n); }, [](int n) { return 2 * (n - 1); });
     for (const int n : {2, 16, 64}) {
         const colls::properties p = colls::properties_of<typename Family::reduce_scatter>(n);
         CHECK((p.round_optimal && p.volume_optimal));

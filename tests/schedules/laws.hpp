@@ -28,9 +28,8 @@ void for_each_schedule(const Family& family, F f) {
             f(colls::schedule_of<c>(family));
         }
     };
-    [&]<int... C>(std::integer_sequence<int, C...>) {
-        (one(std::integral_constant<int, C>{}), ...);
-    }(std::make_integer_sequence<int, colls::collective_count>{});
+    [&]<int... C>(std::integer_sequence<int, C...>) { (one(std::integral_constant<int, C>{}), ...); }(
+        std::make_integer_sequence<int, colls::collective_count>{});
 }
 
 /// Calls f(rank, round, port, step) for all that s does at n.

@@ -34,7 +34,7 @@ void check_costs() {
             most = std::max(most, st.send.blocks.size());
         });
     CHECK(least == 1);
-    CHECK(most == std::min(A, 64));   // of 128 offsets, every other one
+    CHECK(most == std::min(A, 64));  // of 128 offsets, every other one
     CHECK(laws::mean_hops(typename pat<A>::all_gather{}, 64) == Approx(192.0 / 63));
 }
 }  // namespace

@@ -31,7 +31,7 @@ bool sound(int n) {
     const std::vector<int> r_of = arrivals(n);
     const auto at = [&](int r, int k) { return r_of[static_cast<std::size_t>(r * q + k)]; };
     for (int r = 0; r < n; ++r) {
-        unsigned long long got = 0;   // bit b of the last phase, bit q + b of this one
+        unsigned long long got = 0;  // bit b of the last phase, bit q + b of this one
         int own = colls::none;
         for (int k = 0; k < q && r > 0; ++k) {
             const int b = at(r, k);
@@ -88,7 +88,7 @@ TEST_CASE("pipelined broadcast: rounds and volume") {
             INFO("segments = " << segments << ", n = " << n);
             CHECK(c.rounds == rounds(n));
             CHECK(c.blocks_received == segments);
-            CHECK(c.blocks_sent <= rounds(n));   // the root, and who serves as often
+            CHECK(c.blocks_sent <= rounds(n));  // the root, and who serves as often
             CHECK(c.critical_sent == rounds(n));
             CHECK(colls::schedule_of<all_reduce>(pipelined_broadcast{segments}).rounds(n) == 2 * rounds(n));
         }

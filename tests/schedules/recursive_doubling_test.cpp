@@ -11,8 +11,8 @@ static_assert(colls::proven<recursive_doubling, proven_to>);
 static_assert(colls::proven<recursive_multiplying<3>, proven_to>);
 static_assert(colls::proven<recursive_multiplying<4>, proven_to>);
 static_assert(colls::proven<colls::folded<recursive_doubling>, proven_to>);
-static_assert(colls::supports(recursive_doubling::all_reduce{}, 64) &&
-              !colls::supports(recursive_doubling::all_reduce{}, 48));
+static_assert(
+    colls::supports(recursive_doubling::all_reduce{}, 64) && !colls::supports(recursive_doubling::all_reduce{}, 48));
 static_assert(colls::supports(recursive_multiplying<3>::all_reduce{}, 81) &&
               !colls::supports(recursive_multiplying<3>::all_reduce{}, 64));
 
@@ -38,8 +38,9 @@ void check_costs() {
     const auto none_sent = [](int) { return 0; };
     laws::check_cost<all_reduce>(f, rounds<K>, [](int n) { return (K - 1) * rounds<K>(n); });
     laws::check_cost<inclusive_scan>(f, rounds<K>, meetings<K>);
-    laws::check_cost<exclusive_scan>(f, [](int n) { return n == 1 ? 0 : 1 + rounds<K>(n - 1); },
-                                     [](int n) { return n < 3 ? n - 1 : 1 + meetings<K>(n - 1); });
+    laws::check_cost<exclusive_scan>(
+        f, [](int n) { return n == 1 ? 0 : 1 + rounds<K>(n - 1); },
+        [](int n) { return n < 3 ? n - 1 : 1 + meetings<K>(n - 1); });
     laws::check_cost<barrier>(f, rounds<K>, none_sent);
 }
 }  // namespace

@@ -26,8 +26,8 @@ TEST_CASE("swing: rounds, volume and way") {
     const auto volume = [](int n) { return n - 1; };
     laws::check_cost<reduce_scatter>(swing{}, q, volume);
     laws::check_cost<all_gather>(swing{}, q, volume);
-    laws::check_cost<all_reduce>(swing{}, [](int n) { return 2 * colls::log2_ceil(n); },
-                                 [](int n) { return 2 * (n - 1); });
+    laws::check_cost<all_reduce>(
+        swing{}, [](int n) { return 2 * colls::log2_ceil(n); }, [](int n) { return 2 * (n - 1); });
     CHECK(laws::mean_hops(swing::reduce_scatter{}, 64) == Approx(135.0 / 63));
 }
 

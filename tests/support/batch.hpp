@@ -22,7 +22,8 @@ inline void dawdle(random_source& random) {
         case 1:
             for (std::size_t i = random.below(2000); i-- > 0;) std::atomic_signal_fence(std::memory_order_seq_cst);
             break;
-        default: break;
+        default:
+            break;
     }
 }
 
@@ -51,31 +52,47 @@ inline const row* pick_row(random_source& random, what c, int n, bool in_order) 
     return nullptr;
 }
 
-/// Counts that straddle what the library switches at: nothing, less than a rank each, the eager path, cache lines, chunks.
+/// Counts that straddle what the library switches at: nothing, less than a rank each, the eager path, cache lines,
+/// chunks.
 inline std::size_t pick_count(random_source& random, int n, std::size_t size, std::size_t limit) {
     const auto ranks = static_cast<std::size_t>(n);
-    constexpr std::size_t primes[] = {2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 65521};
+    constexpr std::size_t primes[] = {
+        2, 3, 5, 7, 11, 13, 17, 31, 61, 97, 127, 251, 509, 1021, 2039, 4093, 8191, 16381, 65521};
     constexpr std::size_t edges[] = {56, 64, 128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288};
     std::size_t count = 0;
     switch (random.below(10)) {
-        case 0: count = random.below(3); break;
-        case 1: count = random.below(ranks + 1); break;
-        case 2: count = ranks + random.below(3) - (random.one_in(2) ? 1 : 0); break;
-        case 3: count = random.below(100); break;
-        case 4: count = primes[random.below(std::size(primes))]; break;
+        case 0:
+            count = random.below(3);
+            break;
+        case 1:
+            count = random.below(ranks + 1);
+            break;
+        case 2:
+            count = ranks + random.below(3) - (random.one_in(2) ? 1 : 0);
+            break;
+        case 3:
+            count = random.below(100);
+            break;
+        case 4:
+            count = primes[random.below(std::size(primes))];
+            break;
         case 5:
-        case 6: {   // an edge of the whole
+        case 6: {  // an edge of the whole
             const std::size_t at = edges[random.below(std::size(edges))] / size + random.below(3);
             count = at > 0 ? at - 1 : 0;
             break;
         }
-        case 7: {   // an edge of each rank's block
+        case 7: {  // an edge of each rank's block
             const std::size_t at = edges[random.below(std::size(edges) - 4)] / size + random.below(3);
             count = (at > 0 ? at - 1 : 0) * ranks + random.below(ranks);
             break;
         }
-        case 8: count = random.below(3000); break;
-        default: count = random.one_in(4) ? 100'000 + random.below(50'000) : random.below(20'000); break;
+        case 8:
+            count = random.below(3000);
+            break;
+        default:
+            count = random.one_in(4) ? 100'000 + random.below(50'000) : random.below(20'000);
+            break;
     }
     if (count > limit) count = limit == 0 ? 0 : limit - random.below(std::min<std::size_t>(limit, 64));
     return count;
@@ -107,7 +124,7 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     } else if (p.variable) {
         s.counts.resize(ranks);
         switch (random.below(3)) {
-            case 0:   // all in one place
+            case 0:  // all in one place
                 s.counts[random.below(ranks)] = total;
                 break;
             case 1:
@@ -134,13 +151,14 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     return p;
 }
 
-/// One rank's part of the jobs of its group; operations that were started are finished later, in an order that every rank
-/// chooses for itself.
+/// One rank's part of the jobs of its group; operations that were started are finished later, in an order that every
+/// rank chooses for itself.
 template <class Comm>
 void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
     random_source random = stream(seed, 77, static_cast<std::uint64_t>(comm.rank()));
     flight in_flight;
-    // Buffers that the transport reaches directly: on all ranks, on some, on none. The same for calls that are repeated.
+    // Buffers that the transport reaches directly: on all ranks, on some, on none. The same for calls that are
+    // repeated.
     std::deque<typename job<Comm>::stand_in> stand_ins;
     const auto finish_one = [&] {
         const std::size_t i = random.below(in_flight.size());

@@ -36,8 +36,8 @@ struct handed {
 /// One rank's arguments of one call. Counts are elements.
 struct arguments {
     what collective = what::barrier;
-    bool variable = false;                     ///< the v-variant, with counts (and receive_counts for all_to_all)
-    bool same = false;                         ///< the overload with one buffer, where there is one
+    bool variable = false;                        ///< the v-variant, with counts (and receive_counts for all_to_all)
+    bool same = false;                            ///< the overload with one buffer, where there is one
     const colls::any_schedule* chosen = nullptr;  ///< null: automatic
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
@@ -112,10 +112,14 @@ typename Way::result move_call(Comm& comm, const arguments& a) {
     const std::span<T> out(reinterpret_cast<T*>(a.out), a.out_count);
     if (a.variable) {
         switch (a.collective) {
-            case what::scatter: return Way::scatter_v(comm, in, out, a.counts, a.root);
-            case what::gather: return Way::gather_v(comm, in, out, a.counts, a.root);
-            case what::all_gather: return Way::all_gather_v(comm, in, out, a.counts);
-            default: return Way::all_to_all_v(comm, in, out, a.counts, a.receive_counts);
+            case what::scatter:
+                return Way::scatter_v(comm, in, out, a.counts, a.root);
+            case what::gather:
+                return Way::gather_v(comm, in, out, a.counts, a.root);
+            case what::all_gather:
+                return Way::all_gather_v(comm, in, out, a.counts);
+            default:
+                return Way::all_to_all_v(comm, in, out, a.counts, a.receive_counts);
         }
     }
     const auto with = [&](auto c, auto call) -> typename Way::result {
@@ -167,10 +171,11 @@ typename Way::result fold_call(Comm& comm, const arguments& a, const Op& op) {
             return with(std::integral_constant<collective, collective::all_reduce>{}, [&](auto... s) {
                 return a.same ? Way::all_reduce(comm, out, op, s...) : Way::all_reduce(comm, in, out, op, s...);
             });
-        default: break;
+        default:
+            break;
     }
     if constexpr (colls::detail::has_finish<Op, T>) {
-        std::abort();   // the library does not compile such a scan
+        std::abort();  // the library does not compile such a scan
     } else {
         if (a.collective == what::inclusive_scan)
             return with(std::integral_constant<collective, collective::inclusive_scan>{},

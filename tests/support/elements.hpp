@@ -37,7 +37,8 @@ struct word {
 inline word concatenate(const word& x, const word& y) {
     word z = x;
     // An overfull text cannot come from right inputs: cut, it differs from every right result.
-    for (std::uint32_t i = 0; i < y.size && i < sizeof y.text && z.size < sizeof z.text; ++i) z.text[z.size++] = y.text[i];
+    for (std::uint32_t i = 0; i < y.size && i < sizeof y.text && z.size < sizeof z.text; ++i)
+        z.text[z.size++] = y.text[i];
     return z;
 }
 
@@ -64,8 +65,8 @@ struct body {
     std::int32_t mass;
 };
 inline body gather_mass(const body& x, const body& y) {
-    return {{x.position[0] + y.position[0], x.position[1] + y.position[1], x.position[2] + y.position[2]},
-        x.mass + y.mass};
+    return {
+        {x.position[0] + y.position[0], x.position[1] + y.position[1], x.position[2] + y.position[2]}, x.mass + y.mass};
 }
 
 // ---- 16-bit floats, converted here bit by bit (round to nearest, ties to even) ----
@@ -89,7 +90,8 @@ inline std::uint16_t to_half_bits(float x) {  // finite, within the normal range
         float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;
         const auto floor = static_cast<std::uint32_t>(scaled);
         scaled -= static_cast<float>(floor);
-        return static_cast<std::uint16_t>(sign | (floor + (scaled > 0.5f || (scaled == 0.5f && (floor & 1)) ? 1u : 0u)));
+        return static_cast<std::uint16_t>(
+            sign | (floor + (scaled > 0.5f || (scaled == 0.5f && (floor & 1)) ? 1u : 0u)));
     }
     const std::uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23);
     return static_cast<std::uint16_t>(sign | rounded >> 13);

@@ -46,7 +46,8 @@ std::string refusal_of(F call) {
     try {
         call();
     } catch (const colls::error& failure) {
-        return failure.code() == colls::errc::invalid_argument ? failure.what() : std::string("another code: ") + failure.what();
+        return failure.code() == colls::errc::invalid_argument ? failure.what()
+                                                               : std::string("another code: ") + failure.what();
     }
     return "none";
 }

@@ -68,7 +68,8 @@ class common {
     static_assert(std::is_trivially_destructible_v<T>);
 
 public:
-    common() : at_(static_cast<T*>(mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
+    common()
+        : at_(static_cast<T*>(mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {
         if (at_ == MAP_FAILED) throw std::bad_alloc();
     }
     common(const common&) = delete;
@@ -92,16 +93,18 @@ inline std::set<std::string> names_in(const char* folder) {
     return names;
 }
 
-/// Gives this process a /dev/shm and a /tmp of its own, so that what appears there is its own or its children's. False where it
-/// may not: that takes CAP_SYS_ADMIN.
+/// Gives this process a /dev/shm and a /tmp of its own, so that what appears there is its own or its children's. False
+/// where it may not: that takes CAP_SYS_ADMIN.
 inline bool has_own_folders() {
-    static const bool has = unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-                            mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) == 0 && mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0;
+    static const bool has =
+        unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr) == 0 && mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0;
     return has;
 }
 
-/// Files that would stay if this process were killed now: those with a name that it has open or maps as shared memory. Devices
-/// count only while they are mapped. A file that was deleted, an anonymous one (memfd) and /proc have nothing that could stay.
+/// Files that would stay if this process were killed now: those with a name that it has open or maps as shared memory.
+/// Devices count only while they are mapped. A file that was deleted, an anonymous one (memfd) and /proc have nothing
+/// that could stay.
 inline std::set<std::string> named_files() {
     constexpr std::string_view deleted = " (deleted)";
     std::set<std::string> all;
@@ -112,30 +115,33 @@ inline std::set<std::string> named_files() {
         const ssize_t n = readlink(link.c_str(), target, sizeof target);
         if (n <= 0 || stat(link.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_nlink == 0) continue;
         const std::string_view path(target, static_cast<std::size_t>(n));
-        if (!path.ends_with(deleted) && !path.starts_with("/proc/") && !path.starts_with("/sys/")) all.insert(std::string(path) + " is open");
+        if (!path.ends_with(deleted) && !path.starts_with("/proc/") && !path.starts_with("/sys/"))
+            all.insert(std::string(path) + " is open");
     }
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
         // addresses, rights, offset, device, inode, and a path, in which there may be spaces
         char rights[8] = {};
         int at = 0;
-        if (std::sscanf(line.c_str(), "%*s %7s %*s %*s %*s %n", rights, &at) != 1 || at == 0 || rights[3] != 's') continue;
+        if (std::sscanf(line.c_str(), "%*s %7s %*s %*s %*s %n", rights, &at) != 1 || at == 0 || rights[3] != 's')
+            continue;
         const std::string_view path = std::string_view(line).substr(static_cast<std::size_t>(at));
         // A System V segment stays until somebody removes it, and the kernel always says of it that it is deleted.
-        if (path.starts_with("/SYSV") || (path.starts_with("/") && !path.ends_with(deleted))) all.insert(std::string(path) + " is mapped");
+        if (path.starts_with("/SYSV") || (path.starts_with("/") && !path.ends_with(deleted)))
+            all.insert(std::string(path) + " is mapped");
     }
     return all;
 }
 
-/// What this process has before a trial: its descriptors, its named files, what is in /dev/shm and /tmp, and its children. Of what
-/// is there afterwards only the rest was left by the trial. Paths say nothing about that: a test runner's own log is open in every
-/// test, and may lie in a folder of any name.
-/// Processes whose parent has died become children of this one, so that none is overlooked.
+/// What this process has before a trial: its descriptors, its named files, what is in /dev/shm and /tmp, and its
+/// children. Of what is there afterwards only the rest was left by the trial. Paths say nothing about that: a test
+/// runner's own log is open in every test, and may lie in a folder of any name. Processes whose parent has died become
+/// children of this one, so that none is overlooked.
 class remains {
 public:
     remains() {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
-        if (has_own_folders())   // otherwise other programs have files there, too
+        if (has_own_folders())  // otherwise other programs have files there, too
             for (const char* folder : folders) files_.push_back(names_in(folder));
         descriptors_ = names_in("/proc/self/fd").size();
         named_ = named_files();
@@ -163,7 +169,9 @@ public:
     /// The same, after some time for what ends beside its owner, as queue pairs do.
     std::string lasting() const {
         std::string text = named();
-        for (const double until = colls::detail::seconds_now() + 5; !text.empty() && colls::detail::seconds_now() < until; text = named()) usleep(1'000);
+        for (const double until = colls::detail::seconds_now() + 5;
+            !text.empty() && colls::detail::seconds_now() < until; text = named())
+            usleep(1'000);
         return text;
     }
 
@@ -179,7 +187,7 @@ private:
 /// A sum that may end its process, in the middle of a call.
 struct mortal_sum {
     static constexpr bool commutative = true;
-    static inline long countdown = 0;            ///< uses left; 0: it does not die
+    static inline long countdown = 0;  ///< uses left; 0: it does not die
     static inline void (*at_the_end)() = nullptr;
     std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const {
         if (countdown > 0 && --countdown == 0) at_the_end();
@@ -223,9 +231,12 @@ struct judged_call {
         if (!form.writes(rank) && form.collective != what::broadcast) return true;
         const auto r = static_cast<std::size_t>(rank);
         switch (form.collective) {
-            case what::barrier: return true;
-            case what::broadcast: return part(out, form.total(), form.root, 0);
-            case what::scatter: return part(out, form.block(rank), form.root, form.before(rank));
+            case what::barrier:
+                return true;
+            case what::broadcast:
+                return part(out, form.total(), form.root, 0);
+            case what::scatter:
+                return part(out, form.block(rank), form.root, form.before(rank));
             case what::gather:
             case what::all_gather:
                 for (int b = 0; b < form.n; ++b)
@@ -237,10 +248,14 @@ struct judged_call {
                     if (!part(out + static_cast<std::size_t>(b) * each, each, b, r * each)) return false;
                 }
                 return true;
-            case what::reduce_scatter: return folded(out, form.block(rank), form.n, form.before(rank));
-            case what::inclusive_scan: return folded(out, form.total(), rank + 1, 0);
-            case what::exclusive_scan: return rank == 0 || folded(out, form.total(), rank, 0);
-            default: return folded(out, form.total(), form.n, 0);
+            case what::reduce_scatter:
+                return folded(out, form.block(rank), form.n, form.before(rank));
+            case what::inclusive_scan:
+                return folded(out, form.total(), rank + 1, 0);
+            case what::exclusive_scan:
+                return rank == 0 || folded(out, form.total(), rank, 0);
+            default:
+                return folded(out, form.total(), form.n, 0);
         }
     }
     arguments with(int rank, const std::uint64_t* in, std::uint64_t* out) const {

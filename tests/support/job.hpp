@@ -15,15 +15,15 @@ namespace support {
 /// What is called, and how.
 struct call_plan {
     support::shape shape;
-    bool variable = false;   ///< the v-variant
+    bool variable = false;  ///< the v-variant
     bool in_place = false;
-    bool same = false;       ///< all_reduce in place: the overload with one buffer
+    bool same = false;          ///< all_reduce in place: the overload with one buffer
     bool idle_buffers = false;  ///< buffers where none is needed (in off the root of a scatter): must stay as they are
     way how = way::blocking;
     const colls::any_schedule* chosen = nullptr;
     std::string schedule = "automatic";
     std::uint64_t seed = 0;
-    std::size_t shift = 0;   ///< of the buffers against a cache line, in elements
+    std::size_t shift = 0;  ///< of the buffers against a cache line, in elements
 };
 
 template <class Comm>
@@ -33,8 +33,8 @@ public:
 
     const call_plan& plan() const { return plan_; }
 
-    /// Buffers from the communicator, or in this process's memory alone, instead of those that the test shares with all its
-    /// processes, guards and all; what was written is copied back.
+    /// Buffers from the communicator, or in this process's memory alone, instead of those that the test shares with all
+    /// its processes, guards and all; what was written is copied back.
     class stand_in {
     public:
         stand_in(Comm& comm, guarded& original, bool reached) : original_(original.whole()) {
@@ -61,8 +61,8 @@ public:
         std::byte* copy_;
     };
 
-    /// Called by every rank. Where `stand_ins` is given, with buffers of the communicator (`reached`) or of this process alone, to
-    /// be settled when the call is over.
+    /// Called by every rank. Where `stand_ins` is given, with buffers of the communicator (`reached`) or of this
+    /// process alone, to be settled when the call is over.
     void run(Comm& comm, flight& in_flight, std::deque<stand_in>* stand_ins = nullptr, bool reached = true) {
         const auto r = static_cast<std::size_t>(comm.rank());
         rank_buffers& b = ranks_[r];
@@ -116,8 +116,10 @@ public:
         const std::string where = "rank " + std::to_string(r) + ": ";
         for (const auto& [buffer, name] : {std::pair{&b.in, "in"}, std::pair{&b.out, "out"}})
             if (const std::string at = buffer->broken(); !at.empty())
-                return where + "a byte was written " + at + " (" + name + ", " + std::to_string(buffer->size()) + " bytes)";
-        if (!plan_.in_place && s.collective != what::broadcast && !same(b.in, b.in_before)) return where + "the input was changed";
+                return where + "a byte was written " + at + " (" + name + ", " + std::to_string(buffer->size()) +
+                       " bytes)";
+        if (!plan_.in_place && s.collective != what::broadcast && !same(b.in, b.in_before))
+            return where + "the input was changed";
         if (!s.writes(r)) {
             // In place, a reduce_scatter may use what is not its own block as it likes.
             if (!(plan_.in_place && s.collective == what::reduce_scatter) && !same(b.out, b.out_before))
@@ -133,8 +135,8 @@ public:
             std::size_t i = 0;
             while (b.out_at[i] == want[i]) ++i;
             return where + "element " + std::to_string(i / k.size) + " of " + std::to_string(s.out_count(r)) +
-                   " is not what the serial reference has: got " + hex(b.out_at + i / k.size * k.size, k.size) + ", want " +
-                   hex(want.data() + i / k.size * k.size, k.size);
+                   " is not what the serial reference has: got " + hex(b.out_at + i / k.size * k.size, k.size) +
+                   ", want " + hex(want.data() + i / k.size * k.size, k.size);
         }
         return {};
     }
@@ -175,7 +177,7 @@ public:
 
 private:
     struct rank_buffers {
-        guarded in, out;         // in place: only one of them has a size
+        guarded in, out;  // in place: only one of them has a size
         std::byte* in_at = nullptr;
         std::byte* out_at = nullptr;
         std::size_t in_count = 0, out_count = 0;
@@ -206,7 +208,8 @@ private:
             b.in_before = std::move(inputs[i]);
             place(r, b);
             if (s.collective == what::all_to_all)
-                for (std::size_t from = 0; from < s.size(); ++from) b.receive_counts.push_back(s.counts[from * s.size() + i]);
+                for (std::size_t from = 0; from < s.size(); ++from)
+                    b.receive_counts.push_back(s.counts[from * s.size() + i]);
         }
     }
 
@@ -225,7 +228,8 @@ private:
             // One memory: in lies in out (all_gather, gather), or out in in (scatter, reduce_scatter), or both are one.
             const bool off_root = has_root(s.collective) && r != s.root;
             std::size_t in_from = 0, out_from = 0;
-            if (!off_root && (s.collective == what::all_gather || s.collective == what::gather)) in_from = s.before(r) * k.size;
+            if (!off_root && (s.collective == what::all_gather || s.collective == what::gather))
+                in_from = s.before(r) * k.size;
             if (!off_root && (s.collective == what::reduce_scatter || s.collective == what::scatter))
                 out_from = s.before(r) * k.size;
             b.out = guarded(std::max(in_bytes, out_bytes), shift);
@@ -256,9 +260,11 @@ private:
         const rank_buffers& b = ranks_[static_cast<std::size_t>(r)];
         const std::size_t from = s.collective == what::reduce_scatter ? s.before(r) * k.size : 0;
         std::vector<const std::byte*> parts;
-        for (int p = 0; p < s.contributors(r); ++p) parts.push_back(ranks_[static_cast<std::size_t>(p)].in_before.data() + from);
+        for (int p = 0; p < s.contributors(r); ++p)
+            parts.push_back(ranks_[static_cast<std::size_t>(p)].in_before.data() + from);
         const std::ptrdiff_t i = k.far(b.out_at, parts, s.out_count(r));
-        return i < 0 ? std::string() : "element " + std::to_string(i) + " is further from the exact sum than rounding explains";
+        return i < 0 ? std::string()
+                     : "element " + std::to_string(i) + " is further from the exact sum than rounding explains";
     }
     static std::string hex(const std::byte* p, std::size_t size) {
         std::string text;

@@ -101,12 +101,16 @@ template <class T>
 struct and_of {
     using type = T;
     static constexpr judged how = judged::exactly;
-    static T make(int, std::size_t, random_source& r) { return static_cast<T>(r.next() | r.next() | r.next() | r.next()); }
+    static T make(int, std::size_t, random_source& r) {
+        return static_cast<T>(r.next() | r.next() | r.next() | r.next());
+    }
     static T fold(T a, T b) { return static_cast<T>(a & b); }
 };
 template <class T>
 struct or_of : and_of<T> {
-    static T make(int, std::size_t, random_source& r) { return static_cast<T>(r.next() & r.next() & r.next() & r.next()); }
+    static T make(int, std::size_t, random_source& r) {
+        return static_cast<T>(r.next() & r.next() & r.next() & r.next());
+    }
     static T fold(T a, T b) { return static_cast<T>(a | b); }
 };
 template <class T>
@@ -248,7 +252,8 @@ struct interval_join {
     using type = interval;
     static constexpr judged how = judged::in_order;
     static type make(int rank, std::size_t position, random_source&) {
-        return {static_cast<std::int16_t>(rank), static_cast<std::int16_t>(rank), static_cast<std::int16_t>(position & 0x7fff), 0};
+        return {static_cast<std::int16_t>(rank), static_cast<std::int16_t>(rank),
+            static_cast<std::int16_t>(position & 0x7fff), 0};
     }
     static type fold(const type& a, const type& b) { return join(a, b); }
 };
@@ -287,8 +292,9 @@ struct body_sum {
 template <class K>
 constexpr kind erased(const char* name) {
     using T = typename K::type;
-    static_assert(std::is_trivially_copyable_v<T> && (std::has_unique_object_representations_v<T> || !std::is_class_v<T> ||
-                                                        std::is_same_v<T, std::complex<float>> || sizeof(T) % 4 == 0));
+    static_assert(
+        std::is_trivially_copyable_v<T> && (std::has_unique_object_representations_v<T> || !std::is_class_v<T> ||
+                                               std::is_same_v<T, std::complex<float>> || sizeof(T) % 4 == 0));
     kind k{};
     k.name = name;
     k.size = sizeof(T);

@@ -1,5 +1,5 @@
-// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes: shm, tcp, verbs, or routed (a world of
-// hosts with two ranks each, in name: shared memory within, TCP between) or routed-verbs.
+// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes: shm, tcp, verbs, or routed (a
+// world of hosts with two ranks each, in name: shared memory within, TCP between) or routed-verbs.
 #pragma once
 
 #include "ports.hpp"
@@ -26,7 +26,8 @@ namespace support {
 inline const std::string_view tested_transport = [] {
     const char* named = std::getenv("COLLS_TEST_TRANSPORT");
     const std::string_view name = named ? named : "threads";
-    if (name != "threads") setenv("COLLS_TRANSPORT", name == "routed-verbs" ? "shm+verbs" : name == "routed" ? "shm" : named, 1);
+    if (name != "threads")
+        setenv("COLLS_TRANSPORT", name == "routed-verbs" ? "shm+verbs" : name == "routed" ? "shm" : named, 1);
     return name;
 }();
 inline const bool by_processes = tested_transport != "threads";
@@ -87,8 +88,8 @@ void launch(int n, F&& f) {
         colls::threads::run(n, f);
 }
 
-/// Memory that a test's ranks and the test itself see: processes are forked, and write into pages that stay shared. It is
-/// given back as a whole.
+/// Memory that a test's ranks and the test itself see: processes are forked, and write into pages that stay shared. It
+/// is given back as a whole.
 class shared_pool {
 public:
     static shared_pool& of_test() {
@@ -107,7 +108,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t size = std::size_t{8} << 30;   // of addresses; pages come when used
+    static constexpr std::size_t size = std::size_t{8} << 30;  // of addresses; pages come when used
     shared_pool()
         : base_(static_cast<std::byte*>(
               mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {

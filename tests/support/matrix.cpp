@@ -9,43 +9,100 @@ namespace kinds {
 template <class K>
 struct of_library;
 template <class T>
-struct of_library<sum_of<T>> { using type = T; static constexpr auto op() { return colls::sum; } };
+struct of_library<sum_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::sum; }
+};
 template <class T>
-struct of_library<wild_sum_of<T>> { using type = T; static constexpr auto op() { return colls::sum; } };
+struct of_library<wild_sum_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::sum; }
+};
 template <class T>
-struct of_library<prod_of<T>> { using type = T; static constexpr auto op() { return colls::prod; } };
+struct of_library<prod_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::prod; }
+};
 template <class T>
-struct of_library<min_of<T>> { using type = T; static constexpr auto op() { return colls::min; } };
+struct of_library<min_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::min; }
+};
 template <class T>
-struct of_library<max_of<T>> { using type = T; static constexpr auto op() { return colls::max; } };
+struct of_library<max_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::max; }
+};
 template <class T>
-struct of_library<and_of<T>> { using type = T; static constexpr auto op() { return colls::bit_and; } };
+struct of_library<and_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::bit_and; }
+};
 template <class T>
-struct of_library<or_of<T>> { using type = T; static constexpr auto op() { return colls::bit_or; } };
+struct of_library<or_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::bit_or; }
+};
 template <class T>
-struct of_library<xor_of<T>> { using type = T; static constexpr auto op() { return colls::bit_xor; } };
+struct of_library<xor_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::bit_xor; }
+};
 template <class T>
-struct of_library<avg_of<T>> { using type = T; static constexpr auto op() { return colls::avg; } };
+struct of_library<avg_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::avg; }
+};
 template <class T>
-struct of_library<premul_of<T>> { using type = T; static constexpr auto op() { return colls::premul_sum(T(3)); } };
+struct of_library<premul_of<T>> {
+    using type = T;
+    static constexpr auto op() { return colls::premul_sum(T(3)); }
+};
 template <>
-struct of_library<bfloat16_sum> { using type = colls::bfloat16; static constexpr auto op() { return colls::sum; } };
+struct of_library<bfloat16_sum> {
+    using type = colls::bfloat16;
+    static constexpr auto op() { return colls::sum; }
+};
 template <>
-struct of_library<wild_bfloat16_sum> { using type = colls::bfloat16; static constexpr auto op() { return colls::sum; } };
+struct of_library<wild_bfloat16_sum> {
+    using type = colls::bfloat16;
+    static constexpr auto op() { return colls::sum; }
+};
 template <>
-struct of_library<bfloat16_max> { using type = colls::bfloat16; static constexpr auto op() { return colls::max; } };
+struct of_library<bfloat16_max> {
+    using type = colls::bfloat16;
+    static constexpr auto op() { return colls::max; }
+};
 template <>
-struct of_library<half_sum> { using type = colls::half; static constexpr auto op() { return colls::sum; } };
+struct of_library<half_sum> {
+    using type = colls::half;
+    static constexpr auto op() { return colls::sum; }
+};
 template <>
-struct of_library<wild_half_sum> { using type = colls::half; static constexpr auto op() { return colls::sum; } };
+struct of_library<wild_half_sum> {
+    using type = colls::half;
+    static constexpr auto op() { return colls::sum; }
+};
 template <>
-struct of_library<half_min> { using type = colls::half; static constexpr auto op() { return colls::min; } };
+struct of_library<half_min> {
+    using type = colls::half;
+    static constexpr auto op() { return colls::min; }
+};
 template <>
-struct of_library<complex_sum> { using type = std::complex<float>; static constexpr auto op() { return colls::sum; } };
+struct of_library<complex_sum> {
+    using type = std::complex<float>;
+    static constexpr auto op() { return colls::sum; }
+};
 template <>
-struct of_library<minloc_double> { using type = located<double, std::int64_t>; static constexpr auto op() { return colls::minloc; } };
+struct of_library<minloc_double> {
+    using type = located<double, std::int64_t>;
+    static constexpr auto op() { return colls::minloc; }
+};
 template <>
-struct of_library<maxloc_float> { using type = colls::value_index<float, std::int32_t>; static constexpr auto op() { return colls::maxloc; } };
+struct of_library<maxloc_float> {
+    using type = colls::value_index<float, std::int32_t>;
+    static constexpr auto op() { return colls::maxloc; }
+};
 
 // A user's callables. Those that say nothing keep the ranks' order.
 template <class K>
@@ -64,7 +121,9 @@ struct silent_sum : sum_of<std::uint64_t> {};
 template <>
 struct of_library<silent_sum> {
     using type = std::uint64_t;
-    static constexpr auto op() { return [](std::uint64_t a, std::uint64_t b) { return a + b; }; }
+    static constexpr auto op() {
+        return [](std::uint64_t a, std::uint64_t b) { return a + b; };
+    }
 };
 
 template <class Comm, class K, bool AllWays>
@@ -93,9 +152,11 @@ void run(Comm& comm, const arguments& a, way w, flight& in_flight) {
 template <class Comm, class K, bool AllWays = false>
 constexpr entry<Comm> entry_for(const char* name) {
     using library = of_library<K>;
-    return {erased<K>(name), &run<Comm, K, AllWays>, AllWays, requires(typename K::type& x) { K::after(x, 1); },
-        !colls::is_commutative<decltype(library::op()), typename library::type>};
+    return {erased<K>(name), &run<Comm, K, AllWays>, AllWays, requires(typename K::type & x){K::after(x, 1);
 }
+, !colls::is_commutative<decltype(library::op()), typename library::type>
+};  // namespace kinds
+}  // namespace support
 
 }  // namespace kinds
 

@@ -13,9 +13,9 @@ template <class Comm>
 struct entry {
     support::kind kind;
     void (*run)(Comm& comm, const arguments& a, way w, flight& in_flight);
-    bool all_ways;   ///< or blocking only
-    bool averages;   ///< avg: a scan has no obvious meaning of it
-    bool ordered;    ///< the operator is not known to commute
+    bool all_ways;  ///< or blocking only
+    bool averages;  ///< avg: a scan has no obvious meaning of it
+    bool ordered;   ///< the operator is not known to commute
 };
 
 /// Kinds that every suite uses.

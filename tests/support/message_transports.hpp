@@ -1,5 +1,5 @@
-// What tests of transports share: what one reports, messages in scattered memory, and a random exchange of which both sides
-// know all.
+// What tests of transports share: what one reports, messages in scattered memory, and a random exchange of which both
+// sides know all.
 #pragma once
 
 #include "random.hpp"
@@ -7,23 +7,23 @@
 #include <colls/detail/transport/tcp/node.hpp>
 #include <colls/extend/message_transport.hpp>
 
+#include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <dirent.h>
 #include <functional>
 #include <mutex>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 namespace support {
 
 using namespace colls::detail;
 
-inline constexpr double patience_s = 300;   // no test waits longer for anything; a machine under load may come near
+inline constexpr double patience_s = 300;  // no test waits longer for anything; a machine under load may come near
 
 /// Writes down what a transport reports.
 struct ear final : message_transport::listener {
@@ -33,7 +33,7 @@ struct ear final : message_transport::listener {
         std::string text;
     };
     std::vector<item> all;
-    std::vector<std::string> events;   // in order
+    std::vector<std::string> events;  // in order
     std::function<void(int, const control_message&)> on_control;
 
     void heard(int peer, const control_message& what) override {
@@ -50,7 +50,7 @@ struct ear final : message_transport::listener {
         reasons.push_back(why);
     }
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
-                    std::size_t got_bytes) override {
+        std::size_t got_bytes) override {
         events.push_back("unexpected from " + std::to_string(peer));
         labels = {wanted, got};
         sizes = {wanted_bytes, got_bytes};
@@ -71,7 +71,8 @@ struct ear final : message_transport::listener {
     }
 };
 inline std::string said(colls::detail::control_kind what) { return "heard " + std::to_string(static_cast<int>(what)); }
-inline const std::string said_leave = said(colls::detail::control_kind::leave), said_broken = said(colls::detail::control_kind::broken),
+inline const std::string said_leave = said(colls::detail::control_kind::leave),
+                         said_broken = said(colls::detail::control_kind::broken),
                          said_board = said(colls::detail::control_kind::board);
 
 /// Progresses until it holds. False: it did not in time.
@@ -142,7 +143,8 @@ public:
     /// Without waiting.
     bool ended() const {
         siginfo_t info{};
-        return pid_ <= 0 || (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid != 0);
+        return pid_ <= 0 ||
+               (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid != 0);
     }
     /// The exit status; -1: it did not exit.
     int wait() {
@@ -179,7 +181,8 @@ public:
             whole += cuts[i + 1] - cuts[i];
         }
         memory_.assign(whole + 8, gap);
-        for (std::size_t i = 0; i + 1 < cuts.size(); ++i) pieces_.push_back({memory_.data() + at[i], cuts[i + 1] - cuts[i]});
+        for (std::size_t i = 0; i + 1 < cuts.size(); ++i)
+            pieces_.push_back({memory_.data() + at[i], cuts[i + 1] - cuts[i]});
     }
     const piece* pieces() const { return pieces_.data(); }
     int count() const { return static_cast<int>(pieces_.size()); }
@@ -228,7 +231,7 @@ private:
 /// What goes from one rank to another in the random exchange: both sides know it.
 struct random_traffic {
     std::uint64_t seed;
-    int messages, control;   // control messages
+    int messages, control;  // control messages
     std::size_t largest;
 
     std::uint64_t content(int from, int to, int i) const {
@@ -237,11 +240,16 @@ struct random_traffic {
     std::size_t bytes(int from, int to, int i) const {
         random_source r(content(from, to, i) + 1);
         switch (r.below(8)) {
-            case 0: return 0;
-            case 1: return r.below(largest + 1);
-            case 2: return r.below(100'000 < largest ? 100'000 : largest);
-            case 3: return 16384 - 48 - 4 + r.below(9);   // about the size of the buffer
-            default: return r.below(2000);
+            case 0:
+                return 0;
+            case 1:
+                return r.below(largest + 1);
+            case 2:
+                return r.below(100'000 < largest ? 100'000 : largest);
+            case 3:
+                return 16384 - 48 - 4 + r.below(9);  // about the size of the buffer
+            default:
+                return r.below(2000);
         }
     }
     control telling(int from, int to, int i, std::string& text) const {
@@ -281,8 +289,8 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
         bool all = true;
         for (int p = 0; p < n; ++p)
             if (p != rank)
-                all = all && static_cast<int>(w.sent(p)) == t.messages && at(p).checked == t.messages && at(p).told == t.control &&
-                      at(p).heard == t.control;
+                all = all && static_cast<int>(w.sent(p)) == t.messages && at(p).checked == t.messages &&
+                      at(p).told == t.control && at(p).heard == t.control;
         if (all || !wrong.empty()) break;
         if (seconds_now() > end) return "not done in time; " + e.text();
         const int p = random.between(0, n - 1);
@@ -292,19 +300,21 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
             const int i = static_cast<int>(with.out.size());
             flat.resize(t.bytes(rank, p, i));
             scattered::fill(flat, t.content(rank, p, i));
-            with.out.emplace_back(flat.size(), random.one_in(3) ? random.between(1, 200) : random.between(1, 3), random);
+            with.out.emplace_back(
+                flat.size(), random.one_in(3) ? random.between(1, 200) : random.between(1, 3), random);
             with.out.back().put(flat);
-            if (w.send(p, label_of(rank, p, static_cast<std::uint64_t>(i)), with.out.back().pieces(), with.out.back().count()) !=
-                static_cast<std::uint64_t>(i))
+            if (w.send(p, label_of(rank, p, static_cast<std::uint64_t>(i)), with.out.back().pieces(),
+                    with.out.back().count()) != static_cast<std::uint64_t>(i))
                 return "send counts wrongly";
         }
         // Some ranks post late: what the others send has to wait in its sockets.
         const bool may = !with.late || random.one_in(100);
         if (static_cast<int>(with.in.size()) < t.messages && may && random.one_in(2)) {
             const int i = static_cast<int>(with.in.size());
-            with.in.emplace_back(t.bytes(p, rank, i), random.one_in(3) ? random.between(1, 200) : random.between(1, 3), random);
-            if (w.receive(p, label_of(p, rank, static_cast<std::uint64_t>(i)), with.in.back().pieces(), with.in.back().count()) !=
-                static_cast<std::uint64_t>(i))
+            with.in.emplace_back(
+                t.bytes(p, rank, i), random.one_in(3) ? random.between(1, 200) : random.between(1, 3), random);
+            if (w.receive(p, label_of(p, rank, static_cast<std::uint64_t>(i)), with.in.back().pieces(),
+                    with.in.back().count()) != static_cast<std::uint64_t>(i))
                 return "receive counts wrongly";
         }
         if (with.told < t.control && random.one_in(2)) {
@@ -323,7 +333,8 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
                 flat.resize(t.bytes(q, rank, i));
                 scattered::fill(flat, t.content(q, rank, i));
                 const std::string differs = at(q).in[static_cast<std::size_t>(i)].differs(flat);
-                if (!differs.empty()) wrong = "message " + std::to_string(i) + " from " + std::to_string(q) + ": " + differs;
+                if (!differs.empty())
+                    wrong = "message " + std::to_string(i) + " from " + std::to_string(q) + ": " + differs;
             }
     }
     if (e.count("lost") + e.count("failed") + e.count("unexpected") > 0) wrong += e.text();

@@ -1,10 +1,10 @@
-// A transport as a user may write one: threads that pass messages through memory. And what breaks a transport on purpose:
-// transports and links that pass everything on to others, but for what those derived from them do wrong.
+// A transport as a user may write one: threads that pass messages through memory. And what breaks a transport on
+// purpose: transports and links that pass everything on to others, but for what those derived from them do wrong.
 #pragma once
 
 #include <colls/detail/execute/messaging_backend.hpp>
-#include <colls/detail/transport/threads/group.hpp>
 #include <colls/detail/transport/shm/memory_transport.hpp>
+#include <colls/detail/transport/threads/group.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <atomic>
@@ -42,14 +42,16 @@ protected:
     void heard(int peer, const control_message& what) override { listening->heard(peer, what); }
     void lost(int peer, const char* why) override { listening->lost(peer, why); }
     void failed(int peer, const char* why) override { listening->failed(peer, why); }
-    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
+    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
+        std::size_t got_bytes) override {
         listening->unexpected(peer, wanted, got, wanted_bytes, got_bytes);
     }
     const std::unique_ptr<message_transport> to_;
 };
 
 /// Puts a transport around each transport that a rank gets.
-using transport_change = std::function<std::unique_ptr<message_transport>(int rank, std::unique_ptr<message_transport>)>;
+using transport_change =
+    std::function<std::unique_ptr<message_transport>(int rank, std::unique_ptr<message_transport>)>;
 
 class message_group : public messaging_backend {
 public:
@@ -59,7 +61,7 @@ public:
             : missing(n),
               change(std::move(w)),
               bytes((memory_transport::bytes(n) + 4095) / 4096 * 4096),
-              memory(new (page) std::byte[2 * bytes]{}, [](std::byte* p) { operator delete[](p, page); }) {}
+              memory(new(page) std::byte[2 * bytes]{}, [](std::byte* p) { operator delete[](p, page); }) {}
         static constexpr std::align_val_t page{4096};
         std::atomic<int> missing;
         const transport_change change;
@@ -93,7 +95,7 @@ public:
 
 private:
     const transport_change change_;
-    const std::shared_ptr<std::byte> memory_;   // longer than the transports
+    const std::shared_ptr<std::byte> memory_;  // longer than the transports
 };
 
 using rank_function = std::function<void(colls::communicator&)>;
@@ -131,7 +133,8 @@ public:
     std::byte* take(std::size_t bytes) override { return to_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at, bytes); }
     std::uint64_t create(int n) override { return to_->create(n); }
-    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         return to_->attach(from, place, rank, members);
     }
     void discard(std::uint64_t place, int n) override { to_->discard(place, n); }

@@ -1,4 +1,5 @@
-// How far the compiler itself proves the families: their run-time proof, by the same code, goes on to 129 ranks (laws.hpp).
+// How far the compiler itself proves the families: their run-time proof, by the same code, goes on to 129 ranks
+// (laws.hpp).
 #pragma once
 
 #ifndef COLLS_TEST_PROVEN_TO

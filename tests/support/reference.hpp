@@ -12,7 +12,16 @@ namespace support {
 
 /// The tests' own names for the collectives; the v-variants are those with explicit counts.
 enum class what : unsigned char {
-    broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce, all_to_all, barrier, inclusive_scan,
+    broadcast,
+    scatter,
+    gather,
+    all_gather,
+    reduce,
+    reduce_scatter,
+    all_reduce,
+    all_to_all,
+    barrier,
+    inclusive_scan,
     exclusive_scan
 };
 inline constexpr int what_count = 11;
@@ -62,31 +71,40 @@ struct shape {
     std::size_t in_count(int rank) const {
         const auto r = static_cast<std::size_t>(rank);
         switch (collective) {
-            case what::barrier: return 0;
-            case what::broadcast: return rank == root ? total() : 0;
-            case what::scatter: return rank == root ? total() : 0;
+            case what::barrier:
+                return 0;
+            case what::broadcast:
+                return rank == root ? total() : 0;
+            case what::scatter:
+                return rank == root ? total() : 0;
             case what::gather:
-            case what::all_gather: return block(rank);
-            case what::all_to_all: return sum(r * size(), size());
-            default: return total();
+            case what::all_gather:
+                return block(rank);
+            case what::all_to_all:
+                return sum(r * size(), size());
+            default:
+                return total();
         }
     }
     std::size_t out_count(int rank) const {
         const auto r = static_cast<std::size_t>(rank);
         switch (collective) {
-            case what::barrier: return 0;
+            case what::barrier:
+                return 0;
             case what::gather:
-            case what::reduce: return rank == root ? total() : 0;
+            case what::reduce:
+                return rank == root ? total() : 0;
             case what::scatter:
-            case what::reduce_scatter: return block(rank);
-            case what::all_to_all: return sum(r, size(), size());
-            default: return total();
+            case what::reduce_scatter:
+                return block(rank);
+            case what::all_to_all:
+                return sum(r, size(), size());
+            default:
+                return total();
         }
     }
     /// Does the call write the rank's out? (The first rank of an exclusive scan keeps what it has.)
-    bool writes(int rank) const {
-        return out_count(rank) > 0 && !(collective == what::exclusive_scan && rank == 0);
-    }
+    bool writes(int rank) const { return out_count(rank) > 0 && !(collective == what::exclusive_scan && rank == 0); }
     /// Ranks that contribute to an element of a rank's result, from rank 0 on.
     int contributors(int rank) const {
         return collective == what::inclusive_scan ? rank + 1 : collective == what::exclusive_scan ? rank : n;
@@ -123,7 +141,8 @@ inline std::vector<byte_list> expected(const shape& s, const kind& k, const std:
         out[static_cast<std::size_t>(r)] = std::move(whole);
     };
     switch (s.collective) {
-        case what::barrier: break;
+        case what::barrier:
+            break;
         case what::broadcast:
             for (int r = 0; r < s.n; ++r) copy(r, 0, s.root, 0, s.total());
             break;

@@ -33,7 +33,8 @@ const std::vector<row>& all_schedules() {
         add(rows, "hierarchical<tree, tree>{4}", hierarchical<tree<2>, tree<2>>{.node = 4});
         add(rows, "hierarchical<direct, direct>{2}", hierarchical<direct, direct>{.node = 2});
         add<hierarchical<direct, hierarchical<direct, ring>>>(rows, "hierarchical<direct, hierarchical<direct, ring>>");
-        add<hierarchical<hierarchical<tree<2>, direct>, direct>>(rows, "hierarchical<hierarchical<tree, direct>, direct>");
+        add<hierarchical<hierarchical<tree<2>, direct>, direct>>(
+            rows, "hierarchical<hierarchical<tree, direct>, direct>");
         add<striped<ring, permuted<ring, backwards>>>(rows, "striped<ring, backwards ring>");
         add<striped<tree<2>, permuted<tree<2>, backwards>>>(rows, "striped<tree, backwards tree>");
         add<striped<tree<3>, permuted<tree<3>, turned>>>(rows, "striped<tree, turned tree>");

@@ -49,7 +49,7 @@ struct relay_all_reduce {
             if (rank == round) s.send = {rank + 1, colls::block(0)};
             if (rank == round + 1) s.recv = {rank - 1, colls::block(0), colls::action::reduce};
         } else {
-            const int back = 2 * (n - 1) - round;   // n - 1 ... 1 hands down
+            const int back = 2 * (n - 1) - round;  // n - 1 ... 1 hands down
             if (rank == back) s.send = {rank - 1, colls::block(0)};
             if (rank == back - 1) s.recv = {rank + 1, colls::block(0)};
         }
@@ -66,7 +66,7 @@ struct neighbour_exchange {
         const int peer = partner(rank, round);
         if (round == 0) return {.send = {peer, colls::block(rank)}, .recv = {peer, colls::block(peer)}};
         // The pair that was learnt last goes on; pairs are named by their even member.
-        const auto learnt = [&](int r, int k) {   // pair that r got in round k (its own pair in round 0)
+        const auto learnt = [&](int r, int k) {  // pair that r got in round k (its own pair in round 0)
             const int own = r - r % 2, sign = r % 2 == 0 ? -1 : 1;
             int at = own, step = sign;
             for (int i = 1; i <= k; ++i) {
@@ -95,18 +95,21 @@ inline bool keeps_order(const row& row, int n) {
     const colls::any_schedule& s = row.schedule;
     const int rounds = s.rounds(n), ports = s.ports(n), slots = s.blocks(n) + s.scratch(n);
     struct span {
-        int first, last;   // ranks [first, last]; first > last: nothing; spoilt: -1, -1
+        int first, last;  // ranks [first, last]; first > last: nothing; spoilt: -1, -1
     };
-    const auto join = [](span a, span b) { return a.last + 1 == b.first && a.first >= 0 ? span{a.first, b.last} : span{-1, -1}; };
+    const auto join = [](span a, span b) {
+        return a.last + 1 == b.first && a.first >= 0 ? span{a.first, b.last} : span{-1, -1};
+    };
     std::vector<std::vector<std::optional<span>>> now(static_cast<std::size_t>(n));
     for (int r = 0; r < n; ++r) {
         now[static_cast<std::size_t>(r)].resize(static_cast<std::size_t>(slots));
-        for (int b = 0; b < s.blocks(n); ++b) now[static_cast<std::size_t>(r)][static_cast<std::size_t>(b)] = span{r, r};
+        for (int b = 0; b < s.blocks(n); ++b)
+            now[static_cast<std::size_t>(r)][static_cast<std::size_t>(b)] = span{r, r};
     }
     for (int k = 0; k < rounds; ++k) {
         auto next = now;
         for (int r = 0; r < n; ++r) {
-            std::map<int, std::map<int, span>> arrived;   // slot -> place in the order -> operand
+            std::map<int, std::map<int, span>> arrived;  // slot -> place in the order -> operand
             auto& mine = next[static_cast<std::size_t>(r)];
             for (int p = 0; p < ports; ++p) {
                 const colls::step st = s.at(r, n, k, p);
@@ -114,11 +117,12 @@ inline bool keeps_order(const row& row, int n) {
                 const colls::step from = s.at(st.recv.peer, n, k, p);
                 for (int i = 0; i < st.recv.blocks.size(); ++i) {
                     const auto slot = static_cast<std::size_t>(st.recv.blocks[i]);
-                    const auto value = now[static_cast<std::size_t>(st.recv.peer)][static_cast<std::size_t>(from.send.blocks[i])];
+                    const auto value =
+                        now[static_cast<std::size_t>(st.recv.peer)][static_cast<std::size_t>(from.send.blocks[i])];
                     if (!value) continue;
                     if (st.recv.action == colls::action::copy)
                         mine[slot] = value;
-                    else   // a local operand goes on the left of the own value
+                    else  // a local operand goes on the left of the own value
                         arrived[st.recv.blocks[i]][2 * st.recv.peer] = *value;
                 }
             }
@@ -154,7 +158,8 @@ void add_all(std::vector<row>& rows, const std::string& name, const F& f, std::i
     const auto add = [&](auto index) {
         constexpr auto c = static_cast<colls::collective>(decltype(index)::value);
         if constexpr (colls::provides<F, c>)
-            rows.push_back({name, static_cast<what>(decltype(index)::value), colls::any_schedule(colls::schedule_of<c>(f))});
+            rows.push_back(
+                {name, static_cast<what>(decltype(index)::value), colls::any_schedule(colls::schedule_of<c>(f))});
     };
     (add(std::integral_constant<std::size_t, I>{}), ...);
 }

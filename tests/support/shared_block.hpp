@@ -1,10 +1,10 @@
 // Zeroed memory that threads and forked processes share.
 #pragma once
 
+#include <sys/mman.h>
 #include <algorithm>
 #include <cstddef>
 #include <new>
-#include <sys/mman.h>
 #include <vector>
 
 namespace support {
@@ -24,7 +24,8 @@ public:
     std::size_t pages_used() const {
         std::vector<unsigned char> in((bytes_ + 4095) / 4096);
         if (mincore(at_, bytes_, in.data()) != 0) return in.size();
-        return static_cast<std::size_t>(std::count_if(in.begin(), in.end(), [](unsigned char c) { return (c & 1) != 0; }));
+        return static_cast<std::size_t>(
+            std::count_if(in.begin(), in.end(), [](unsigned char c) { return (c & 1) != 0; }));
     }
 
 private:

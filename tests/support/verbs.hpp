@@ -3,9 +3,9 @@
 
 #include "wires.hpp"
 
+#include <colls/detail/transport/hosts/group.hpp>
 #include <colls/detail/transport/threads/group.hpp>
 #include <colls/detail/transport/verbs/verbs_transport.hpp>
-#include <colls/detail/transport/hosts/group.hpp>
 #include <colls/testing/verbs_dry_run.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -17,7 +17,6 @@
 #include <vector>
 
 namespace support {
-
 
 /// Messages between hosts on a device of that network.
 class dry_way final : public colls::net::inter_node_transport {
@@ -48,23 +47,27 @@ private:
     std::vector<verbs_transport*> transports_;
 };
 
-/// f(communicator, way) on n threads, as if on hosts with so many ranks each: 0, and none of them shares memory. What one of them
-/// throws comes out.
+/// f(communicator, way) on n threads, as if on hosts with so many ranks each: 0, and none of them shares memory. What
+/// one of them throws comes out.
 template <class F>
-void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int n, F f, const verbs_shape& shape = {}, int per_host = 0) {
+void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int n, F f, const verbs_shape& shape = {},
+    int per_host = 0) {
     using colls::processes::detail::arena;
     meeting_place place(n);
     std::vector<colls::net::site> sites;
-    for (int r = 0; r < n; ++r) sites.push_back({place.members[static_cast<std::size_t>(r)], static_cast<std::uint64_t>(per_host > 0 ? r / per_host : r)});
+    for (int r = 0; r < n; ++r)
+        sites.push_back(
+            {place.members[static_cast<std::size_t>(r)], static_cast<std::uint64_t>(per_host > 0 ? r / per_host : r)});
     std::vector<std::shared_ptr<arena>> memory(static_cast<std::size_t>(n));
     for (int r = 0; per_host > 0 && r < n; ++r) {
         const int first = r / per_host * per_host, here = std::min(per_host, n - first);
         auto& own = memory[static_cast<std::size_t>(r)];
-        own = r == first ? std::make_shared<arena>(here) : std::make_shared<arena>(here, dup(memory[static_cast<std::size_t>(first)]->file()));
+        own = r == first ? std::make_shared<arena>(here)
+                         : std::make_shared<arena>(here, dup(memory[static_cast<std::size_t>(first)]->file()));
         own->be(r - first);
     }
     colls::threads::detail::outcome how;
-    std::vector<std::shared_ptr<dry_way>> ways;   // as of processes, which end together
+    std::vector<std::shared_ptr<dry_way>> ways;  // as of processes, which end together
     for (int r = 0; r < n; ++r) ways.push_back(std::make_shared<dry_way>(net, r, shape));
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
@@ -73,7 +76,8 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
             auto own = sites;
             const auto& near = memory[static_cast<std::size_t>(r)];
             if (near) near->assemble(patience_s);
-            colls::communicator comm = colls::net::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, way);
+            colls::communicator comm =
+                colls::net::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, way);
             try {
                 f(comm, *way);
             } catch (...) {

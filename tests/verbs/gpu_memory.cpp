@@ -1,15 +1,18 @@
-// A GPU's memory for RDMA, as a user gets there: compiled where CUDA's headers are. What it does has not been tried on hardware.
+// A GPU's memory for RDMA, as a user gets there: compiled where CUDA's headers are. What it does has not been tried on
+// hardware.
 #include <colls/transports/verbs.hpp>
 
 #include <cuda.h>
 
-#include <optional>
 #include <unistd.h>
+#include <optional>
 
-/// The range of cuMemAlloc or cudaMalloc that begins at `at`, whole pages of the processor; nothing where the driver gives no dma-buf.
+/// The range of cuMemAlloc or cudaMalloc that begins at `at`, whole pages of the processor; nothing where the driver
+/// gives no dma-buf.
 std::optional<colls::verbs::registered> register_gpu_memory(CUdeviceptr at, std::size_t bytes) {
     int file = -1;
-    if (cuMemGetHandleForAddressRange(&file, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) return std::nullopt;
+    if (cuMemGetHandleForAddressRange(&file, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS)
+        return std::nullopt;
     std::optional<colls::verbs::registered> known;
     try {
         known = colls::verbs::register_dmabuf(file, 0, reinterpret_cast<void*>(at), bytes);
@@ -17,6 +20,6 @@ std::optional<colls::verbs::registered> register_gpu_memory(CUdeviceptr at, std:
         close(file);
         throw;
     }
-    close(file);   // the registration has a reference of its own
+    close(file);  // the registration has a reference of its own
     return known;
 }

@@ -1,6 +1,6 @@
-// Requests that end with an error, on a real device: a rank's requests name a key that is none, its own or the peer's, from a
-// moment of chance on. Every rank gets a colls::error that names both ranks and the completion's status, and all go on as a
-// group of their own. COLLS_TEST_TRIALS, COLLS_TEST_SEED. See execution plans/test-verbs: it needs a device.
+// Requests that end with an error, on a real device: a rank's requests name a key that is none, its own or the peer's,
+// from a moment of chance on. Every rank gets a colls::error that names both ranks and the completion's status, and all
+// go on as a group of their own. COLLS_TEST_TRIALS, COLLS_TEST_SEED. See execution plans/test-verbs: it needs a device.
 #include "../catch.hpp"
 
 #include "../support/fault.hpp"
@@ -8,8 +8,8 @@
 
 #include <colls/transports/verbs.hpp>
 
-#include <optional>
 #include <sys/mman.h>
+#include <optional>
 
 using namespace support;
 
@@ -22,20 +22,22 @@ enum class fault { remote_key, own_key };
 /// Which of a process's requests is spoilt.
 struct plot {
     fault how = fault::remote_key;
-    std::uint64_t in = 0;   ///< requests from now; 0: none
+    std::uint64_t in = 0;  ///< requests from now; 0: none
     bool done = false;
 
     // Of a request that is spoilt all later ones are never made: the queue has failed.
     void spoil(std::vector<rdma::request>& chain, std::vector<rdma::gather>& gathers) {
         for (rdma::request& r : chain) {
             if (in == 0 || --in > 0) continue;
-            if (how == fault::own_key && (r.inlined || r.count == 0)) {   // it has no use for its own key: the next one
+            if (how == fault::own_key && (r.inlined || r.count == 0)) {  // it has no use for its own key: the next one
                 in = 1;
                 continue;
             }
             done = true;
-            if (how == fault::remote_key) r.remote ^= 0x5a5a00;
-            else gathers[r.first].local ^= 0x5a5a00;
+            if (how == fault::remote_key)
+                r.remote ^= 0x5a5a00;
+            else
+                gathers[r.first].local ^= 0x5a5a00;
         }
     }
 };
@@ -80,8 +82,10 @@ private:
 
 class spoilt_way final : public colls::net::inter_node_transport {
 public:
-    explicit spoilt_way(const colls::detail::address& own) : book_(std::make_shared<rdma::memory_book>(std::make_shared<spoilt_device>(own))) {}
-    std::unique_ptr<colls::detail::message_transport> over(std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
+    explicit spoilt_way(const colls::detail::address& own)
+        : book_(std::make_shared<rdma::memory_book>(std::make_shared<spoilt_device>(own))) {}
+    std::unique_ptr<colls::detail::message_transport> over(
+        std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
         return std::make_unique<colls::detail::verbs_transport>(std::move(control), book_, rank, size);
     }
     std::byte* take(std::size_t bytes) override { return book_->take(bytes); }
@@ -95,7 +99,7 @@ private:
 struct report {
     int code, peer, calls, wrong;
     bool spoilt, finished;
-    double waited;   ///< in the call that failed
+    double waited;  ///< in the call that failed
     char text[512], later[512];
 };
 struct group_report {
@@ -117,8 +121,10 @@ bool turn(colls::communicator& comm, std::uint64_t seed, std::uint64_t number, s
     std::vector<std::uint64_t> other[2];
     std::uint64_t* at[2];
     for (int i = 0; i < 2; ++i) {
-        if (allocated) at[i] = known[i].emplace(comm.allocate<std::uint64_t>(count)).data();
-        else at[i] = (other[i].assign(count, 0), other[i].data());
+        if (allocated)
+            at[i] = known[i].emplace(comm.allocate<std::uint64_t>(count)).data();
+        else
+            at[i] = (other[i].assign(count, 0), other[i].data());
     }
     call.fill(comm.rank(), at[0], at[1]);
     make<blocking_way>(comm, call, at[0], at[1]);
@@ -134,13 +140,14 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
     const bool allocated = random.one_in(2);
     const std::uint64_t from = random.below(6), in = 1 + random.below(12);
     // Some devices call the latter a protection error, soft-RoCE an operation error.
-    const char* const status = how == fault::remote_key ? "ended with status: remote access error" : "ended with status: local ";
+    const char* const status =
+        how == fault::remote_key ? "ended with status: remote access error" : "ended with status: local ";
     std::memset(static_cast<void*>(&*reported()), 0, sizeof(group_report));
     const remains before;
     std::string wrong;
     try {
         colls::processes::run(n, [&](colls::communicator& comm) {
-            alarm(400);   // a hang ends, later than by the library's own deadline, whose error says more
+            alarm(400);  // a hang ends, later than by the library's own deadline, whose error says more
             report& mine = reported()->of[comm.rank()];
             double begun = 0;
             try {
@@ -181,21 +188,27 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
         const std::string who = "\n  rank " + std::to_string(r) + ": ";
         if (!got.finished) wrong += who + "did not come to its end";
         if (got.wrong > 0) wrong += who + std::to_string(got.wrong) + " wrong results";
-        if (got.code != static_cast<int>(colls::errc::peer_failed)) wrong += who + "the error's kind is " + std::to_string(got.code);
-        // The queue of the one who asked has the status; its peer's may only know that the other end is broken, but is told.
+        if (got.code != static_cast<int>(colls::errc::peer_failed))
+            wrong += who + "the error's kind is " + std::to_string(got.code);
+        // The queue of the one who asked has the status; its peer's may only know that the other end is broken, but is
+        // told.
         if (const std::string missing = lacks(got.text, {status, me}); !missing.empty()) wrong += who + missing;
         if (got.later[0]) wrong += who + got.later;
         latest = std::max(latest, got.waited);
     }
     if (seed % 50 == 0) std::printf("%s\n", reported()->of[(culprit + 1) % n].text);
     if (wrong.empty()) return wrong;
-    return "seed " + std::to_string(seed) + ", n " + std::to_string(n) + ", culprit " + std::to_string(culprit) + ", request " + std::to_string(in) +
-           " from call " + std::to_string(from) + ", at most " + std::to_string(most) + " bytes" + (allocated ? ", allocated" : "") + ": " + wrong;
+    return "seed " + std::to_string(seed) + ", n " + std::to_string(n) + ", culprit " + std::to_string(culprit) +
+           ", request " + std::to_string(in) + " from call " + std::to_string(from) + ", at most " +
+           std::to_string(most) + " bytes" + (allocated ? ", allocated" : "") + ": " + wrong;
 }
 
 void trials(const char* name, fault how) {
     setenv("COLLS_TRANSPORT", "verbs", 1);
-    colls::net::open_verbs = [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::inter_node_transport> { return std::make_shared<spoilt_way>(own); };
+    colls::net::open_verbs =
+        [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::inter_node_transport> {
+        return std::make_shared<spoilt_way>(own);
+    };
     const std::uint64_t count = setting("COLLS_TEST_TRIALS", 100), seed = setting("COLLS_TEST_SEED", 1);
     double latest = 0;
     std::uint64_t failures = 0, t = 0;
@@ -205,7 +218,8 @@ void trials(const char* name, fault how) {
         CHECK(wrong.empty());
         failures += !wrong.empty();
     }
-    std::printf("%s: %llu trials, the longest that a call took to fail: %.3f s\n", name, static_cast<unsigned long long>(t), latest);
+    std::printf("%s: %llu trials, the longest that a call took to fail: %.3f s\n", name,
+        static_cast<unsigned long long>(t), latest);
 }
 
 }  // namespace
@@ -214,7 +228,8 @@ void trials(const char* name, fault how) {
 TEST_CASE("memory that the device cannot write is refused, by name and with what to do") {
     const std::size_t bytes = 64 << 10;
     const auto refused = [&](int protection) {
-        auto* const at = static_cast<std::uint64_t*>(mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        auto* const at =
+            static_cast<std::uint64_t*>(mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         REQUIRE(at != MAP_FAILED);
         std::string text;
         try {
@@ -228,7 +243,8 @@ TEST_CASE("memory that the device cannot write is refused, by name and with what
     };
     const remains before;
     for (const int protection : {PROT_READ, PROT_NONE})
-        CHECK(lacks(refused(protection), {"cannot register 65536 bytes", "Bad address", "must be mapped, writable"}) == "");
+        CHECK(lacks(refused(protection), {"cannot register 65536 bytes", "Bad address", "must be mapped, writable"}) ==
+              "");
     CHECK(refused(PROT_READ | PROT_WRITE) == "");
     CHECK(before.left() == "");
 }

@@ -75,11 +75,12 @@ constexpr bool composable() {
 template <class A, class B>
 struct compose : detail::part<A, 0>, detail::part<B, 1> {
     static constexpr int recipe = detail::recipe_of(implemented_by<A>, implemented_by<B>);
-    static_assert(recipe != none, "colls: compose<A, B>: no collective is made of what A implements followed by what B "
-                                  "implements");
+    static_assert(recipe != none,
+        "colls: compose<A, B>: no collective is made of what A implements followed by what B "
+        "implements");
     static_assert(recipe == none || detail::owners_agree<A, B>(),
-                  "colls: compose<A, B>: A and B disagree on the owners: a block that A leaves at one rank, B expects "
-                  "at another");
+        "colls: compose<A, B>: A and B disagree on the owners: a block that A leaves at one rank, B expects "
+        "at another");
 
     constexpr decltype(auto) first() const { return detail::part<A, 0>::get(); }
     constexpr decltype(auto) second() const { return detail::part<B, 1>::get(); }
@@ -122,7 +123,7 @@ private:
     constexpr step played(const S& s, int rank, int n, int round, int port) const {
         if (port >= ports_of(s, n)) return {};
         return detail::moved(step_of(s, rank, n, round, port), detail::same_ranks{},
-                             detail::recut{detail::cut_to(blocks(n), blocks_of(s, n))});
+            detail::recut{detail::cut_to(blocks(n), blocks_of(s, n))});
     }
 };
 
@@ -161,7 +162,7 @@ template <class A, class B>
     requires(!schedule<A> || !schedule<B>)
 struct compose<A, B> : detail::part<A, 0>, detail::part<B, 1> {
     static_assert(detail::schedule_or_family<A> && detail::schedule_or_family<B>,
-                  "colls: compose<A, B>: A and B must be schedules or families");
+        "colls: compose<A, B>: A and B must be schedules or families");
     constexpr decltype(auto) first() const { return detail::part<A, 0>::get(); }
     constexpr decltype(auto) second() const { return detail::part<B, 1>::get(); }
 
@@ -169,8 +170,8 @@ struct compose<A, B> : detail::part<A, 0>, detail::part<B, 1> {
         requires(detail::family_recipe<A, B, C>() != none)
     constexpr auto make() const {
         constexpr detail::recipe r = detail::recipes[detail::family_recipe<A, B, C>()];
-        return compose<schedule_for<A, r.first>, schedule_for<B, r.second>>{schedule_of<r.first>(first()),
-                                                                              schedule_of<r.second>(second())};
+        return compose<schedule_for<A, r.first>, schedule_for<B, r.second>>{
+            schedule_of<r.first>(first()), schedule_of<r.second>(second())};
     }
 };
 

@@ -12,7 +12,7 @@ template <class S>
 struct exclusive : detail::part<S> {
     static_assert(schedule<S>, "colls: exclusive<S>: S must be a schedule");
     static_assert(!schedule<S> || implemented_by<S> == collective::inclusive_scan,
-                  "colls: exclusive<S>: S must implement inclusive_scan");
+        "colls: exclusive<S>: S must implement inclusive_scan");
     constexpr decltype(auto) inclusive() const { return detail::part<S>::get(); }
 
     static constexpr collective implements = collective::exclusive_scan;
@@ -32,8 +32,8 @@ struct exclusive : detail::part<S> {
             return s;
         }
         if (rank == 0) return {};
-        return detail::moved(step_of(inclusive(), rank - 1, n - 1, round - 1, port), next_rank{},
-                             detail::same_blocks{});
+        return detail::moved(
+            step_of(inclusive(), rank - 1, n - 1, round - 1, port), next_rank{}, detail::same_blocks{});
     }
 
 private:

@@ -26,8 +26,8 @@ struct fold {
 template <class S>
 struct folding : part<S> {
     static_assert(folds_directly(implemented_by<S>),
-                  "colls: folded<S>: all_to_all, scans, and what is made of a schedule that cannot be reversed, do not "
-                  "fold");
+        "colls: folded<S>: all_to_all, scans, and what is made of a schedule that cannot be reversed, do not "
+        "fold");
     constexpr decltype(auto) inner() const { return part<S>::get(); }
 
     static constexpr collective implements = implemented_by<S>;

@@ -64,11 +64,11 @@ struct rank_of_role {
 template <class S, class Mapping>
 struct permuted : detail::part<S, 0>, detail::part<Mapping, 1> {
     static_assert(detail::mapping<Mapping>,
-                  "colls: permuted<S, Mapping>: a Mapping has role(rank, n) and its inverse rank(role, n)");
+        "colls: permuted<S, Mapping>: a Mapping has role(rank, n) and its inverse rank(role, n)");
     static_assert(!detail::mapping<Mapping> || detail::permutes<Mapping>(),
-                  "colls: permuted<S, Mapping>: rank(role, n) and role(rank, n) are not inverse permutations");
+        "colls: permuted<S, Mapping>: rank(role, n) and role(rank, n) are not inverse permutations");
     static_assert(detail::permutable(implemented_by<S>),
-                  "colls: permuted<S, Mapping>: a scan goes in the order of ranks and cannot be permuted");
+        "colls: permuted<S, Mapping>: a scan goes in the order of ranks and cannot be permuted");
     constexpr decltype(auto) inner() const { return detail::part<S, 0>::get(); }
     constexpr decltype(auto) mapping() const { return detail::part<Mapping, 1>::get(); }
 
@@ -97,7 +97,7 @@ struct permuted : detail::part<S, 0>, detail::part<Mapping, 1> {
     }
     constexpr step at(int rank, int n, int round, int port) const {
         return detail::moved(step_of(inner(), mapping().role(rank, n), n, round, port),
-                             detail::rank_of_role<Mapping>{mapping(), n}, detail::same_blocks{});
+            detail::rank_of_role<Mapping>{mapping(), n}, detail::same_blocks{});
     }
 };
 

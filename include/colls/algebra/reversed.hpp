@@ -15,13 +15,20 @@ constexpr bool has_dual(collective c) {
 /// The collective that a schedule for c implements when it runs backwards. c itself where there is none.
 constexpr collective dual(collective c) {
     switch (c) {
-        case collective::broadcast: return collective::reduce;
-        case collective::reduce: return collective::broadcast;
-        case collective::scatter: return collective::gather;
-        case collective::gather: return collective::scatter;
-        case collective::all_gather: return collective::reduce_scatter;
-        case collective::reduce_scatter: return collective::all_gather;
-        default: return c;
+        case collective::broadcast:
+            return collective::reduce;
+        case collective::reduce:
+            return collective::broadcast;
+        case collective::scatter:
+            return collective::gather;
+        case collective::gather:
+            return collective::scatter;
+        case collective::all_gather:
+            return collective::reduce_scatter;
+        case collective::reduce_scatter:
+            return collective::all_gather;
+        default:
+            return c;
     }
 }
 
@@ -80,8 +87,8 @@ namespace detail {
 template <class S>
 struct reversal : part<S> {
     static_assert(reversible<S>,
-                  "colls: reversed<S>: S implements an all_reduce that is no composition, or a scan, or uses scratch "
-                  "slots: run backwards it implements nothing");
+        "colls: reversed<S>: S implements an all_reduce that is no composition, or a scan, or uses scratch "
+        "slots: run backwards it implements nothing");
     constexpr decltype(auto) inner() const { return part<S>::get(); }
 
     static constexpr collective implements = dual(implemented_by<S>);
@@ -97,7 +104,7 @@ struct reversal : part<S> {
     constexpr step at(int rank, int n, int round, int port) const {
         const step s = step_of(inner(), rank, n, rounds(n) - 1 - round, port);
         return {.send = {s.recv.peer, s.recv.blocks},
-                .recv = {s.send.peer, s.send.blocks, reduces(implements) ? action::reduce : action::copy}};
+            .recv = {s.send.peer, s.send.blocks, reduces(implements) ? action::reduce : action::copy}};
     }
 };
 

@@ -61,8 +61,8 @@ struct lane_pack<S, Rest...> : part<S, sizeof...(Rest)>, lane_pack<Rest...> {
         const int mine = ports_of(lane(), n);
         if (port >= mine) return rest().at(rank, n, round, port - mine, cut, base + cut);
         if (round >= lane().rounds(n)) return {};
-        return moved(step_of(lane(), rank, n, round, port), same_ranks{},
-                     recut{cut_to(cut, blocks_of(lane(), n)), base});
+        return moved(
+            step_of(lane(), rank, n, round, port), same_ranks{}, recut{cut_to(cut, blocks_of(lane(), n)), base});
     }
     constexpr int home(int n, int slot, int cut) const {
         if (slot >= cut) return rest().home(n, slot - cut, cut);
@@ -151,8 +151,8 @@ struct striped : detail::lane_pack<S...> {
 template <class... S>
     requires(!(schedule<S> && ...))
 struct striped<S...> : detail::lane_pack<S...> {
-    static_assert(((schedule<S> || family<S>) && ...),
-                  "colls: striped<S...>: every lane must be a schedule or a family");
+    static_assert(
+        ((schedule<S> || family<S>) && ...), "colls: striped<S...>: every lane must be a schedule or a family");
 
     constexpr striped() = default;
     constexpr explicit striped(const S&... s) : detail::lane_pack<S...>(s...) {}

@@ -14,8 +14,8 @@ struct synchronising : detail::part<S> {
     static_assert(!schedule<S> || implemented_by<S> == collective::all_reduce ||
                       implemented_by<S> == collective::reduce_scatter || implemented_by<S> == collective::all_gather ||
                       implemented_by<S> == collective::all_to_all,
-                  "colls: synchronising<S>: S must implement all_reduce, reduce_scatter, all_gather or all_to_all: in "
-                  "no other collective does every rank hear of every rank");
+        "colls: synchronising<S>: S must implement all_reduce, reduce_scatter, all_gather or all_to_all: in "
+        "no other collective does every rank hear of every rank");
     constexpr decltype(auto) inner() const { return detail::part<S>::get(); }
 
     static constexpr collective implements = collective::barrier;

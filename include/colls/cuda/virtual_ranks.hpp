@@ -5,11 +5,11 @@
 
 namespace colls::inline v1::cuda {
 
-/// n ranks on the current device, all blocks of which run in one cooperative launch: for tests, for measuring, and for programs
-/// that share one GPU among what would be ranks elsewhere. A call takes one buffer a rank, as a range of ranges of device
-/// memory, in the order of ranks. Stream-ordered, may be captured into graphs; one group is for one stream at a time, several
-/// groups for several at once. Used by one host thread at a time.
-/// Throws colls::error: unsupported (no device; more ranks than can be resident: `channels` blocks for each of n must fit).
+/// n ranks on the current device, all blocks of which run in one cooperative launch: for tests, for measuring, and for
+/// programs that share one GPU among what would be ranks elsewhere. A call takes one buffer a rank, as a range of
+/// ranges of device memory, in the order of ranks. Stream-ordered, may be captured into graphs; one group is for one
+/// stream at a time, several groups for several at once. Used by one host thread at a time. Throws colls::error:
+/// unsupported (no device; more ranks than can be resident: `channels` blocks for each of n must fit).
 class virtual_ranks {
 public:
     static constexpr bool many = true;
@@ -21,8 +21,10 @@ public:
         const int most = detail::max_local < max_ranks ? detail::max_local : max_ranks;
         if (n < 1 || n > most || channels < 1 || channels * n > room)
             throw error(n < 1 ? errc::invalid_argument : errc::unsupported,
-                        (v1::detail::message() << "colls: cuda::virtual_ranks(" << n << ") of " << channels << " blocks each: device " << device << " holds "
-                                               << room << " blocks at once, and a launch " << most << " ranks").text());
+                (v1::detail::message() << "colls: cuda::virtual_ranks(" << n << ") of " << channels
+                                       << " blocks each: device " << device << " holds " << room
+                                       << " blocks at once, and a launch " << most << " ranks")
+                    .text());
         members_ = std::make_unique<detail::members>(n, device, channels, o);
         const std::size_t each = static_cast<std::size_t>(members_->sizes().bytes() + 127) / 128 * 128;
         space_ = detail::device_memory(device, each * static_cast<std::size_t>(n));

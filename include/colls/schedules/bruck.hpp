@@ -24,7 +24,7 @@ struct bruck {
             if (reach >= n) return {};
             const int j = static_cast<int>(reach), count = have < n - j ? have : n - j;
             return {.send = {mod(rank - j, n), block_range(rank, count, n)},
-                    .recv = {mod(rank + j, n), block_range(rank + j, count, n)}};
+                .recv = {mod(rank + j, n), block_range(rank + j, count, n)}};
         }
     };
 
@@ -51,8 +51,12 @@ struct bruck {
         static constexpr block_set with_digit(int z, int d, int n) {
             const long long period = 1LL * K * d;
             const int whole = static_cast<int>(n / period), rest = static_cast<int>(n % period) - z * d;
-            return {.first = z * d, .count = whole * d + (rest < 0 ? 0 : rest < d ? rest : d), .run = d,
-                    .period = whole > 0 ? static_cast<int>(period) : d};
+            return {.first = z * d,
+                .count = whole * d + (rest < 0      ? 0
+                                         : rest < d ? rest
+                                                    : d),
+                .run = d,
+                .period = whole > 0 ? static_cast<int>(period) : d};
         }
     };
 };

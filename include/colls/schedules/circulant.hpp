@@ -32,9 +32,12 @@ struct linear {
 /// every rank up to rotation. all_gather, all_reduce and barrier follow.
 template <class Skips = halving>
 struct circulant {
-    static_assert(requires(int n, int k) { { Skips::count(n) + Skips::skip(n, k) } -> std::same_as<int>; },
-                  "colls: circulant<Skips>: Skips has static int count(int n), the number of rounds, and static int "
-                  "skip(int n, int k), from n down to 1");
+    static_assert(
+        requires(int n, int k) {
+            { Skips::count(n) + Skips::skip(n, k) } -> std::same_as<int>;
+        },
+        "colls: circulant<Skips>: Skips has static int count(int n), the number of rounds, and static int "
+        "skip(int n, int k), from n down to 1");
 
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;
@@ -42,7 +45,7 @@ struct circulant {
         static constexpr step at(int rank, int n, int round) {
             const int s = Skips::skip(n, round), t = Skips::skip(n, round + 1);
             return {.send = {mod(rank + t, n), block_range(rank + t, s - t, n)},
-                    .recv = {mod(rank - t, n), block_range(rank, s - t, n), action::reduce}};
+                .recv = {mod(rank - t, n), block_range(rank, s - t, n), action::reduce}};
         }
     };
 };

@@ -25,7 +25,7 @@ struct direct {
         static constexpr collective implements = collective::reduce_scatter;
         static constexpr step at(int rank, int n, int, int port) {
             return {.send = {to(rank, n, port), block(to(rank, n, port))},
-                    .recv = {from(rank, n, port), block(rank), action::reduce}};
+                .recv = {from(rank, n, port), block(rank), action::reduce}};
         }
     };
 
@@ -34,7 +34,7 @@ struct direct {
         static constexpr collective implements = collective::all_to_all;
         static constexpr step at(int rank, int n, int, int port) {
             return {.send = {to(rank, n, port), block(to(rank, n, port))},
-                    .recv = {from(rank, n, port), block(from(rank, n, port))}};
+                .recv = {from(rank, n, port), block(from(rank, n, port))}};
         }
     };
 

@@ -18,7 +18,7 @@ struct halving_doubling {
         static constexpr step at(int rank, int n, int round) {
             const int d = n >> (round + 1), peer = rank ^ d;
             return {.send = {peer, block_range(peer / d * d, d)},
-                    .recv = {peer, block_range(rank / d * d, d), action::reduce}};
+                .recv = {peer, block_range(rank / d * d, d), action::reduce}};
         }
     };
 };
@@ -37,7 +37,7 @@ struct distance_doubling {
         static constexpr step at(int rank, int n, int round) {
             const int d = n >> (round + 1), peer = rank ^ (1 << round);
             return {.send = {peer, block_range(owner(peer, n) / d * d, d)},
-                    .recv = {peer, block_range(owner(rank, n) / d * d, d), action::reduce}};
+                .recv = {peer, block_range(owner(rank, n) / d * d, d), action::reduce}};
         }
     };
 };

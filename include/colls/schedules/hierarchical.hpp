@@ -30,14 +30,13 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
         constexpr int halves = family_recipe<Intra, Intra, C>();
         if constexpr (halves != none && provides<Inter, C>)
             return two_levels<two_level_all_reduce>(h.node, schedule_of<recipes[halves].first>(h.intra),
-                                                    schedule_of<C>(h.inter),
-                                                    schedule_of<recipes[halves].second>(h.intra));
+                schedule_of<C>(h.inter), schedule_of<recipes[halves].second>(h.intra));
         else
             return underivable{};
     } else if constexpr (C == inclusive_scan || C == exclusive_scan) {
         if constexpr (provides<Intra, C> && provides<Inter, exclusive_scan> && provides<Intra, broadcast>)
-            return two_levels<two_level_scan>(h.node, schedule_of<C>(h.intra), schedule_of<exclusive_scan>(h.inter),
-                                              schedule_of<broadcast>(h.intra));
+            return two_levels<two_level_scan>(
+                h.node, schedule_of<C>(h.intra), schedule_of<exclusive_scan>(h.inter), schedule_of<broadcast>(h.intra));
         else
             return underivable{};
     } else if constexpr (!provides<Intra, C> || !provides<Inter, C>) {
@@ -51,8 +50,8 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
     } else if constexpr (C == all_gather || C == gather) {
         // Backwards, the dual of the reversed levels.
         if constexpr (reversible<schedule_for<Intra, C>> && reversible<schedule_for<Inter, C>>)
-            return reversed_of(two_levels<two_level_scatter>(h.node, reversed_of(schedule_of<C>(h.intra)),
-                                                             reversed_of(schedule_of<C>(h.inter))));
+            return reversed_of(two_levels<two_level_scatter>(
+                h.node, reversed_of(schedule_of<C>(h.intra)), reversed_of(schedule_of<C>(h.inter))));
         else
             return underivable{};
     } else {
@@ -78,7 +77,7 @@ constexpr auto two_level(const hierarchical<Intra, Inter>& h) {
 template <class Intra, class Inter>
 struct hierarchical {
     static_assert(detail::schedule_or_family<Intra> && detail::schedule_or_family<Inter>,
-                  "colls: hierarchical<Intra, Inter>: Intra and Inter must be families or schedules");
+        "colls: hierarchical<Intra, Inter>: Intra and Inter must be families or schedules");
     int node = 0;
     Intra intra{};
     Inter inter{};

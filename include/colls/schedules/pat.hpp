@@ -40,7 +40,7 @@ struct pat {
         static constexpr step pass(int rank, int n, int hop, int s, int apart) {
             const int count = (n - s + apart - 1) / apart;
             return {.send = {mod(rank - hop, n), strided(rank + s - hop, count, apart, n)},
-                    .recv = {mod(rank + hop, n), strided(rank + s, count, apart, n)}};
+                .recv = {mod(rank + hop, n), strided(rank + s, count, apart, n)}};
         }
         static constexpr block_set strided(int first, int count, int apart, int n) {
             return {.first = mod(first, n), .count = count, .period = apart, .modulus = n};

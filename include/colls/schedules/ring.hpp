@@ -18,7 +18,7 @@ struct ring {
         static constexpr int rounds(int n) { return n - 1; }
         static constexpr step at(int rank, int n, int round) {
             return {.send = {mod(rank + 1, n), block(mod(rank - 1 - round, n))},
-                    .recv = {mod(rank - 1, n), block(mod(rank - 2 - round, n)), action::reduce}};
+                .recv = {mod(rank - 1, n), block(mod(rank - 2 - round, n)), action::reduce}};
         }
     };
 

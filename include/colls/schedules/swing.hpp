@@ -24,7 +24,7 @@ struct swing {
         static constexpr step at(int rank, int n, int round) {
             const int away = rho(round), peer = mod(rank % 2 == 0 ? rank + away : rank - away, n), d = n >> (round + 1);
             return {.send = {peer, block_range(nu(peer, n) / d * d, d)},
-                    .recv = {peer, block_range(nu(rank, n) / d * d, d), action::reduce}};
+                .recv = {peer, block_range(nu(rank, n) / d * d, d), action::reduce}};
         }
     };
 

@@ -1,4 +1,5 @@
-// The engine and groups of threads, compiled once for programs whose units define COLLS_SEPARATE (CMake: colls::separate).
+// The engine and groups of threads, compiled once for programs whose units define COLLS_SEPARATE (CMake:
+// colls::separate).
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE
 #include <colls/colls.hpp>

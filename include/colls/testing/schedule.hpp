@@ -224,7 +224,8 @@ private:
 template <class S>
 result check_schedule(int max_n, const S& s) {
     static_assert(schedule<S>,
-        "colls: check_schedule<S>: S must be a schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or "
+        "colls: check_schedule<S>: S must be a schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` "
+        "or "
         "`at(rank, n, round, port)` that returns a colls::step, const or static, in a trivially copyable type");
     if constexpr (schedule<S>)
         return detail::checker<S>(s, max_n).run();

@@ -18,7 +18,8 @@ public:
     bool ok() const { return finding_.empty(); }
     /// The first thing that is wrong, with the number of ranks, or a summary.
     std::string text() const {
-        return ok() ? std::to_string(checks_) + " checks in groups of up to " + std::to_string(ranks_) + " ranks" : finding_;
+        return ok() ? std::to_string(checks_) + " checks in groups of up to " + std::to_string(ranks_) + " ranks"
+                    : finding_;
     }
     /// Calls and situations that were judged, on every rank each.
     std::size_t checks() const { return checks_; }
@@ -37,20 +38,20 @@ private:
 
 /// How much of it.
 struct transport_limits {
-    double deadline = 20;                  ///< seconds that any wait may take (at most COLLS_TIMEOUT)
-    std::vector<int> groups = {1, 2, 3, 4, 7};   ///< sizes of groups
+    double deadline = 20;                       ///< seconds that any wait may take (at most COLLS_TIMEOUT)
+    std::vector<int> groups = {1, 2, 3, 4, 7};  ///< sizes of groups
 };
 
-/// Everything that a group owes its user, tried on groups of several sizes: each collective and v-variant against a serial
-/// reference, of sizes around those where the library changes its ways; messages; started and prepared calls; groups split
-/// off; memory; errors that must reach everyone. Over a thousand calls a group, in a second or so for threads. Stops at
-/// the first finding; where the transport loses something, that takes `deadline` seconds.
+/// Everything that a group owes its user, tried on groups of several sizes: each collective and v-variant against a
+/// serial reference, of sizes around those where the library changes its ways; messages; started and prepared calls;
+/// groups split off; memory; errors that must reach everyone. Over a thousand calls a group, in a second or so for
+/// threads. Stops at the first finding; where the transport loses something, that takes `deadline` seconds.
 ///
-/// `run(n, f)` makes a group of n ranks, threads or processes, calls f(colls::communicator&) on each, and returns when all have
-/// ended. An exception that leaves f on one rank must break the group (threads::run and processes::run do so), and come out of
-/// run, with its text, when all have ended. That is the one way in which findings come back, so ranks need not share memory
-/// with the caller; it is tried first. Where the program's own processes are the ranks (MPI), each of them calls this, run
-/// leaves out those beyond n, and throws in all of them or in none.
+/// `run(n, f)` makes a group of n ranks, threads or processes, calls f(colls::communicator&) on each, and returns when
+/// all have ended. An exception that leaves f on one rank must break the group (threads::run and processes::run do so),
+/// and come out of run, with its text, when all have ended. That is the one way in which findings come back, so ranks
+/// need not share memory with the caller; it is tried first. Where the program's own processes are the ranks (MPI),
+/// each of them calls this, run leaves out those beyond n, and throws in all of them or in none.
 template <class Run>
 transport_report transport(Run&& run, const transport_limits& limits = {});
 
@@ -60,8 +61,8 @@ namespace detail {
 
 inline std::vector<spec> calls_for(int n) {
     constexpr std::size_t k = 1024;
-    constexpr std::size_t sizes[] = {0, 1, 7, 8, 56, 57, 64, 1000, 8 * k - 8, 8 * k, 8 * k + 1,
-                                     128 * k - 8, 128 * k, 128 * k + 8, 1024 * k + 8};
+    constexpr std::size_t sizes[] = {
+        0, 1, 7, 8, 56, 57, 64, 1000, 8 * k - 8, 8 * k, 8 * k + 1, 128 * k - 8, 128 * k, 128 * k + 8, 1024 * k + 8};
     std::vector<spec> all;
     std::uint64_t seed = hashed(index(n), 17);
     const auto add = [&](spec s) {
@@ -69,7 +70,8 @@ inline std::vector<spec> calls_for(int n) {
         const bool keeps_order = s.schedule == by::automatic || s.schedule == by::direct;
         s.ordered = v1::reduces(s.what) && keeps_order && drawn(hashed(seed, 1), 2) == 0;
         s.how = s.schedule == by::automatic ? static_cast<way>(drawn(hashed(seed, 2), 3)) : way::blocking;
-        s.small_elements = s.bytes % 8 != 0 || (s.schedule == by::automatic && s.bytes < 9 * k && drawn(hashed(seed, 3), 2) == 0);
+        s.small_elements =
+            s.bytes % 8 != 0 || (s.schedule == by::automatic && s.bytes < 9 * k && drawn(hashed(seed, 3), 2) == 0);
         if (s.root == none) s.root = drawn(hashed(seed, 4), n);
         all.push_back(s);
     };
@@ -88,7 +90,7 @@ inline std::vector<spec> calls_for(int n) {
                 const bool each_root = v1::rooted(what) && n <= 4 && (bytes == 56 || bytes == 8 * k);
                 for (int root = each_root ? 0 : none; root < (each_root ? n : 0); ++root)
                     for (const bool in_place : {false, true}) {
-                        if (in_place && what == collective::broadcast) continue;   // it always is
+                        if (in_place && what == collective::broadcast) continue;  // it always is
                         if (schedule != by::automatic && in_place != (drawn(hashed(seed, 5), 2) == 0)) continue;
                         add({.what = what, .in_place = in_place, .schedule = schedule, .bytes = bytes, .root = root});
                         if (blocks && schedule == by::automatic)
@@ -115,7 +117,8 @@ public:
     battery(communicator& comm, int n, double deadline) : comm_(comm), n_(n), rank_(comm.rank()), deadline_(deadline) {}
 
     static std::size_t checks(int n) {
-        const std::size_t calls = calls_for(n).size() + in_a_row + in_flight_rounds * in_flight_width + 3 * std::size(message_sizes);
+        const std::size_t calls =
+            calls_for(n).size() + in_a_row + in_flight_rounds * in_flight_width + 3 * std::size(message_sizes);
         return index(n) * (1 + calls + 2 * split_rounds + memory_rounds + (n > 1 ? mismatches + 2 : 0));
     }
 
@@ -154,11 +157,12 @@ public:
 
 private:
     static constexpr std::size_t in_a_row = 300, in_flight_rounds = 10, in_flight_width = 6;
-    static constexpr std::size_t message_sizes[] = {0, 1, 100, 4096, 16'384, 16'385, 200'001};   // elements of 8 bytes
+    static constexpr std::size_t message_sizes[] = {0, 1, 100, 4096, 16'384, 16'385, 200'001};  // elements of 8 bytes
     static constexpr int split_rounds = 6, memory_rounds = 6, mismatches = 9;
 
     [[noreturn]] void found(const std::string& what) const {
-        throw finding(std::string(doing_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": " + what);
+        throw finding(
+            std::string(doing_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": " + what);
     }
     void expect(bool holds, const auto& otherwise) const {
         if (!holds) found(otherwise);
@@ -187,7 +191,7 @@ private:
         all_gather(comm_, std::span(&rank_, 1), all);
         for (int r = 0; r < n_; ++r)
             expect(all[index(r)] == r,
-                   "rank " + std::to_string(r) + " of the group says that it is rank " + std::to_string(all[index(r)]));
+                "rank " + std::to_string(r) + " of the group says that it is rank " + std::to_string(all[index(r)]));
     }
     void one(const spec& s) {
         if (s.small_elements)
@@ -199,7 +203,8 @@ private:
     void row() {
         std::uint64_t turn = 0;
         for (const spec& s : small_calls(n_, in_a_row)) {
-            if (++turn % 16 == 0 && drawn(turn, n_) == rank_) std::this_thread::sleep_for(std::chrono::microseconds(300));
+            if (++turn % 16 == 0 && drawn(turn, n_) == rank_)
+                std::this_thread::sleep_for(std::chrono::microseconds(300));
             one(s);
         }
     }
@@ -248,14 +253,17 @@ private:
     }
     void judge(guarded<std::uint64_t>& got, std::uint64_t seed, const char* what, int from) {
         for (std::size_t i = 0; i < got.size(); ++i)
-            if (got.data()[i] != element<std::uint64_t>(seed, i))   // what is said of it takes longer to say than to find
-                found(std::string(what) + ": element " + std::to_string(i) + " of " + std::to_string(got.size()) + " from rank " +
-                      std::to_string(from) + " is wrong");
+            if (got.data()[i] !=
+                element<std::uint64_t>(seed, i))  // what is said of it takes longer to say than to find
+                found(std::string(what) + ": element " + std::to_string(i) + " of " + std::to_string(got.size()) +
+                      " from rank " + std::to_string(from) + " is wrong");
         expect(got.intact(), std::string(what) + ": memory beside a buffer has changed");
     }
     static std::span<const std::uint64_t> from(guarded<std::uint64_t>& g) { return {g.data(), g.size()}; }
     static std::span<std::uint64_t> to(guarded<std::uint64_t>& g) { return {g.data(), g.size()}; }
-    std::uint64_t between(int source, int target, std::size_t i) const { return hashed(index(source), index(target), i); }
+    std::uint64_t between(int source, int target, std::size_t i) const {
+        return hashed(index(source), index(target), i);
+    }
 
     // Every rank to the k-th after it, itself included, all under way at once.
     void around(std::size_t count) {
@@ -336,20 +344,23 @@ private:
             (rank_ % 2 == 0 ? in_some : in_few).wait();
             in_some.wait();
             in_few.wait();
-            expect(std::count(b.begin(), b.end(), members.size()) == 5000 && std::count(c.begin(), c.end(), inner.size()) == 5000,
-                   "all_reduce in groups within groups: wrong sums");
+            expect(std::count(b.begin(), b.end(), members.size()) == 5000 &&
+                       std::count(c.begin(), c.end(), inner.size()) == 5000,
+                "all_reduce in groups within groups: wrong sums");
         }
         in_all.wait();
-        agree(std::count(a.begin(), a.end(), index(n_)) == 40'000, "all_reduce while groups were split off: wrong sums");
+        agree(
+            std::count(a.begin(), a.end(), index(n_)) == 40'000, "all_reduce while groups were split off: wrong sums");
     }
     void expect_members(communicator& group, const std::vector<int>& want) {
-        expect(group.size() == static_cast<int>(want.size()),
-               "split gives a group of " + std::to_string(group.size()) + ", and should give one of " + std::to_string(want.size()));
+        expect(group.size() == static_cast<int>(want.size()), "split gives a group of " + std::to_string(group.size()) +
+                                                                  ", and should give one of " +
+                                                                  std::to_string(want.size()));
         std::vector<int> got(want.size(), none);
         all_gather(group, std::span(&rank_, 1), got);
         for (std::size_t i = 0; i < want.size(); ++i)
-            expect(got[i] == want[i], "in a group split off, rank " + std::to_string(i) + " was rank " + std::to_string(got[i]) +
-                                          ", and should have been " + std::to_string(want[i]));
+            expect(got[i] == want[i], "in a group split off, rank " + std::to_string(i) + " was rank " +
+                                          std::to_string(got[i]) + ", and should have been " + std::to_string(want[i]));
         const bool within = group.rank() >= 0 && group.rank() < group.size();
         expect(within && want[index(group.rank())] == rank_, "split gives a wrong rank");
     }
@@ -385,16 +396,16 @@ private:
         agree(true, "");
     }
 
-    /// Calls until an error comes, which it must by the second call: what a rank misses, the next call of all cannot do without.
+    /// Calls until an error comes, which it must by the second call: what a rank misses, the next call of all cannot do
+    /// without.
     template <class F>
     void expect_error(const char* situation, errc want, F call) {
-        for (int i = 0; i < 4; ++i)
-            try {
+        for (int i = 0; i < 4; ++i) try {
                 call();
             } catch (const error& e) {
                 // An error that the group has of itself: its text says more than this.
                 expect(e.code() == want || e.code() == errc::peer_failed,
-                       std::string(situation) + ": the error that a rank gets is another: " + e.what());
+                    std::string(situation) + ": the error that a rank gets is another: " + e.what());
                 return;
             }
         found(std::string(situation) + ": no error on this rank");
@@ -437,8 +448,8 @@ private:
 
     // One rank makes another call than all others: everyone gets an error, in this call or the next.
     void mismatch(int kind) {
-        constexpr const char* names[] = {"another collective", "another count", "another size", "another type", "another operator",
-                                         "another root", "another order", "a call started, not blocking", "another schedule"};
+        constexpr const char* names[] = {"another collective", "another count", "another size", "another type",
+            "another operator", "another root", "another order", "a call started, not blocking", "another schedule"};
         static_assert(std::size(names) == mismatches);
         const std::string name = std::string("one rank makes ") + names[kind];
         doing_ = "calls that do not match";
@@ -449,19 +460,35 @@ private:
         const int root = odd ? 1 : 0;
         expect_error(name.c_str(), errc::mismatch, [&] {
             switch (kind) {
-                case 0: odd ? broadcast(own, x, 0) : all_reduce(own, x, sum); break;
-                case 1: odd ? all_reduce(own, y, sum) : all_reduce(own, x, sum); break;
-                case 2: odd ? all_reduce(own, z, sum) : all_reduce(own, x, sum); break;
-                case 3: odd ? all_reduce(own, f, sum) : all_reduce(own, x, sum); break;
-                case 4: odd ? all_reduce(own, x, max) : all_reduce(own, x, sum); break;
-                case 5: broadcast(own, x, root); break;
+                case 0:
+                    odd ? broadcast(own, x, 0) : all_reduce(own, x, sum);
+                    break;
+                case 1:
+                    odd ? all_reduce(own, y, sum) : all_reduce(own, x, sum);
+                    break;
+                case 2:
+                    odd ? all_reduce(own, z, sum) : all_reduce(own, x, sum);
+                    break;
+                case 3:
+                    odd ? all_reduce(own, f, sum) : all_reduce(own, x, sum);
+                    break;
+                case 4:
+                    odd ? all_reduce(own, x, max) : all_reduce(own, x, sum);
+                    break;
+                case 5:
+                    broadcast(own, x, root);
+                    break;
                 case 6:
                     if (odd) barrier(own);
                     all_reduce(own, x, sum);
                     if (!odd) barrier(own);
                     break;
-                case 7: odd ? start::all_reduce(own, x, sum).wait() : all_reduce(own, x, sum); break;
-                default: odd ? all_reduce<direct>(own, x, sum) : all_reduce<ring>(own, x, sum); break;
+                case 7:
+                    odd ? start::all_reduce(own, x, sum).wait() : all_reduce(own, x, sum);
+                    break;
+                default:
+                    odd ? all_reduce<direct>(own, x, sum) : all_reduce<ring>(own, x, sum);
+                    break;
             }
             barrier(own);
         });
@@ -496,11 +523,12 @@ bool exceptions_come_out(Run& run, const transport_limits& limits, transport_rep
         const std::string said = outcome_of(run, n, [&](communicator& comm) {
             if (comm.rank() == thrower) throw std::runtime_error(own);
             comm.context().env.timeout = std::min(comm.context().env.timeout, limits.deadline);
-            for (int i = 0; i < 4; ++i) barrier(comm);   // an error ends this
+            for (int i = 0; i < 4; ++i) barrier(comm);  // an error ends this
         });
         if (said.find(own) == std::string::npos) {
-            report.failed(n, "an exception left the function of rank " + std::to_string(thrower) + ", and run " +
-                                 (said.empty() ? "returned as if nothing had happened" : "threw something else: " + said));
+            report.failed(
+                n, "an exception left the function of rank " + std::to_string(thrower) + ", and run " +
+                       (said.empty() ? "returned as if nothing had happened" : "threw something else: " + said));
             return false;
         }
         report.passed(n, n);

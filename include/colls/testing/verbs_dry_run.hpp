@@ -1,10 +1,10 @@
-// A device without a device: queue pairs between the ranks of one process, whose requests are written into a log and carried
-// out, with the checks that hardware makes: keys, posted receives, room in the queues.
+// A device without a device: queue pairs between the ranks of one process, whose requests are written into a log and
+// carried out, with the checks that hardware makes: keys, posted receives, room in the queues.
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/error.hpp>
 #include <colls/detail/transport/verbs/interface.hpp>
+#include <colls/error.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -24,15 +24,16 @@ class dry_network : public std::enable_shared_from_this<dry_network> {
 public:
     struct entry {
         int from, to;
-        std::uint64_t doorbell;       ///< those of one chain have the same one
+        std::uint64_t doorbell;  ///< those of one chain have the same one
         colls::detail::rdma::request what;
         std::uint64_t bytes;
-        std::uint64_t posted, landed = 0;   ///< when, as numbers of what happened; 0: it has not
-        std::array<std::byte, 64> head{};   ///< the first bytes, as they landed
+        std::uint64_t posted, landed = 0;  ///< when, as numbers of what happened; 0: it has not
+        std::array<std::byte, 64> head{};  ///< the first bytes, as they landed
     };
-    /// `lazy`: requests are carried out, a random few at a time, when one of the two ranks polls; else at once. `inlined`,
-    /// `gathers`, `bytes`: as the device offers.
-    explicit dry_network(bool lazy = false, std::uint32_t inlined = 256, std::uint32_t gathers = 16, std::uint64_t bytes = 1 << 30)
+    /// `lazy`: requests are carried out, a random few at a time, when one of the two ranks polls; else at once.
+    /// `inlined`, `gathers`, `bytes`: as the device offers.
+    explicit dry_network(
+        bool lazy = false, std::uint32_t inlined = 256, std::uint32_t gathers = 16, std::uint64_t bytes = 1 << 30)
         : lazy_(lazy), inlined_(inlined), gathers_(gathers), bytes_(bytes) {}
 
     /// A rank's. The network must be held by a shared_ptr.
@@ -78,7 +79,7 @@ private:
     };
     struct posted {
         request what;
-        std::size_t entry;       // in the log
+        std::size_t entry;  // in the log
         std::uint64_t log;
         std::vector<colls::detail::rdma::gather> gathers;
         std::vector<std::byte> inlined;
@@ -107,7 +108,8 @@ private:
 
 class dry_network::pair final : public colls::detail::rdma::queue {
 public:
-    pair(std::shared_ptr<dry_network> net, int rank, const colls::detail::rdma::queue_limits& wanted) : net_(std::move(net)), rank_(rank), limits_(wanted) {
+    pair(std::shared_ptr<dry_network> net, int rank, const colls::detail::rdma::queue_limits& wanted)
+        : net_(std::move(net)), rank_(rank), limits_(wanted) {
         limits_.inlined = std::min(limits_.inlined, net_->inlined_);
         limits_.gathers = std::min(limits_.gathers, net_->gathers_);
         limits_.bytes = std::min(limits_.bytes, net_->bytes_);
@@ -144,9 +146,14 @@ public:
     int poll(completion* into, int most) override {
         const std::lock_guard lock(net_->mutex_);
         if (net_->lazy_) {
-            const auto few = [this] { return (net_->random_ ^= net_->random_ << 13, net_->random_ ^= net_->random_ >> 7, net_->random_ ^= net_->random_ << 17) % 4; };
+            const auto few = [this] {
+                return (net_->random_ ^= net_->random_ << 13, net_->random_ ^= net_->random_ >> 7,
+                           net_->random_ ^= net_->random_ << 17) %
+                       4;
+            };
             net_->carry_out(*this, few());
-            if (const auto other = net_->pairs_.find(peer_); other != net_->pairs_.end()) net_->carry_out(*other->second, few());
+            if (const auto other = net_->pairs_.find(peer_); other != net_->pairs_.end())
+                net_->carry_out(*other->second, few());
         }
         int n = 0;
         for (; n < most && !completions_.empty(); ++n) {
@@ -175,9 +182,12 @@ public:
     colls::detail::rdma::region add(std::byte* at, std::size_t bytes) override {
         const std::lock_guard lock(net_->mutex_);
         if (net_->registered_ + bytes > net_->most_registered)
-            throw error(errc::unsupported, (colls::detail::message() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes").text(), rank_);
+            throw error(errc::unsupported,
+                (colls::detail::message() << "colls: rank " << rank_ << ": cannot register " << bytes << " bytes")
+                    .text(),
+                rank_);
         net_->registered_ += bytes;
-        const std::uint32_t key = net_->keys_ += 2;   // the peers' is another one
+        const std::uint32_t key = net_->keys_ += 2;  // the peers' is another one
         const colls::detail::rdma::region r{at, bytes, key, key + 1, this, false};
         net_->regions_[key] = net_->regions_[key + 1] = {r, rank_};
         return r;
@@ -197,7 +207,8 @@ private:
     const int rank_;
 };
 
-inline const char* dry_network::pair::post(const request* chain, int count, const colls::detail::rdma::gather* gathers) {
+inline const char* dry_network::pair::post(
+    const request* chain, int count, const colls::detail::rdma::gather* gathers) {
     const std::lock_guard lock(net_->mutex_);
     if (broken_) return "the queue pair is in the error state";
     ++net_->doorbells_;
@@ -241,7 +252,8 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
         if (noted && fault)
             if (const char* status = fault(*noted)) return fail(from, status, false);
         // Credits are written while they are read, word by word, on both sides.
-        const bool credits = !r.announces && r.count == 1 && p.gathers[0].bytes <= 64 && p.gathers[0].bytes % 8 == 0 && r.to % 8 == 0;
+        const bool credits =
+            !r.announces && r.count == 1 && p.gathers[0].bytes <= 64 && p.gathers[0].bytes % 8 == 0 && r.to % 8 == 0;
         std::vector<std::byte> data = p.inlined;
         if (!r.inlined)
             for (const auto& g : p.gathers) {
@@ -251,7 +263,9 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
                     continue;
                 }
                 for (std::size_t i = 0; i < g.bytes; i += 8) {
-                    const std::uint64_t word = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(g.at) + i)).load(std::memory_order_relaxed);
+                    const std::uint64_t word =
+                        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(g.at) + i))
+                            .load(std::memory_order_relaxed);
                     const auto* const bytes = reinterpret_cast<const std::byte*>(&word);
                     data.insert(data.end(), bytes, bytes + 8);
                 }
@@ -286,6 +300,8 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
     }
 }
 
-inline std::shared_ptr<colls::detail::rdma::device> dry_network::device(int rank) { return std::make_shared<port>(shared_from_this(), rank); }
+inline std::shared_ptr<colls::detail::rdma::device> dry_network::device(int rank) {
+    return std::make_shared<port>(shared_from_this(), rank);
+}
 
 }  // namespace colls::inline v1::testing

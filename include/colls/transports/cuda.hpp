@@ -5,28 +5,30 @@
 //     colls::cuda::communicator gpu(host_group, device);                    one process a GPU
 //     colls::cuda::all_reduce<colls::ring>(gpu, gradients, colls::sum, stream);
 //
-// The calls are those of colls, with a stream: they return when the kernel is launched, and the next call (or check()) throws
-// what a kernel found: a peer that did not come within the deadline (with rank, peer and round), or made another call. After
-// that the group cannot be used any more. A buffer is a contiguous range of device memory (cuda::std::span, std::span, ...
-// of any type that is trivially copyable and default constructible); for virtual_ranks a range of such buffers, one a rank.
-// Schedules are given by type (a family, or a schedule), without one it is `direct`; messages of up to options.small_bytes go in
-// one hop, whatever the schedule. Each schedule is proven at the group's size before its first launch.
+// The calls are those of colls, with a stream: they return when the kernel is launched, and the next call (or check())
+// throws what a kernel found: a peer that did not come within the deadline (with rank, peer and round), or made another
+// call. After that the group cannot be used any more. A buffer is a contiguous range of device memory (cuda::std::span,
+// std::span, ... of any type that is trivially copyable and default constructible); for virtual_ranks a range of such
+// buffers, one a rank. Schedules are given by type (a family, or a schedule), without one it is `direct`; messages of
+// up to options.small_bytes go in one hop, whatever the schedule. Each schedule is proven at the group's size before
+// its first launch.
 //
-// A stream may be capturing: graphs replay. The first call of a kind allocates and copies a few tables, and loads its kernel:
-// make it once before other kernels of the group may wait (for the ranks of one process: before any of them is under way).
+// A stream may be capturing: graphs replay. The first call of a kind allocates and copies a few tables, and loads its
+// kernel: make it once before other kernels of the group may wait (for the ranks of one process: before any of them is
+// under way).
 //
-// An epilogue is a functor (value, index) -> element of the output, applied once to each element of a rank's result as it is
-// written: scale, bias and activation, cast. The value is of the type in which folds are computed (float for small floats),
-// the index that of the element in the rank's output.
+// An epilogue is a functor (value, index) -> element of the output, applied once to each element of a rank's result as
+// it is written: scale, bias and activation, cast. The value is of the type in which folds are computed (float for
+// small floats), the index that of the element in the rank's output.
 //
 // Half, bfloat16 and fp8 of CUDA and of colls fold in float. gather and scatter: all blocks of one size. (With
 // `using namespace colls` the name cuda also means CUDA's own namespace: write colls::cuda.)
 #pragma once
 
 #include <colls/cuda/communicator.hpp>
+#include <colls/cuda/virtual_ranks.hpp>
 #include <colls/detail/cuda/device_types.hpp>
 #include <colls/detail/cuda/submit.hpp>
-#include <colls/cuda/virtual_ranks.hpp>
 #include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::cuda {
@@ -78,14 +80,17 @@ std::vector<given> both(In& in, Out& out) {
 }
 
 template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream>
-void make(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream, const S& given_schedule,
-          const std::vector<std::uint64_t>& offsets = {}) {
+void make(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
+    const S& given_schedule, const std::vector<std::uint64_t>& offsets = {}) {
     static_assert(schedule<S> || family<S>, "colls: this is no schedule, and no family of schedules");
-    static_assert(provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
+    static_assert(
+        provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
     using T = std::remove_const_t<element_t<Comm, In>>;
     using D = element_t<Comm, Out>;
-    static_assert(std::is_same_v<T, D> || !std::is_same_v<Epilogue, no_epilogue>, "colls: input and output of two types need an epilogue that converts");
-    submit<schedule_for<S, C>, T, D>(comm.members(), both<Comm>(in, out), root, schedule_of<C>(given_schedule), op, epilogue, stream_of(stream), offsets);
+    static_assert(std::is_same_v<T, D> || !std::is_same_v<Epilogue, no_epilogue>,
+        "colls: input and output of two types need an epilogue that converts");
+    submit<schedule_for<S, C>, T, D>(comm.members(), both<Comm>(in, out), root, schedule_of<C>(given_schedule), op,
+        epilogue, stream_of(stream), offsets);
 }
 template <class Counts>
 std::vector<std::uint64_t> offsets_of(const Counts& counts) {
@@ -117,13 +122,16 @@ void reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& 
     detail::make<collective::reduce_scatter>(comm, in, out, op, 0, epilogue, stream, S{});
 }
 /// `counts`: elements of each rank's block.
-template <class S = direct, class Comm, class In, class Out, class Counts, class Op, class Stream, class Epilogue = no_epilogue>
-void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
+template <class S = direct, class Comm, class In, class Out, class Counts, class Op, class Stream,
+    class Epilogue = no_epilogue>
+void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const Stream& stream,
+    const Epilogue& epilogue = {}) {
     detail::make<collective::reduce_scatter>(comm, in, out, op, 0, epilogue, stream, S{}, detail::offsets_of(counts));
 }
 /// The root gets the combination; off the root the output is empty.
 template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
-void reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const Stream& stream, const Epilogue& epilogue = {}) {
+void reduce(
+    Comm& comm, In&& in, Out&& out, const Op& op, int root, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make<collective::reduce>(comm, in, out, op, root, epilogue, stream, S{});
 }
 /// Every rank gets all blocks.
@@ -133,8 +141,10 @@ void all_gather(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epil
 }
 /// `counts`: elements of each rank's block.
 template <class S = direct, class Comm, class In, class Out, class Counts, class Stream, class Epilogue = no_epilogue>
-void all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Stream& stream, const Epilogue& epilogue = {}) {
-    detail::make<collective::all_gather>(comm, in, out, detail::moved{}, 0, epilogue, stream, S{}, detail::offsets_of(counts));
+void all_gather_v(
+    Comm& comm, In&& in, Out&& out, const Counts& counts, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make<collective::all_gather>(
+        comm, in, out, detail::moved{}, 0, epilogue, stream, S{}, detail::offsets_of(counts));
 }
 /// Every rank gets the root's buffer.
 template <class S = direct, class Comm, class X, class Stream>
@@ -160,8 +170,8 @@ void all_to_all(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epil
 template <class S = direct, class Comm, class Stream>
 void barrier(Comm& comm, const Stream& stream) {
     std::vector<detail::given> none(comm.members().locals().size());
-    detail::submit<schedule_for<S, collective::barrier>, char, char>(comm.members(), none, 0, schedule_of<collective::barrier>(S{}), detail::moved{},
-                                                                     no_epilogue{}, detail::stream_of(stream));
+    detail::submit<schedule_for<S, collective::barrier>, char, char>(comm.members(), none, 0,
+        schedule_of<collective::barrier>(S{}), detail::moved{}, no_epilogue{}, detail::stream_of(stream));
 }
 /// Rank r gets the combination of ranks 0 ... r.
 template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>

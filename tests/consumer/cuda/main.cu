@@ -8,7 +8,8 @@
 
 int main() {
     int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
+        return std::printf("left out: there is no GPU\n"), 77;
     float* x = nullptr;
     if (cudaMallocManaged(&x, 2000 * sizeof(float)) != cudaSuccess) return 1;
     for (int i = 0; i < 2000; ++i) x[i] = 1;

@@ -25,16 +25,18 @@ public:
 
 private:
     static constexpr double pause_between = 0.05;
-    static constexpr double patience = 10, patience_of_many = 2;   ///< seconds for an answer, where there is one address, or more
+    static constexpr double patience = 10,
+                            patience_of_many = 2;  ///< seconds for an answer, where there is one address, or more
 
     void find_addresses() {
-        if (!addresses_.empty() && seconds_now() < found_ + 1) return;   // names may change, but not so fast
+        if (!addresses_.empty() && seconds_now() < found_ + 1) return;  // names may change, but not so fast
         addresses_ = resolve(l_.host, l_.port, &unknown_);
         found_ = seconds_now();
         if (addresses_.empty()) why_ = (message() << "the name is not known: " << unknown_).text();
     }
 
-    /// True if rank 0 of this group is there, and has accepted this rank. Throws if it has refused it. Else false: `why_`.
+    /// True if rank 0 of this group is there, and has accepted this rank. Throws if it has refused it. Else false:
+    /// `why_`.
     bool greet(const address& at) {
         const bool only = l_.ports == 1 && addresses_.size() == 1;
         const double limit = std::min(until_, seconds_now() + (only ? patience : patience_of_many));
@@ -54,7 +56,7 @@ private:
         own_ = listen_for_members(l_, local_address(fd_.get()));
         hello h{.once = random_nonce(), .rank = l_.rank, .size = l_.size, .who = self(own_)};
         if (version->protocol != rendezvous_version) {
-            const auto bytes = encode(h);   // for rank 0 to see the other version
+            const auto bytes = encode(h);  // for rank 0 to see the other version
             send_all(fd_.get(), bytes.data(), bytes.size(), limit);
             message text;
             text << "rank 0 uses colls " << *version << ", but this rank uses colls " << prefix{};
@@ -76,8 +78,9 @@ private:
         if (const int e = hear(a, known, limit)) return failed(e);
         if (!known) {
             if (only)
-                refused(errc::invalid_argument, "the tokens differ (COLLS_TOKEN must be the same for all ranks of a group, "
-                                                "and of no other group there)");
+                refused(errc::invalid_argument,
+                    "the tokens differ (COLLS_TOKEN must be the same for all ranks of a group, "
+                    "and of no other group there)");
             return failed("a group with another token is there");
         }
         take(a);
@@ -90,7 +93,9 @@ private:
         return false;
     }
     bool failed(int error) {
-        return failed(error == ENODATA ? "the connection was closed" : error == ETIMEDOUT ? "no answer" : std::strerror(error));
+        return failed(error == ENODATA     ? "the connection was closed"
+                      : error == ETIMEDOUT ? "no answer"
+                                           : std::strerror(error));
     }
 
     /// The next answer; `known` if it is from who has the token. An errno where none comes.
@@ -107,14 +112,20 @@ private:
     void take(const reply& a) {
         switch (a.what) {
             case verdict::accepted:
-            case verdict::waiting: missing_ = a.text; return;
-            case verdict::complete: return;
+            case verdict::waiting:
+                missing_ = a.text;
+                return;
+            case verdict::complete:
+                return;
             case verdict::version_skew:
-            case verdict::other_size: refused(errc::mismatch, a.text);
-            case verdict::broken: fail(errc::timeout, l_, message() << "the group did not come together: " << a.text);
+            case verdict::other_size:
+                refused(errc::mismatch, a.text);
+            case verdict::broken:
+                fail(errc::timeout, l_, message() << "the group did not come together: " << a.text);
             case verdict::wrong_token:
             case verdict::rank_out_of_range:
-            case verdict::rank_taken: break;
+            case verdict::rank_taken:
+                break;
         }
         refused(errc::invalid_argument, a.text);
     }
@@ -128,10 +139,11 @@ private:
             bool known = false;
             const int e = hear(a, known, until_);
             if (e == ETIMEDOUT)
-                fail(errc::timeout, l_, message() << "rank 0 at " << at_ << " was met, but after " << timeout_ << " s it "
-                                                  << "still waited for " << missing_
-                                                  << "; was it started, with the same COLLS_MASTER_ADDR, "
-                                                  << "COLLS_MASTER_PORT and COLLS_TOKEN?");
+                fail(errc::timeout, l_,
+                    message() << "rank 0 at " << at_ << " was met, but after " << timeout_ << " s it "
+                              << "still waited for " << missing_
+                              << "; was it started, with the same COLLS_MASTER_ADDR, "
+                              << "COLLS_MASTER_PORT and COLLS_TOKEN?");
             if (e || !known) gone(e ? e : EPROTO);
             take(a);
             if (a.what == verdict::complete) return take_table(a.group);
@@ -165,7 +177,8 @@ private:
         if (l_.ports > 1) text << " to " << l_.port + l_.ports - 1;
         text << ", within " << timeout_ << " s";
         if (!why_.empty()) text << "; at last: " << why_;
-        text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all ranks? Is "
+        text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all "
+                "ranks? Is "
                 "there a firewall?";
         fail(errc::timeout, l_, text, 0);
     }

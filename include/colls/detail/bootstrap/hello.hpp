@@ -1,15 +1,15 @@
-// What ranks say to each other when they meet: records of fixed size, little-endian, put together and taken apart by pure
-// functions. A record that this library would not have written is none.
+// What ranks say to each other when they meet: records of fixed size, little-endian, put together and taken apart by
+// pure functions. A record that this library would not have written is none.
 //
 //   rank 0 -> peer   challenge   a random number
 //   peer -> rank 0   hello       who it is, another random number, and a digest of all that under the group's token
-//   rank 0 -> peer   answer      accepted, or refused and why; digested likewise. More follow: who is still missing, ...
-//   rank 0 -> peer   the table   after the answer `complete`: a digest, and all members
+//   rank 0 -> peer   answer      accepted, or refused and why; digested likewise. More follow: who is still missing,
+//   ... rank 0 -> peer   the table   after the answer `complete`: a digest, and all members
 //
-// The token itself never travels, and neither side believes the other before it has shown that it knows it, so neither a
-// stray connection nor another job gets in or draws a rank out. The digests do not protect what follows: the ranks' data
-// are neither encrypted nor authenticated, and who can change packets on the network can take a connection over. A token
-// that is easily guessed (as are those made from a job's identity) keeps mistakes out, not attackers.
+// The token itself never travels, and neither side believes the other before it has shown that it knows it, so neither
+// a stray connection nor another job gets in or draws a rank out. The digests do not protect what follows: the ranks'
+// data are neither encrypted nor authenticated, and who can change packets on the network can take a connection over. A
+// token that is easily guessed (as are those made from a job's identity) keeps mistakes out, not attackers.
 #pragma once
 
 #include <colls/detail/bootstrap/digest.hpp>
@@ -24,8 +24,8 @@ namespace colls::inline v1::detail {
 
 /// One process of a group.
 struct member {
-    std::uint64_t host = 0;   ///< equal exactly for ranks that can share memory
-    address at;               ///< where its listening socket is reached
+    std::uint64_t host = 0;  ///< equal exactly for ranks that can share memory
+    address at;              ///< where its listening socket is reached
     std::int64_t pid = 0;
 };
 
@@ -35,7 +35,8 @@ using bytes_view = std::span<const std::byte>;
 using nonce = std::array<std::byte, 16>;
 
 inline constexpr std::uint32_t rendezvous_version = 1;
-inline constexpr std::uint32_t library_version = COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
+inline constexpr std::uint32_t library_version =
+    COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
 
 enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r' };
 
@@ -60,24 +61,24 @@ struct hello {
 };
 
 enum class verdict : std::uint32_t {
-    accepted = 1,        ///< more answers follow; the text says who is missing
-    waiting,             ///< the same, later
-    complete,            ///< everyone is here: the table follows
+    accepted = 1,  ///< more answers follow; the text says who is missing
+    waiting,       ///< the same, later
+    complete,      ///< everyone is here: the table follows
     wrong_token,
     version_skew,
     rank_out_of_range,
     rank_taken,
     other_size,
-    broken               ///< rank 0 gives up; the text says why
+    broken  ///< rank 0 gives up; the text says why
 };
 
 struct reply {
     static constexpr std::size_t most_text = 216;
     std::uint32_t library = library_version;
     verdict what{};
-    std::int32_t size = 0;      ///< of the group
+    std::int32_t size = 0;  ///< of the group
     std::uint64_t group = 0;
-    char text[most_text + 1] = {};   ///< printable
+    char text[most_text + 1] = {};  ///< printable
     digest proof{};
 };
 
@@ -122,10 +123,13 @@ private:
     const std::byte* at_;
 };
 
-inline constexpr char magic[8] = "colls:\n";   // its last character's place is the kind's
+inline constexpr char magic[8] = "colls:\n";  // its last character's place is the kind's
 
 inline void put_prefix(encoder& to, record_kind kind, std::uint32_t library) {
-    to.put_bytes(std::as_bytes(std::span(magic, 7))).put(static_cast<unsigned char>(kind)).put(rendezvous_version).put(library);
+    to.put_bytes(std::as_bytes(std::span(magic, 7)))
+        .put(static_cast<unsigned char>(kind))
+        .put(rendezvous_version)
+        .put(library);
 }
 /// Of at least as many bytes. The versions are any.
 inline std::optional<prefix> parse_prefix(bytes_view from) {
@@ -166,7 +170,7 @@ inline std::optional<member> parse_member(const std::byte* from) {
     in.take_bytes(host);
     if ((family != 4 && family != 6) || port == 0 || m.pid < 0) return {};
     const auto is_zero = [](std::byte b) { return b == std::byte{}; };
-    if (std::all_of(host.begin(), host.end(), is_zero)) return {};   // anywhere is nowhere
+    if (std::all_of(host.begin(), host.end(), is_zero)) return {};  // anywhere is nowhere
     if (family == 4) {
         if (!std::all_of(host.begin() + 4, host.end(), is_zero)) return {};
         std::uint32_t v4;

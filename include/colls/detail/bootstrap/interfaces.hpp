@@ -10,7 +10,7 @@ namespace colls::inline v1::detail {
 
 struct network_interface {
     std::string name;
-    address at;   ///< port 0
+    address at;  ///< port 0
 };
 
 /// An entry an address; of interfaces that are up.

@@ -4,13 +4,13 @@
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/launch.hpp>
 
+#include <sys/types.h>
+#include <unistd.h>
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
-#include <unistd.h>
 
 namespace colls::inline v1 {
 namespace detail {
@@ -66,7 +66,7 @@ inline long hydra_proxy() {
         stat_line[std::fread(stat_line, 1, sizeof stat_line - 1, file)] = '\0';
         std::fclose(file);
         const char* const name = std::strchr(stat_line, '(');
-        const char* const after = std::strrchr(stat_line, ')');   // the name may hold brackets
+        const char* const after = std::strrchr(stat_line, ')');  // the name may hold brackets
         if (!name || !after) break;
         if (std::string_view(name, static_cast<std::size_t>(after - name)).substr(0, 7) == "(hydra_") return process;
         long parent = 0;
@@ -81,14 +81,17 @@ struct launcher {
     const char *source, *rank, *size, *local, *together;
 };
 
-/// Which launcher started this process. Launchers run inside others, and what the outer one set is inherited; the order says
-/// which is the inner one:
+/// Which launcher started this process. Launchers run inside others, and what the outer one set is inherited; the order
+/// says which is the inner one:
 /// - What the user set for this library counts before all.
-/// - torchrun is started by srun or mpirun, once a host, and starts the ranks itself; the reverse is unheard of. RANK and
+/// - torchrun is started by srun or mpirun, once a host, and starts the ranks itself; the reverse is unheard of. RANK
+/// and
 ///   WORLD_SIZE are words that many use, so MASTER_ADDR must be there too, as torch itself wants it.
 /// - mpirun in a Slurm allocation starts its daemons by srun: SLURM_PROCID then counts daemons, or is that of the batch
-///   execution plan. So MPI comes before Slurm, except where srun has clearly come last: its PMIx and PMI-2 plugins leave their names.
-/// - SLURM_NTASKS alone is an allocation. So is SLURM_PROCID in a batch execution plan or an interactive shell: Slurm runs these as a
+///   execution plan. So MPI comes before Slurm, except where srun has clearly come last: its PMIx and PMI-2 plugins
+///   leave their names.
+/// - SLURM_NTASKS alone is an allocation. So is SLURM_PROCID in a batch execution plan or an interactive shell: Slurm
+/// runs these as a
 ///   task of their own (SLURM_TASK_PID), numbered 0, but not as a step (SLURM_STEP_ID), which is what srun starts.
 inline launcher find_launcher() {
     const auto set = [](const char* name) { return variable(name) != nullptr; };
@@ -103,18 +106,19 @@ inline launcher find_launcher() {
     const bool srun_pmix = task && space && std::string_view(space).substr(0, 6) == "slurm.";
     if (set("OMPI_COMM_WORLD_RANK") && !srun_pmix)
         return {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-                "OMPI_COMM_WORLD_LOCAL_SIZE"};
+            "OMPI_COMM_WORLD_LOCAL_SIZE"};
     const bool srun_pmi2 = task && set("PMI_JOBID");
     if (set("PMI_RANK") && !srun_pmix && !srun_pmi2)
         return {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
     const bool step = set("SLURM_STEP_ID") || set("SLURM_STEPID") || !set("SLURM_TASK_PID");
     if (task && step)
-        return {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", "SLURM_LOCALID",
-                nullptr};
+        return {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
+            "SLURM_LOCALID", nullptr};
     // Better no group than many groups of one.
     if (ranked && number("WORLD_SIZE", variable("WORLD_SIZE"), 1, 1 << 30) > 1)
-        throw error(errc::invalid_argument, "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
-                                            "COLLS_MASTER_ADDR) to the host of rank 0, or unset both");
+        throw error(errc::invalid_argument,
+            "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
+            "COLLS_MASTER_ADDR) to the host of rank 0, or unset both");
     return {};
 }
 
@@ -137,8 +141,8 @@ inline std::string job_identity(std::string_view source, bool several_hosts) {
     return identity;
 }
 
-/// Slurm's first host: of the step where srun started this process; else the allocation's, where mpirun puts rank 0 unless
-/// told otherwise (the step's would be that of its daemons, or of the batch execution plan).
+/// Slurm's first host: of the step where srun started this process; else the allocation's, where mpirun puts rank 0
+/// unless told otherwise (the step's would be that of its daemons, or of the batch execution plan).
 inline std::string slurm_host(std::string_view source) {
     const bool step = source == "Slurm";
     if (const char* const list = step ? first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
@@ -161,7 +165,8 @@ inline constexpr int derived_ports = 16;
 inline void read_meeting_point(launch& l, bool several_hosts) {
     if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
         l.host = given;
-    else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string(); !listed.empty())
+    else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string();
+        !listed.empty())
         l.host = listed;
     else if (several_hosts) {
         message text;
@@ -211,11 +216,12 @@ COLLS_INLINE launch read_launch() {
         l.rank = detail::number(by.rank, rank, 0, 1 << 30);
         if (l.rank >= l.size) {
             detail::message text;
-            text << "colls: the environment variable " << by.rank << " is " << l.rank << ", but " << by.size << " is " << l.size
-                 << ": ranks are 0 to " << l.size - 1;
+            text << "colls: the environment variable " << by.rank << " is " << l.rank << ", but " << by.size << " is "
+                 << l.size << ": ranks are 0 to " << l.size - 1;
             throw error(errc::invalid_argument, text.text());
         }
-        if (const char* const local = detail::variable(by.local)) l.local_rank = detail::number(by.local, local, 0, 1 << 30);
+        if (const char* const local = detail::variable(by.local))
+            l.local_rank = detail::number(by.local, local, 0, 1 << 30);
         const char* const together = by.together ? detail::variable(by.together) : nullptr;
         const bool several_hosts = together && detail::number(by.together, together, 1, 1 << 30) < l.size;
         if (l.size > 1) detail::read_meeting_point(l, several_hosts);

@@ -1,9 +1,9 @@
 // What both sides of a rendezvous need: its result, its errors, and this rank's own listening socket.
 #pragma once
 
-#include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/hello.hpp>
 #include <colls/detail/bootstrap/interfaces.hpp>
+#include <colls/detail/bootstrap/launch.hpp>
 
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -12,9 +12,9 @@ namespace colls::inline v1::detail {
 
 struct meeting {
     int rank = 0, size = 1;
-    std::uint64_t group = 0;       ///< made by rank 0 at random
-    std::vector<member> members;   ///< by rank
-    descriptor listening;          ///< this rank's own socket, at members[rank].at
+    std::uint64_t group = 0;      ///< made by rank 0 at random
+    std::vector<member> members;  ///< by rank
+    descriptor listening;         ///< this rank's own socket, at members[rank].at
 };
 
 namespace rendezvous {
@@ -26,7 +26,8 @@ namespace rendezvous {
 }
 
 inline void fill_random(void* to, std::size_t bytes) {
-    if (getentropy(to, bytes) != 0) throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
+    if (getentropy(to, bytes) != 0)
+        throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
 }
 inline nonce random_nonce() {
     nonce n;
@@ -39,8 +40,8 @@ inline std::uint64_t random_id() {
     return id;
 }
 
-/// Equal for processes that can share memory: of one boot of one system, in one network and process namespace (containers
-/// have their own), of one user.
+/// Equal for processes that can share memory: of one boot of one system, in one network and process namespace
+/// (containers have their own), of one user.
 inline std::uint64_t host_identity() {
     sha256 sum;
     char boot[64] = {};
@@ -60,9 +61,11 @@ inline std::uint64_t host_identity() {
     return decoder(d.data()).take<std::uint64_t>();
 }
 
-/// The host's own name may stand for loopback on the host itself (Debian's 127.0.1.1), and for another address elsewhere.
+/// The host's own name may stand for loopback on the host itself (Debian's 127.0.1.1), and for another address
+/// elsewhere.
 inline bool means_loopback(const std::string& host) {
-    return numeric_address(host, 0).length != 0 || host.compare(0, 9, "localhost") == 0 || host.compare(0, 4, "ip6-") == 0;
+    return numeric_address(host, 0).length != 0 || host.compare(0, 9, "localhost") == 0 ||
+           host.compare(0, 4, "ip6-") == 0;
 }
 
 /// The socket at which this rank is reached from then on; `leads` is this end of the way to rank 0.
@@ -77,8 +80,9 @@ inline descriptor listen_for_members(const launch& l, const address& leads) {
         at = address::loopback(at.family(), 0);
     descriptor fd = listen_at(at);
     if (!fd)
-        fail(errc::invalid_argument, l, message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
-                                                  << "; COLLS_INTERFACE chooses another interface");
+        fail(errc::invalid_argument, l,
+            message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
+                      << "; COLLS_INTERFACE chooses another interface");
     return fd;
 }
 

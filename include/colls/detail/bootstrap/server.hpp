@@ -5,8 +5,8 @@
 
 namespace colls::inline v1::detail::rendezvous {
 
-/// One thread; every socket non-blocking. A connection may send one hello, in `silence` seconds, and has a place among few
-/// until it has: so whatever strays by costs little, and delays nobody for longer than its place lasts.
+/// One thread; every socket non-blocking. A connection may send one hello, in `silence` seconds, and has a place among
+/// few until it has: so whatever strays by costs little, and delays nobody for longer than its place lasts.
 class reception {
 public:
     reception(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
@@ -32,10 +32,10 @@ public:
     }
 
 private:
-    static constexpr double silence = 5;             ///< seconds in which a connection must have said its hello
-    static constexpr double crowded_silence = 0.5;   ///< the same while others wait for its place
-    static constexpr std::size_t places = 256;       ///< for connections that have not
-    static constexpr double telling = 0.1;           ///< seconds between control messages about who is missing
+    static constexpr double silence = 5;            ///< seconds in which a connection must have said its hello
+    static constexpr double crowded_silence = 0.5;  ///< the same while others wait for its place
+    static constexpr std::size_t places = 256;      ///< for connections that have not
+    static constexpr double telling = 0.1;          ///< seconds between control messages about who is missing
 
     struct visitor {
         descriptor fd;
@@ -46,7 +46,7 @@ private:
         nonce ours{}, theirs{};
         std::array<std::byte, hello_bytes> heard{};
         std::size_t bytes_heard = 0;
-        std::vector<std::byte> out{};           ///< what it is yet to be sent: this, then the table if it is due
+        std::vector<std::byte> out{};  ///< what it is yet to be sent: this, then the table if it is due
         std::size_t bytes_sent = 0;
         bool gets_table = false;
     };
@@ -57,8 +57,9 @@ private:
         // A name that was just made, such as that of a container, may take some time to be known.
         for (const double patience = seconds_now() + 10; (addresses = resolve(l_.host, l_.port, &why)).empty();) {
             if (seconds_now() >= std::min(patience, until_))
-                fail(errc::invalid_argument, l_, message() << "the host '" << std::string_view(l_.host).substr(0, 100)
-                                                           << "' (COLLS_MASTER_ADDR) is not known: " << why);
+                fail(errc::invalid_argument, l_,
+                    message() << "the host '" << std::string_view(l_.host).substr(0, 100)
+                              << "' (COLLS_MASTER_ADDR) is not known: " << why);
             poll(nullptr, 0, 50);
         }
         for (int port = l_.port; port < l_.port + l_.ports; ++port)
@@ -67,7 +68,8 @@ private:
         text << "cannot listen at " << l_.host << ", port " << l_.port;
         if (l_.ports > 1) text << " to " << l_.port + l_.ports - 1;
         if (reason_ == EADDRINUSE)
-            text << ": another process uses it; another job, or what is left of one? Set MASTER_PORT or COLLS_MASTER_PORT to a "
+            text << ": another process uses it; another job, or what is left of one? Set MASTER_PORT or "
+                    "COLLS_MASTER_PORT to a "
                     "free port for all ranks";
         else
             text << ": " << std::strerror(reason_);
@@ -109,7 +111,8 @@ private:
         std::size_t strangers = 0;
         double oldest = now;
         for (const visitor& v : visitors_) {
-            polls_.push_back({v.fd.get(), static_cast<short>(v.out.empty() && !v.gets_table ? POLLIN : POLLIN | POLLOUT), 0});
+            polls_.push_back(
+                {v.fd.get(), static_cast<short>(v.out.empty() && !v.gets_table ? POLLIN : POLLIN | POLLOUT), 0});
             if (v.stage == visitor::here) continue;
             ++strangers;
             oldest = std::min(oldest, v.since);
@@ -120,7 +123,7 @@ private:
         if (strangers > 0) wake = std::min(wake, oldest + (crowded ? crowded_silence : silence));
         if (now < accepting_) wake = std::min(wake, accepting_);
         if (poll(polls_.data(), polls_.size(), milliseconds_until(wake)) < 0)
-            for (pollfd& p : polls_) p.revents = 0;   // a signal
+            for (pollfd& p : polls_) p.revents = 0;  // a signal
 
         now = seconds_now();
         for (std::size_t i = 0; i < visitors_.size(); ++i) {
@@ -139,7 +142,7 @@ private:
             v.fd = accept_from(listening_.get());
             if (!v.fd) {
                 if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR) return;
-                reason_ = errno;   // too many open files, perhaps: later
+                reason_ = errno;  // too many open files, perhaps: later
                 accepting_ = seconds_now() + 0.05;
                 return;
             }
@@ -165,7 +168,7 @@ private:
         const ssize_t n = ::recv(v.fd.get(), to, greeting ? hello_bytes - v.bytes_heard : sizeof waste, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (n <= 0) return drop(v);
-        if (v.stage == visitor::here) return drop(v);   // it has nothing more to say
+        if (v.stage == visitor::here) return drop(v);  // it has nothing more to say
         if (!greeting) return;
         v.bytes_heard += static_cast<std::size_t>(n);
         if (v.bytes_heard >= prefix_bytes) judge(v);
@@ -180,22 +183,25 @@ private:
         if (!h) return drop(v);
         v.theirs = h->once;
         if (!same(h->proof, prove(l_.token, v.ours, v.theirs, v.heard)))
-            return refuse(v, verdict::wrong_token, message() << "a process from " << host_text(v.from) << " has another token");
+            return refuse(
+                v, verdict::wrong_token, message() << "a process from " << host_text(v.from) << " has another token");
         if (h->library != library_version) return refuse_version(v, *p);
         if (h->rank >= l_.size)
-            return refuse(v, verdict::rank_out_of_range, message() << "rank " << h->rank << " of " << h->size << " came, but "
-                                                                   << "rank 0 has a group of " << l_.size << " ranks");
+            return refuse(v, verdict::rank_out_of_range,
+                message() << "rank " << h->rank << " of " << h->size << " came, but "
+                          << "rank 0 has a group of " << l_.size << " ranks");
         if (h->size != l_.size)
-            return refuse(v, verdict::other_size, message() << "rank " << h->rank << " has a group of " << h->size
-                                                            << " ranks, but rank 0 has one of " << l_.size);
+            return refuse(v, verdict::other_size,
+                message() << "rank " << h->rank << " has a group of " << h->size << " ranks, but rank 0 has one of "
+                          << l_.size);
         const auto rank = static_cast<std::size_t>(h->rank);
         if (here_[rank]) drop_if_gone(h->rank);
         if (here_[rank])
-            return refuse(v, verdict::rank_taken, message() << "rank " << h->rank << " was given twice: to process "
-                                                            << static_cast<long long>(members_[rank].pid) << " (reached at "
-                                                            << text_of(members_[rank].at) << ") and to process "
-                                                            << static_cast<long long>(h->who.pid) << " (reached at "
-                                                            << text_of(h->who.at) << ")");
+            return refuse(v, verdict::rank_taken,
+                message() << "rank " << h->rank << " was given twice: to process "
+                          << static_cast<long long>(members_[rank].pid) << " (reached at " << text_of(members_[rank].at)
+                          << ") and to process " << static_cast<long long>(h->who.pid) << " (reached at "
+                          << text_of(h->who.at) << ")");
         v.stage = visitor::here;
         v.rank = h->rank;
         members_[rank] = seen_over(v.fd.get(), h->who);
@@ -205,8 +211,9 @@ private:
         say_to(v, verdict::accepted, missing().c_str());
     }
     void refuse_version(visitor& v, const prefix& theirs) {
-        refuse(v, verdict::version_skew, message() << "a process from " << host_text(v.from) << " uses colls " << theirs
-                                                   << ", but rank 0 uses colls " << prefix{record_kind::hello});
+        refuse(v, verdict::version_skew,
+            message() << "a process from " << host_text(v.from) << " uses colls " << theirs
+                      << ", but rank 0 uses colls " << prefix{record_kind::hello});
     }
     void refuse(visitor& v, verdict what, const message& why) {
         // Whoever has the token was meant to come; of the others only who wants to know hears.
@@ -238,7 +245,8 @@ private:
 
     void say_to(visitor& v, verdict what, const char* text) {
         reply a{.what = what, .size = l_.size, .group = group_};
-        for (std::size_t i = 0; i < reply::most_text && text[i]; ++i) a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+        for (std::size_t i = 0; i < reply::most_text && text[i]; ++i)
+            a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
         a.proof = prove(l_.token, v.ours, v.theirs, encode(a));
         const auto bytes = encode(a);
         v.out.insert(v.out.end(), bytes.begin(), bytes.end());
@@ -247,8 +255,8 @@ private:
     void flush(visitor& v) {
         while (!v.out.empty() || v.gets_table) {
             const auto& from = v.out.empty() ? table_ : v.out;
-            const ssize_t n = ::send(v.fd.get(), from.data() + v.bytes_sent, from.size() - v.bytes_sent,
-                                     MSG_NOSIGNAL | MSG_DONTWAIT);
+            const ssize_t n =
+                ::send(v.fd.get(), from.data() + v.bytes_sent, from.size() - v.bytes_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && errno == EINTR) continue;
             if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
             if (n < 0) return drop(v);
@@ -258,7 +266,7 @@ private:
             if (v.out.empty()) v.gets_table = false;
             v.out.clear();
         }
-        if (complete_) v.fd.close();   // it has all that it came for
+        if (complete_) v.fd.close();  // it has all that it came for
         // What it still sends is read, or the reset of a connection with unread data would overtake the answer.
         if (v.stage == visitor::leaving) shutdown(v.fd.get(), SHUT_WR);
     }
@@ -271,7 +279,8 @@ private:
         const int came = ever_came();
         message text;
         if (came < l_.size) text << ranks_without(came_);
-        if (came > present_) text << (came < l_.size ? " and " : "") << ranks_without(others) << " (came, and left again)";
+        if (came > present_)
+            text << (came < l_.size ? " and " : "") << ranks_without(others) << " (came, and left again)";
         return text.text();
     }
     void tell_who_is_missing() {
@@ -303,19 +312,25 @@ private:
     [[noreturn]] void give_up() {
         if (complete_) {
             const int slow = visitors_.front().rank;
-            fail(errc::timeout, l_, message() << "all ranks came, but rank " << slow << " did not take the list of them within "
-                                              << timeout_ << " s", slow);
+            fail(errc::timeout, l_,
+                message() << "all ranks came, but rank " << slow << " did not take the list of them within " << timeout_
+                          << " s",
+                slow);
         }
         message text;
-        text << "rank 0 waited " << timeout_ << " s for " << missing() << " (" << present_ << " of " << l_.size << " are here)";
+        text << "rank 0 waited " << timeout_ << " s for " << missing() << " (" << present_ << " of " << l_.size
+             << " are here)";
         for (visitor& v : visitors_)
             if (v.fd && v.stage == visitor::here) say_to(v, verdict::broken, text.text());
-        text << " at " << text_of(local_address(listening_.get())) << "; was it started, with the same COLLS_MASTER_ADDR, "
+        text << " at " << text_of(local_address(listening_.get()))
+             << "; was it started, with the same COLLS_MASTER_ADDR, "
              << "COLLS_MASTER_PORT and COLLS_TOKEN?";
-        if (reason_ != 0) text << " It could not take all connections in: " << std::strerror(reason_) << " (ulimit -n).";
+        if (reason_ != 0)
+            text << " It could not take all connections in: " << std::strerror(reason_) << " (ulimit -n).";
         if (!refusal_.empty()) text << " Refused: " << refusal_;
         const auto& blamed = ever_came() == l_.size ? here_ : came_;
-        fail(errc::timeout, l_, text, static_cast<int>(std::find(blamed.begin(), blamed.end(), false) - blamed.begin()));
+        fail(
+            errc::timeout, l_, text, static_cast<int>(std::find(blamed.begin(), blamed.end(), false) - blamed.begin()));
     }
 
     const launch& l_;
@@ -324,7 +339,7 @@ private:
     int reason_ = 0;
     std::uint64_t group_ = random_id();
     std::vector<member> members_;
-    std::vector<bool> here_, came_;   ///< by rank: is, ever was
+    std::vector<bool> here_, came_;  ///< by rank: is, ever was
     int present_ = 1, warnings_ = 0;
     bool complete_ = false, changed_ = false;
     double told_ = 0, accepting_ = 0;

@@ -20,19 +20,19 @@ struct call {
     collective what{};
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
-    std::size_t count = 0;       ///< of the whole layout: all user blocks
-    std::size_t own_count = 0;   ///< of this rank's own block, where a collective has one
-    std::size_t element = 1;     ///< bytes
+    std::size_t count = 0;      ///< of the whole layout: all user blocks
+    std::size_t own_count = 0;  ///< of this rank's own block, where a collective has one
+    std::size_t element = 1;    ///< bytes
     const op_table* op = nullptr;
     const void* op_value = nullptr;
     int root = 0;
-    const std::size_t* in_offsets = nullptr;    ///< blocks + 1 entries, where blocks are not balanced
+    const std::size_t* in_offsets = nullptr;  ///< blocks + 1 entries, where blocks are not balanced
     const std::size_t* out_offsets = nullptr;
-    bool ragged = false;                        ///< each rank knows its own counts only
-    bool learns = false;                        ///< the root alone knows `count`: it is read from there
+    bool ragged = false;  ///< each rank knows its own counts only
+    bool learns = false;  ///< the root alone knows `count`: it is read from there
     bool non_blocking = false;
-    std::uint64_t signature = 0;                ///< hash of the element type and the operator
-    const std::string_view *type = nullptr, *op_type = nullptr;   ///< their names
+    std::uint64_t signature = 0;                                 ///< hash of the element type and the operator
+    const std::string_view *type = nullptr, *op_type = nullptr;  ///< their names
 };
 
 /// One that `automatic` may choose, by the name that COLLS_SCHEDULE knows it by.
@@ -48,10 +48,11 @@ struct candidates {
 template <class... F>
 struct families {};
 // In order of preference where predictions are equal. All but `direct` fold in an order of their own.
-using known_families = families<direct, ring, circulant<>, halving_doubling, recursive_doubling, distance_doubling, one_shot,
-    tree<2>, tree<4>, double_tree, bruck<2>, swing, pat<1>, pipelined_broadcast>;
-inline constexpr std::string_view known_names[] = {"direct", "ring", "circulant", "halving_doubling", "recursive_doubling",
-    "distance_doubling", "one_shot", "tree", "tree<4>", "double_tree", "bruck", "swing", "pat", "pipelined_broadcast"};
+using known_families = families<direct, ring, circulant<>, halving_doubling, recursive_doubling, distance_doubling,
+    one_shot, tree<2>, tree<4>, double_tree, bruck<2>, swing, pat<1>, pipelined_broadcast>;
+inline constexpr std::string_view known_names[] = {"direct", "ring", "circulant", "halving_doubling",
+    "recursive_doubling", "distance_doubling", "one_shot", "tree", "tree<4>", "double_tree", "bruck", "swing", "pat",
+    "pipelined_broadcast"};
 
 /// The candidates of one collective, made when first asked for.
 template <collective C>
@@ -61,22 +62,22 @@ candidates candidates_for();
 struct chooser {
     const any_schedule* given = nullptr;
     candidates (*list)() = nullptr;
-    const any_schedule* instead = nullptr;   ///< taken in place of `given`, once that has been checked
+    const any_schedule* instead = nullptr;  ///< taken in place of `given`, once that has been checked
 };
 
 enum class operation_kind : unsigned char { collective, send, recv };
 
 /// A call's arguments without their types.
 struct request {
-    call c;                          ///< what, in, out, element, op, op_value, root, signature
+    call c;  ///< what, in, out, element, op, op_value, root, signature
     std::size_t in_count = 0, out_count = 0;
-    bool two = false;                ///< in and out are different arguments
+    bool two = false;  ///< in and out are different arguments
     bool with_counts = false;
-    list<std::size_t> sends, receives;   ///< counts of the v-variants
-    bool negative = false;           ///< ... one of them is
-    list<std::size_t> in_offsets, out_offsets;   ///< their prefix sums
-    void* (*copy_op)(const void*) = nullptr;   ///< for calls that outlive their arguments: how to copy the operator, ...
-    void (*drop_op)(void*) = nullptr;          ///< ... and how to end the copy; null: it has no state
+    list<std::size_t> sends, receives;          ///< counts of the v-variants
+    bool negative = false;                      ///< ... one of them is
+    list<std::size_t> in_offsets, out_offsets;  ///< their prefix sums
+    void* (*copy_op)(const void*) = nullptr;  ///< for calls that outlive their arguments: how to copy the operator, ...
+    void (*drop_op)(void*) = nullptr;         ///< ... and how to end the copy; null: it has no state
     chooser how;
 
     // Defined with the engine, not in every unit that makes a call.

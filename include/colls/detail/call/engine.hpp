@@ -2,16 +2,16 @@
 // Included with the calls, or compiled once, by separate.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
-#include <colls/detail/choose/choose.hpp>
-#include <colls/detail/call/check_arguments.hpp>
 #include <colls/communicator.hpp>
+#include <colls/detail/call/check_arguments.hpp>
+#include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/dump.hpp>
-#include <colls/detail/regroup/groups.hpp>
-#include <colls/detail/prove/examine.hpp>
 #include <colls/detail/execute/operations.hpp>
-#include <colls/operation.hpp>
-#include <colls/detail/regroup/split.hpp>
 #include <colls/detail/execute/trace.hpp>
+#include <colls/detail/prove/examine.hpp>
+#include <colls/detail/regroup/groups.hpp>
+#include <colls/detail/regroup/split.hpp>
+#include <colls/operation.hpp>
 #include <colls/wait.hpp>
 
 #include <atomic>
@@ -32,9 +32,10 @@ inline pick settle(rank_context& e, const request& q, bool eager) {
     const pick p = resolve(e, c, q.how, eager);
     if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
         throw error(errc::unsupported,
-                    (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
-                               << p.name << " does not keep the order of ranks, which this operator needs")
-                        .text(), e.rank);
+            (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
+                       << p.name << " does not keep the order of ranks, which this operator needs")
+                .text(),
+            e.rank);
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, eager) : p;
 }
 
@@ -49,7 +50,8 @@ inline pick settle(rank_context& e, const request& q, bool eager) {
     e.has_refused = why != nullptr;
     e.backend->refused(e);
 }
-/// The schedule of a request, once its arguments have been checked. The copy that elision saves is a tenth of a short call.
+/// The schedule of a request, once its arguments have been checked. The copy that elision saves is a tenth of a short
+/// call.
 inline pick checked(rank_context& e, request& q, bool eager) {
     try {
         checker(e, q).run();
@@ -138,8 +140,8 @@ inline void let_go(rank_context* e) {
 }
 
 /// Starts a call whose operator and counts `keep` and the tables hold.
-inline operation_state* begin_call(rank_context& e, const call& c, const pick& p, const std::shared_ptr<const void>& keep,
-                                   list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
+inline operation_state* begin_call(rank_context& e, const call& c, const pick& p,
+    const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
     if (e.has_refused) tell_refusal(e, nullptr);
     const double from = traces(e) ? seconds_now() : 0;
     loan own{e, take_operation(e)};
@@ -147,7 +149,7 @@ inline operation_state* begin_call(rank_context& e, const call& c, const pick& p
     fill(o, c, p);
     o.request.non_blocking = true;
     o.keep = keep;
-    o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);   // the data stays where it is
+    o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);  // the data stays where it is
     o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
     guarded(e, name_of(c.what), [&] { enter(e, o); });
     own.o = nullptr;
@@ -165,7 +167,8 @@ COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
     const progress_lock mine(e);
     const pick p = checked(e, q, false);
     const std::shared_ptr<const void> keep = keep_operator(q);
-    return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets));
+    return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
+        static_cast<list<std::size_t>&&>(q.out_offsets));
 }
 
 constexpr const char* name_of_message(operation_kind kind) { return kind == operation_kind::send ? "send" : "recv"; }
@@ -204,16 +207,18 @@ COLLS_INLINE operation_state* begin_message(rank_context& e, operation_kind kind
     return fly_message(e, kind, c, peer, true);
 }
 
-/// A blocking message to or from this rank itself waits for what the same rank calls next, and so for ever, unless the other half
-/// has been started.
+/// A blocking message to or from this rank itself waits for what the same rank calls next, and so for ever, unless the
+/// other half has been started.
 inline void check_own_message(const rank_context& e, operation_kind kind, const char* what) {
     const bool sends = kind == operation_kind::send;
     const auto begun = [&](const list<message_count>& of) { return of.empty() ? 0 : of[e.rank].begun; };
     if (sends ? begun(e.received) > begun(e.sent) : begun(e.sent) > begun(e.received)) return;
     throw error(errc::invalid_argument,
-                (message() << "colls: rank " << e.rank << " in " << what << ": a message to itself would never "
-                           << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send") << " first, with start::"
-                           << (sends ? "recv" : "send")).text(), e.rank, e.rank);
+        (message() << "colls: rank " << e.rank << " in " << what << ": a message to itself would never "
+                   << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send")
+                   << " first, with start::" << (sends ? "recv" : "send"))
+            .text(),
+        e.rank, e.rank);
 }
 COLLS_INLINE void perform_message(rank_context& e, operation_kind kind, const call& c, int peer) {
     operation_state* o = nullptr;
@@ -232,8 +237,10 @@ COLLS_INLINE void perform_exchange(rank_context& e, const call& sent, int to, co
         check_message(e, operation_kind::recv, received, from, "exchange");
         const auto address = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
         const std::size_t out = sent.count * sent.element, in = received.count * received.element;
-        if (out > 0 && in > 0 && address(sent.in) < address(received.out) + in && address(received.out) < address(sent.in) + out)
-            throw error(errc::invalid_argument, (message() << "colls: rank " << e.rank << " in exchange: the two buffers overlap").text(), e.rank);
+        if (out > 0 && in > 0 && address(sent.in) < address(received.out) + in &&
+            address(received.out) < address(sent.in) + out)
+            throw error(errc::invalid_argument,
+                (message() << "colls: rank " << e.rank << " in exchange: the two buffers overlap").text(), e.rank);
     }
     const auto begun = [&](operation_kind kind, const call& c, int peer) {
         const progress_lock mine(e);
@@ -263,8 +270,8 @@ struct prepared {
     pick blocking, started;
     std::shared_ptr<const void> keep;
     list<std::size_t> in_offsets, out_offsets;
-    bool runs = false;      ///< an operation that it started is not over
-    bool dropped = false;   ///< by its owner: that operation is the last to need it
+    bool runs = false;     ///< an operation that it started is not over
+    bool dropped = false;  ///< by its owner: that operation is the last to need it
 };
 
 /// Takes an operation back from its caller: it is over, or has failed.
@@ -329,11 +336,13 @@ COLLS_INLINE void settle_operation(rank_context& e, operation_state*& o, bool un
         if (o == nullptr) return;
         attend(e, o, [&] {
             break_group(e, errc::peer_failed, none, none,
-                        (message() << "colls: rank " << e.rank << ": an exception left its function while its " << o->site.what << " was under way").text());
+                (message() << "colls: rank " << e.rank << ": an exception left its function while its " << o->site.what
+                           << " was under way")
+                    .text());
             leave(e);
-            wait_until_done(e, *o);   // throws
+            wait_until_done(e, *o);  // throws
         });
-    } catch (...) {   // the group is broken, and every later call on it says so
+    } catch (...) {  // the group is broken, and every later call on it says so
     }
 }
 
@@ -353,7 +362,7 @@ COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
     const pick blocking = checked(e, q, true), started = settle(e, q, false);
     std::shared_ptr<const void> keep = keep_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
-                                 static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
+        static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
     ++e.holders;
     return p;
 }
@@ -362,9 +371,11 @@ inline prepared& ready(prepared* p) {
     if (p == nullptr) throw error(errc::invalid_argument, "colls: this plan is empty: moved from");
     if (p->runs)
         throw error(errc::invalid_argument,
-                    (message() << "colls: rank " << p->e->rank << " in " << name_of(p->c.what)
-                               << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run").text(),
-                    p->e->rank);
+            (message()
+                << "colls: rank " << p->e->rank << " in " << name_of(p->c.what)
+                << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run")
+                .text(),
+            p->e->rank);
     return *p;
 }
 COLLS_INLINE void run_prepared(prepared* p) {
@@ -392,7 +403,8 @@ COLLS_INLINE void drop_prepared(prepared* p) {
 }
 
 COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {
-    call c{.what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
+    call c{
+        .what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
     c.count = bytes * static_cast<std::size_t>(e.size);
     c.signature = hash_text("split");
     if (e.by_messages) {
@@ -411,7 +423,9 @@ COLLS_INLINE communicator communicator_over(std::unique_ptr<rank_context> e) {
     const int rank = e->rank, size = e->size;
     return {e.release(), rank, size};
 }
-COLLS_INLINE communicator split(rank_context& e, int color, int key) { return communicator_over(split_off(e, color, key)); }
+COLLS_INLINE communicator split(rank_context& e, int color, int key) {
+    return communicator_over(split_off(e, color, key));
+}
 COLLS_INLINE communicator shrink(rank_context& e) {
     const progress_lock mine(e);
     // In calls of its other groups this rank is waited for in vain.
@@ -428,24 +442,26 @@ COLLS_INLINE communicator shrink(rank_context& e) {
     };
     const absence meanwhile(e);
     std::unique_ptr<rank_context> left = e.backend->shrink(e);
-    left->join(e);   // they share a progress thread, and what is behind their links
+    left->join(e);  // they share a progress thread, and what is behind their links
     put_label(*left, message() << e.label << ".shrunk");
     left->began = e.began;
     return communicator_over(std::move(left));
 }
 COLLS_INLINE void leave_group(rank_context* e) {
     if (e->is_foreign()) return;
-    const progress_lock mine(*e, progress_lock::quiet{});   // outlives the end
+    const progress_lock mine(*e, progress_lock::quiet{});  // outlives the end
     let_go(e);
 }
 COLLS_INLINE int ranks_per_host(const rank_context& e) { return e.ranks_per_host; }
 COLLS_INLINE void dump(rank_context& e) { print_dump(e, nullptr); }
 COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
     const progress_lock mine(e);
-    break_group(e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " aborted: " << why).text());
+    break_group(
+        e, errc::peer_failed, none, none, (message() << "colls: rank " << e.rank << " aborted: " << why).text());
     leave(e);
     if (!e.by_messages) return;
-    // The control messages goes to ranks that there may be no connection to yet, and this rank may not call again for long.
+    // The control messages goes to ranks that there may be no connection to yet, and this rank may not call again for
+    // long.
     for (const double until = seconds_now() + 20e-3; seconds_now() < until;) {
         e.backend->look(e, nullptr, 0);
         e.backend->rest(e, 1);
@@ -457,10 +473,10 @@ struct allocation {
     shared_backend from;
     std::byte* at;
     std::size_t bytes;
-    unsigned born;   // as the end's
+    unsigned born;  // as the end's
 };
 COLLS_INLINE allocation* allocate(rank_context& e, std::size_t count, std::size_t element, std::byte*& at) {
-    constexpr std::size_t most = std::size_t{1} << 56;   // no process has more addresses
+    constexpr std::size_t most = std::size_t{1} << 56;  // no process has more addresses
     if (count > most / element) throw std::bad_array_new_length();
     const std::size_t bytes = count * element;
     auto a = std::make_unique<allocation>(allocation{e.backend, nullptr, bytes, e.born});
@@ -482,7 +498,7 @@ inline bool progress_in_turn(rank_context& e) {
     try {
         progress(e);
         rest(e);
-    } catch (...) {   // the group is broken, which its next call says
+    } catch (...) {  // the group is broken, which its next call says
         call_threw(e, "an operation in flight");
         rest(e);
     }
@@ -492,8 +508,12 @@ inline bool progress_in_turn(rank_context& e) {
 struct helper {
     explicit helper(rank_context& own) : e(own) {
         if (e.shared != nullptr)
-            throw error(errc::invalid_argument, (message() << "colls: rank " << e.rank << ": a progress_thread already serves this communicator, "
-                                                              "or one that it was split from or into: one is enough").text(), e.rank);
+            throw error(errc::invalid_argument,
+                (message() << "colls: rank " << e.rank
+                           << ": a progress_thread already serves this communicator, "
+                              "or one that it was split from or into: one is enough")
+                    .text(),
+                e.rank);
         ++e.holders;
         share(&mutex);
         thread = std::thread([this] {
@@ -525,12 +545,12 @@ struct helper {
 };
 COLLS_INLINE helper* start_helper(rank_context& e) { return new helper(e); }
 COLLS_INLINE void stop_helper(helper* h) {
-    if (!h->e.is_foreign()) delete h;   // a forked process does not have the thread
+    if (!h->e.is_foreign()) delete h;  // a forked process does not have the thread
 }
 
 [[noreturn]] COLLS_INLINE void throw_no_group() {
     throw error(errc::invalid_argument,
-                "colls: this communicator belongs to no group: default-made, moved from, or split off with a negative color");
+        "colls: this communicator belongs to no group: default-made, moved from, or split off with a negative color");
 }
 
 }  // namespace colls::inline v1::detail

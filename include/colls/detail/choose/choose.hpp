@@ -3,9 +3,9 @@
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/detail/prove/examine.hpp>
 #include <colls/detail/execute/direct_executor.hpp>
 #include <colls/detail/execute/eager.hpp>
+#include <colls/detail/prove/examine.hpp>
 
 namespace colls::inline v1 {
 
@@ -21,7 +21,8 @@ template <collective C, class... F>
         const auto add = [&]<class X>(const X& f) {
             if constexpr (provides<X, C>) {
                 const auto s = schedule_of<C>(f);
-                new (to++) candidate{known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, known_names[i])};
+                new (to++) candidate{
+                    known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, known_names[i])};
             }
             ++i;
         };
@@ -44,10 +45,11 @@ candidates candidates_for() {
         cost counted;
     };
     static std::mutex mutex;
-    static list<known>& cache = *new list<known>;   // never destroyed: threads may outlive main
+    static list<known>& cache = *new list<known>;  // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const known& k : cache)
-        if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between) return k.counted;
+        if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between)
+            return k.counted;
     cache.push_back({&s, n, counts, traffic(any_reader(s), n, counts)});
     return cache.back().counted;
 }
@@ -56,12 +58,13 @@ candidates candidates_for() {
 /// lasts until the others have had their turn.
 inline model model_of(const machine& m, int n) {
     if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
-    const double share = static_cast<double>(n) / m.cores, change = 2e-6;   // of threads on a core
+    const double share = static_cast<double>(n) / m.cores, change = 2e-6;  // of threads on a core
     return {(m.alpha + change) * share, m.beta * share, m.gamma * share};
 }
 
 /// Seconds of c for `bytes` in pieces of `chunk`: the first goes through all rounds, the others follow as fast as the
-/// busiest rank can handle them. To enter and to leave takes as long as a round, and half; a message is a flag to look at.
+/// busiest rank can handle them. To enter and to leave takes as long as a round, and half; a message is a flag to look
+/// at.
 inline double predict(const cost& c, bool pulled, const model& m, double bytes, double chunk) {
     const double block = c.blocks > 0 ? bytes / c.blocks : 0;
     const double pieces = block > chunk ? block / chunk : 1;
@@ -70,7 +73,9 @@ inline double predict(const cost& c, bool pulled, const model& m, double bytes, 
     // Where every rank pulls everything, each line is fetched from under its owner, who reads it too.
     const double pull = m.gamma * (c.blocks > 0 && c.blocks_reduced >= c.blocks ? 2 : 1);
     const auto bytes_take = [&](long sent, long reduced) {
-        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) + pull * static_cast<double>(reduced)) * block / pieces;
+        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) +
+                   pull * static_cast<double>(reduced)) *
+               block / pieces;
     };
     const double first = waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
     const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);
@@ -85,9 +90,11 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
         return (m.beta * static_cast<double>(sent) + m.gamma * static_cast<double>(reduced)) * block / pieces;
     };
     const double alone = waits + bytes_take(c.critical_sent, c.critical_reduced) +
-                         (pieces - 1) * (0.5 * m.message * static_cast<double>(c.critical_messages) + bytes_take(c.blocks_sent, c.blocks_reduced));
+                         (pieces - 1) * (0.5 * m.message * static_cast<double>(c.critical_messages) +
+                                            bytes_take(c.blocks_sent, c.blocks_reduced));
     if (n <= m.cores) return alone;
-    const double work = m.message * static_cast<double>(c.messages) * pieces + m.beta * static_cast<double>(c.all_sent) * block +
+    const double work = m.message * static_cast<double>(c.messages) * pieces +
+                        m.beta * static_cast<double>(c.all_sent) * block +
                         m.gamma * static_cast<double>(c.blocks_reduced) * block * n;
     const double shared = work / m.cores + waits;
     return alone > shared ? alone : shared;
@@ -100,17 +107,18 @@ inline double predict_eager(const model& m, int n, double posted) {
 inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, std::size_t{1} << 40};
 
 struct prediction {
-    const candidate* of = nullptr;   ///< null: the eager path
+    const candidate* of = nullptr;  ///< null: the eager path
     std::size_t chunk = 0;
     double seconds = 0;
 };
-/// Staged: whatever is sent is copied for others to read, whatever is received is pulled from there. A round waits for the
-/// copy, and for its being read.
+/// Staged: whatever is sent is copied for others to read, whatever is received is pulled from there. A round waits for
+/// the copy, and for its being read.
 inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
     const cost counted = traffic_of_candidate(c.schedule, n);
     const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
     // What goes to several is copied once.
-    const auto copied = static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
+    const auto copied =
+        static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
     const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
                          0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
     return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + moved * block};
@@ -125,8 +133,9 @@ inline prediction predicted(const candidate& c, const rank_context& e, const mod
     const int n = e.size, node = e.ranks_per_host;
     const machine& figures = e.backend->figures();
     if (node > 0)
-        return {&c, chunk_sizes[2], predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
-                                        predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
+        return {&c, chunk_sizes[2],
+            predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
+                predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
     const cost counted = traffic_of_candidate(c.schedule, n);
     if (figures.message > 0) return {&c, chunk_sizes[2], predict_messages(counted, figures, n, bytes)};
     prediction best;
@@ -142,10 +151,10 @@ inline prediction predicted(const candidate& c, const rank_context& e, const mod
 /// What limits the choice.
 struct demand {
     collective what{};
-    double bytes = 0;            ///< of the whole buffer
-    std::size_t posted = 0;      ///< by one rank, were it mail
-    bool in_order = false;       ///< the operator does not commute
-    bool only_direct = false;    ///< counts that other ranks do not know
+    double bytes = 0;          ///< of the whole buffer
+    std::size_t posted = 0;    ///< by one rank, were it mail
+    bool in_order = false;     ///< the operator does not commute
+    bool only_direct = false;  ///< counts that other ranks do not know
     bool eager = true;
 };
 
@@ -155,14 +164,15 @@ struct demand {
     return name == "mailbox";
 }
 
-/// The candidate that goes within hosts first; null where the group does not have hosts of equally many ranks, or the collective
-/// has no such schedule.
+/// The candidate that goes within hosts first; null where the group does not have hosts of equally many ranks, or the
+/// collective has no such schedule.
 inline const candidate* two_level_candidate(const rank_context& e, collective what) {
     return e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
 }
 
 /// The choice among `list`.
-[[gnu::cold]] inline prediction choose(const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
+[[gnu::cold]] inline prediction choose(
+    const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
     };
@@ -180,8 +190,9 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
         for (int i = 0; i < list.count; ++i)
             if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
         if (e.rank == 0 && e.env.debug != debug_level::warn)
-            say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on " << e.size
-                          << " ranks" << (d.in_order ? " with an operator that does not commute" : "") << ": the library chooses");
+            say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
+                          << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
+                          << ": the library chooses");
     }
     const auto predicted_for = [&](const candidate& c) {
         return staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
@@ -216,13 +227,16 @@ constexpr double class_bytes(std::size_t bytes) {
 
 inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
-/// The execution plan of a call, or none for the eager path. Cached by the rank context: no search, no lock, once a kind of call has
-/// been seen.
+/// The execution plan of a call, or none for the eager path. Cached by the rank context: no search, no lock, once a
+/// kind of call has been seen.
 inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eager) {
     if (how.given) {
         for (const pick& p : e.picks)
-            if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given && p.name.data() == how.given->name().data()) return p;
-        pick p{~std::uint64_t{0}, execution_plan_for(*how.given, e.size, reached_by(e)), {}, nullptr, how.given->name(), {}};
+            if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given &&
+                p.name.data() == how.given->name().data())
+                return p;
+        pick p{~std::uint64_t{0}, execution_plan_for(*how.given, e.size, reached_by(e)), {}, nullptr, how.given->name(),
+            {}};
         e.picks.push_back(p);
         return p;
     }
@@ -232,8 +246,8 @@ inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eag
     const bool in_order = c.op && !c.op->commutative;
     eager = eager && !unsized && !c.in_offsets;
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
-                              std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 | std::uint64_t{eager} << 22 |
-                              std::uint64_t{posted <= eager_capacity} << 23;
+                              std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
+                              std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23;
     for (const pick& p : e.picks)
         if (p.key == key) return p;
     const prediction best = choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, eager}, how.list());
@@ -241,15 +255,15 @@ inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eag
     p.name = best.of ? best.of->name : std::string_view("mailbox");
     if (best.of) p.tuned.chunk = best.chunk;
     if (best.of && !e.by_messages && !e.shares_everything() && !unsized) {
-        const candidate& staged = *choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, eager}, how.list(), true).of;
+        const candidate& staged =
+            *choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, eager}, how.list(), true).of;
         p.staged = execution_plan_for(staged.schedule, e.size, reach::scratch);
         p.staged_name = staged.name;
     }
     e.picks.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
-        say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes)) << " bytes, "
-                      << e.size << " ranks: " << p.name << ", predicted "
-                      << best.seconds * 1e6 << " us");
+        say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
+                      << " bytes, " << e.size << " ranks: " << p.name << ", predicted " << best.seconds * 1e6 << " us");
     return p;
 }
 

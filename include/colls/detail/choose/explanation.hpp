@@ -24,9 +24,11 @@ candidates all_candidates_of(collective what) {
     return candidates_of(what, std::make_integer_sequence<int, count>{});
 }
 inline demand demand_of(const rank_context& e, collective what, std::size_t bytes) {
-    const bool own = what == collective::all_gather || what == collective::gather, unsized = owned(what) && rooted(what);
+    const bool own = what == collective::all_gather || what == collective::gather,
+               unsized = owned(what) && rooted(what);
     const auto n = static_cast<std::size_t>(e.size);
-    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized, !unsized && !e.by_messages};
+    return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized,
+        !unsized && !e.by_messages};
 }
 
 template <int>
@@ -36,19 +38,21 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     const model m = model_of(e.backend->figures(), e.size);
     const prediction chosen = choose(e, d, list);
     char row[160];
-    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s\n", name_of(what), bytes,
-                  e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9, e.env.schedule ? ", COLLS_SCHEDULE=" : "",
-                  e.env.schedule ? e.env.schedule : "");
+    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s\n",
+        name_of(what), bytes, e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9,
+        e.env.schedule ? ", COLLS_SCHEDULE=" : "", e.env.schedule ? e.env.schedule : "");
     std::string text = row;
     const candidate* const two = two_level_candidate(e, what);
     const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
-    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk", "predicted us");
+    std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk",
+        "predicted us");
     text += row;
-    const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds, bool taken) {
+    const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
+                         bool taken) {
         char piece[24] = "-";
         if (chunk > 0 && chunk < (std::size_t{1} << 39)) std::snprintf(piece, sizeof piece, "%zu", chunk);
-        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()), name.data(), rounds, sent,
-                      piece, seconds * 1e6, taken ? "  <- chosen" : "");
+        std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()),
+            name.data(), rounds, sent, piece, seconds * 1e6, taken ? "  <- chosen" : "");
         text += row;
     };
     if (d.eager && d.posted <= eager_capacity) {
@@ -61,11 +65,13 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         const cost counted = traffic_of_candidate(c.schedule, e.size);
         const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
-        add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds, chosen.of == &c);
+        add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
+            chosen.of == &c);
     }
     if (two) {
         const cost counted = traffic_of_candidate(two->schedule, e.size);
-        add(two->name, counted.rounds, static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
+        add(two->name, counted.rounds,
+            static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two);
     }
     return text;

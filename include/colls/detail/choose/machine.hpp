@@ -3,11 +3,11 @@
 
 #include <colls/detail/group/rank_context.hpp>
 
+#include <sched.h>
 #include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <sched.h>
 #include <thread>
 
 namespace colls::inline v1::detail {
@@ -31,12 +31,12 @@ const machine& measured();
 struct probe {
     static constexpr int trips = 4, samples = 250, turns = 4;
     // Where other programs have the cores a trip may take milliseconds: if none comes through, usual figures must do.
-    static constexpr double enough = 10e-3, most = 50e-3, plausible = 2e-6;   // seconds
+    static constexpr double enough = 10e-3, most = 50e-3, plausible = 2e-6;  // seconds
     static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
     enum request { answer, rewrite, end };
     struct alignas(128) flag {
         std::atomic<int> value{0};
-        request task = answer;   // goes with the value
+        request task = answer;  // goes with the value
     };
     flag there, back;
     int asked = 0;
@@ -59,8 +59,8 @@ struct probe {
             back.value.store(i, std::memory_order_release);
         }
     }
-    // The scheduler may well start a thread beside its maker, and leave it there for as long as all of this takes; and a
-    // maker that is pinned pins what it makes. (The system leaves out of the set what this process may not use.)
+    // The scheduler may well start a thread beside its maker, and leave it there for as long as all of this takes; and
+    // a maker that is pinned pins what it makes. (The system leaves out of the set what this process may not use.)
     static void stay_off(int core) {
         if (core < 0) return;
         cpu_set_t set;
@@ -82,7 +82,7 @@ struct probe {
         return seconds_now() - begin;
     }
     machine run() {
-        machine x{1, 1, 1, cores()};   // seconds: more than any
+        machine x{1, 1, 1, cores()};  // seconds: more than any
         std::thread other;
         if (x.cores > 1)
             other = std::thread([this, here = sched_getcpu()] { serve(here); });
@@ -108,8 +108,8 @@ struct probe {
         if (x.alpha >= plausible) x.alpha = machine{}.alpha;
         if (x.cores > 1) ask(end);
         if (other.joinable()) other.join();
-        // A store need not wait for the one before, a load must. Whatever disturbed the measurement: a push costs less than a
-        // pull, or the choice would turn to schedules that pull everything.
+        // A store need not wait for the one before, a load must. Whatever disturbed the measurement: a push costs less
+        // than a pull, or the choice would turn to schedules that pull everything.
         if (x.beta > 0.7 * x.gamma) x.beta = 0.7 * x.gamma;
         return x;
     }
@@ -119,7 +119,7 @@ COLLS_INLINE const machine& measured() {
     static const machine m = [] {
         try {
             return probe().run();
-        } catch (const std::exception&) {   // no second thread, no memory: usual figures will do
+        } catch (const std::exception&) {  // no second thread, no memory: usual figures will do
             return machine{.cores = cores()};
         }
     }();

@@ -1,4 +1,5 @@
-// How a block meets those of its index at the other ranks: what its threads share, waiting, giving up, saying what is done.
+// How a block meets those of its index at the other ranks: what its threads share, waiting, giving up, saying what is
+// done.
 #pragma once
 
 #include <colls/detail/cuda/sweep.hpp>
@@ -10,7 +11,7 @@ namespace colls::inline v1::cuda::detail {
 struct arrival {
     std::int32_t peer = none;
     action act = action::copy;
-    block_set from, to;   ///< the peer's slots, and one's own
+    block_set from, to;  ///< the peer's slots, and one's own
 };
 
 /// The buffers of a rank as this one reaches them; null: not at all.
@@ -22,22 +23,22 @@ struct view {
 /// One pass over memory, of all threads: operands, to be folded into a place.
 struct order {
     std::byte* to = nullptr;
-    std::uint64_t index = 0;              ///< what the first element is in its buffer
-    std::uint32_t count = 0;              ///< elements
+    std::uint64_t index = 0;  ///< what the first element is in its buffer
+    std::uint32_t count = 0;  ///< elements
     std::int32_t operands = 1;
-    std::int32_t ranks = 0;               ///< the fold is complete, of so many; else 0
-    std::int32_t result = 0;              ///< it is for the output, which is not simply where slots live
+    std::int32_t ranks = 0;   ///< the fold is complete, of so many; else 0
+    std::int32_t result = 0;  ///< it is for the output, which is not simply where slots live
 };
 
 /// What the threads of a group share.
 struct blackboard {
-    team us;                                ///< who plays,
-    call now;                               ///< and what
+    team us;   ///< who plays,
+    call now;  ///< and what
     view views[max_ranks];
     arrival in[max_ports];
-    std::int32_t to[2][max_ports];          ///< whom this rank sends to in a round, by turns
-    std::int32_t match[2][max_ports];       ///< which block of a port's arrival is the one in hand, by turns
-    operand operands[2][max_ports + 1];     ///< of an order, by turns
+    std::int32_t to[2][max_ports];       ///< whom this rank sends to in a round, by turns
+    std::int32_t match[2][max_ports];    ///< which block of a port's arrival is the one in hand, by turns
+    operand operands[2][max_ports + 1];  ///< of an order, by turns
     order orders[2];
 };
 
@@ -59,7 +60,8 @@ COLLS_DEVICE bool poisoned(G& g) {
 }
 /// The first to give up says why.
 template <class G>
-COLLS_DEVICE_CALLED void give_up(G g, int block, failure why, int peer, int round, std::uint64_t theirs, int told_by = none) {
+COLLS_DEVICE_CALLED void give_up(
+    G g, int block, failure why, int peer, int round, std::uint64_t theirs, int told_by = none) {
     const team& t = g.board().us;
     if (!g.claim(poison_of(t, t.rank), blame(why, peer))) return;
     report& r = *t.status;

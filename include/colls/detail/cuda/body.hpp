@@ -1,22 +1,25 @@
-// The kernel body: one schedule, played by one block of a rank on its slice of every user block, together with the blocks of
-// the same index at the other ranks. The same code for every schedule, collective, type and operator; on a device and, for
-// the tests of its synchronisation, on the host.
+// The kernel body: one schedule, played by one block of a rank on its slice of every user block, together with the
+// blocks of the same index at the other ranks. The same code for every schedule, collective, type and operator; on a
+// device and, for the tests of its synchronisation, on the host.
 //
-// Everything is pulled: in round k a rank reads what its peers had at the start of the round, and writes its own memory only.
-// A rank's progress is one number that only grows; with R rounds, chunk c begins at v = base + 1 + c (2R + 1), and
+// Everything is pulled: in round k a rank reads what its peers had at the start of the round, and writes its own memory
+// only. A rank's progress is one number that only grows; with R rounds, chunk c begins at v = base + 1 + c (2R + 1),
+// and
 //     v + 2k      the rank's state at the start of round k is there to be read
 //     v + 2k + 1  it has read all it reads in round k (said only where the round overwrites what it sends)
-// Before it reads or writes anything in round k, a rank waits until those it reads from, and those that read from it in round
-// k - 1, have come to v + 2k. So by induction nobody is still reading what it writes; and as every wait names an earlier round
-// than the one it is made in, the least unfinished round can always go on. Where a round receives into slots that it also
-// sends, what arrives lands in scratch memory, and goes to its slots when the readers have come to v + 2k + 1.
+// Before it reads or writes anything in round k, a rank waits until those it reads from, and those that read from it in
+// round k - 1, have come to v + 2k. So by induction nobody is still reading what it writes; and as every wait names an
+// earlier round than the one it is made in, the least unfinished round can always go on. Where a round receives into
+// slots that it also sends, what arrives lands in scratch memory, and goes to its slots when the readers have come to v
+// + 2k + 1.
 #pragma once
 
 #include <colls/detail/cuda/board.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
-COLLS_DEVICE_CALLED inline extent cut_of(std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
+COLLS_DEVICE_CALLED inline extent cut_of(
+    std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
     return cut(count, slices, i, chunk, c);
 }
 
@@ -38,8 +41,8 @@ public:
         ports_ = ports_of(s, n_);
     }
 
-    /// False where the rank has given up; the host finds out why. Control and data take turns, each at one place in the code: a
-    /// kernel stays small, and both have all registers.
+    /// False where the rank has given up; the host finds out why. Control and data take turns, each at one place in the
+    /// code: a kernel stays small, and both have all registers.
     COLLS_DEVICE bool run() {
         start();
         COLLS_ROLLED
@@ -66,14 +69,16 @@ private:
     // Where things are.
 
     COLLS_DEVICE extent unit(const piece& p, int parts) const {
-        return unit_of(now().count, now().offsets, now().user_blocks, owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
+        return unit_of(now().count, now().offsets, now().user_blocks,
+            owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
     }
     /// What of a slot is in hand: relative to its unit.
     COLLS_DEVICE_CALLED extent span_of(const slot_info& s) const {
-        return cut_of(unit(s.is, s.parts).count, static_cast<std::uint64_t>(now().blocks), slice_of(now(), block_), now().chunk, chunk_);
+        return cut_of(unit(s.is, s.parts).count, static_cast<std::uint64_t>(now().blocks), slice_of(now(), block_),
+            now().chunk, chunk_);
     }
-    /// Where something lies: in a buffer with all user blocks, in one with the rank's own block alone, or in a slot of scratch
-    /// memory, which begins at the same phase as the data.
+    /// Where something lies: in a buffer with all user blocks, in one with the rank's own block alone, or in a slot of
+    /// scratch memory, which begins at the same phase as the data.
     enum class lies : unsigned char { among_all, alone, in_scratch };
     struct spot {
         const std::byte* base;
@@ -85,10 +90,16 @@ private:
         if (at.how == lies::in_scratch) return first % quantum;
         return first + skip - (at.how == lies::alone ? unit({at.is.block, 0}, 1).first : 0);
     }
-    COLLS_DEVICE spot input(const std::byte* buffer, const slot_info& s) const { return {buffer, s.in, own_block_in ? lies::alone : lies::among_all}; }
-    COLLS_DEVICE spot output(const std::byte* buffer, const slot_info& s) const { return {buffer, s.out, own_block_out ? lies::alone : lies::among_all}; }
+    COLLS_DEVICE spot input(const std::byte* buffer, const slot_info& s) const {
+        return {buffer, s.in, own_block_in ? lies::alone : lies::among_all};
+    }
+    COLLS_DEVICE spot output(const std::byte* buffer, const slot_info& s) const {
+        return {buffer, s.out, own_block_out ? lies::alone : lies::among_all};
+    }
     COLLS_DEVICE_CALLED spot scratch(int role, int slot, const slot_info& s) const {
-        return {scratch_of_block(us(), rank_of(role), block_) + static_cast<std::uint64_t>(slot) * slot_bytes(now().chunk, sizeof(T)), s.is, lies::in_scratch};
+        return {scratch_of_block(us(), rank_of(role), block_) +
+                    static_cast<std::uint64_t>(slot) * slot_bytes(now().chunk, sizeof(T)),
+            s.is, lies::in_scratch};
     }
     COLLS_DEVICE bool moves_to_output(int role, const slot_info& s) const {
         return public_output && s.out.block != none && board().views[role].out != nullptr;
@@ -109,7 +120,8 @@ private:
         const slot_info& s = info(role, slot);
         const spot at = source_spot(role, slot, s);
         // What is staged is raw, and stays so.
-        return {at.base + first_of(at, s.parts, skip) * sizeof(T), (phase_ == phase::arrive || phase_ == phase::settle) && round_ <= s.moves};
+        return {at.base + first_of(at, s.parts, skip) * sizeof(T),
+            (phase_ == phase::arrive || phase_ == phase::settle) && round_ <= s.moves};
     }
 
     // Meeting the others.
@@ -171,8 +183,8 @@ private:
 
     // What is to be done, one order after the other.
 
-    /// Staged input (what others cannot reach goes to where they can); what arrives in a round; that, from where it has landed;
-    /// results that are not yet where they belong.
+    /// Staged input (what others cannot reach goes to where they can); what arrives in a round; that, from where it has
+    /// landed; results that are not yet where they belong.
     enum class phase : int { stage, arrive, landed, settle };
 
     COLLS_DEVICE void start() {
@@ -205,17 +217,19 @@ private:
     }
     COLLS_DEVICE int next_slot() {
         if (phase_ == phase::stage || phase_ == phase::settle)
-            return at_ < now().width && (phase_ == phase::settle || now().in_where.region == reachable::hidden) ? at_++ : none;
+            return at_ < now().width && (phase_ == phase::settle || now().in_where.region == reachable::hidden) ? at_++
+                                                                                                                : none;
         COLLS_ROLLED
         for (; port_ < ports_; ++port_, at_ = 0)
-            if (const arrival& in = board().in[port_]; in.peer != none && at_ < in.to.size()) return element_of(in.to, at_++);
+            if (const arrival& in = board().in[port_]; in.peer != none && at_ < in.to.size())
+                return element_of(in.to, at_++);
         return none;
     }
 
     /// All threads have carried out the orders of this phase, or are about to.
     COLLS_DEVICE bool advance() {
         if (phase_ == phase::settle) {
-            g_.any(false);   // what stays in scratch memory has been read
+            g_.any(false);  // what stays in scratch memory has been read
             if (++chunk_ >= static_cast<std::uint64_t>(now().chunks)) return look_around();
             ++value_;
             round_ = 0;
@@ -233,8 +247,8 @@ private:
         begin(again ? phase::landed : round_ < rounds_ ? phase::arrive : phase::settle);
         return !failed_;
     }
-    /// At the end: false. A rank that has given up may do with its buffers what it likes, so what was read from it counts only if
-    /// it had not given up when the reading was over.
+    /// At the end: false. A rank that has given up may do with its buffers what it likes, so what was read from it
+    /// counts only if it had not given up when the reading was over.
     COLLS_DEVICE bool look_around() {
         bool failed = false;
         g_.fence();
@@ -243,7 +257,8 @@ private:
         failed_ = g_.any(failed);
         return false;
     }
-    /// Until those that read from this rank in round `read`, and those that it reads from in this one, have come to `value`.
+    /// Until those that read from this rank in round `read`, and those that it reads from in this one, have come to
+    /// `value`.
     COLLS_DEVICE void meet_again(bool reads, int read, std::uint64_t value) {
         bool failed = false;
         COLLS_ROLLED
@@ -264,7 +279,8 @@ private:
         if (!reads) return;
         // What still lies in the input is overwritten in place alone.
         const int over = what == collective::barrier ? 0 : now().overwrites[me_ * rounds_ + round_];
-        lands_ = over == 1 || (over == 2 && (owned(what) || now().in == now().out || now().in_where.region == reachable::hidden));
+        lands_ = over == 1 ||
+                 (over == 2 && (owned(what) || now().in == now().out || now().in_where.region == reachable::hidden));
     }
 
     /// An order for a slot, if there is anything to be done for it.
@@ -275,7 +291,9 @@ private:
         int operands = 1;
         const bool still = s.moves >= rounds_;
         if (phase_ == phase::stage && (s.in.block == none || s.sent == 0)) return false;
-        if (phase_ == phase::settle && (s.out.block == none || s.delivers != none || (still ? s.in.block == none : moves_to_output(me_, s)))) return false;
+        if (phase_ == phase::settle &&
+            (s.out.block == none || s.delivers != none || (still ? s.in.block == none : moves_to_output(me_, s))))
+            return false;
         turn_ ^= 1u;
         if (arrives && ports_ > 1 && !match(slot, port_)) return false;
         const std::uint64_t skip = span_of(s).first;
@@ -285,14 +303,18 @@ private:
             board().operands[turn_][0] = source(me_, slot, skip);
         if (g_.index() == 0) {
             order& o = board().orders[turn_];
-            const bool result = phase_ == phase::settle || (s.delivers == round_ && (phase_ == phase::landed || (phase_ == phase::arrive && !lands_)));
+            const bool result =
+                phase_ == phase::settle ||
+                (s.delivers == round_ && (phase_ == phase::landed || (phase_ == phase::arrive && !lands_)));
             const bool lands = phase_ == phase::arrive && lands_;
-            const spot to = phase_ != phase::stage && !lands && (result || moves_to_output(me_, s)) ? output(now().out, s)
-                                                                                                   : scratch(me_, lands ? landing(slot) : slot, s);
-            const bool complete = phase_ == phase::arrive ? s.completes == round_ : phase_ == phase::settle && reduces(what) && n_ == 1;
+            const spot to = phase_ != phase::stage && !lands && (result || moves_to_output(me_, s))
+                                ? output(now().out, s)
+                                : scratch(me_, lands ? landing(slot) : slot, s);
+            const bool complete =
+                phase_ == phase::arrive ? s.completes == round_ : phase_ == phase::settle && reduces(what) && n_ == 1;
             o.index = first_of(to, s.parts, skip);
             o.to = const_cast<std::byte*>(to.base) + o.index * (result ? sizeof(D) : sizeof(T));
-            o.count = static_cast<std::uint32_t>(span_of(s).count);   // of a chunk
+            o.count = static_cast<std::uint32_t>(span_of(s).count);  // of a chunk
             o.operands = operands;
             o.ranks = complete ? n_ : 0;
             o.result = result;
@@ -319,11 +341,13 @@ private:
             if (found[p] >= 0) return false;
         return true;
     }
-    /// The operands of a slot: all that arrives for it in this round in ascending order of ranks, its own value at its place among
-    /// them, one that it sends itself before that. One thread an operand, the rank's own being one port more.
+    /// The operands of a slot: all that arrives for it in this round in ascending order of ranks, its own value at its
+    /// place among them, one that it sends itself before that. One thread an operand, the rank's own being one port
+    /// more.
     COLLS_DEVICE int gather(int slot, int port, const slot_info& s, std::uint64_t skip) {
         const std::int32_t* const found = board().match[turn_];
-        const bool folds = board().in[port].act == action::reduce, own = folds && (s.in.block != none || round_ > s.moves);
+        const bool folds = board().in[port].act == action::reduce,
+                   own = folds && (s.in.block != none || round_ > s.moves);
         const int self = rank_of(me_);
         int count = own ? 1 : 0;
         COLLS_ROLLED
@@ -340,7 +364,8 @@ private:
                 const int there = rank_of(board().in[other].peer);
                 at += there < from || (there == from && other < p);
             }
-            board().operands[turn_][at] = source(role, is_own ? slot : element_of(board().in[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
+            board().operands[turn_][at] =
+                source(role, is_own ? slot : element_of(board().in[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
         }
         return folds ? count : 1;
     }
@@ -351,12 +376,12 @@ private:
     const Epilogue& epilogue_;
     const int block_, n_;
     int shift_ = 0, me_ = 0, rounds_ = 0, ports_ = 1, round_ = 0;
-    int port_ = 0, at_ = 0;   // in hand: a port and a place in what arrives on it, or a slot
+    int port_ = 0, at_ = 0;  // in hand: a port and a place in what arrives on it, or a slot
     unsigned turn_ = 0, entry_ = 0;
     phase phase_ = phase::stage;
-    int lands_ = false, failed_ = false;   // bytes take more code
+    int lands_ = false, failed_ = false;  // bytes take more code
     std::uint64_t chunk_ = 0;
-    std::uint64_t value_ = 0;   // this rank's state at the start of the round
+    std::uint64_t value_ = 0;  // this rank's state at the start of the round
 };
 
 /// Plays the call that the group has taken up, by one block of a rank.

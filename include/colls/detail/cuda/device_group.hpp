@@ -18,14 +18,23 @@ public:
         return shared;
     }
 
-    __device__ static std::uint64_t acquire(const std::uint64_t* w) { return word(w).load(::cuda::memory_order_acquire); }
-    __device__ static void release(std::uint64_t* w, std::uint64_t x) { word(w).store(x, ::cuda::memory_order_release); }
-    __device__ static std::uint64_t relaxed(const std::uint64_t* w) { return word(w).load(::cuda::memory_order_relaxed); }
-    __device__ static std::uint32_t relaxed(const std::uint32_t* w) { return word(w).load(::cuda::memory_order_relaxed); }
+    __device__ static std::uint64_t acquire(const std::uint64_t* w) {
+        return word(w).load(::cuda::memory_order_acquire);
+    }
+    __device__ static void release(std::uint64_t* w, std::uint64_t x) {
+        word(w).store(x, ::cuda::memory_order_release);
+    }
+    __device__ static std::uint64_t relaxed(const std::uint64_t* w) {
+        return word(w).load(::cuda::memory_order_relaxed);
+    }
+    __device__ static std::uint32_t relaxed(const std::uint32_t* w) {
+        return word(w).load(::cuda::memory_order_relaxed);
+    }
     __device__ static void put(std::uint64_t* w, std::uint64_t x) { word(w).store(x, ::cuda::memory_order_relaxed); }
     __device__ static bool claim(std::uint32_t* w, std::uint32_t x) { return atomicCAS_system(w, 0u, x) == 0u; }
     __device__ static void fence() { __threadfence_system(); }
-    // Plain accesses, ordered by the flags around them; never by way of the read-only cache, since peers write during a kernel.
+    // Plain accesses, ordered by the flags around them; never by way of the read-only cache, since peers write during a
+    // kernel.
     __device__ static quad load(const quad* from) {
         const uint4 q = *reinterpret_cast<const uint4*>(from);
         return {{q.x, q.y, q.z, q.w}};

@@ -1,5 +1,5 @@
-// A thread group: what the kernel body is written against, so that the same body runs as a block on a device and as a few
-// threads on the host, where ThreadSanitizer follows it. No CUDA header is needed to read any of this.
+// A thread group: what the kernel body is written against, so that the same body runs as a block on a device and as a
+// few threads on the host, where ThreadSanitizer follows it. No CUDA header is needed to read any of this.
 #pragma once
 
 #include <colls/config.hpp>
@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// What a kernel is made of is device code under nvcc, and host code elsewhere. What is used in many places and takes long
-// anyway is called, not inlined: it would make up most of a kernel's size.
+// What a kernel is made of is device code under nvcc, and host code elsewhere. What is used in many places and takes
+// long anyway is called, not inlined: it would make up most of a kernel's size.
 #if defined(__CUDACC__)
 #define COLLS_DEVICE __device__
 #define COLLS_DEVICE_CALLED __device__ __noinline__
@@ -45,7 +45,7 @@ struct blackboard;
 ///   now(), pause()     nanoseconds; between two looks at a word
 template <class G>
 concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* to, const quad* source, quad* goal,
-                                std::uint32_t* word, const std::uint32_t* seen) {
+    std::uint32_t* word, const std::uint32_t* seen) {
     { g.index() } -> std::convertible_to<int>;
     { g.size() } -> std::convertible_to<int>;
     { g.any(true) } -> std::same_as<bool>;

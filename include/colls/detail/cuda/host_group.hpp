@@ -1,4 +1,5 @@
-// A thread group of host threads: the kernel body without a GPU, for tests of its synchronisation. No simulation of speed.
+// A thread group of host threads: the kernel body without a GPU, for tests of its synchronisation. No simulation of
+// speed.
 #pragma once
 
 #include <colls/detail/cuda/board.hpp>
@@ -17,7 +18,8 @@ namespace detail {
 /// What the threads of a host group share: one of these a block.
 class host_block {
 public:
-    explicit host_block(int threads) : threads_(threads), barrier_(threads), turns_(static_cast<std::size_t>(threads)) {}
+    explicit host_block(int threads)
+        : threads_(threads), barrier_(threads), turns_(static_cast<std::size_t>(threads)) {}
     int threads() const { return threads_; }
 
 private:
@@ -25,7 +27,7 @@ private:
     const int threads_;
     std::barrier<> barrier_;
     std::atomic<bool> votes_[3] = {};
-    std::vector<unsigned> turns_;   // of each thread
+    std::vector<unsigned> turns_;  // of each thread
     std::atomic<unsigned> fence_{0};
     blackboard board_{};
 };
@@ -59,7 +61,7 @@ public:
         std::uint32_t free = 0;
         return word(w).compare_exchange_strong(free, x);
     }
-    void fence() { block_->fence_.fetch_add(1); }   // ThreadSanitizer knows no other
+    void fence() { block_->fence_.fetch_add(1); }  // ThreadSanitizer knows no other
     static quad load(const quad* from) {
         quad q;
         std::memcpy(&q, __builtin_assume_aligned(from, sizeof q), sizeof q);
@@ -67,7 +69,8 @@ public:
     }
     static void store(quad* to, const quad& q) { std::memcpy(__builtin_assume_aligned(to, sizeof q), &q, sizeof q); }
     static std::uint64_t now() {
-        return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+        return static_cast<std::uint64_t>(
+            std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
     }
     static void pause() { std::this_thread::yield(); }
 

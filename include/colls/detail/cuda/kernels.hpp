@@ -18,7 +18,7 @@ struct buffers {
 };
 template <class Op, class Epilogue>
 struct launch {
-    const team* teams = nullptr;   ///< [locals], in the device's memory
+    const team* teams = nullptr;  ///< [locals], in the device's memory
     std::int32_t locals = 1;
     call common;
     buffers of[max_local];
@@ -44,7 +44,8 @@ struct launch {
 };
 
 template <class Schedule, class T, class D, class Op, class Epilogue>
-__global__ void __launch_bounds__(block_threads, 1) large_kernel(const __grid_constant__ launch<Op, Epilogue> a, const Schedule s) {
+__global__ void __launch_bounds__(block_threads, 1)
+    large_kernel(const __grid_constant__ launch<Op, Epilogue> a, const Schedule s) {
     const int block = a.take_up();
     run_body<T, D>(device_group(), block, s, a.op, a.epilogue);
 }

@@ -1,10 +1,10 @@
-// The ranks of a group that live in this process, on one device: their memory, what the kernels are told of the group, and
-// what is kept between calls. How the group came to be stands in virtual_ranks.hpp and communicator.hpp.
+// The ranks of a group that live in this process, on one device: their memory, what the kernels are told of the group,
+// and what is kept between calls. How the group came to be stands in virtual_ranks.hpp and communicator.hpp.
 #pragma once
 
+#include <colls/any_schedule.hpp>
 #include <colls/detail/cuda/kernels.hpp>
 #include <colls/detail/cuda/runtime.hpp>
-#include <colls/any_schedule.hpp>
 #include <colls/detail/support/environment.hpp>
 
 #include <atomic>
@@ -16,12 +16,12 @@ namespace colls::inline v1::cuda {
 
 /// The same on all ranks of a group.
 struct options {
-    int channels = 0;                              ///< blocks of a rank, at most; 0: as many as the device holds
-    std::size_t small_bytes = 32 << 10;            ///< messages up to this go in one hop
-    std::size_t chunk_bytes = 128 << 10;           ///< of one block's part of a slot, at most
-    std::size_t scratch_bytes = 1 << 20;           ///< of a channel
-    std::size_t arena_bytes = 64 << 20;            ///< between processes: what `allocate` takes from
-    double timeout = 0;                            ///< seconds that a kernel waits for a peer; 0: COLLS_TIMEOUT
+    int channels = 0;                     ///< blocks of a rank, at most; 0: as many as the device holds
+    std::size_t small_bytes = 32 << 10;   ///< messages up to this go in one hop
+    std::size_t chunk_bytes = 128 << 10;  ///< of one block's part of a slot, at most
+    std::size_t scratch_bytes = 1 << 20;  ///< of a channel
+    std::size_t arena_bytes = 64 << 20;   ///< between processes: what `allocate` takes from
+    double timeout = 0;                   ///< seconds that a kernel waits for a peer; 0: COLLS_TIMEOUT
 };
 
 namespace detail {
@@ -49,7 +49,8 @@ template <class S>
 slot_map proven_map(const S& s, int n) {
     slot_map map = map_of(s, n);
     if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right)
-        throw error(errc::wrong_schedule, (message() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
+        throw error(errc::wrong_schedule,
+            (message() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
     return map;
 }
 
@@ -58,12 +59,12 @@ struct kept_map {
     const void* type = nullptr;
     std::vector<std::byte> value;
     slot_map map;
-    const slot_info* slots = nullptr;        // on the device
+    const slot_info* slots = nullptr;  // on the device
     const std::uint8_t* overwrites = nullptr;
 };
 
-/// Small tables on a device, for as long as it lives. The memory is there from the beginning: allocating it during a call would
-/// wait for kernels, on this device or another, that may wait for this call.
+/// Small tables on a device, for as long as it lives. The memory is there from the beginning: allocating it during a
+/// call would wait for kernels, on this device or another, that may wait for this call.
 class device_tables {
 public:
     explicit device_tables(int device) : device_(device), stream_(device), first_(device, reserved) {}
@@ -85,7 +86,9 @@ private:
     static constexpr std::size_t reserved = 1 << 20;
     template <class T>
     const T* put(std::byte* at, const std::vector<T>& data) const {
-        if (!data.empty()) check(cudaMemcpyAsync(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice, stream_.get()), "cudaMemcpyAsync");
+        if (!data.empty())
+            check(cudaMemcpyAsync(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice, stream_.get()),
+                "cudaMemcpyAsync");
         check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
         return reinterpret_cast<const T*>(at);
     }
@@ -99,7 +102,8 @@ private:
 class members {
 public:
     /// `channels`: agreed on by all ranks.
-    members(int n, int device, int channels, const options& o) : n_(n), device_(device), options_(limited(o)), tables_(device) {
+    members(int n, int device, int channels, const options& o)
+        : n_(n), device_(device), options_(limited(o)), tables_(device) {
         sizes_.ranks = n;
         sizes_.blocks = channels;
         sizes_.letter_bytes = letter_bytes;
@@ -116,9 +120,10 @@ public:
     const std::vector<member>& locals() const { return locals_; }
     const team* teams() const { return reinterpret_cast<const team*>(teams_.data()); }
 
-    /// Tells the kernels who is where. spaces[r]: rank r's workspace; regions[r * count + i]: where its region i begins; both as
-    /// this device reaches them.
-    void join(const std::vector<int>& ranks, const std::vector<std::byte*>& spaces, const std::vector<std::uint64_t>& regions) {
+    /// Tells the kernels who is where. spaces[r]: rank r's workspace; regions[r * count + i]: where its region i
+    /// begins; both as this device reaches them.
+    void join(const std::vector<int>& ranks, const std::vector<std::byte*>& spaces,
+        const std::vector<std::uint64_t>& regions) {
         spaces_ = device_memory(device_, spaces.size() * sizeof(std::byte*), spaces.data());
         regions_ = device_memory(device_, regions.size() * sizeof(std::uint64_t), regions.data());
         std::vector<team> teams;
@@ -141,7 +146,8 @@ public:
     void look() const {
         for (const member& m : locals_) {
             const report& r = *m.status.get();
-            const auto why = static_cast<failure>(std::atomic_ref<std::uint64_t>(m.status->what).load(std::memory_order_acquire));
+            const auto why =
+                static_cast<failure>(std::atomic_ref<std::uint64_t>(m.status->what).load(std::memory_order_acquire));
             if (why == failure::nothing) continue;
             message text;
             text << "colls: cuda: rank " << m.rank << ": an earlier call failed: ";
@@ -151,7 +157,8 @@ public:
                 if (r.round != none) text << " in round " << r.round;
                 text << " (block " << r.block << ")";
             } else {
-                text << "rank " << r.peer << " made another call (its collective, schedule, type, operator, count or root differs)";
+                text << "rank " << r.peer
+                     << " made another call (its collective, schedule, type, operator, count or root differs)";
             }
             text << "; the group can no longer be used";
             // A rank that others missed has nobody to blame but who told it.
@@ -201,8 +208,8 @@ public:
         return offsets_.back().second;
     }
 
-    /// Loads a kernel's module, here and on the devices of the process's other ranks: loaded lazily, it would wait for kernels
-    /// that wait for it. Returns how many of its blocks the device holds at once.
+    /// Loads a kernel's module, here and on the devices of the process's other ranks: loaded lazily, it would wait for
+    /// kernels that wait for it. Returns how many of its blocks the device holds at once.
     int resident(const void* kernel) {
         for (const auto& [known, blocks] : kernels_)
             if (known == kernel) return blocks;
@@ -210,13 +217,16 @@ public:
         for (const int other : neighbours_) {
             const on_device there(other);
             cudaFuncAttributes unused{};
-            check(cudaFuncGetAttributes(&unused, kernel), "cudaFuncGetAttributes (is the program compiled for this device?)");
+            check(cudaFuncGetAttributes(&unused, kernel),
+                "cudaFuncGetAttributes (is the program compiled for this device?)");
         }
         const on_device here(device_);
         cudaFuncAttributes unused{};
-        check(cudaFuncGetAttributes(&unused, kernel), "cudaFuncGetAttributes (is the program compiled for this device?)");
+        check(
+            cudaFuncGetAttributes(&unused, kernel), "cudaFuncGetAttributes (is the program compiled for this device?)");
         int each = 0;
-        check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0), "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+        check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0),
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
         kernels_.emplace_back(kernel, each * multiprocessors(device_));
         return kernels_.back().second;
     }

@@ -16,8 +16,9 @@ using v1::detail::message;
 /// Throws where the runtime reports an error; what the call was, and on which rank, stand in the text.
 inline void check(cudaError_t code, const char* call, int rank = none) {
     if (code == cudaSuccess) return;
-    cudaGetLastError();   // else the next call, of whoever it is, would find it again
-    const bool absent = code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorInvalidDevice;
+    cudaGetLastError();  // else the next call, of whoever it is, would find it again
+    const bool absent =
+        code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorInvalidDevice;
     message text;
     text << "colls: cuda";
     if (rank != none) text << ": rank " << rank;
@@ -91,7 +92,8 @@ public:
         check(cudaMalloc(&at_, bytes == 0 ? 1 : bytes), "cudaMalloc");
         cudaError_t code = cudaSuccess;
         if (bytes != 0)
-            code = data != nullptr ? cudaMemcpyAsync(at_, data, bytes, cudaMemcpyHostToDevice, stream.get()) : cudaMemsetAsync(at_, 0, bytes, stream.get());
+            code = data != nullptr ? cudaMemcpyAsync(at_, data, bytes, cudaMemcpyHostToDevice, stream.get())
+                                   : cudaMemsetAsync(at_, 0, bytes, stream.get());
         if (code == cudaSuccess) code = cudaStreamSynchronize(stream.get());
         if (code != cudaSuccess) cudaFree(at_);
         check(code, "filling device memory");

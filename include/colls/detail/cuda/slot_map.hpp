@@ -1,5 +1,6 @@
-// What a kernel wants to know of a schedule beyond a step: where a rank's slots lie in the user's buffers, and in which round
-// they begin to move, are complete, or are delivered. Played on the host once for a (schedule, group size), from at() alone.
+// What a kernel wants to know of a schedule beyond a step: where a rank's slots lie in the user's buffers, and in which
+// round they begin to move, are complete, or are delivered. Played on the host once for a (schedule, group size), from
+// at() alone.
 #pragma once
 
 #include <colls/error.hpp>
@@ -23,26 +24,28 @@ struct piece {
 
 /// A slot of a rank. Its data lies in the input until the round `moves`, from then on in its public place.
 struct slot_info {
-    piece is{};      ///< whose length it has; none: empty, never moved
-    piece in{};      ///< what of the input it starts as
-    piece out{};     ///< what of the output it ends as
-    std::int32_t parts = 1;        ///< of its user block
-    std::int32_t moves = 0;        ///< the round in which something first arrives; rounds, if nothing does
-    std::int32_t completes = none; ///< the round whose fold has every rank's contribution
-    std::int32_t delivers = none;  ///< the round whose arrival is the result, and is not sent on
-    std::int32_t sent = 0;         ///< something of it is sent to others
+    piece is{};                     ///< whose length it has; none: empty, never moved
+    piece in{};                     ///< what of the input it starts as
+    piece out{};                    ///< what of the output it ends as
+    std::int32_t parts = 1;         ///< of its user block
+    std::int32_t moves = 0;         ///< the round in which something first arrives; rounds, if nothing does
+    std::int32_t completes = none;  ///< the round whose fold has every rank's contribution
+    std::int32_t delivers = none;   ///< the round whose arrival is the result, and is not sent on
+    std::int32_t sent = 0;          ///< something of it is sent to others
 };
 
 /// Of all ranks, at one group size. Flat, so that it can be copied to a device.
 struct slot_map {
     int n = 0, rounds = 0, ports = 1, width = 0, blocks = 1;
-    bool scratch_needed = false;   ///< some slot is neither input nor output, or a round sends what it overwrites
+    bool scratch_needed = false;  ///< some slot is neither input nor output, or a round sends what it overwrites
     std::uint64_t fingerprint = 0;
-    std::vector<slot_info> slots;            ///< [rank * width + slot]
-    std::vector<std::uint8_t> overwrites;    ///< [rank * rounds + round]: receives into slots that it sends in that
-                                             ///< round: 1; 2 if all of those are still what they began as
+    std::vector<slot_info> slots;          ///< [rank * width + slot]
+    std::vector<std::uint8_t> overwrites;  ///< [rank * rounds + round]: receives into slots that it sends in that
+                                           ///< round: 1; 2 if all of those are still what they began as
 
-    slot_info& at(int rank, int slot) { return slots[static_cast<std::size_t>(rank) * static_cast<std::size_t>(width) + static_cast<std::size_t>(slot)]; }
+    slot_info& at(int rank, int slot) {
+        return slots[static_cast<std::size_t>(rank) * static_cast<std::size_t>(width) + static_cast<std::size_t>(slot)];
+    }
 };
 
 constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t x) {
@@ -79,12 +82,16 @@ private:
     static constexpr collective what = implemented_by<S>;
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
     [[noreturn]] void refuse(const char* why) const {
-        throw error(errc::unsupported, (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: " << why).text());
+        throw error(
+            errc::unsupported, (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: " << why).text());
     }
 
     [[noreturn]] void wrong(const char* why, int rank, int round) const {
-        throw error(errc::wrong_schedule, (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: the schedule is wrong in round " << round
-                                           << " at rank " << rank << ": " << why << "; colls::verify says more").text(), rank, none, round);
+        throw error(errc::wrong_schedule,
+            (v1::detail::message() << "colls: a kernel at " << n_ << " ranks: the schedule is wrong in round " << round
+                                   << " at rank " << rank << ": " << why << "; colls::verify says more")
+                .text(),
+            rank, none, round);
     }
 
     // Several slots of one block cut it in ascending slot order.
@@ -112,12 +119,14 @@ private:
             }
             const int root = rooted(what) ? root_of(s_, n_) : none;
             if (s >= blocks_) continue;
-            if (what == collective::scatter || what == collective::broadcast ? r == root
-                : what == collective::gather || what == collective::all_gather ? slot.is.block == r : true)
+            if (what == collective::scatter || what == collective::broadcast   ? r == root
+                : what == collective::gather || what == collective::all_gather ? slot.is.block == r
+                                                                               : true)
                 slot.in = slot.is;
-            if (what == collective::gather || what == collective::reduce ? r == root
+            if (what == collective::gather || what == collective::reduce            ? r == root
                 : what == collective::scatter || what == collective::reduce_scatter ? slot.is.block == r
-                : what == collective::exclusive_scan ? r != 0 : true)
+                : what == collective::exclusive_scan                                ? r != 0
+                                                                                    : true)
                 slot.out = slot.is;
         }
         if constexpr (owned(what))
@@ -170,8 +179,10 @@ private:
         }
         for (std::size_t i = 0; i < all; ++i) {
             slot_info& slot = map_.slots[i];
-            if (slot.out.block != none && received[i] != none && last_send[i] <= received[i]) slot.delivers = received[i];
-            if ((slot.out.block == none || what == collective::all_to_all) && received[i] != none && slot.moves != slot.delivers)
+            if (slot.out.block != none && received[i] != none && last_send[i] <= received[i])
+                slot.delivers = received[i];
+            if ((slot.out.block == none || what == collective::all_to_all) && received[i] != none &&
+                slot.moves != slot.delivers)
                 map_.scratch_needed = true;
         }
         map_.fingerprint = h;

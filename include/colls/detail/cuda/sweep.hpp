@@ -1,5 +1,5 @@
-// The one pass over memory that kernels are made of: fold any number of operands, element by element, into a destination.
-// All that has to do with alignment, heads and tails is here and nowhere else.
+// The one pass over memory that kernels are made of: fold any number of operands, element by element, into a
+// destination. All that has to do with alignment, heads and tails is here and nowhere else.
 #pragma once
 
 #include <colls/detail/cuda/group.hpp>
@@ -28,9 +28,13 @@ struct widened<v1::detail::small_float<Format>> {
 struct moved {};
 
 template <class Op, class A>
-concept has_leaf = requires(const Op& op, const A& a) { { op.leaf(a) } -> std::convertible_to<A>; };
+concept has_leaf = requires(const Op& op, const A& a) {
+    { op.leaf(a) } -> std::convertible_to<A>;
+};
 template <class Op, class A>
-concept has_finish = requires(const Op& op, const A& a, int n) { { op.finish(a, n) } -> std::convertible_to<A>; };
+concept has_finish = requires(const Op& op, const A& a, int n) {
+    { op.finish(a, n) } -> std::convertible_to<A>;
+};
 
 template <class T, class Op>
 constexpr auto chosen_accumulator() {
@@ -54,7 +58,7 @@ COLLS_DEVICE constexpr To converted(const From& x) {
 
 struct operand {
     const void* data = nullptr;
-    std::int32_t raw = 0;   ///< a contribution that the operator has not met yet
+    std::int32_t raw = 0;  ///< a contribution that the operator has not met yet
 };
 
 template <class T, std::uint32_t N>
@@ -94,7 +98,7 @@ struct treatment {
     using A = accumulator<T, Op>;
     const Op& op;
     const E& epilogue;
-    int ranks;   ///< the fold is complete, of so many; else 0
+    int ranks;  ///< the fold is complete, of so many; else 0
 
     COLLS_DEVICE A read(const T& x, bool raw) const {
         A a = converted<A>(x);
@@ -119,11 +123,11 @@ struct treatment {
 };
 
 /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., i < count, by all threads of the group; dst may be the pointer of
-/// operands, else it overlaps none. Any alignment that the types allow. 16 bytes at a time, several at once, between a head
-/// and a tail of single elements, where all pointers are alike modulo 16 bytes; else by elements.
+/// operands, else it overlaps none. Any alignment that the types allow. 16 bytes at a time, several at once, between a
+/// head and a tail of single elements, where all pointers are alike modulo 16 bytes; else by elements.
 template <class T, class D, class Op, class E, class G>
-COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t count, const Op& op, const E& epilogue, int ranks,
-                        std::uint64_t index) {
+COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t count, const Op& op, const E& epilogue,
+    int ranks, std::uint64_t index) {
     const treatment<T, D, Op, E> how{op, epilogue, ranks};
     using A = accumulator<T, Op>;
     constexpr std::uint32_t lanes = lanes_of<T, D>();
@@ -154,10 +158,11 @@ COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t coun
         dst[i] = how.write(a, index + i);
     }
     if constexpr (lanes > 1) {
-        constexpr std::uint32_t depth = lanes <= 4 ? 4 : lanes <= 8 ? 3 : 1;   // accesses in flight from each operand
+        constexpr std::uint32_t depth = lanes <= 4 ? 4 : lanes <= 8 ? 3 : 1;  // accesses in flight from each operand
         COLLS_ROLLED
         for (std::uint32_t v = thread; v < vectors; v += depth * threads) {
-            A a[depth][lanes]{};   // else registers that some lanes leave alone would be kept through all that is called between passes
+            A a[depth][lanes]{};  // else registers that some lanes leave alone would be kept through all that is called
+                                  // between passes
             COLLS_ROLLED
             for (int o = 0; o < k; ++o) {
                 const T* const from = static_cast<const T*>(x[o].data) + head;
@@ -165,7 +170,8 @@ COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t coun
                 pack<T, lanes> got[depth] = {};
                 COLLS_UNROLL
                 for (std::uint32_t d = 0; d < depth; ++d)
-                    if (const std::uint32_t at = v + d * threads; at < vectors) got[d] = load_pack<T, lanes>(g, from + std::size_t{at} * lanes);
+                    if (const std::uint32_t at = v + d * threads; at < vectors)
+                        got[d] = load_pack<T, lanes>(g, from + std::size_t{at} * lanes);
                 COLLS_UNROLL
                 for (std::uint32_t d = 0; d < depth; ++d)
                     if (v + d * threads < vectors) {
@@ -181,7 +187,8 @@ COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t coun
                 if (const std::uint32_t at = v + d * threads; at < vectors) {
                     pack<D, lanes> made;
                     COLLS_UNROLL
-                    for (std::uint32_t l = 0; l < lanes; ++l) made.of[l] = how.write(a[d][l], index + head + at * lanes + l);
+                    for (std::uint32_t l = 0; l < lanes; ++l)
+                        made.of[l] = how.write(a[d][l], index + head + at * lanes + l);
                     store_pack<D, lanes>(g, dst + head + std::size_t{at} * lanes, made);
                 }
         }

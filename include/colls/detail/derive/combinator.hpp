@@ -21,8 +21,9 @@ inline constexpr bool provides = detail::derivation<std::remove_cvref_t<F>, C>::
 /// nested type named like C; else derived from what f names, by the algebra (see family.hpp).
 template <collective C, class F>
 constexpr auto schedule_of(const F& f) {
-    static_assert(provides<F, C>, "colls: schedule_of<C>(f): f names no schedule for this collective, and none can be "
-                                  "derived from those it names");
+    static_assert(provides<F, C>,
+        "colls: schedule_of<C>(f): f names no schedule for this collective, and none can be "
+        "derived from those it names");
     return detail::derivation<F, C>::make(f);
 }
 
@@ -56,8 +57,10 @@ template <class S>
 constexpr bool expect_schedule_or_family() {
     constexpr bool is = schedule<S> || family<S>;
     static_assert(is,
-        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, round, port)` "
-        "that returns a colls::step, const or static, in a trivially copyable type; or it is a family, which names such types");
+        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
+        "round, port)` "
+        "that returns a colls::step, const or static, in a trivially copyable type; or it is a family, which names "
+        "such types");
     return is;
 }
 

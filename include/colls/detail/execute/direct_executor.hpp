@@ -4,10 +4,10 @@
 #pragma once
 
 #include <colls/detail/call/call.hpp>
-#include <colls/detail/support/copy.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/plan/planner.hpp>
+#include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/support/copy.hpp>
 
 #include <new>
 
@@ -15,18 +15,20 @@ namespace colls::inline v1::detail {
 
 /// Where stores past the caches begin to pay, in bytes of the whole buffer. Measured: docs/performance.md.
 struct store_policy {
-    static constexpr std::size_t stream_from = std::size_t{2} << 20;      ///< pushes into memory that this rank has not just read
+    static constexpr std::size_t stream_from = std::size_t{2}
+                                               << 20;  ///< pushes into memory that this rank has not just read
     static constexpr std::size_t stream_own_from = std::size_t{4} << 20;  ///< the own result too
-    static constexpr std::size_t piece = 16 << 10;       ///< folded, and pushed, at a time: a third of a first-level cache
-    static constexpr std::size_t stream_staged_from = std::size_t{32} << 20;   ///< copies for others to read
-    static constexpr std::size_t staged_chunk = std::size_t{256} << 10;        ///< bytes of the whole buffer at a time, staged
-    static constexpr std::size_t staged_chunks = 3;                            ///< of them, in flight
+    static constexpr std::size_t piece = 16 << 10;  ///< folded, and pushed, at a time: a third of a first-level cache
+    static constexpr std::size_t stream_staged_from = std::size_t{32} << 20;  ///< copies for others to read
+    static constexpr std::size_t staged_chunk = std::size_t{256}
+                                                << 10;  ///< bytes of the whole buffer at a time, staged
+    static constexpr std::size_t staged_chunks = 3;     ///< of them, in flight
 };
 
 /// A rank's buffers, as another rank sees them.
 struct buffer_view {
-    std::uint64_t stamp = 0;   // sequence + 1 of the operation that it was read for
-    bool reached = false;      // `in` and `out` are where others can reach them
+    std::uint64_t stamp = 0;  // sequence + 1 of the operation that it was read for
+    bool reached = false;     // `in` and `out` are where others can reach them
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     std::byte* scratch = nullptr;
@@ -47,14 +49,14 @@ struct operation_state {
     std::shared_ptr<const void> keep;
     list<std::size_t> in_offsets, out_offsets;
     const execution_plan* steps = nullptr;
-    const execution_plan* instead = nullptr;   // of `steps`, where not all buffers are within reach
-    std::string_view name, instead_name;   // of their schedules, in texts
+    const execution_plan* instead = nullptr;  // of `steps`, where not all buffers are within reach
+    std::string_view name, instead_name;      // of their schedules, in texts
     const rank_program* mine = nullptr;
     std::uint64_t sequence = 0, number = 0, fingerprint = 0;
-    std::size_t chunk_count = 0;     // elements of a unit per chunk
+    std::size_t chunk_count = 0;  // elements of a unit per chunk
     std::size_t chunks = 1, chunk = 0, at = 0, exit_at = 0;
     std::size_t stride = 0;          // bytes of a scratch slot, of one chunk where they are a ring
-    std::size_t scratch_chunks = 0;            // chunks whose scratch slots are apart; 0: all of them
+    std::size_t scratch_chunks = 0;  // chunks whose scratch slots are apart; 0: all of them
     bool agreed = false;             // on whether all can reach all buffers
     std::byte* bounced = nullptr;    // the output, in memory that others can reach: copied back at the end
     tuning tuned;
@@ -63,12 +65,12 @@ struct operation_state {
     list<buffer_view> views;
     list<operand> operands;
     wait_site site;
-    backoff asked;                  // by its owner, whether it is over
+    backoff asked;  // by its owner, whether it is over
     bool entered = false, done = true;
-    message_state* passing = nullptr;   // where messages pass
+    message_state* passing = nullptr;  // where messages pass
     void (*drop_passing)(message_state*) = nullptr;
-    prepared* of = nullptr;             // the kept call that it was started from
-    double traced_from = 0;             // when it was begun, where calls are traced; else 0
+    prepared* of = nullptr;  // the kept call that it was started from
+    double traced_from = 0;  // when it was begun, where calls are traced; else 0
 };
 inline operation_state::~operation_state() {
     if (passing) drop_passing(passing);
@@ -77,7 +79,7 @@ inline operation_state::~operation_state() {
 /// For an error: the blocks that this rank and its peer exchange in the round, a few of them by number.
 [[gnu::cold]] inline void say_blocks(message& text, const wait_site& at) {
     const any_schedule& s = *static_cast<const any_schedule*>(at.steps);
-    if (at.round >= s.rounds(at.size)) return;   // behind the last one the call only waits for others to end
+    if (at.round >= s.rounds(at.size)) return;  // behind the last one the call only waits for others to end
     const auto role = [&](int rank) { return (rank - at.shift + 2 * at.size) % at.size; };
     constexpr int most = 4;
     int found[most + 1], count = 0;
@@ -99,8 +101,15 @@ inline operation_state::~operation_state() {
 
 inline wait_site site_of(const rank_context& e, const operation_state& o, const execution_plan& p) {
     const call& c = o.request;
-    return {.what = name_of(c.what), .schedule = &p == o.instead ? o.instead_name : o.name, .call = o.number, .fingerprint = o.fingerprint, .blocks = &say_blocks,
-            .steps = &p.schedule, .rank = e.rank, .size = e.size, .shift = rooted(c.what) ? c.root - p.root : 0};
+    return {.what = name_of(c.what),
+        .schedule = &p == o.instead ? o.instead_name : o.name,
+        .call = o.number,
+        .fingerprint = o.fingerprint,
+        .blocks = &say_blocks,
+        .steps = &p.schedule,
+        .rank = e.rank,
+        .size = e.size,
+        .shift = rooted(c.what) ? c.root - p.root : 0};
 }
 
 /// Remembers the call that was just signed.
@@ -116,7 +125,8 @@ inline void record(rank_context& e, const call& c, std::string_view schedule, bo
     r.non_blocking = c.non_blocking;
 }
 
-/// What executors know of an operation, whatever way its data take: whose part in the execution plan is whose, and what lies where.
+/// What executors know of an operation, whatever way its data take: whose part in the execution plan is whose, and what
+/// lies where.
 class executor {
 protected:
     executor(rank_context& e, operation_state& o) : e_(e), o_(o), p_(o.steps) {}
@@ -126,8 +136,9 @@ protected:
         const call& c = o_.request;
         const bool own_lengths = c.ragged || (owned(c.what) && rooted(c.what));
         o_.number = e_.calls;
-        o_.fingerprint = e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
-                                                  static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
+        o_.fingerprint =
+            e_.sign(c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), p_->fingerprint),
+                                static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
         record(e_, c, o_.name, own_lengths);
         o_.site = site_of(e_, o_, *p_);
     }
@@ -141,8 +152,8 @@ protected:
         return where == place::input ? c == collective::gather || c == collective::all_gather
                                      : c == collective::scatter || c == collective::reduce_scatter;
     }
-    /// Where a unit lies in an input or output, in elements. `offsets`: of the blocks; if there are none, and `alone`, there
-    /// is one block only, of `own` elements.
+    /// Where a unit lies in an input or output, in elements. `offsets`: of the blocks; if there are none, and `alone`,
+    /// there is one block only, of `own` elements.
     extent unit_at(place where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
         const call& c = o_.request;
         auto parts = static_cast<std::size_t>(p_->parts);
@@ -164,16 +175,17 @@ protected:
         }
         return whole;
     }
-    /// Makes room for a fold's operands. The first of them: those of a fold of everyone's at a root that is not rank 0 come in
-    /// the order of ranks, not of roles.
+    /// Makes room for a fold's operands. The first of them: those of a fold of everyone's at a root that is not rank 0
+    /// come in the order of ranks, not of roles.
     int first_operand(const instruction& i) {
-        if (o_.operands.size() < static_cast<std::size_t>(i.count)) o_.operands.resize(static_cast<std::size_t>(i.count));
+        if (o_.operands.size() < static_cast<std::size_t>(i.count))
+            o_.operands.resize(static_cast<std::size_t>(i.count));
         return i.count == e_.size && rooted(o_.request.what) ? mod(p_->root - o_.request.root, e_.size) : 0;
     }
 
     rank_context& e_;
     operation_state& o_;
-    const execution_plan* p_;   // the one that is followed: o_.steps
+    const execution_plan* p_;  // the one that is followed: o_.steps
 };
 
 /// Executes one operation of an rank context.
@@ -192,7 +204,9 @@ private:
     const execution_plan& staged_plan() const { return o_.instead ? *o_.instead : staged(*p_); }
     void follow(const execution_plan& s);
     bool within_reach() const;
-    std::size_t scratch_bytes() const { return static_cast<std::size_t>(o_.mine->scratch) * (o_.scratch_chunks > 0 ? o_.scratch_chunks : 1) * o_.stride; }
+    std::size_t scratch_bytes() const {
+        return static_cast<std::size_t>(o_.mine->scratch) * (o_.scratch_chunks > 0 ? o_.scratch_chunks : 1) * o_.stride;
+    }
     // Of this rank's buffers, where each rank knows its own counts only.
     std::size_t ragged_bytes(place where) const {
         const call& c = o_.request;
@@ -202,14 +216,16 @@ private:
     }
     operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
     std::uint64_t word(std::size_t chunk, int value) const {
-        return (o_.sequence + 1) << 24 |   // zeroed memory is no entry
+        return (o_.sequence + 1) << 24 |  // zeroed memory is no entry
                (value == 0 ? 0 : chunk * static_cast<std::size_t>(p_->values()) + static_cast<std::size_t>(value));
     }
     // Where a unit lies in a rank's input or output, in elements.
     extent unit_in(const buffer_view& v, place where, int unit) const {
-        const call& c = o_.request;   // whose tables are those of all ranks, where they are not ragged
-        return unit_at(where, unit, where == place::input ? (c.ragged ? v.in_offsets : c.in_offsets) : (c.ragged ? v.out_offsets : c.out_offsets),
-                       c.ragged, v.count);
+        const call& c = o_.request;  // whose tables are those of all ranks, where they are not ragged
+        return unit_at(where, unit,
+            where == place::input ? (c.ragged ? v.in_offsets : c.in_offsets)
+                                  : (c.ragged ? v.out_offsets : c.out_offsets),
+            c.ragged, v.count);
     }
     const buffer_view* view_of(int rank);
     const std::byte* address(const buffer_view& v, const location& l) const;
@@ -219,14 +235,12 @@ private:
     bool fold(const instruction& i);
     bool fold_and_push(const instruction& i, std::byte* to, std::size_t count);
     // Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best.
-    bool streams_to(const buffer_view& v) const {
-        return o_.streams && !(reduces(o_.request.what) && v.in == v.out);
-    }
+    bool streams_to(const buffer_view& v) const { return o_.streams && !(reduces(o_.request.what) && v.in == v.out); }
     void finish();
 };
 
 inline void direct_executor::begin() {
-    activate(e_);   // now, while no stores are pending that it would have to wait for
+    activate(e_);  // now, while no stores are pending that it would have to wait for
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
     sign();
@@ -262,11 +276,12 @@ inline bool direct_executor::learn() {
     const buffer_view* v = view_of(c.root);
     if (!v) return false;
     c.count = v->count;
-    const std::size_t own = balanced(c.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
+    const std::size_t own =
+        balanced(c.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
     if (own != c.own_count)
         fail(e_, errc::mismatch, o_.site,
-             message() << "this rank's block has " << c.own_count << " elements, and of the " << c.count << " of rank " << c.root
-                       << ", the root, it should have " << own);
+            message() << "this rank's block has " << c.own_count << " elements, and of the " << c.count << " of rank "
+                      << c.root << ", the root, it should have " << own);
     enter();
     return true;
 }
@@ -286,14 +301,16 @@ inline void direct_executor::follow(const execution_plan& s) {
         longest = balanced(longest, static_cast<std::size_t>(p_->fewest_parts), 0).count;
     } else {
         longest = balanced(balanced(c.count, static_cast<std::size_t>(p_->blocks), 0).count,
-                           static_cast<std::size_t>(p_->fewest_parts), 0).count;
+            static_cast<std::size_t>(p_->fewest_parts), 0)
+                      .count;
     }
     const bool is_staged = p_->within == reach::scratch;
     o_.streams = c.count * c.element >= store_policy::stream_from;
     o_.streams_own = c.count * c.element >= store_policy::stream_own_from;
     o_.streams_staged = is_staged && c.count * c.element >= store_policy::stream_staged_from;
-    const std::size_t bytes =
-        is_staged ? store_policy::staged_chunk / static_cast<std::size_t>(p_->blocks * p_->fewest_parts) : o_.tuned.chunk;
+    const std::size_t bytes = is_staged
+                                  ? store_policy::staged_chunk / static_cast<std::size_t>(p_->blocks * p_->fewest_parts)
+                                  : o_.tuned.chunk;
     o_.chunk_count = bytes / c.element > 0 ? bytes / c.element : 1;
     if (c.ragged || longest == 0) o_.chunk_count = ~std::size_t{0} / 2;
     // A progress word has 24 bits for the chunk and the value.
@@ -302,13 +319,15 @@ inline void direct_executor::follow(const execution_plan& s) {
     o_.chunks = longest == 0 ? 1 : (longest + o_.chunk_count - 1) / o_.chunk_count;
     if (c.ragged) o_.chunks = 1;
     // Staged, a scratch slot holds a chunk, and a few chunks' slots are used in turn; else it holds all of a unit.
-    o_.scratch_chunks = !is_staged ? 0 : o_.chunks < store_policy::staged_chunks ? o_.chunks : store_policy::staged_chunks;
+    o_.scratch_chunks = !is_staged                                ? 0
+                        : o_.chunks < store_policy::staged_chunks ? o_.chunks
+                                                                  : store_policy::staged_chunks;
     o_.stride = ((is_staged && o_.chunk_count < longest ? o_.chunk_count : longest) * c.element + 63) / 64 * 64;
 }
 
 /// Memory that others can reach, for an operation.
 inline void take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
-    auto& pool = e.pieces;   // an operation that failed may have left its piece
+    auto& pool = e.pieces;  // an operation that failed may have left its piece
     if (o.scratch.at) pool.push_back(o.scratch);
     o.scratch = {};
     for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
@@ -324,15 +343,19 @@ inline void take_scratch(rank_context& e, operation_state& o, std::size_t bytes)
 inline bool direct_executor::within_reach() const {
     const call& c = o_.request;
     if (e_.shares_everything() || e_.size == 1) return true;
-    const auto reaches = [&](const std::byte* p, std::size_t bytes) { return p == nullptr || bytes == 0 || e_.shares(p, 1); };
+    const auto reaches = [&](const std::byte* p, std::size_t bytes) {
+        return p == nullptr || bytes == 0 || e_.shares(p, 1);
+    };
     const std::size_t whole = c.count * c.element;
-    return reaches(c.in, c.ragged ? ragged_bytes(place::input) : whole) && reaches(c.out, c.ragged ? ragged_bytes(place::output) : whole);
+    return reaches(c.in, c.ragged ? ragged_bytes(place::input) : whole) &&
+           reaches(c.out, c.ragged ? ragged_bytes(place::output) : whole);
 }
 
 inline void direct_executor::enter() {
     const call& c = o_.request;
     const bool reached = within_reach();
-    // Scratch for the program's slots: for either program, as long as it is not known whether all buffers are within reach.
+    // Scratch for the program's slots: for either program, as long as it is not known whether all buffers are within
+    // reach.
     std::size_t slots = 0;
     if (!o_.agreed) {
         const execution_plan& direct = *p_;
@@ -343,14 +366,15 @@ inline void direct_executor::enter() {
         follow(*p_);
     }
     if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();
-    // Behind it a copy of the input of an all_to_all in place. Where each rank knows its own counts only, whatever is out of
-    // reach is copied as a whole, and so are the counts.
+    // Behind it a copy of the input of an all_to_all in place. Where each rank knows its own counts only, whatever is
+    // out of reach is copied as a whole, and so are the counts.
     const std::byte* in = c.in;
     std::byte* out = c.out;
     const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
-    const std::size_t tables = c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(e_.size) + 1) * sizeof(std::size_t) : 0;
+    const std::size_t tables =
+        c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(e_.size) + 1) * sizeof(std::size_t) : 0;
     const bool bounces = c.ragged && !reached;
-    const std::size_t copied = bounces ? ragged_bytes(place::input)
+    const std::size_t copied = bounces                                             ? ragged_bytes(place::input)
                                : c.what == collective::all_to_all && c.in == c.out ? c.count * c.element
                                                                                    : 0;
     const auto padded = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
@@ -364,7 +388,8 @@ inline void direct_executor::enter() {
         next += padded(ragged_bytes(place::output));
     }
     if (tables > 0 && in_offsets) in_offsets = static_cast<const std::size_t*>(std::memcpy(next, in_offsets, tables));
-    if (tables > 0 && out_offsets) out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
+    if (tables > 0 && out_offsets)
+        out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
     operation_line& own = line_of(e_.rank);
     own.fingerprint = o_.fingerprint;
     own.in = reached || c.ragged ? e_.told(in) : out_of_reach;
@@ -399,22 +424,20 @@ inline const buffer_view* direct_executor::view_of(int rank) {
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < word(0, 0)) return nullptr;
     if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
-    v = {o_.sequence + 1,
-         l.in != out_of_reach,
-         e_.here<const std::byte>(l.in),
-         e_.here<std::byte>(l.out),
-         e_.here<std::byte>(l.scratch),
-         e_.here<const std::size_t>(l.in_offsets),
-         e_.here<const std::size_t>(l.out_offsets),
-         l.count};
+    v = {o_.sequence + 1, l.in != out_of_reach, e_.here<const std::byte>(l.in), e_.here<std::byte>(l.out),
+        e_.here<std::byte>(l.scratch), e_.here<const std::size_t>(l.in_offsets),
+        e_.here<const std::size_t>(l.out_offsets), l.count};
     return &v;
 }
 
 inline const std::byte* direct_executor::address(const buffer_view& v, const location& l) const {
     const std::size_t skip = o_.chunk * o_.chunk_count;
     if (l.where == place::scratch)
-        return v.scratch + (o_.scratch_chunks > 0 ? (static_cast<std::size_t>(l.index) * o_.scratch_chunks + o_.chunk % o_.scratch_chunks) * o_.stride
-                                        : static_cast<std::size_t>(l.index) * o_.stride + skip * o_.request.element);
+        return v.scratch +
+               (o_.scratch_chunks > 0
+                       ? (static_cast<std::size_t>(l.index) * o_.scratch_chunks + o_.chunk % o_.scratch_chunks) *
+                             o_.stride
+                       : static_cast<std::size_t>(l.index) * o_.stride + skip * o_.request.element);
     const std::byte* base = l.where == place::input ? v.in : v.out;
     return base + (unit_in(v, l.where, l.index).first + skip) * o_.request.element;
 }
@@ -439,13 +462,14 @@ inline bool direct_executor::copy(const instruction& i) {
     const call& c = o_.request;
     const std::size_t skip = o_.chunk * o_.chunk_count;
     std::size_t count = unit_in(*source, from.where == place::scratch ? place::input : from.where,
-                                from.where == place::scratch ? i.unit : from.index).count;
+        from.where == place::scratch ? i.unit : from.index)
+                            .count;
     if (c.ragged && unit_in(*to, i.to.where, i.to.index).count != count) {
         o_.site.peer = to_rank == e_.rank ? from_rank : to_rank;
         o_.site.round = i.round;
         fail(e_, errc::mismatch, o_.site,
-             message() << "sends " << count << " elements to rank " << to_rank << ", which expects "
-                       << unit_in(*to, i.to.where, i.to.index).count);
+            message() << "sends " << count << " elements to rank " << to_rank << ", which expects "
+                      << unit_in(*to, i.to.where, i.to.index).count);
     }
     if (count <= skip) return true;
     count -= skip;
@@ -512,7 +536,8 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
-        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(o_.operands[k].data) + skip, o_.operands[k].leaf};
+        for (int k = 0; k < i.count; ++k)
+            x[k] = {static_cast<const std::byte*>(o_.operands[k].data) + skip, o_.operands[k].leaf};
         std::byte* const made = own_past ? near : to + skip;
         c.op->fold(made, x, i.count, n, c.op_value);
         if (i.finish && c.op->finish) c.op->finish(made, n, e_.size, c.op_value);
@@ -530,13 +555,17 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
 
 inline bool direct_executor::perform(const instruction& i) {
     switch (i.op) {
-        case opcode::wait: return (o_.chunk > 0 && i.value == 0) || wait_for(i, o_.chunk);
+        case opcode::wait:
+            return (o_.chunk > 0 && i.value == 0) || wait_for(i, o_.chunk);
         case opcode::publish:
             line_of(e_.rank).progress.store(word(o_.chunk, i.value), std::memory_order_release);
             return true;
-        case opcode::copy: return copy(i);
-        case opcode::fold: return fold(i);
-        default: return true;   // messages: see channel.hpp
+        case opcode::copy:
+            return copy(i);
+        case opcode::fold:
+            return fold(i);
+        default:
+            return true;  // messages: see channel.hpp
     }
 }
 
@@ -548,7 +577,8 @@ inline bool direct_executor::advance() {
     const auto &reuse_waits = o_.mine->reuse_waits, &body = o_.mine->body;
     for (; o_.chunk < o_.chunks; ++o_.chunk, o_.at = 0) {
         for (; o_.at < reuse_waits.size(); ++o_.at)
-            if (o_.chunk >= o_.scratch_chunks && !wait_for(reuse_waits[o_.at], o_.chunk - o_.scratch_chunks)) return false;
+            if (o_.chunk >= o_.scratch_chunks && !wait_for(reuse_waits[o_.at], o_.chunk - o_.scratch_chunks))
+                return false;
         for (; o_.at < reuse_waits.size() + body.size(); ++o_.at)
             if (!perform(body[o_.at - reuse_waits.size()])) return false;
     }

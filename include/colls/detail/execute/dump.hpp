@@ -5,12 +5,12 @@
 
 namespace colls::inline v1::detail {
 
-/// What rank r does in the operation that it is in, from its line in shared memory; `mine`: this rank's own state of it, which
-/// knows the execution plan.
+/// What rank r does in the operation that it is in, from its line in shared memory; `mine`: this rank's own state of
+/// it, which knows the execution plan.
 [[gnu::cold]] inline void describe_line(message& text, const rank_context& e, int r, const operation_state* mine) {
     const std::uint64_t sequence = e.memory.state(r).completed.load(std::memory_order_acquire);
     const std::uint64_t word = e.memory.operation(sequence % window, r).progress.load(std::memory_order_acquire);
-    if (word >> 24 != sequence + 1) return;   // it has not entered
+    if (word >> 24 != sequence + 1) return;  // it has not entered
     text << "; in operation " << static_cast<std::size_t>(sequence + 1);
     const auto value = static_cast<std::size_t>(word & 0xffffff);
     if (!mine || mine->sequence != sequence || !mine->steps || mine->steps->values() == 0) return;
@@ -19,13 +19,15 @@ namespace colls::inline v1::detail {
     if (value == 0)
         text << ": has entered";
     else
-        text << ": chunk " << (value - 1) / values << " of " << mine->chunks << ", has done round " << (value - 1) % values / 2;
+        text << ": chunk " << (value - 1) / values << " of " << mine->chunks << ", has done round "
+             << (value - 1) % values / 2;
 }
 
 COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
     const auto print = [](const message& text) { std::fprintf(stderr, "%s\n", text.text()); };
-    print(message() << "colls: rank " << e.rank << " of " << e.size << ": " << static_cast<std::size_t>(e.calls) << " calls begun, "
-                   << e.in_flight.size() << " operations in flight" << (e.by_messages ? ", by messages" : ""));
+    print(message() << "colls: rank " << e.rank << " of " << e.size << ": " << static_cast<std::size_t>(e.calls)
+                    << " calls begun, " << e.in_flight.size() << " operations in flight"
+                    << (e.by_messages ? ", by messages" : ""));
     const operation_state* mine = e.current;
     if (at) {
         message text;
@@ -41,12 +43,14 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
         if (o->kind == operation_kind::collective && (!mine || o->sequence < mine->sequence)) mine = o;
     }
     const poison_state& p = e.memory.poison();
-    if (p.state.load(std::memory_order_acquire) == 2) print(message() << "colls:   the group is broken: " << std::string_view(p.text));
+    if (p.state.load(std::memory_order_acquire) == 2)
+        print(message() << "colls:   the group is broken: " << std::string_view(p.text));
     for (int r = 0; r < e.size; ++r) {
         const rank_state& s = e.memory.state(r);
         message text;
         text << "colls:   rank " << r;
-        if (const auto process = s.process.load(std::memory_order_relaxed); process != 0) text << " (process " << static_cast<long long>(process) << ")";
+        if (const auto process = s.process.load(std::memory_order_relaxed); process != 0)
+            text << " (process " << static_cast<long long>(process) << ")";
         text << ":";
         if (e.backend->dead(r))
             text << " has died";

@@ -1,6 +1,6 @@
-// Small messages: every rank that has something to say puts it into its eager path and raises one flag; whoever needs it
-// waits for the flag, reads, and reduces in rank order. One synchronisation, order-preserving, the same bits on every
-// rank. Up to 56 bytes travel in the flag's own cache line.
+// Small messages: every rank that has something to say puts it into its eager path and raises one flag; whoever needs
+// it waits for the flag, reads, and reduces in rank order. One synchronisation, order-preserving, the same bits on
+// every rank. Up to 56 bytes travel in the flag's own cache line.
 //
 // A eager path is written again four calls later. That is safe without acknowledgement where one of the three calls
 // between had every rank hear of every rank (a rank raises its flag only after it has read the call before);
@@ -19,11 +19,12 @@ constexpr bool everyone_hears(collective c) {
 
 class eager_executor {
 public:
-    eager_executor(rank_context& e, const call& c) : e_(e), c_(c), number_(e.eager_calls++), slot_(number_ % eager_slots) {
+    eager_executor(rank_context& e, const call& c)
+        : e_(e), c_(c), number_(e.eager_calls++), slot_(number_ % eager_slots) {
         const std::uint64_t call_number = e.calls;
         const std::uint64_t fingerprint =
             e.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
-        expected_ = (number_ + 1) << 32 | fingerprint >> 32;   // zeroed memory is no flag
+        expected_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag
         record(e, c, "mailbox", false);
         site_ = {none, none, name_of(c.what), "mailbox", call_number, fingerprint};
     }
@@ -87,12 +88,12 @@ public:
                 post(c_.in, bytes);
                 for (std::size_t r = 0; r < n; ++r)
                     take(static_cast<int>(r), bytes, own.first * c_.element, c_.out + block(r).first * c_.element,
-                         block(r).count * c_.element);
+                        block(r).count * c_.element);
                 break;
         }
         if (everyone_hears(c_.what))
             e_.last_full_eager = number_ + 1;
-        else   // release: this rank has read what it needed
+        else  // release: this rank has read what it needed
             e_.memory.state(e_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
     }
 
@@ -108,7 +109,7 @@ private:
             site_.peer = r;
             std::uint64_t seen;
             while (seen = e_.memory.state(r).eager_sent.load(std::memory_order_acquire),
-                   r != e_.rank && seen + (eager_slots - 1) < number_)
+                r != e_.rank && seen + (eager_slots - 1) < number_)
                 patient(site_);
             if (r != e_.rank && seen < least) least = seen;
         }

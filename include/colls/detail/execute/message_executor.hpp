@@ -1,13 +1,14 @@
 // The executor for transports that pass messages: one rank's program of a execution plan made within reach::nothing.
 //
-// Several chunks are under way at once, so that one is folded while another travels: chunk c does the segment t - c * stagger
-// of its program at step t: the older chunks first, whose messages are still in the cache, or the youngest first where a device
-// moves the data and would stand still while the older are folded. A segment waits for a round's messages, folds them, and
-// posts those of the next round. But for messages that are sent ahead, with the first round, since they wait for nothing and are alone
-// on their channel, that is one order for all ranks; and so it is on both sides of every channel. So what is at the head of a
-// channel is always what its receiver asks for next, and by induction over this order nothing blocks for ever, however little a
-// channel holds: a message that is ahead of its turn stands in nobody's way. Operations post in the order in which they were started, each
-// only when the one before has nothing left to post: the order extends over operations.
+// Several chunks are under way at once, so that one is folded while another travels: chunk c does the segment t - c *
+// stagger of its program at step t: the older chunks first, whose messages are still in the cache, or the youngest
+// first where a device moves the data and would stand still while the older are folded. A segment waits for a round's
+// messages, folds them, and posts those of the next round. But for messages that are sent ahead, with the first round,
+// since they wait for nothing and are alone on their channel, that is one order for all ranks; and so it is on both
+// sides of every channel. So what is at the head of a channel is always what its receiver asks for next, and by
+// induction over this order nothing blocks for ever, however little a channel holds: a message that is ahead of its
+// turn stands in nobody's way. Operations post in the order in which they were started, each only when the one before
+// has nothing left to post: the order extends over operations.
 #pragma once
 
 #include <colls/detail/choose/choose.hpp>
@@ -21,18 +22,19 @@ namespace colls::inline v1::detail {
 
 /// What moves in messages.
 struct message_policy {
-    static constexpr std::size_t chunk = std::size_t{512} << 10;   ///< bytes of a unit
-    static constexpr std::size_t chunks = 4;                       ///< under way, of schedules with many rounds
+    static constexpr std::size_t chunk = std::size_t{512} << 10;  ///< bytes of a unit
+    static constexpr std::size_t chunks = 4;                      ///< under way, of schedules with many rounds
 };
 
 /// What an operation knows while messages pass, besides operation_state: kept with it, for the next one.
 struct message_state {
-    std::vector<std::uint64_t> sent, received;   // messages' numbers on their channels, by chunk under way and number in the program
-    std::vector<std::uint64_t> last_sent;        // by chunk under way and peer: 1 + the number of the last
-    std::vector<std::size_t> to_send, to_receive;   // by peer: messages that are still to be posted
+    std::vector<std::uint64_t> sent,
+        received;  // messages' numbers on their channels, by chunk under way and number in the program
+    std::vector<std::uint64_t> last_sent;          // by chunk under way and peer: 1 + the number of the last
+    std::vector<std::size_t> to_send, to_receive;  // by peer: messages that are still to be posted
     std::vector<piece> pieces;
     std::size_t step = 0, stagger = 1, under_way = 1;
-    bool learning = false;      // the count, by a broadcast ahead of the operation itself
+    bool learning = false;  // the count, by a broadcast ahead of the operation itself
     std::size_t learnt = 0;
     const execution_plan* then = nullptr;
 };
@@ -40,7 +42,8 @@ struct message_state {
 /// Executes one operation of an rank context whose link has a transport.
 class message_executor : executor {
 public:
-    message_executor(rank_context& e, operation_state& o, message_transport& w) : executor(e, o), w_(w), s_(*o.passing) {}
+    message_executor(rank_context& e, operation_state& o, message_transport& w)
+        : executor(e, o), w_(w), s_(*o.passing) {}
 
     void begin();
     /// Has it posted all that it ever will?
@@ -58,7 +61,9 @@ private:
         while (all.first[i].name != "tree") ++i;
         return all.first[i].schedule;
     }
-    bool own_only() const { return p_->own_only && owned(o_.request.what) && rooted(o_.request.what) && e_.rank != o_.request.root; }
+    bool own_only() const {
+        return p_->own_only && owned(o_.request.what) && rooted(o_.request.what) && e_.rank != o_.request.root;
+    }
     std::size_t slot() const { return o_.chunk % s_.under_way; }
     extent unit_in(place where, int unit) const;
     extent chunk_of(const extent& whole) const {
@@ -103,11 +108,15 @@ inline extent message_executor::unit_in(place where, int unit) const {
     const call& c = o_.request;
     if (s_.learning) return {0, sizeof(std::size_t)};
     const bool alone = own_only();
-    return unit_at(where, unit, alone ? nullptr : where == place::input ? c.in_offsets : c.out_offsets, alone || c.ragged, c.own_count);
+    return unit_at(where, unit,
+        alone                   ? nullptr
+        : where == place::input ? c.in_offsets
+                                : c.out_offsets,
+        alone || c.ragged, c.own_count);
 }
 
-// Chunks, and scratch memory for those that are under way. All ranks come to the same numbers: where they do not know all
-// counts, there is one chunk.
+// Chunks, and scratch memory for those that are under way. All ranks come to the same numbers: where they do not know
+// all counts, there is one chunk.
 inline void message_executor::lay_out() {
     const call& c = o_.request;
     const auto n = static_cast<std::size_t>(e_.size);
@@ -149,11 +158,11 @@ inline void message_executor::lay_out() {
         if (i.op == opcode::receive) s_.to_receive[static_cast<std::size_t>(actual(i.peer))] += o_.chunks;
     }
     for (std::size_t r = 0; r < n; ++r)
-        if (s_.to_send[r] > 0) s_.to_receive[r] = 0;   // what is sent last, settles it
+        if (s_.to_send[r] > 0) s_.to_receive[r] = 0;  // what is sent last, settles it
     s_.step = 0;
     o_.chunk = 0;
     o_.at = 0;
-    o_.exit_at = 0;   // here: chunks that are over
+    o_.exit_at = 0;  // here: chunks that are over
 }
 
 inline void message_executor::post(const instruction& i) {
@@ -166,13 +175,13 @@ inline void message_executor::post(const instruction& i) {
         std::byte* const data = address(o_.mine->operands[at], o_.mine->units[at], count);
         const std::size_t bytes = count * (s_.learning ? 1 : c.element);
         if (!s_.pieces.empty() && s_.pieces.back().data + s_.pieces.back().bytes == data)
-            s_.pieces.back().bytes += bytes;   // neighbours are one piece
+            s_.pieces.back().bytes += bytes;  // neighbours are one piece
         else if (bytes > 0)
             s_.pieces.push_back({data, bytes});
     }
     const message_label label{o_.fingerprint, o_.sequence * 2 + s_.learning,
-                              static_cast<std::uint32_t>(o_.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u +
-                                                         static_cast<std::size_t>(i.unit))};
+        static_cast<std::uint32_t>(
+            o_.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u + static_cast<std::size_t>(i.unit))};
     const int pieces = static_cast<int>(s_.pieces.size());
     if (i.op == opcode::send) {
         const std::uint64_t number = w_.send(peer, label, s_.pieces.data(), pieces);
@@ -182,7 +191,8 @@ inline void message_executor::post(const instruction& i) {
     } else {
         s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)] =
             w_.receive(peer, label, s_.pieces.data(), pieces);
-        if (auto& more = s_.to_receive[static_cast<std::size_t>(peer)]; more > 0 && --more == 0 && !s_.learning) w_.settle(peer);
+        if (auto& more = s_.to_receive[static_cast<std::size_t>(peer)]; more > 0 && --more == 0 && !s_.learning)
+            w_.settle(peer);
     }
 }
 
@@ -211,29 +221,39 @@ inline void message_executor::fold(const instruction& i) {
 inline bool message_executor::perform(const instruction& i) {
     switch (i.op) {
         case opcode::send:
-        case opcode::receive: post(i); return true;
+        case opcode::receive:
+            post(i);
+            return true;
         case opcode::arrived: {
             const int peer = actual(i.peer);
             o_.site.peer = peer;
             o_.site.round = i.round;
-            return w_.received(peer) > s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)];
+            return w_.received(peer) > s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) +
+                                                   static_cast<std::size_t>(i.value)];
         }
         case opcode::left: {
             const int peer = actual(i.peer);
             o_.site.peer = peer;
             o_.site.round = i.round;
-            return left(peer, s_.sent[slot() * static_cast<std::size_t>(o_.mine->sends) + static_cast<std::size_t>(i.value)] + 1);
+            return left(peer,
+                s_.sent[slot() * static_cast<std::size_t>(o_.mine->sends) + static_cast<std::size_t>(i.value)] + 1);
         }
-        case opcode::copy: copy(i); return true;
-        case opcode::fold: fold(i); return true;
-        default: return true;
+        case opcode::copy:
+            copy(i);
+            return true;
+        case opcode::fold:
+            fold(i);
+            return true;
+        default:
+            return true;
     }
 }
 
 inline bool message_executor::advance() {
     if (o_.done) return true;
     if (!o_.entered) {
-        // Ranks between root and others that pass on others' blocks must know how long those are: the root tells them first.
+        // Ranks between root and others that pass on others' blocks must know how long those are: the root tells them
+        // first.
         const call& c = o_.request;
         if (owned(c.what) && rooted(c.what) && !c.ragged && !p_->own_only && e_.size > 1) {
             s_.learning = true;
@@ -260,12 +280,13 @@ inline bool message_executor::advance() {
 
 inline void message_executor::take_count() {
     call& c = o_.request;
-    const std::size_t own = balanced(s_.learnt, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
+    const std::size_t own =
+        balanced(s_.learnt, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
     o_.site.peer = c.root;
     if (e_.rank != c.root && own != c.own_count)
         fail(e_, errc::mismatch, o_.site,
-             message() << "this rank's block has " << c.own_count << " elements, and of the " << s_.learnt << " of rank " << c.root
-                       << ", the root, it should have " << own);
+            message() << "this rank's block has " << c.own_count << " elements, and of the " << s_.learnt << " of rank "
+                      << c.root << ", the root, it should have " << own);
     c.count = s_.learnt;
 }
 
@@ -283,14 +304,16 @@ inline bool message_executor::run() {
     // exit_at: the oldest chunk that is not over; chunk: the one whose turn it is.
     const bool young_first = w_.offloads();
     const auto youngest = [&] { return std::min(s_.step / s_.stagger, o_.chunks - 1); };
-    for (; steps > s_.step; ++s_.step, o_.chunk = young_first ? youngest() : o_.exit_at) {   // nvcc takes step < for the type
+    for (; steps > s_.step;
+        ++s_.step, o_.chunk = young_first ? youngest() : o_.exit_at) {  // nvcc takes step < for the type
         for (;; o_.chunk = young_first ? o_.chunk - 1 : o_.chunk + 1) {
             const bool last = o_.chunk == (young_first ? o_.exit_at : youngest());
             const std::size_t segment = s_.step - o_.chunk * s_.stagger;
             const auto& ends = o_.mine->segments;
             const std::size_t begin = segment == 0 ? 0 : static_cast<std::size_t>(ends[segment - 1]);
-            const std::size_t end = segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : o_.mine->body.size();
-            if (segment == 0 && o_.chunk >= s_.under_way)   // its scratch slots were another chunk's
+            const std::size_t end =
+                segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : o_.mine->body.size();
+            if (segment == 0 && o_.chunk >= s_.under_way)  // its scratch slots were another chunk's
                 for (std::size_t r = 0; r < n; ++r)
                     if (!left(static_cast<int>(r), s_.last_sent[slot() * n + r])) {
                         o_.site.peer = static_cast<int>(r);
@@ -301,7 +324,7 @@ inline bool message_executor::run() {
                     w_.flush();
                     return false;
                 }
-            w_.flush();   // before the next chunk's folds
+            w_.flush();  // before the next chunk's folds
             o_.at = 0;
             if (segment + 1 == segments) o_.exit_at = o_.chunk + 1;
             if (last) break;

@@ -1,10 +1,10 @@
-// What lies behind the rank context of a rank that passes messages: its transports, what it has heard of the others, and the order
-// in which its operations post.
+// What lies behind the rank context of a rank that passes messages: its transports, what it has heard of the others,
+// and the order in which its operations post.
 //
 // What ranks that share memory read from it (whether the group is broken, who has left, who waits where) each rank here
-// keeps to itself, in a group_memory of its own that its peers' control messages are written into: so waiting and failing are the same
-// code. Whoever learns that the group is broken tells everyone whom it is connected to; whoever waits, waits for somebody
-// who is dead, or waits itself, or has told it: so the control messages come to all.
+// keeps to itself, in a group_memory of its own that its peers' control messages are written into: so waiting and
+// failing are the same code. Whoever learns that the group is broken tells everyone whom it is connected to; whoever
+// waits, waits for somebody who is dead, or waits itself, or has told it: so the control messages come to all.
 #pragma once
 
 #include <colls/detail/execute/message_executor.hpp>
@@ -17,8 +17,10 @@ namespace colls::inline v1::detail {
 
 class messaging_backend : public group_backend, private message_transport::listener {
 public:
-    /// Two transports of one group: for collectives, and for messages between two ranks, whose orders have nothing to do with each other.
-    void be(rank_context& e, std::unique_ptr<message_transport> collectives, std::unique_ptr<message_transport> messages) {
+    /// Two transports of one group: for collectives, and for messages between two ranks, whose orders have nothing to
+    /// do with each other.
+    void be(
+        rank_context& e, std::unique_ptr<message_transport> collectives, std::unique_ptr<message_transport> messages) {
         e_ = &e;
         collectives_ = std::move(collectives);
         messages_ = std::move(messages);
@@ -91,8 +93,10 @@ public:
         judge_suspect();
         // Whoever waits for long tells the one it waits for where, and those who wait for it that it waits.
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
-        if (at->fingerprint == no_call) {   // a message, which is no call of all: so the peer hears that it is waited for
-            if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now()) collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
+        if (at->fingerprint ==
+            no_call) {  // a message, which is no call of all: so the peer hears that it is waited for
+            if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now())
+                collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
             waited_for_ = at->peer;
             waited_at_ = seconds_now();
             waiting_ = {};
@@ -109,7 +113,8 @@ public:
         collectives_->tell(at->peer, control_message{control_kind::board, at->call, at->fingerprint, 0, ""});
         if (again) return;
         for (int r = 0; r < e.size; ++r)
-            if (const auto call = e.memory.state(r).board_call.load(std::memory_order_relaxed); call != 0 && call + 64 > e.calls && r != at->peer)
+            if (const auto call = e.memory.state(r).board_call.load(std::memory_order_relaxed);
+                call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
     // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
@@ -132,7 +137,9 @@ public:
         else
             for (int r = 0; r < e.size; ++r)
                 if (r != e.rank) collectives_->tell(r, what);
-        for (const double until = seconds_now() + (call == 0 ? 0 : 5e-3); collectives_->progress(), seconds_now() < until;) sched_yield();
+        for (const double until = seconds_now() + (call == 0 ? 0 : 5e-3);
+            collectives_->progress(), seconds_now() < until;)
+            sched_yield();
     }
     void absent(rank_context&, std::uint64_t group) override {
         absent_ = group;
@@ -146,7 +153,7 @@ public:
         messages_->abandon();
     }
     void close() override {
-        collectives_.reset();   // the last word goes with it
+        collectives_.reset();  // the last word goes with it
         messages_.reset();
     }
     std::unique_ptr<rank_context> shrink(rank_context& e) override {
@@ -239,24 +246,27 @@ private:
         return o.done;
     }
     static message_label label_of(const operation_state& o) { return {o.request.signature, o.sequence, 0}; }
-    static void check_sizes(rank_context& e, const operation_state& o, int peer, std::uint64_t bytes, std::uint64_t type, const char* does) {
+    static void check_sizes(rank_context& e, const operation_state& o, int peer, std::uint64_t bytes,
+        std::uint64_t type, const char* does) {
         const std::uint64_t own = o.request.count * o.request.element;
         if (bytes == own && type == o.request.signature) return;
         fail(e, errc::mismatch, o.site,
-             message() << (o.kind == operation_kind::send ? "sends " : "expects ") << static_cast<std::size_t>(own) << " bytes, rank " << peer
-                       << " " << does << " " << static_cast<std::size_t>(bytes) << (bytes == own ? " of another type" : ""));
+            message() << (o.kind == operation_kind::send ? "sends " : "expects ") << static_cast<std::size_t>(own)
+                      << " bytes, rank " << peer << " " << does << " " << static_cast<std::size_t>(bytes)
+                      << (bytes == own ? " of another type" : ""));
     }
 
     void spread(const poison_state& p) {
         const control_message what{control_kind::broken, static_cast<std::uint64_t>(p.code),
-                        static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 | static_cast<std::uint32_t>(p.round + 1),
-                        static_cast<std::uint64_t>(p.rank), p.text};
+            static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 |
+                static_cast<std::uint32_t>(p.round + 1),
+            static_cast<std::uint64_t>(p.rank), p.text};
         messages_->tell_all(what);
-        // Also whom there is no connection to: who comes only after this rank has gone would take it for the one that failed.
-        // In large groups those far away hear it from others.
+        // Also whom there is no connection to: who comes only after this rank has gone would take it for the one that
+        // failed. In large groups those far away hear it from others.
         constexpr int few = 64;
         if (e_->size > few) collectives_->tell_all(what);
-        for (int far = 1; far < e_->size; far = e_->size > few ? 2 * far : far + 1) {
+        for (int far = 1; far<e_->size; far = e_->size> few ? 2 * far : far + 1) {
             const int r = e_->rank + far;
             collectives_->tell(r < e_->size ? r : r - e_->size, what);
         }
@@ -268,44 +278,62 @@ private:
     void heard(int peer, const control_message& what) override {
         rank_state& s = e_->memory.state(peer);
         switch (what.what) {
-            case control_kind::accept: accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c}); break;
+            case control_kind::accept:
+                accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c});
+                break;
             case control_kind::board:
                 s.board_call.store(what.a + 1, std::memory_order_relaxed);
                 s.board_at.store(milliseconds_now(), std::memory_order_relaxed);
                 s.board_fingerprint.store(what.b, std::memory_order_relaxed);
-                if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)   // it waits for this rank
-                    collectives_->tell(peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
+                if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)  // it waits for this rank
+                    collectives_->tell(
+                        peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
                 compare_board(peer);
                 if (absent_ != 0) collectives_->tell(peer, control_message{control_kind::away, absent_, 0, 0, ""});
                 break;
             case control_kind::inquire:
                 for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
                     const call_record& c = e_->recent[i % call_record::kept];
-                    collectives_->tell(peer, control_message{control_kind::told, i, c.fingerprint, 0, parts_of(c).text()});
+                    collectives_->tell(
+                        peer, control_message{control_kind::told, i, c.fingerprint, 0, parts_of(c).text()});
                 }
                 break;
-            case control_kind::told: tell_call(e_->memory.told(peer, what.a), what.a, what.b, what.text); break;
+            case control_kind::told:
+                tell_call(e_->memory.told(peer, what.a), what.a, what.b, what.text);
+                break;
             case control_kind::refused: {
                 refusal_state& refusal = e_->memory.refusal(peer);
                 refusal.text.store(what.text);
                 refusal.call.store(what.a, std::memory_order_relaxed);
                 break;
             }
-            case control_kind::away: s.away.store(what.a, std::memory_order_relaxed); break;
+            case control_kind::away:
+                s.away.store(what.a, std::memory_order_relaxed);
+                break;
             case control_kind::broken: {
                 const int rank = static_cast<int>(what.c);
                 const auto code = static_cast<errc>(what.a);
-                if (rank < 0 || rank >= e_->size || what.a < 1 || what.a > static_cast<std::uint64_t>(errc::peer_failed)) break;
-                breaks(code, rank, static_cast<int>(what.b >> 32) - 1, static_cast<int>(what.b & 0xffffffffu) - 1, what.text);
+                if (rank < 0 || rank >= e_->size || what.a < 1 ||
+                    what.a > static_cast<std::uint64_t>(errc::peer_failed))
+                    break;
+                breaks(code, rank, static_cast<int>(what.b >> 32) - 1, static_cast<int>(what.b & 0xffffffffu) - 1,
+                    what.text);
                 break;
             }
-            case control_kind::leave: s.gone.store(1, std::memory_order_relaxed); break;
-            case control_kind::join: agreement_.heard(peer, what); break;
-            case control_kind::ask: asked_by_[peer] = true; break;
+            case control_kind::leave:
+                s.gone.store(1, std::memory_order_relaxed);
+                break;
+            case control_kind::join:
+                agreement_.heard(peer, what);
+                break;
+            case control_kind::ask:
+                asked_by_[peer] = true;
+                break;
             case control_kind::offer:
                 if (what.a + 1 > offered_[peer]) offered_[peer] = what.a + 1;
                 break;
-            case control_kind::wiring: break;
+            case control_kind::wiring:
+                break;
         }
     }
     void lost(int peer, const char* why) override {
@@ -313,11 +341,15 @@ private:
         dead_[peer] = true;
         if (e_->memory.state(peer).gone.load(std::memory_order_relaxed) != 0) return;
         breaks(errc::peer_failed, e_->rank, peer, none,
-               (message() << "colls: rank " << e_->rank << ": rank " << peer << " has died, or cannot be reached any more: " << why).text());
+            (message() << "colls: rank " << e_->rank << ": rank " << peer
+                       << " has died, or cannot be reached any more: " << why)
+                .text());
     }
     void failed(int peer, const char* why) override {
         breaks(errc::peer_failed, e_->rank, peer, waiting_round(peer),
-               (message() << "colls: rank " << e_->rank << ": messages to or from rank " << peer << " cannot be moved: " << why).text());
+            (message() << "colls: rank " << e_->rank << ": messages to or from rank " << peer
+                       << " cannot be moved: " << why)
+                .text());
     }
     // Of the oldest operation that waits for the peer.
     int waiting_round(int peer) const {
@@ -325,23 +357,29 @@ private:
             if (o->site.peer == peer) return o->site.round;
         return none;
     }
-    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes, std::size_t got_bytes) override {
+    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
+        std::size_t got_bytes) override {
         if (wanted.fingerprint != got.fingerprint) {
-            std::uint64_t call = e_->calls;   // the one that expects it
-            while (call > 0 && call + call_record::kept > e_->calls && e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint) --call;
+            std::uint64_t call = e_->calls;  // the one that expects it
+            while (call > 0 && call + call_record::kept > e_->calls &&
+                   e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
+                --call;
             return suspects(peer, call > 0 ? call - 1 : 0, wanted.fingerprint, got.fingerprint);
         }
         message text;
-        text << "colls: rank " << e_->rank << ": rank " << peer << " sends " << got_bytes << " bytes where this rank expects " << wanted_bytes
+        text << "colls: rank " << e_->rank << ": rank " << peer << " sends " << got_bytes
+             << " bytes where this rank expects " << wanted_bytes
              << ": their counts differ, or the order of their calls";
         breaks(errc::mismatch, e_->rank, peer, none, text.text());
     }
     // A rank that waits has said in which call.
     void compare_board(int peer) {
         const rank_state& s = e_->memory.state(peer);
-        const std::uint64_t call = s.board_call.load(std::memory_order_relaxed), theirs = s.board_fingerprint.load(std::memory_order_relaxed);
+        const std::uint64_t call = s.board_call.load(std::memory_order_relaxed),
+                            theirs = s.board_fingerprint.load(std::memory_order_relaxed);
         if (call == 0 || call > e_->calls || call + 64 <= e_->calls) return;
-        if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs) suspects(peer, call - 1, own, theirs);
+        if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
+            suspects(peer, call - 1, own, theirs);
     }
     // A peer's calls do not fit: it is asked for them, so that the error can say in what.
     void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
@@ -350,7 +388,9 @@ private:
         collectives_->tell(peer, control_message{control_kind::inquire});
     }
     void judge_suspect() {
-        if (suspect_.peer == none || (!has_told(e_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until)) return;
+        if (suspect_.peer == none ||
+            (!has_told(e_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until))
+            return;
         message text;
         text << "colls: rank " << e_->rank << ": ";
         say_mismatch(text, *e_, suspect_.peer, suspect_.call, suspect_.own, suspect_.theirs);
@@ -360,10 +400,11 @@ private:
     rank_context* e_ = nullptr;
     void* memory_ = nullptr;
     std::unique_ptr<message_transport> collectives_, messages_;
-    std::vector<operation_state*> order_;   // that are not over, as they were started
+    std::vector<operation_state*> order_;  // that are not over, as they were started
     std::deque<operation_state*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
-    // Of messages from any rank: this rank has asked for offers, ranks that have asked this one, and 1 + the latest number that each offered.
+    // Of messages from any rank: this rank has asked for offers, ranks that have asked this one, and 1 + the latest
+    // number that each offered.
     bool asks_ = false;
     list<bool> asked_by_;
     list<std::uint64_t> offered_;
@@ -371,17 +412,17 @@ private:
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
     double told_at_ = 0;
-    wait_site waiting_;        // for long, when it last looked
+    wait_site waiting_;  // for long, when it last looked
     double waited_at_ = 0;
     struct suspicion {
         int peer = none;
         std::uint64_t call = 0, own = 0, theirs = 0;
         double until = 0;
-    } suspect_;                // whose calls do not fit, until the error is reported
-    int waited_for_ = none;    // by a message, when it last looked
-    std::uint64_t absent_ = 0;   // this rank shrinks the group of that number
+    } suspect_;                 // whose calls do not fit, until the error is reported
+    int waited_for_ = none;     // by a message, when it last looked
+    std::uint64_t absent_ = 0;  // this rank shrinks the group of that number
     shrink_agreement agreement_;
-    bool fresh_ = false, looked_ = false;   // an operation has just begun; progress has been made in one
+    bool fresh_ = false, looked_ = false;  // an operation has just begun; progress has been made in one
 };
 
 }  // namespace colls::inline v1::detail

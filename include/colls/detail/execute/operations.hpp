@@ -6,9 +6,9 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// A send waits until its receiver has copied the data. Where the receiver can reach the sender's buffer, straight out of it:
-/// one copy in all; else piece by piece, through two of them that it can reach. Messages of one ordered pair of ranks match
-/// in order; one is on its way at a time.
+/// A send waits until its receiver has copied the data. Where the receiver can reach the sender's buffer, straight out
+/// of it: one copy in all; else piece by piece, through two of them that it can reach. Messages of one ordered pair of
+/// ranks match in order; one is on its way at a time.
 inline bool advance_message(rank_context& e, operation_state& o) {
     constexpr std::size_t staged_piece = std::size_t{128} << 10;
     const bool sends = o.kind == operation_kind::send;
@@ -19,7 +19,7 @@ inline bool advance_message(rank_context& e, operation_state& o) {
     activate(e);
     const std::size_t bytes = o.request.count * o.request.element;
     std::uint64_t posted = l.posted.load(std::memory_order_acquire), taken = l.taken.load(std::memory_order_acquire);
-    const auto part = [&] {   // the next piece
+    const auto part = [&] {  // the next piece
         const std::size_t from = o.chunk * l.piece;
         return extent{from, bytes - from < l.piece ? bytes - from : l.piece};
     };
@@ -50,8 +50,8 @@ inline bool advance_message(rank_context& e, operation_state& o) {
         for (; taken < posted; ++o.chunk) {
             if (l.bytes != bytes || l.type != o.request.signature)
                 fail(e, errc::mismatch, o.site,
-                     message() << "expects " << bytes << " bytes, rank " << peer << " sends " << l.bytes
-                               << (l.bytes == bytes ? " of another type" : ""));
+                    message() << "expects " << bytes << " bytes, rank " << peer << " sends " << l.bytes
+                              << (l.bytes == bytes ? " of another type" : ""));
             const extent p = part();
             const bool last = o.chunk + 1 == pieces();
             copy_bytes(o.request.out + p.first, e.here<const std::byte>(l.data[taken % 2]), p.count);
@@ -79,8 +79,8 @@ inline void rest(rank_context& e) {
     if (active.load(std::memory_order_relaxed) != 0) active.store(0, std::memory_order_release);
 }
 
-/// In a handler: the library's own errors have broken the group; for any other exception, of an operator or for want of memory,
-/// it is broken here, so that no rank waits for this one.
+/// In a handler: the library's own errors have broken the group; for any other exception, of an operator or for want of
+/// memory, it is broken here, so that no rank waits for this one.
 [[gnu::cold]] inline void call_threw(rank_context& e, const char* what) {
     if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) {
         message text;
@@ -108,9 +108,9 @@ inline void advance_all(rank_context& e) {
         else
             ++i;
 }
-/// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders. What
-/// goes wrong in another group breaks that one, and comes out of its own next call: here it would leave this group whole,
-/// and its peers at buffers that the caller is about to give up.
+/// Advances whatever is in flight, in this group and the thread's others, so that ranks may wait in different orders.
+/// What goes wrong in another group breaks that one, and comes out of its own next call: here it would leave this group
+/// whole, and its peers at buffers that the caller is about to give up.
 #ifndef COLLS_SEPARATE
 COLLS_INLINE void progress(rank_context& e) {
     advance_all(e);
@@ -126,8 +126,8 @@ COLLS_INLINE void progress(rank_context& e) {
 }
 #endif
 
-/// Runs f, which may throw from a user's operator: the others must not wait for this rank then. However it ends, this rank
-/// is at nobody's memory after.
+/// Runs f, which may throw from a user's operator: the others must not wait for this rank then. However it ends, this
+/// rank is at nobody's memory after.
 template <class F>
 void guarded(rank_context& e, const char* what, F f) {
     try {
@@ -151,15 +151,18 @@ inline void wait_until_done(rank_context& e, operation_state& o) {
     });
 }
 
-/// A rank that has begun to send a message to this one for which no receive has been begun, while no other receive from it is under
-/// way; or none. The search begins behind the rank that was found before, so that none is kept waiting by the others.
+/// A rank that has begun to send a message to this one for which no receive has been begun, while no other receive from
+/// it is under way; or none. The search begins behind the rank that was found before, so that none is kept waiting by
+/// the others.
 inline int find_sender(rank_context& e) {
     if (e.by_messages) e.backend->ask_for_messages(e);
     for (int i = 0; i < e.size; ++i) {
         const int r = (e.next_source + i) % e.size;
         if (!e.received.empty() && e.received[r].begun != e.received[r].over) continue;
         const pair_line& l = e.memory.pair(r, e.rank);
-        if (e.by_messages ? !e.backend->announced(e, r) : l.posted.load(std::memory_order_acquire) == l.taken.load(std::memory_order_relaxed)) continue;
+        if (e.by_messages ? !e.backend->announced(e, r)
+                          : l.posted.load(std::memory_order_acquire) == l.taken.load(std::memory_order_relaxed))
+            continue;
         e.next_source = (r + 1) % e.size;
         return r;
     }
@@ -174,12 +177,13 @@ inline int wait_for_sender(rank_context& e) {
     };
     int from = none;
     guarded(e, at.what, [&] {
-        progress(e);   // this rank may be sending to itself
+        progress(e);  // this rank may be sending to itself
         backoff wait(e);
         for (unsigned turns = 1; (from = find_sender(e)) == none; ++turns) {
             // A rank that has left had sent what it sent: once more, for what came between.
             if (turns % 64 == 0 && alone() && (from = find_sender(e)) == none)
-                fail(e, errc::peer_failed, at, message() << "all other ranks have left the group, and no message is on its way");
+                fail(e, errc::peer_failed, at,
+                    message() << "all other ranks have left the group, and no message is on its way");
             if (from != none) break;
             wait(at);
         }

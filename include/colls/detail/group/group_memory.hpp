@@ -1,5 +1,5 @@
-// What the ranks of a group share: flags, the eager path and a word that says that the group is broken. It is a layout over
-// one block of zeroed memory, so that threads and processes use the same code.
+// What the ranks of a group share: flags, the eager path and a word that says that the group is broken. It is a layout
+// over one block of zeroed memory, so that threads and processes use the same code.
 #pragma once
 
 #include <colls/config.hpp>
@@ -10,10 +10,10 @@
 
 namespace colls::inline v1::detail {
 
-inline constexpr int window = 32;                  ///< operations of one group that may be in flight
-inline constexpr int eager_slots = 4;               ///< the eager path per rank
-inline constexpr std::size_t eager_inline = 56;     ///< bytes that travel in the flag's own cache line
-inline constexpr std::size_t eager_capacity = 8192; ///< bytes behind one flag
+inline constexpr int window = 32;                    ///< operations of one group that may be in flight
+inline constexpr int eager_slots = 4;                ///< the eager path per rank
+inline constexpr std::size_t eager_inline = 56;      ///< bytes that travel in the flag's own cache line
+inline constexpr std::size_t eager_capacity = 8192;  ///< bytes behind one flag
 
 // Two lines each: the hardware prefetches lines in pairs, and a neighbour's flag must not come along.
 inline constexpr std::size_t line = 128;
@@ -22,56 +22,57 @@ inline constexpr std::size_t line = 128;
 /// entry. The fields behind `progress` are written before the entry is published (release) and constant until the
 /// operation is over. Addresses are told relative to the memory that the ranks share: see rank context::told.
 struct alignas(line) operation_line {
-    std::atomic<std::uint64_t> progress;   // (sequence + 1) << 24 | value
+    std::atomic<std::uint64_t> progress;  // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
     std::uintptr_t in;
     std::uintptr_t out;
     std::uintptr_t scratch;
-    std::uintptr_t in_offsets;             // v-variants: units + 1 entries, in elements
+    std::uintptr_t in_offsets;  // v-variants: units + 1 entries, in elements
     std::uintptr_t out_offsets;
-    std::size_t count;                     // elements of the whole, or of the rank's own block where each knows its own
+    std::size_t count;  // elements of the whole, or of the rank's own block where each knows its own
 };
 /// As `in`: the buffers are memory of the rank's process alone.
 inline constexpr std::uintptr_t out_of_reach = ~std::uintptr_t{0};
 static_assert(offsetof(operation_line, count) + sizeof(std::size_t) == 64);
 
 struct alignas(line) eager_line {
-    std::atomic<std::uint64_t> flag;       // low 32 bits of the sequence << 32 | fingerprint
+    std::atomic<std::uint64_t> flag;  // low 32 bits of the sequence << 32 | fingerprint
     std::byte data[eager_inline];
 };
 
 struct alignas(line) rank_state {
     std::atomic<std::uint64_t> completed;   ///< every operation below this number is over for the rank
-    std::atomic<std::uint64_t> eager_sent;      ///< likewise for the the eager path that it reads
+    std::atomic<std::uint64_t> eager_sent;  ///< likewise for the the eager path that it reads
     std::atomic<std::uint32_t> active;      ///< it may be touching others' memory
     std::atomic<std::uint32_t> gone;        ///< it has left the group for good
     std::atomic<std::uint64_t> board_call;  ///< where it has waited for long: the call's number + 1 ...
     std::atomic<std::uint64_t> board_fingerprint;
-    std::atomic<std::uint64_t> board_at;    ///< ... and when it last said so, in milliseconds
-    std::atomic<std::uint32_t> arrived;     ///< processes: how far it is in forming the group
-    std::atomic<std::uint32_t> shrinks;     ///< it takes part in shrinking the group
-    std::atomic<std::int64_t> process;      ///< its process
-    std::atomic<std::uint64_t> away;        ///< it shrinks the group of this number, and comes to no call of this one; 0: no
+    std::atomic<std::uint64_t> board_at;  ///< ... and when it last said so, in milliseconds
+    std::atomic<std::uint32_t> arrived;   ///< processes: how far it is in forming the group
+    std::atomic<std::uint32_t> shrinks;   ///< it takes part in shrinking the group
+    std::atomic<std::int64_t> process;    ///< its process
+    std::atomic<std::uint64_t> away;  ///< it shrinks the group of this number, and comes to no call of this one; 0: no
 };
 
 /// Point to point: one per ordered pair of ranks.
 struct alignas(line) pair_line {
-    std::atomic<std::uint64_t> posted;   ///< pieces offered by the sender; a message is of one piece or more
-    std::atomic<std::uint64_t> taken;    ///< pieces copied by the receiver
-    std::uintptr_t data[2];              ///< of an even and an odd piece
-    std::size_t piece;                   ///< bytes of each but the last; constant over a message, as the following
-    std::size_t bytes;                   ///< of the message
+    std::atomic<std::uint64_t> posted;  ///< pieces offered by the sender; a message is of one piece or more
+    std::atomic<std::uint64_t> taken;   ///< pieces copied by the receiver
+    std::uintptr_t data[2];             ///< of an even and an odd piece
+    std::size_t piece;                  ///< bytes of each but the last; constant over a message, as the following
+    std::size_t bytes;                  ///< of the message
     std::uint64_t type;
 };
 
 /// Set once, by whoever fails first; every wait reads it.
 struct alignas(line) poison_state {
-    std::atomic<std::uint32_t> state;   // 0 whole, 1 being written, 2 broken
+    std::atomic<std::uint32_t> state;  // 0 whole, 1 being written, 2 broken
     int code, rank, peer, round;
     char text[400];
 };
 
-/// A text that one rank may write while others read it. What they read may be a mixture of two texts: a number beside it tells.
+/// A text that one rank may write while others read it. What they read may be a mixture of two texts: a number beside
+/// it tells.
 template <std::size_t words>
 struct shared_text {
     static constexpr std::size_t most = 8 * words;
@@ -97,23 +98,23 @@ private:
 /// One of a rank's latest calls, as it tells the others: see told_calls.hpp.
 struct told_call {
     static constexpr std::uint64_t kept = 16;
-    std::atomic<std::uint64_t> number;         ///< + 1; 0: none, or it is being written
+    std::atomic<std::uint64_t> number;  ///< + 1; 0: none, or it is being written
     std::atomic<std::uint64_t> fingerprint;
     shared_text<22> text;
 };
 /// A call that a rank has not made, since it was refused for what is wrong on that rank alone.
 struct alignas(line) refusal_state {
-    std::atomic<std::uint64_t> call;           ///< its number + 1; 0: none, or the rank has made it by now
+    std::atomic<std::uint64_t> call;  ///< its number + 1; 0: none, or the rank has made it by now
     shared_text<30> text;
 };
 
 /// How a group that is to shrink agrees: whoever's proposal is named first has decided.
 struct alignas(line) decision_state {
-    std::atomic<std::uint32_t> decided;   ///< 1 + the rank whose proposal stands
+    std::atomic<std::uint32_t> decided;  ///< 1 + the rank whose proposal stands
 };
 /// Followed by a byte for each rank: is it a member?
 struct proposal_head {
-    std::uint64_t place;   ///< where the new group's memory is
+    std::uint64_t place;  ///< where the new group's memory is
 };
 
 class group_memory {
@@ -143,7 +144,8 @@ public:
 
     decision_state& decision() const { return *at<decision_state>(6, 0); }
     proposal_head& proposal(int rank) const {
-        return *reinterpret_cast<proposal_head*>(base_ + offset(7, n_) + static_cast<std::size_t>(rank) * proposal_bytes(n_));
+        return *reinterpret_cast<proposal_head*>(
+            base_ + offset(7, n_) + static_cast<std::size_t>(rank) * proposal_bytes(n_));
     }
     refusal_state& refusal(int rank) const { return *at<refusal_state>(8, static_cast<std::size_t>(rank)); }
     told_call& told(int rank, std::uint64_t number) const {
@@ -155,9 +157,9 @@ private:
     static std::size_t proposal_bytes(std::size_t n) { return (sizeof(proposal_head) + n + line - 1) / line * line; }
     static std::size_t offset(int part, std::size_t n) {
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
-                                     eager_slots * n * sizeof(eager_line), eager_slots * n * eager_capacity,
-                                     n * n * sizeof(pair_line), sizeof(decision_state), n * proposal_bytes(n),
-                                     n * sizeof(refusal_state), n * told_call::kept * sizeof(told_call)};
+            eager_slots * n * sizeof(eager_line), eager_slots * n * eager_capacity, n * n * sizeof(pair_line),
+            sizeof(decision_state), n * proposal_bytes(n), n * sizeof(refusal_state),
+            n * told_call::kept * sizeof(told_call)};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

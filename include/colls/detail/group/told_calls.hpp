@@ -1,9 +1,9 @@
-// What ranks know of one another's calls, so that a mismatch can be named: each remembers its own, and tells the latest of them where
-// it waits for long or is asked.
+// What ranks know of one another's calls, so that a mismatch can be named: each remembers its own, and tells the latest
+// of them where it waits for long or is asked.
 #pragma once
 
-#include <colls/error.hpp>
 #include <colls/detail/group/group_memory.hpp>
+#include <colls/error.hpp>
 
 #include <algorithm>
 
@@ -11,9 +11,9 @@ namespace colls::inline v1::detail {
 
 /// One call of a rank: what its fingerprint is made from.
 struct call_record {
-    static constexpr std::uint64_t kept = 64;   ///< more than any rank can be ahead
-    std::uint64_t fingerprint = 0;              ///< of it and of all before
-    const std::string_view *type = nullptr, *op = nullptr;   ///< names; null: none
+    static constexpr std::uint64_t kept = 64;               ///< more than any rank can be ahead
+    std::uint64_t fingerprint = 0;                          ///< of it and of all before
+    const std::string_view *type = nullptr, *op = nullptr;  ///< names; null: none
     std::string_view schedule;
     std::size_t count = 0;
     int root = 0;
@@ -44,19 +44,23 @@ struct call_record {
     put(c.non_blocking ? "started" : "blocking");
     return text;
 }
-inline constexpr std::string_view call_parts[] = {"the collective", "the count", "the element type", "the operator", "the root", "the schedule", "the call"};
+inline constexpr std::string_view call_parts[] = {
+    "the collective", "the count", "the element type", "the operator", "the root", "the schedule", "the call"};
 
 [[gnu::cold]] inline void tell_call(told_call& to, std::uint64_t number, std::uint64_t fingerprint, const char* text) {
     to.number.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);   // no reader takes new words for the old call's
+    std::atomic_thread_fence(std::memory_order_release);  // no reader takes new words for the old call's
     to.fingerprint.store(fingerprint, std::memory_order_relaxed);
     to.text.store(text);
     to.number.store(number + 1, std::memory_order_release);
 }
 /// Of so many calls the first that is told.
-constexpr std::uint64_t first_told(std::uint64_t calls) { return calls > told_call::kept ? calls - told_call::kept : 0; }
+constexpr std::uint64_t first_told(std::uint64_t calls) {
+    return calls > told_call::kept ? calls - told_call::kept : 0;
+}
 /// A rank's latest calls, for the others to read.
-[[gnu::cold]] inline void tell_calls(const group_memory& memory, int rank, const call_record* recent, std::uint64_t calls) {
+[[gnu::cold]] inline void tell_calls(
+    const group_memory& memory, int rank, const call_record* recent, std::uint64_t calls) {
     for (std::uint64_t i = first_told(calls); i < calls; ++i) {
         const call_record& c = recent[i % call_record::kept];
         tell_call(memory.told(rank, i), i, c.fingerprint, parts_of(c).text());
@@ -66,15 +70,17 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
     return memory.told(rank, number).number.load(std::memory_order_acquire) == number + 1;
 }
 
-/// Says in which call, of those up to `last`, a peer's calls begin to differ from this rank's, and in what. False: that is not known.
-[[gnu::cold]] inline bool say_difference(message& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
+/// Says in which call, of those up to `last`, a peer's calls begin to differ from this rank's, and in what. False: that
+/// is not known.
+[[gnu::cold]] inline bool say_difference(
+    message& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
     for (std::uint64_t i = first_told(last + 1); i <= last; ++i) {
         const told_call& told = memory.told(peer, i);
         if (!has_told(memory, peer, i)) continue;
         const std::uint64_t fingerprint = told.fingerprint.load(std::memory_order_relaxed);
         char theirs[decltype(told.text)::most + 1];
         told.text.load(theirs);
-        std::atomic_thread_fence(std::memory_order_acquire);   // the words before the number: it is still that call
+        std::atomic_thread_fence(std::memory_order_acquire);  // the words before the number: it is still that call
         if (!has_told(memory, peer, i) || fingerprint == recent[i % call_record::kept].fingerprint) continue;
         const message ours = parts_of(recent[i % call_record::kept]);
         std::string_view a = ours.text(), b = theirs;
@@ -85,8 +91,9 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
             b.remove_prefix(std::min(b.size(), y.size() + 1));
             if (x == y) continue;
             if (differ++ == 0) text << "call " << i << " of this group differs";
-            text << (differ == 1 ? ": " : ", ") << part << " is " << x << " on rank " << rank << " and " << y << " on rank " << peer;
-            if (part == call_parts[0]) break;   // the rest follows from it
+            text << (differ == 1 ? ": " : ", ") << part << " is " << x << " on rank " << rank << " and " << y
+                 << " on rank " << peer;
+            if (part == call_parts[0]) break;  // the rest follows from it
         }
         return differ > 0;
     }

@@ -1,10 +1,10 @@
 // From a proven schedule to one program per rank for executors that load from and store to a peer's memory.
 //
 // A reduction is pulled (the receiver reads the sender's slot while it folds), a copy is pushed (the sender stores
-// into the receiver's slot), but for those of broadcast and scatter, which are pulled too. Where a round both sends and overwrites a slot, the data goes through a landing slot in
-// the receiver's scratch instead. Waits are derived, not declared: every location keeps its last writer and its
-// readers since; an access needs those before it to be done, and a wait is emitted only where the rank's vector clock
-// does not imply it. What is waited for is one number per rank:
+// into the receiver's slot), but for those of broadcast and scatter, which are pulled too. Where a round both sends and
+// overwrites a slot, the data goes through a landing slot in the receiver's scratch instead. Waits are derived, not
+// declared: every location keeps its last writer and its readers since; an access needs those before it to be done, and
+// a wait is emitted only where the rank's vector clock does not imply it. What is waited for is one number per rank:
 //     0          the rank has entered the operation (its buffers are exposed)
 //     2k + 1     it has done the stores of round k into its peers
 //     2k + 2     it has done its folds of round k
@@ -37,62 +37,71 @@ struct location {
 };
 
 enum class opcode : std::uint8_t {
-    wait, publish, copy, fold,
-    send, receive, arrived, left   ///< of messages: offer one, take one, wait until it is there, until it is gone
+    wait,
+    publish,
+    copy,
+    fold,
+    send,
+    receive,
+    arrived,
+    left  ///< of messages: offer one, take one, wait until it is there, until it is gone
 };
 
 struct instruction {
     opcode op;
-    bool finish = false;   ///< fold: the result is complete
-    bool keep = false;     ///< copy: the rank's own data, from its input to its output
-    int peer = 0;          ///< wait: for whom
-    int value = 0;         ///< wait, publish; messages: their number in this program, sent and received apart
-    int unit = 0;          ///< copy, fold: whose length it is; send, receive: the port
-    int round = 0;         ///< for messages
-    int first = 0;         ///< copy, fold: operands [first, first + count)
+    bool finish = false;  ///< fold: the result is complete
+    bool keep = false;    ///< copy: the rank's own data, from its input to its output
+    int peer = 0;         ///< wait: for whom
+    int value = 0;        ///< wait, publish; messages: their number in this program, sent and received apart
+    int unit = 0;         ///< copy, fold: whose length it is; send, receive: the port
+    int round = 0;        ///< for messages
+    int first = 0;        ///< copy, fold: operands [first, first + count)
     int count = 0;
-    int pushes = 0;        ///< fold: so many of the following are copies of its result
+    int pushes = 0;  ///< fold: so many of the following are copies of its result
     location to{};
 };
 
 struct rank_program {
-    list<instruction> reuse_waits;   ///< staged: waits before a chunk, for the one that used the same scratch slots
-    list<instruction> body;   ///< once per chunk
-    list<instruction> exit;   ///< waits after the last chunk
+    list<instruction> reuse_waits;  ///< staged: waits before a chunk, for the one that used the same scratch slots
+    list<instruction> body;         ///< once per chunk
+    list<instruction> exit;         ///< waits after the last chunk
     list<location> operands;
-    int scratch = 0;          ///< scratch slots of this rank
+    int scratch = 0;  ///< scratch slots of this rank
     // Where messages pass:
-    list<int> units;          ///< of each operand, whose length it has
-    list<int> segments;       ///< what of the body posts a round's messages (the first: those sent ahead too), and what finishes the round before, ends here
-    int sends = 0, receives = 0;   ///< messages
+    list<int> units;     ///< of each operand, whose length it has
+    list<int> segments;  ///< what of the body posts a round's messages (the first: those sent ahead too), and what
+                         ///< finishes the round before, ends here
+    int sends = 0, receives = 0;  ///< messages
 };
 
 /// What of a rank's memory the others can reach.
 enum class reach : std::uint8_t {
-    buffers,   ///< the callers' buffers, and scratch memory
-    scratch,   ///< scratch memory alone: what others are to read is copied there first (staged)
-    nothing    ///< messages pass
+    buffers,  ///< the callers' buffers, and scratch memory
+    scratch,  ///< scratch memory alone: what others are to read is copied there first (staged)
+    nothing   ///< messages pass
 };
 
 /// What all ranks do. Made once, never changed, kept until the process ends.
 struct execution_plan {
-    execution_plan(const any_schedule& s, int n, reach r) : schedule(s), size(n), within(r), ranks(new rank_program[static_cast<std::size_t>(n)]) {}
+    execution_plan(const any_schedule& s, int n, reach r)
+        : schedule(s), size(n), within(r), ranks(new rank_program[static_cast<std::size_t>(n)]) {}
     any_schedule schedule;
     int size;
     reach within;
-    mutable std::atomic<const execution_plan*> staged = nullptr;   ///< the same within reach::scratch, once it is asked for
+    mutable std::atomic<const execution_plan*> staged =
+        nullptr;  ///< the same within reach::scratch, once it is asked for
     int rounds = 0;
-    int blocks = 1;             ///< user blocks: size, or the parts of the whole buffer
-    int parts = 1;              ///< units per user block, at most
+    int blocks = 1;  ///< user blocks: size, or the parts of the whole buffer
+    int parts = 1;   ///< units per user block, at most
     int fewest_parts = 1;
-    list<int> parts_of;         ///< ... of each block, where they differ
-    bool own_only = true;       ///< messages: off the root, ranks handle their own block alone
+    list<int> parts_of;    ///< ... of each block, where they differ
+    bool own_only = true;  ///< messages: off the root, ranks handle their own block alone
     int root = 0;
-    std::uint64_t fingerprint = 0;   ///< of the schedule's type and every step
-    bool order_preserving = false;   ///< known where the schedule was proven at run time
+    std::uint64_t fingerprint = 0;  ///< of the schedule's type and every step
+    bool order_preserving = false;  ///< known where the schedule was proven at run time
     std::unique_ptr<rank_program[]> ranks;
 
-    int values() const { return 2 * rounds; }   ///< progress values per chunk
+    int values() const { return 2 * rounds; }  ///< progress values per chunk
 };
 
 class planner {
@@ -112,13 +121,13 @@ private:
     // A slot of a rank, as of the start of the round.
     struct slot_state {
         location at{};
-        int contributions = 0;   // 0: undefined
+        int contributions = 0;  // 0: undefined
         int last_write = -1, last_use = -1;
-        int written_in = -1, sent_in = -1;   // the latest round scanned
-        int staged = none;                   // the scratch slot with a copy that others can reach
+        int written_in = -1, sent_in = -1;  // the latest round scanned
+        int staged = none;                  // the scratch slot with a copy that others can reach
         action written_by = action::copy;
     };
-    struct arrival {   // a block to be folded (or unstaged) by the receiver in this round
+    struct arrival {  // a block to be folded (or unstaged) by the receiver in this round
         int slot;
         int from;
         location source;
@@ -157,8 +166,9 @@ private:
         list<history>& h = histories_[static_cast<std::size_t>(l.rank)];
         // Input and output of one slot may be one memory (in place), but for all_to_all, whose in-place calls copy.
         const bool apart = l.where == place::output && c_ == collective::all_to_all;
-        const std::size_t id = static_cast<std::size_t>(l.index) +
-                               (l.where == place::scratch ? 2 * units_ : apart ? units_ : 0);
+        const std::size_t id = static_cast<std::size_t>(l.index) + (l.where == place::scratch ? 2 * units_
+                                                                       : apart                ? units_
+                                                                                              : 0);
         if (h.size() <= id) h.resize(id + 1);
         return h[id];
     }
@@ -213,7 +223,7 @@ private:
     std::size_t units_ = 0;
     std::unique_ptr<execution_plan> plan_;
     list<step> steps_;
-    list<int> home_unit_;          // owned collectives: slot -> unit, or none
+    list<int> home_unit_;  // owned collectives: slot -> unit, or none
     list<slot_state> slots_;
     list<reading> readers_;
     std::unique_ptr<list<history>[]> histories_;
@@ -244,13 +254,13 @@ inline void planner::read_schedule() {
                 const step st = s_.at(r, n_, k, p);
                 steps_.push_back(st);
                 const auto mix = [&h](int a, int b) {
-                    h = hash_mix(h, static_cast<std::uint64_t>(static_cast<unsigned>(a)) << 32 | static_cast<unsigned>(b));
+                    h = hash_mix(
+                        h, static_cast<std::uint64_t>(static_cast<unsigned>(a)) << 32 | static_cast<unsigned>(b));
                 };
                 mix(st.send.peer, st.recv.peer);
                 mix(st.send.blocks.size(), st.recv.blocks.size());
                 if (!st.send.blocks.empty()) mix(st.send.blocks[0], st.send.blocks[st.send.blocks.size() - 1]);
-                if (!st.recv.blocks.empty())
-                    mix(st.recv.blocks[0], static_cast<int>(st.recv.action));
+                if (!st.recv.blocks.empty()) mix(st.recv.blocks[0], static_cast<int>(st.recv.action));
             }
     plan_->fingerprint = h;
     plan_->rounds = rounds_;
@@ -297,16 +307,20 @@ inline int planner::output_unit(int rank, int s) const {
     if (unit == none) return none;
     switch (c_) {
         case collective::reduce:
-        case collective::gather: return rank == root_ ? unit : none;
+        case collective::gather:
+            return rank == root_ ? unit : none;
         case collective::scatter:
-        case collective::reduce_scatter: return unit / plan_->parts == rank ? unit : none;
-        case collective::exclusive_scan: return rank == 0 ? none : unit;
-        default: return unit;
+        case collective::reduce_scatter:
+            return unit / plan_->parts == rank ? unit : none;
+        case collective::exclusive_scan:
+            return rank == 0 ? none : unit;
+        default:
+            return unit;
     }
 }
 
-// The unit whose length a rank's slot s has. Blocks of an all_to_all are of one length, but for the direct one with counts,
-// where data comes straight from the input; their parts are not, and a part stays one.
+// The unit whose length a rank's slot s has. Blocks of an all_to_all are of one length, but for the direct one with
+// counts, where data comes straight from the input; their parts are not, and a part stays one.
 inline int planner::length_unit(int rank, int s, const location& data) const {
     if (c_ == collective::all_to_all)
         return data.where == place::input ? data.index : plan_->parts > 1 ? output_unit(rank, s) % plan_->parts : 0;
@@ -323,8 +337,7 @@ inline void planner::initial_state() {
             int unit = owned(c_) ? home_unit_[s] : s;
             bool has = unit != none && c_ != collective::barrier;
             if (c_ == collective::scatter || c_ == collective::broadcast) has = has && r == root_;
-            if (c_ == collective::gather || c_ == collective::all_gather)
-                has = has && unit / plan_->parts == r;
+            if (c_ == collective::gather || c_ == collective::all_gather) has = has && unit / plan_->parts == r;
             if (c_ == collective::all_to_all) {
                 int part = 0;
                 for (int t = 0; t < s && plan_->parts > 1; ++t) part += s_.input(r, n_, t) == s_.input(r, n_, s);
@@ -364,7 +377,7 @@ inline void planner::snapshot(int value) {
     for (int r = 0; r < n_; ++r) clock(r, r) = static_cast<std::uint16_t>(value + 1);
     if (transitive_)
         std::memcpy(snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size(), clocks_.data(),
-                    clocks_.size() * sizeof(std::uint16_t));
+            clocks_.size() * sizeof(std::uint16_t));
 }
 
 inline void planner::scan(int round) {
@@ -384,7 +397,7 @@ inline void planner::scan(int round) {
 }
 
 inline void planner::read(int actor, const location& l, int done) {
-    if (within_ == reach::nothing) return;   // its own memory, at once
+    if (within_ == reach::nothing) return;  // its own memory, at once
     history& h = track(l);
     if (h.writer != none) need(actor, h.writer, h.written);
     if (l.rank != actor) need(actor, l.rank, 0);
@@ -412,7 +425,8 @@ inline void planner::flush_waits(int actor, list<instruction>& into, int round) 
         pending_.drop(best);
         needed_[x] = -1;
         if (clock(actor, x) > value) continue;
-        into.push_back({.op = within_ == reach::nothing ? opcode::left : opcode::wait, .peer = x, .value = value, .round = round});
+        into.push_back(
+            {.op = within_ == reach::nothing ? opcode::left : opcode::wait, .peer = x, .value = value, .round = round});
         clock(actor, x) = static_cast<std::uint16_t>(value + 1);
         if (!transitive_) continue;
         const std::uint16_t* seen = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
@@ -467,8 +481,13 @@ inline location planner::stage(int rank, int s, const location& at, int round, l
     read(rank, at, 2 * round + 1);
     write(rank, copy, 2 * round + 1);
     auto& operands = mine(rank).operands;
-    copies.push_back({.op = opcode::copy, .peer = rank, .unit = length_unit(rank, s, at), .round = round,
-                      .first = static_cast<int>(operands.size()), .count = 1, .to = copy});
+    copies.push_back({.op = opcode::copy,
+        .peer = rank,
+        .unit = length_unit(rank, s, at),
+        .round = round,
+        .first = static_cast<int>(operands.size()),
+        .count = 1,
+        .to = copy});
     operands.push_back(at);
     return copy;
 }
@@ -488,31 +507,37 @@ inline void planner::send_phase(int round) {
             for (int i = 0; i < st.send.blocks.size(); ++i) {
                 const int from = st.send.blocks[i], to = into.blocks[i];
                 const slot_state& source = slot(a, from);
-                if (owned(c_) && from < slots_per_rank_ && home_unit_[from] == none) continue;   // an empty slot
+                if (owned(c_) && from < slots_per_rank_ && home_unit_[from] == none) continue;  // an empty slot
                 location at = source.at;
                 at.leaf = source.contributions == 1;
                 const auto& landing = slot(q, to);
-                if (q == a) {   // local: in the fold phase
+                if (q == a) {  // local: in the fold phase
                     arrivals_[static_cast<std::size_t>(q)].push_back({to, a, at, source.contributions, into.action});
                     continue;
                 }
-                if (within_ == reach::scratch) {   // pulled from there: what the round overwrites is another slot
+                if (within_ == reach::scratch) {  // pulled from there: what the round overwrites is another slot
                     const location reached = at.where == place::scratch ? at : stage(a, from, at, round, copies);
-                    arrivals_[static_cast<std::size_t>(q)].push_back({to, a, reached, source.contributions, into.action});
+                    arrivals_[static_cast<std::size_t>(q)].push_back(
+                        {to, a, reached, source.contributions, into.action});
                     continue;
                 }
                 location goal = target(q, to, round);
                 const bool pull = (into.action == action::reduce || pulls_copies(c_)) && source.written_in != round;
                 const bool push = !pull && into.action == action::copy &&
                                   (landing.sent_in != round || goal.where == place::scratch ||
-                                   (c_ == collective::all_to_all && landing.at.where != place::output));
+                                      (c_ == collective::all_to_all && landing.at.where != place::output));
                 if (!pull) {
                     if (goal.where == place::scratch || !push) goal = {q, take_scratch(a, q), place::scratch};
                     read(a, at, done);
                     write(a, goal, done);
                     auto& operands = mine(a).operands;
-                    copies.push_back({.op = opcode::copy, .peer = q, .unit = length_unit(a, from, at), .round = round,
-                                      .first = static_cast<int>(operands.size()), .count = 1, .to = goal});
+                    copies.push_back({.op = opcode::copy,
+                        .peer = q,
+                        .unit = length_unit(a, from, at),
+                        .round = round,
+                        .first = static_cast<int>(operands.size()),
+                        .count = 1,
+                        .to = goal});
                     operands.push_back(at);
                 }
                 if (push) {
@@ -538,19 +563,27 @@ inline void planner::pass(int a, int q, int port, int round) {
     const block_set from = step_at(a, round, port).send.blocks;
     const receive_part& into = step_at(q, round, port).recv;
     rank_program &sender = mine(a), &receiver = mine(q);
-    instruction out{.op = opcode::send, .peer = q, .value = sender.sends++, .unit = port, .round = round,
-                    .first = static_cast<int>(sender.operands.size())};
-    instruction in{.op = opcode::receive, .peer = a, .value = receiver.receives++, .unit = port, .round = round,
-                   .first = static_cast<int>(receiver.operands.size())};
+    instruction out{.op = opcode::send,
+        .peer = q,
+        .value = sender.sends++,
+        .unit = port,
+        .round = round,
+        .first = static_cast<int>(sender.operands.size())};
+    instruction in{.op = opcode::receive,
+        .peer = a,
+        .value = receiver.receives++,
+        .unit = port,
+        .round = round,
+        .first = static_cast<int>(receiver.operands.size())};
     for (int i = 0; i < from.size(); ++i) {
-        if (owned(c_) && from[i] < slots_per_rank_ && home_unit_[from[i]] == none) continue;   // an empty slot
+        if (owned(c_) && from[i] < slots_per_rank_ && home_unit_[from[i]] == none) continue;  // an empty slot
         const slot_state& source = slot(a, from[i]);
         const int to = into.blocks[i];
         const slot_state& landing = slot(q, to);
         location at = source.at, goal = target(q, to, round);
-        const bool lands = into.action == action::copy &&
-                           (landing.sent_in != round || goal.where == place::scratch ||
-                            (c_ == collective::all_to_all && landing.at.where != place::output));
+        const bool lands =
+            into.action == action::copy && (landing.sent_in != round || goal.where == place::scratch ||
+                                               (c_ == collective::all_to_all && landing.at.where != place::output));
         if (!lands || goal.where == place::scratch) goal = {q, take_scratch(q, q), place::scratch};
         goal.leaf = source.contributions == 1;
         history& h = track(at);
@@ -578,8 +611,8 @@ inline void planner::pass(int a, int q, int port, int round) {
     incoming_[static_cast<std::size_t>(q)].push_back(in);
 }
 
-// All messages of a round: each rank offers its own, then says where those of others go. They come and go in this order on
-// every channel, on both sides.
+// All messages of a round: each rank offers its own, then says where those of others go. They come and go in this order
+// on every channel, on both sides.
 inline void planner::post_phase(int round) {
     for (int r = 0; r < n_; ++r) {
         arrivals_[static_cast<std::size_t>(r)].clear();
@@ -594,12 +627,13 @@ inline void planner::post_phase(int round) {
                 pass(a, st.send.peer, p, round);
                 continue;
             }
-            const receive_part& into = st.recv;   // to oneself
+            const receive_part& into = st.recv;  // to oneself
             for (int i = 0; i < st.send.blocks.size(); ++i) {
                 const slot_state& source = slot(a, st.send.blocks[i]);
                 location at = source.at;
                 at.leaf = source.contributions == 1;
-                arrivals_[static_cast<std::size_t>(a)].push_back({into.blocks[i], a, at, source.contributions, into.action});
+                arrivals_[static_cast<std::size_t>(a)].push_back(
+                    {into.blocks[i], a, at, source.contributions, into.action});
             }
         }
     for (int r = 0; r < n_; ++r) {
@@ -608,7 +642,8 @@ inline void planner::post_phase(int round) {
         body.append(incoming_[static_cast<std::size_t>(r)]);
         mine(r).segments.push_back(static_cast<int>(body.size()));
         for (const instruction& i : incoming_[static_cast<std::size_t>(r)])
-            if (i.op == opcode::receive) body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
+            if (i.op == opcode::receive)
+                body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
     }
 }
 
@@ -640,18 +675,23 @@ inline void planner::fold_phase(int round) {
                 parts.push_back({s, r, at, own.contributions, action::reduce});
             }
             for (std::size_t j = 1; j < parts.size(); ++j)
-                for (std::size_t t = j; t > 0 && parts[t].from < parts[t - 1].from; --t) exchange(parts[t], parts[t - 1]);
+                for (std::size_t t = j; t > 0 && parts[t].from < parts[t - 1].from; --t)
+                    exchange(parts[t], parts[t - 1]);
             location goal = target(r, s, round);
             int total = 0;
             if (goal.where == place::scratch)
-                goal.index = own.at.where == place::scratch && own.contributions > 0 && own.at.rank == r &&
-                                     (within_ != reach::scratch || own.sent_in != round)   // else others are about to pull it
-                                 ? own.at.index
-                                 : take_scratch(r, r);
+                goal.index =
+                    own.at.where == place::scratch && own.contributions > 0 && own.at.rank == r &&
+                            (within_ != reach::scratch || own.sent_in != round)  // else others are about to pull it
+                        ? own.at.index
+                        : take_scratch(r, r);
             instruction fold{.op = parts[0].act == action::reduce ? opcode::fold : opcode::copy,
-                             .peer = r, .unit = length_unit(r, s, parts[0].source), .round = round,
-                             .first = static_cast<int>(operands.size()), .count = static_cast<int>(parts.size()),
-                             .to = goal};
+                .peer = r,
+                .unit = length_unit(r, s, parts[0].source),
+                .round = round,
+                .first = static_cast<int>(operands.size()),
+                .count = static_cast<int>(parts.size()),
+                .to = goal};
             for (const arrival& part : parts) {
                 read(r, part.source, done);
                 operands.push_back(part.source);
@@ -716,8 +756,15 @@ inline void planner::keep_phase() {
             const location goal{r, unit, place::output};
             read(r, st.at, done);
             write(r, goal, done);
-            keeps.push_back({.op = reduces(c_) ? opcode::fold : opcode::copy, .finish = n_ == 1, .keep = true, .peer = r,
-                             .unit = length_unit(r, s, st.at), .round = rounds_, .first = static_cast<int>(operands.size()), .count = 1, .to = goal});
+            keeps.push_back({.op = reduces(c_) ? opcode::fold : opcode::copy,
+                .finish = n_ == 1,
+                .keep = true,
+                .peer = r,
+                .unit = length_unit(r, s, st.at),
+                .round = rounds_,
+                .first = static_cast<int>(operands.size()),
+                .count = 1,
+                .to = goal});
             operands.push_back(st.at);
             operands.back().leaf = st.contributions == 1;
         }
@@ -738,8 +785,9 @@ inline void planner::exit_phase() {
     }
 }
 
-// What a rank held from the start need not wait for what comes in the rounds before: it goes with the first round's messages.
-// Not where another message to the same rank could be overtaken: what is posted between two ranks comes in one order.
+// What a rank held from the start need not wait for what comes in the rounds before: it goes with the first round's
+// messages. Not where another message to the same rank could be overtaken: what is posted between two ranks comes in
+// one order.
 inline void planner::post_ahead() {
     list<int> messages;
     list<instruction> kept;
@@ -750,7 +798,8 @@ inline void planner::post_ahead() {
         for (const instruction& i : m.body) messages[static_cast<std::size_t>(i.peer)] += i.op == opcode::send;
         const auto goes_ahead = [&](const instruction& i) {
             bool held = i.op == opcode::send && i.count > 0 && messages[static_cast<std::size_t>(i.peer)] == 1;
-            for (int k = 0; held && k < i.count; ++k) held = m.operands[static_cast<std::size_t>(i.first + k)].where == place::input;
+            for (int k = 0; held && k < i.count; ++k)
+                held = m.operands[static_cast<std::size_t>(i.first + k)].where == place::input;
             return held;
         };
         kept.clear();
@@ -780,7 +829,7 @@ inline void planner::ring_phase() {
         for (int x = 0; x < n_; ++x)
             if (clock(r, x) > 1) clock(r, x) = 0xffff;
         flush_waits(r, mine(r).reuse_waits, rounds_);
-        for (int x = 0; x < n_; ++x) clock(r, x) = known[x];   // of an earlier chunk: at the exit it is not known yet
+        for (int x = 0; x < n_; ++x) clock(r, x) = known[x];  // of an earlier chunk: at the exit it is not known yet
     }
 }
 
@@ -790,7 +839,8 @@ inline void planner::drop_unneeded() {
     awaited.resize(values * static_cast<std::size_t>(n_));
     const auto awaits = [&](const list<instruction>& all) {
         for (const instruction& i : all)
-            if (i.op == opcode::wait) awaited[static_cast<std::size_t>(i.peer) * values + static_cast<std::size_t>(i.value)] = true;
+            if (i.op == opcode::wait)
+                awaited[static_cast<std::size_t>(i.peer) * values + static_cast<std::size_t>(i.value)] = true;
     };
     for (int r = 0; r < n_; ++r) {
         awaits(mine(r).reuse_waits);
@@ -801,7 +851,8 @@ inline void planner::drop_unneeded() {
         auto& body = mine(r).body;
         std::size_t kept = 0;
         for (const instruction& i : body)
-            if (i.op != opcode::publish || awaited[static_cast<std::size_t>(r) * values + static_cast<std::size_t>(i.value)])
+            if (i.op != opcode::publish ||
+                awaited[static_cast<std::size_t>(r) * values + static_cast<std::size_t>(i.value)])
                 body[kept++] = i;
         body.resize(kept);
     }
@@ -859,7 +910,8 @@ const execution_plan* execution_plan_for(const any_schedule& s, int n, reach wit
 #ifndef COLLS_SEPARATE
 COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within) {
     static std::mutex mutex;
-    static list<const execution_plan*>& cache = *new list<const execution_plan*>;   // never destroyed: threads may outlive main
+    static list<const execution_plan*>& cache =
+        *new list<const execution_plan*>;  // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const execution_plan* p : cache)
         if (p->size == n && p->within == within && p->schedule == s) return p;
@@ -870,7 +922,8 @@ COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int
 /// The same, for buffers that other ranks cannot reach.
 inline const execution_plan& staged(const execution_plan& s) {
     const execution_plan* found = s.staged.load(std::memory_order_acquire);
-    if (found == nullptr) s.staged.store(found = execution_plan_for(s.schedule, s.size, reach::scratch), std::memory_order_release);
+    if (found == nullptr)
+        s.staged.store(found = execution_plan_for(s.schedule, s.size, reach::scratch), std::memory_order_release);
     return *found;
 }
 

@@ -30,7 +30,8 @@ COLLS_INLINE finding prove(const any_schedule& s, int n) {
     const any_reader reader(s);
     symbolic_execution e(reader, n, reduces(s.implements));
     const report r = e.run();
-    finding f{.right = r.ok(), .order_preserving = r.ok() && e.in_rank_order(), .rank = r.rank, .round = r.round, .text = {}};
+    finding f{
+        .right = r.ok(), .order_preserving = r.ok() && e.in_rank_order(), .rank = r.rank, .round = r.round, .text = {}};
     if (!r.ok()) f.text << r.text();
     return f;
 }

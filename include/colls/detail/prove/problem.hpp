@@ -19,7 +19,9 @@ struct wanted {
 /// The extents of a schedule, and the states before and after it: which slots hold what.
 class problem {
 public:
-    constexpr problem(const schedule_reader& reader, int ranks) : s(reader), n(ranks), kind(reader.kind()) { read_extents(); }
+    constexpr problem(const schedule_reader& reader, int ranks) : s(reader), n(ranks), kind(reader.kind()) {
+        read_extents();
+    }
 
     /// The label of slot `slot` of `rank` at the start: its contribution to that block, none or vacant.
     constexpr int initial(int rank, int slot) const {
@@ -88,7 +90,8 @@ public:
     report report_{};
 
     /// `number`: what the report's field for this fault holds beside the block.
-    [[gnu::cold]] [[gnu::noinline]] constexpr void found(fault f, int rank = none, int block = none, int number = none) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void found(
+        fault f, int rank = none, int block = none, int number = none) {
         report_.law = law_of(f);
         report_.kind = f;
         report_.n = n;

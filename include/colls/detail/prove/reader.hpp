@@ -28,13 +28,15 @@ protected:
     ~schedule_reader() = default;
 };
 
-/// What can be read: a schedule, or something like one that is not trivially copyable. Says in words what S lacks; false:
-/// what follows is not compiled.
+/// What can be read: a schedule, or something like one that is not trivially copyable. Says in words what S lacks;
+/// false: what follows is not compiled.
 template <class S>
 constexpr bool expect_readable() {
-    constexpr bool is = requires(const S& s) { s.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
+    constexpr bool is =
+        requires(const S& s) { s.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
     static_assert(is,
-        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, round, port)` "
+        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
+        "round, port)` "
         "that returns a colls::step, const or static; of a family take schedule_for<F, C>");
     return is;
 }

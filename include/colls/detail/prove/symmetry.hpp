@@ -10,7 +10,8 @@ namespace colls::inline v1::detail {
 /// peers one further (mod n). It is read off ranks 0 and 1 and checked on all. Then plays rank 0.
 class symmetric_execution {
 public:
-    constexpr symmetric_execution(const schedule_reader& s, int n) : p_(s, n), barrier_(p_.kind == collective::barrier) {}
+    constexpr symmetric_execution(const schedule_reader& s, int n)
+        : p_(s, n), barrier_(p_.kind == collective::barrier) {}
 
     /// True where the schedule is symmetric. O(n · (rounds · ports + blocks moved by a rank)) calls and steps.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {

@@ -33,7 +33,9 @@ struct op_table {
 };
 
 template <class Op, class T>
-concept has_finish = requires(const Op& op, const T& x, int n) { { op.finish(x, n) } -> std::convertible_to<T>; };
+concept has_finish = requires(const Op& op, const T& x, int n) {
+    { op.finish(x, n) } -> std::convertible_to<T>;
+};
 
 template <class T, class Op>
 constexpr auto choose_fold() {
@@ -55,7 +57,8 @@ using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 template <class T, class Op>
 void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
-    // For processors from before 2013: two operands at a time, which is most of what is folded, and the rest as it comes.
+    // For processors from before 2013: two operands at a time, which is most of what is folded, and the rest as it
+    // comes.
     if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
         return direct_fold<T, Op>::template run<2>(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
     else
@@ -73,8 +76,7 @@ template <class T, class Op>
 #else
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
 #endif
-void fold_avx512(void* dst,
-    const operand* x, int k, std::size_t count, const void* op) {
+void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
 #endif

@@ -26,7 +26,9 @@ struct operand {
 };
 
 template <class Op, class A>
-concept has_leaf = requires(const Op& op, const A& a) { { op.leaf(a) } -> std::convertible_to<A>; };
+concept has_leaf = requires(const Op& op, const A& a) {
+    { op.leaf(a) } -> std::convertible_to<A>;
+};
 
 /// A fold of T by Op is done in float, and rounded once.
 template <class T, class Op>
@@ -88,8 +90,8 @@ template <class A, class Op>
 /// Element by element, in T or in float: the tails of the loops below. Not a call: g++ makes
 /// a jump of one at the end of a function, and leaves the upper halves of the vector registers dirty, which is slow.
 template <class A, class T, class Op>
-[[gnu::always_inline]] inline void scalar_fold(T* dst, const operand* x, int k, std::size_t first, std::size_t count,
-    const Op& op) {
+[[gnu::always_inline]] inline void scalar_fold(
+    T* dst, const operand* x, int k, std::size_t first, std::size_t count, const Op& op) {
     for (std::size_t i = first; i < count; ++i) {
         A a = apply_leaf(static_cast<A>(static_cast<const T*>(x[0].data)[i]), x[0].leaf, op);
         for (int j = 1; j < k; ++j)
@@ -138,11 +140,11 @@ struct direct_fold {
 using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
 /// Any number of operands by a function that takes four: partial folds stay in a tile on the stack.
-void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count,
-    const void* op);
+void fold_by_fours(
+    fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count, const void* op);
 #ifndef COLLS_SEPARATE
-COLLS_INLINE void fold_by_fours(fold_function four, std::size_t element, void* dst, const operand* x, int k,
-    std::size_t count, const void* op) {
+COLLS_INLINE void fold_by_fours(
+    fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count, const void* op) {
     if (k <= 4) return four(dst, x, k, count, op);
     alignas(64) unsigned char tile[tile_bytes];
     const std::size_t length = tile_bytes / element;
@@ -190,9 +192,8 @@ struct paired_fold {
             return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
         };
         if (k == 2)
-            for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1]](std::size_t i) {
-                put(dst, i, combine(get(a, i, op), get(b, i, op), op));
-            });
+            for_each_parallel<lanes>(whole / 2,
+                [=, a = x[0], b = x[1]](std::size_t i) { put(dst, i, combine(get(a, i, op), get(b, i, op), op)); });
         else if (k == 3)
             for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1], c = x[2]](std::size_t i) {
                 put(dst, i, combine(combine(get(a, i, op), get(b, i, op), op), get(c, i, op), op));
@@ -242,9 +243,8 @@ struct tile_fold {
                     put(tile + i, static_cast<T>(op(get(a, at + i, op), get(b, at + i, op))));
                 });
             for (int j = 2; j < k; ++j)
-                for_each_checked<lanes>(whole, [&, b = x[j]](std::size_t i) {
-                    put(tile + i, static_cast<T>(op(tile[i], get(b, at + i, op))));
-                });
+                for_each_checked<lanes>(whole,
+                    [&, b = x[j]](std::size_t i) { put(tile + i, static_cast<T>(op(tile[i], get(b, at + i, op)))); });
             std::memcpy(static_cast<void*>(dst + at), memory, whole * sizeof(T));
             if constexpr (lanes > 1) scalar_fold<T>(dst, x, k, at + whole, at + n, op);
         }

@@ -1,29 +1,29 @@
-// The loops of the usual types and operators. Where the engine is compiled apart they are too, in src/folds.cpp: a unit that calls
-// with them does not compile its own.
+// The loops of the usual types and operators. Where the engine is compiled apart they are too, in src/folds.cpp: a unit
+// that calls with them does not compile its own.
 #pragma once
 
 #include <colls/detail/reduce/fold.hpp>
 
 // action(type, operator), for all of them.
-#define COLLS_KNOWN_FOLDS_OF(action, T) \
-    action(T, sum_t) action(T, prod_t) action(T, min_t) action(T, max_t)
-#define COLLS_KNOWN_FOLDS(action)                 \
-    COLLS_KNOWN_FOLDS_OF(action, float)           \
-    COLLS_KNOWN_FOLDS_OF(action, double)          \
-    COLLS_KNOWN_FOLDS_OF(action, half)            \
-    COLLS_KNOWN_FOLDS_OF(action, bfloat16)        \
-    COLLS_KNOWN_FOLDS_OF(action, signed char)     \
-    COLLS_KNOWN_FOLDS_OF(action, unsigned char)   \
-    COLLS_KNOWN_FOLDS_OF(action, short)           \
-    COLLS_KNOWN_FOLDS_OF(action, unsigned short)  \
-    COLLS_KNOWN_FOLDS_OF(action, int)             \
-    COLLS_KNOWN_FOLDS_OF(action, unsigned)        \
-    COLLS_KNOWN_FOLDS_OF(action, long)            \
+#define COLLS_KNOWN_FOLDS_OF(action, T) action(T, sum_t) action(T, prod_t) action(T, min_t) action(T, max_t)
+#define COLLS_KNOWN_FOLDS(action)                \
+    COLLS_KNOWN_FOLDS_OF(action, float)          \
+    COLLS_KNOWN_FOLDS_OF(action, double)         \
+    COLLS_KNOWN_FOLDS_OF(action, half)           \
+    COLLS_KNOWN_FOLDS_OF(action, bfloat16)       \
+    COLLS_KNOWN_FOLDS_OF(action, signed char)    \
+    COLLS_KNOWN_FOLDS_OF(action, unsigned char)  \
+    COLLS_KNOWN_FOLDS_OF(action, short)          \
+    COLLS_KNOWN_FOLDS_OF(action, unsigned short) \
+    COLLS_KNOWN_FOLDS_OF(action, int)            \
+    COLLS_KNOWN_FOLDS_OF(action, unsigned)       \
+    COLLS_KNOWN_FOLDS_OF(action, long)           \
     COLLS_KNOWN_FOLDS_OF(action, unsigned long)
 
 #if defined(COLLS_SEPARATE) && !defined(COLLS_SEPARATE_SOURCE)
 namespace colls::inline v1::detail {
-#define COLLS_COMPILED_APART(T, Op) extern template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
+#define COLLS_COMPILED_APART(T, Op) \
+    extern template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
 COLLS_KNOWN_FOLDS(COLLS_COMPILED_APART)
 #undef COLLS_COMPILED_APART
 }  // namespace colls::inline v1::detail

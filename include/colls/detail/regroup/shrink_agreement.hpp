@@ -1,8 +1,8 @@
-// How ranks that pass messages agree on who is left. Each says that it is here; when all others have said so, are known to be
-// dead, or the deadline has passed, the lowest of those who are here proposes them, by the synod of Paxos (Lamport, The
-// Part-Time Parliament, 1998) over the whole old group: what a majority has accepted is decided, whoever dies meanwhile, and
-// a side that is cut off from the majority decides nothing. Whoever learns the decision passes it on to everyone before it
-// goes on, so that a proposer may die at any point.
+// How ranks that pass messages agree on who is left. Each says that it is here; when all others have said so, are known
+// to be dead, or the deadline has passed, the lowest of those who are here proposes them, by the synod of Paxos
+// (Lamport, The Part-Time Parliament, 1998) over the whole old group: what a majority has accepted is decided, whoever
+// dies meanwhile, and a side that is cut off from the majority decides nothing. Whoever learns the decision passes it
+// on to everyone before it goes on, so that a proposer may die at any point.
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
@@ -55,9 +55,11 @@ public:
             }
             if (missing == 0 || now > until) {
                 if (2 * count <= n)
-                    refuse(errc::peer_failed, message() << "only " << count << " of " << n << " ranks are left, which is no majority: "
-                                                        << "another part of the group may go on without this one. Start anew");
-                if (now > until + e.env.timeout + 5) refuse(errc::timeout, message() << "the ranks that are left came to no decision");
+                    refuse(errc::peer_failed,
+                        message() << "only " << count << " of " << n << " ranks are left, which is no majority: "
+                                  << "another part of the group may go on without this one. Start anew");
+                if (now > until + e.env.timeout + 5)
+                    refuse(errc::timeout, message() << "the ranks that are left came to no decision");
                 if (leader == e.rank && now > again) {
                     if (again == 0) own_ = {here_, make_place()};
                     for (int r = 0; r < e.size; ++r)
@@ -71,7 +73,8 @@ public:
         to_all(line::decide, 0, 0, accepted_);
         w.progress();
         if (!accepted_.members[static_cast<std::size_t>(e.rank)])
-            refuse(errc::peer_failed, message() << "the others have shrunk the group without this rank, which came too late: leave, and start anew");
+            refuse(errc::peer_failed, message() << "the others have shrunk the group without this rank, which came too "
+                                                   "late: leave, and start anew");
         return accepted_;
     }
 
@@ -84,7 +87,8 @@ private:
     [[noreturn]] void refuse(errc code, const message& why) const {
         throw error(code, (message() << "colls: rank " << e_->rank << " in shrink: " << why.text()).text(), e_->rank);
     }
-    // a: what it is, and the ballot; b: the ballot of the value; c, text: the value, its members a digit for four of them.
+    // a: what it is, and the ballot; b: the ballot of the value; c, text: the value, its members a digit for four of
+    // them.
     void to(int peer, line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
         std::string text((v.members.size() + 3) / 4, 'a');
         for (std::size_t i = 0; i < v.members.size(); ++i)
@@ -101,7 +105,8 @@ private:
     }
     value read_value(const letter& l) const {
         value v{std::vector<bool>(static_cast<std::size_t>(e_->size)), l.c};
-        for (std::size_t i = 0; i < v.members.size() && i / 4 < l.text.size(); ++i) v.members[i] = ((l.text[i / 4] - 'a') >> i % 4 & 1) != 0;
+        for (std::size_t i = 0; i < v.members.size() && i / 4 < l.text.size(); ++i)
+            v.members[i] = ((l.text[i / 4] - 'a') >> i % 4 & 1) != 0;
         return v;
     }
 
@@ -120,11 +125,13 @@ private:
         for (const bool x : who) count += x;
         return 2 * count > who.size();
     }
-    void read(const letter l) {   // a copy: answers to oneself are added behind it
+    void read(const letter l) {  // a copy: answers to oneself are added behind it
         const std::uint64_t ballot = l.a >> 8;
         const auto from = static_cast<std::size_t>(l.from);
         switch (static_cast<line>(l.a & 0xff)) {
-            case line::here: here_[from] = true; break;
+            case line::here:
+                here_[from] = true;
+                break;
             case line::prepare:
                 if (ballot <= promised_) break;
                 promised_ = ballot;
@@ -133,7 +140,7 @@ private:
             case line::promise:
                 if (ballot != ballot_ || asked_) break;
                 promises_[from] = true;
-                if (l.b > best_) best_ = l.b, own_ = read_value(l);   // what may have been decided already
+                if (l.b > best_) best_ = l.b, own_ = read_value(l);  // what may have been decided already
                 if (!majority(promises_)) break;
                 asked_ = true;
                 to_all(line::accept, ballot_, ballot_, own_);

@@ -1,8 +1,8 @@
 // New groups out of one: split, and shrink where the ranks share memory.
 #pragma once
 
-#include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/execute/operations.hpp>
+#include <colls/detail/regroup/groups.hpp>
 #include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {
@@ -15,7 +15,8 @@ namespace colls::inline v1::detail {
     }
     // The rank that caused it has told the old group, or it is dead, which is about to be seen there.
     const auto& state = e.memory.poison().state;
-    for (const double until = seconds_now() + 0.5; state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+    for (const double until = seconds_now() + 0.5;
+        state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
         e.backend->look(e, nullptr, 0);
         sched_yield();
     }
@@ -26,11 +27,12 @@ namespace colls::inline v1::detail {
     throw_poison(e, &at);
 }
 
-/// Has a member of the new group, which had heard of all others and so gone on, broken it before this rank has heard of them? Then all
-/// have come, and this rank is a member, too, whose next call says what happened.
+/// Has a member of the new group, which had heard of all others and so gone on, broken it before this rank has heard of
+/// them? Then all have come, and this rank is a member, too, whose next call says what happened.
 inline bool broken_by_others(const rank_context& part) {
     const poison_state& p = part.memory.poison();
-    return p.state.load(std::memory_order_acquire) == 2 && p.rank != part.rank && report_in(p).find(origin_is_broken) == std::string_view::npos;
+    return p.state.load(std::memory_order_acquire) == 2 && p.rank != part.rank &&
+           report_in(p).find(origin_is_broken) == std::string_view::npos;
 }
 
 inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int key) {
@@ -65,8 +67,8 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     places.resize(n);
     exchange(e, &made, sizeof made, places.data());
     if (color < 0) return nullptr;
-    // No rank goes on before all members have come: from then on each of them hears of what goes wrong in the new group, while
-    // until then a rank that fails is heard of in the old one, which all of them look at.
+    // No rank goes on before all members have come: from then on each of them hears of what goes wrong in the new
+    // group, while until then a rank that fails is heard of in the old one, which all of them look at.
     std::unique_ptr<rank_context> part;
     try {
         part = e.backend->attach(e, places[members[0]], mine, members);
@@ -76,7 +78,8 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
         all.resize(members.size());
         exchange(*part, &here, 1, all.data());
     } catch (...) {
-        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_acquire) != 0) split_failed(e, std::move(part));
+        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_acquire) != 0)
+            split_failed(e, std::move(part));
     }
     part->forming_from = nullptr;
     part->join(e);
@@ -90,18 +93,20 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     return part;
 }
 
-/// Shrinks a group over shared memory. Each rank says that it takes part, and waits until every other one does too, is dead,
-/// or has not come by the deadline. Then it proposes those who came; the first proposal named stands, so that all who
-/// return agree, whatever each of them has seen.
+/// Shrinks a group over shared memory. Each rank says that it takes part, and waits until every other one does too, is
+/// dead, or has not come by the deadline. Then it proposes those who came; the first proposal named stands, so that all
+/// who return agree, whatever each of them has seen.
 [[gnu::cold]] COLLS_INLINE std::unique_ptr<rank_context> shrink_shared(rank_context& e) {
     const group_memory& m = e.memory;
     break_to_shrink(e);
     m.state(e.rank).shrinks.store(1, std::memory_order_release);
     const auto gone = [&](int r) { return e.backend->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
     const double until = seconds_now() + e.env.timeout;
-    for (bool missing = true; missing && m.decision().decided.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+    for (bool missing = true;
+        missing && m.decision().decided.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
         missing = false;
-        for (int r = 0; r < e.size; ++r) missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
+        for (int r = 0; r < e.size; ++r)
+            missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
         e.backend->look(e, nullptr, 0);
         if (missing) sched_yield();
     }
@@ -115,8 +120,9 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
         const std::uint64_t place = m.proposal(e.rank).place = e.backend->create(count);
         std::uint32_t none_yet = 0;
         // Release: who sees the decision sees the proposal.
-        if (!m.decision().decided.compare_exchange_strong(none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
-            e.backend->discard(place, count);   // another was first
+        if (!m.decision().decided.compare_exchange_strong(
+                none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
+            e.backend->discard(place, count);  // another was first
     }
     const int decider = static_cast<int>(m.decision().decided.load(std::memory_order_acquire)) - 1;
     list<int> members;
@@ -128,9 +134,10 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     }
     if (mine == none)
         throw error(errc::peer_failed,
-                    (message() << "colls: rank " << e.rank << " in shrink: the others, led by rank " << decider
-                               << ", have shrunk the group without this rank, which came too late: leave, and start anew").text(),
-                    e.rank, decider);
+            (message() << "colls: rank " << e.rank << " in shrink: the others, led by rank " << decider
+                       << ", have shrunk the group without this rank, which came too late: leave, and start anew")
+                .text(),
+            e.rank, decider);
     return e.backend->attach(e, m.proposal(decider).place, mine, members);
 }
 

@@ -5,17 +5,17 @@
 #include <colls/detail/group/rank_context.hpp>
 
 #include <arpa/inet.h>
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <string>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -45,7 +45,7 @@ public:
     /// Leaves errno as it is: what failed before is still to be reported.
     void close() {
         const int before = errno;
-        if (fd_ >= 0) ::close(release());   // after EINTR it is closed too
+        if (fd_ >= 0) ::close(release());  // after EINTR it is closed too
         errno = before;
     }
 
@@ -56,7 +56,7 @@ private:
 /// Where a socket is: IPv4 or IPv6, with its port.
 struct address {
     sockaddr_storage storage{};
-    socklen_t length = 0;   ///< 0: no address
+    socklen_t length = 0;  ///< 0: no address
 
     int family() const { return length == 0 ? AF_UNSPEC : storage.ss_family; }
     sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
@@ -66,7 +66,9 @@ struct address {
     sockaddr_in& v4() { return reinterpret_cast<sockaddr_in&>(storage); }
     sockaddr_in6& v6() { return reinterpret_cast<sockaddr_in6&>(storage); }
 
-    int port() const { return family() == AF_INET ? ntohs(v4().sin_port) : family() == AF_INET6 ? ntohs(v6().sin6_port) : 0; }
+    int port() const {
+        return family() == AF_INET ? ntohs(v4().sin_port) : family() == AF_INET6 ? ntohs(v6().sin6_port) : 0;
+    }
     address& set_port(int port) {
         if (family() == AF_INET) v4().sin_port = htons(static_cast<std::uint16_t>(port));
         if (family() == AF_INET6) v6().sin6_port = htons(static_cast<std::uint16_t>(port));
@@ -121,7 +123,8 @@ struct address {
 /// "10.0.0.3", "fe80::1%eth0".
 inline std::string host_text(const address& a) {
     char text[NI_MAXHOST];
-    if (a.length == 0 || getnameinfo(a.get(), a.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return "nowhere";
+    if (a.length == 0 || getnameinfo(a.get(), a.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
+        return "nowhere";
     return text;
 }
 /// "10.0.0.3:2000", "[::1]:2000".
@@ -132,8 +135,8 @@ inline std::string text_of(const address& a) {
     return text.text();
 }
 
-/// The addresses of a name or number, best first; none: `why`, if given, says why. May ask a name server, whose answer takes
-/// as long as the system's resolver allows.
+/// The addresses of a name or number, best first; none: `why`, if given, says why. May ask a name server, whose answer
+/// takes as long as the system's resolver allows.
 inline std::vector<address> resolve(const std::string& host, int port, const char** why = nullptr) {
     std::vector<address> found;
     addrinfo hints{};
@@ -175,21 +178,22 @@ inline descriptor listen_at(const address& at) {
     descriptor fd(socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return fd;
     const int on = 1;
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);   // connections of a job before, in TIME_WAIT
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // connections of a job before, in TIME_WAIT
     if (at.family() == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), 1024) != 0) fd.close();
     return fd;
 }
 
-/// The next connection that has come in: non-blocking, closed by exec, without delay. None: errno says why (EAGAIN: there is
-/// none yet; ECONNABORTED: it went away again).
+/// The next connection that has come in: non-blocking, closed by exec, without delay. None: errno says why (EAGAIN:
+/// there is none yet; ECONNABORTED: it went away again).
 inline descriptor accept_from(int listening) {
     descriptor fd(accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) set_nodelay(fd.get());
     return fd;
 }
 
-/// A connection under way: non-blocking, closed by exec, without delay; see `connected`. None if it fails at once: errno.
+/// A connection under way: non-blocking, closed by exec, without delay; see `connected`. None if it fails at once:
+/// errno.
 inline descriptor start_connect(const address& to) {
     descriptor fd(socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return fd;
@@ -200,7 +204,7 @@ inline descriptor start_connect(const address& to) {
 
 struct connection_state {
     enum { no, yes, failed } is = no;
-    int error = 0;   ///< an errno, where it failed
+    int error = 0;  ///< an errno, where it failed
 };
 /// How far a connection is that `start_connect` began. Never waits.
 inline connection_state connected(int fd) {
@@ -210,7 +214,7 @@ inline connection_state connected(int fd) {
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     const address there = remote_address(fd);
-    if (error == 0 && there.length == 0) error = ENOTCONN;   // the system tells why only once
+    if (error == 0 && there.length == 0) error = ENOTCONN;  // the system tells why only once
     // On one host a socket may happen to connect to itself where nobody listens at a port of the ephemeral range.
     if (error == 0 && local_address(fd) == there) error = ECONNREFUSED;
     if (error != 0) return {connection_state::failed, error};
@@ -227,7 +231,7 @@ inline bool wait_for(int fd, short events, double until) {
     for (;;) {
         pollfd p{fd, events, 0};
         const int ready = poll(&p, 1, milliseconds_until(until));
-        if (ready > 0 || (ready < 0 && errno != EINTR)) return true;   // what is wrong the next call on it will say
+        if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // what is wrong the next call on it will say
         if (seconds_now() >= until) return false;
     }
 }
@@ -245,7 +249,8 @@ inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
     }
     return 0;
 }
-/// All of it, by the deadline. 0, or an errno: ETIMEDOUT at the deadline, ENODATA where the other side has closed before.
+/// All of it, by the deadline. 0, or an errno: ETIMEDOUT at the deadline, ENODATA where the other side has closed
+/// before.
 inline int receive_all(int fd, void* data, std::size_t bytes, double until) {
     for (std::size_t done = 0; done < bytes;) {
         const ssize_t n = ::recv(fd, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);

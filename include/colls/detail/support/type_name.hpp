@@ -59,11 +59,11 @@ private:
     struct renaming {
         std::string_view spelled, written;
     };
-    static constexpr renaming renamings[] = {
-        {"reversal<", "reversed<"}, {"reversed_family<", "reversed<"}, {"folding<", "folded<"}, {"folded_family<", "folded<"},
-        {"recursive_multiplying<2>", "recursive_doubling"}, {"recursive_multiplying<>", "recursive_doubling"},
-        {"tree<2>", "tree"}, {"tree<>", "tree"}, {"bruck<2>", "bruck"}, {"bruck<>", "bruck"}, {"pat<1>", "pat"}, {"pat<>", "pat"},
-        {"circulant<>", "circulant"}, {"circulant<colls::v1::halving>", "circulant"}, {"circulant<colls::halving>", "circulant"}};
+    static constexpr renaming renamings[] = {{"reversal<", "reversed<"}, {"reversed_family<", "reversed<"},
+        {"folding<", "folded<"}, {"folded_family<", "folded<"}, {"recursive_multiplying<2>", "recursive_doubling"},
+        {"recursive_multiplying<>", "recursive_doubling"}, {"tree<2>", "tree"}, {"tree<>", "tree"},
+        {"bruck<2>", "bruck"}, {"bruck<>", "bruck"}, {"pat<1>", "pat"}, {"pat<>", "pat"}, {"circulant<>", "circulant"},
+        {"circulant<colls::v1::halving>", "circulant"}, {"circulant<colls::halving>", "circulant"}};
     static constexpr int most_depth = 16;
 
     constexpr bool begins_name() const { return size_ == starts_[depth_]; }
@@ -93,7 +93,7 @@ private:
             }
         return false;
     }
-    constexpr bool take_space() {   // between two closing brackets
+    constexpr bool take_space() {  // between two closing brackets
         if (!in_.starts_with(" >")) return false;
         in_.remove_prefix(1);
         return true;
@@ -115,7 +115,7 @@ private:
     std::string_view in_;
     char* out_;
     std::size_t size_ = 0;
-    std::size_t starts_[most_depth] = {};   // where the names that are being written begin, by depth of brackets
+    std::size_t starts_[most_depth] = {};  // where the names that are being written begin, by depth of brackets
     int depth_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// One collective call on one rank: its buffers, the call itself, and what a serial reference says that the rank must have
-// after. What the kit for transports (transport.hpp) is made of.
+// One collective call on one rank: its buffers, the call itself, and what a serial reference says that the rank must
+// have after. What the kit for transports (transport.hpp) is made of.
 #pragma once
 
 #include <colls/collectives.hpp>
@@ -15,7 +15,8 @@
 
 namespace colls::inline v1::testing::detail {
 
-/// What a rank has found wrong. It leaves the rank's function, so that who runs the ranks learns of it, and tells the others.
+/// What a rank has found wrong. It leaves the rank's function, so that who runs the ranks learns of it, and tells the
+/// others.
 class finding : public std::runtime_error {
 public:
     explicit finding(const std::string& text) : std::runtime_error("the kit found: " + text.substr(0, 300)) {}
@@ -25,7 +26,9 @@ inline std::uint64_t hashed(std::uint64_t a, std::uint64_t b = 0, std::uint64_t 
     return v1::detail::hash_mix(v1::detail::hash_mix(v1::detail::hash_mix(0, a), b), c);
 }
 /// One of 0 .. most - 1.
-inline int drawn(std::uint64_t seed, int most) { return static_cast<int>(hashed(seed) % static_cast<std::uint64_t>(most)); }
+inline int drawn(std::uint64_t seed, int most) {
+    return static_cast<int>(hashed(seed) % static_cast<std::uint64_t>(most));
+}
 inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 /// Elements are maps x -> a x + b of the integers modulo 2^h, a in the upper half, b in the lower: to compose them is
@@ -64,7 +67,8 @@ public:
     std::size_t size() const { return count_; }
     bool intact() {
         const auto is_guard = [](T x) { return x == guard; };
-        return std::all_of(whole(), data(), is_guard) && std::all_of(data() + count_, data() + count_ + guards, is_guard);
+        return std::all_of(whole(), data(), is_guard) &&
+               std::all_of(data() + count_, data() + count_ + guards, is_guard);
     }
 
 private:
@@ -82,22 +86,22 @@ enum class by : unsigned char { automatic, direct, ring, tree };
 /// The same on all ranks.
 struct spec {
     collective what = collective::barrier;
-    bool variable = false;   ///< the v-variant
-    bool ordered = false;    ///< with an operator that does not commute
+    bool variable = false;  ///< the v-variant
+    bool ordered = false;   ///< with an operator that does not commute
     bool in_place = false;
     way how = way::blocking;
     by schedule = by::automatic;
-    std::size_t bytes = 0;   ///< of the longest buffer
+    std::size_t bytes = 0;  ///< of the longest buffer
     int root = 0;
     std::uint64_t seed = 0;
-    bool small_elements = false;   ///< of one byte, else of eight
+    bool small_elements = false;  ///< of one byte, else of eight
 };
 
 inline std::string described(const spec& s) {
     constexpr const char* ways[] = {"", ", started", ", prepared"};
     constexpr const char* schedules[] = {"", " by direct", " by ring", " by tree"};
-    std::string text = std::string(v1::name_of(s.what)) + (s.variable ? "_v" : "") + " of " + std::to_string(s.bytes) + " bytes" +
-                       schedules[static_cast<int>(s.schedule)] + ways[static_cast<int>(s.how)];
+    std::string text = std::string(v1::name_of(s.what)) + (s.variable ? "_v" : "") + " of " + std::to_string(s.bytes) +
+                       " bytes" + schedules[static_cast<int>(s.schedule)] + ways[static_cast<int>(s.how)];
     if (s.ordered) text += ", operator in order";
     if (s.in_place) text += ", in place";
     if (v1::rooted(s.what)) text += ", root " + std::to_string(s.root);
@@ -122,7 +126,8 @@ class collective_case {
 public:
     collective_case(communicator& comm, const spec& s) : comm_(comm), s_(s), n_(comm.size()), rank_(comm.rank()) {
         share_out();
-        const bool of_group[] = {drawn(hashed(s.seed, 1, index(rank_)), 2) == 0, drawn(hashed(s.seed, 2, index(rank_)), 2) == 0};
+        const bool of_group[] = {
+            drawn(hashed(s.seed, 1, index(rank_)), 2) == 0, drawn(hashed(s.seed, 2, index(rank_)), 2) == 0};
         in_count_ = gives();
         out_count_ = takes();
         in_place_ = (s.in_place && in_count_ > 0 && out_count_ > 0);
@@ -131,7 +136,8 @@ public:
         in_ = first_->data();
         out_ = in_place_ ? first_->data() : second_->data();
         if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather)) in_ += before(rank_);
-        if (in_place_ && (s_.what == collective::scatter || s_.what == collective::reduce_scatter)) out_ += before(rank_);
+        if (in_place_ && (s_.what == collective::scatter || s_.what == collective::reduce_scatter))
+            out_ += before(rank_);
         fill();
     }
     // The call keeps pointers to what is in here.
@@ -159,18 +165,23 @@ public:
     void judge() {
         for (std::size_t i = 0; i < out_count_; ++i)
             if (const T want = expected(i); out_[i] != want)
-                throw finding(where() + "element " + std::to_string(i) + " of the result's " + std::to_string(out_count_) + " is " +
-                              std::to_string(out_[i]) + ", and should be " + std::to_string(want));
+                throw finding(where() + "element " + std::to_string(i) + " of the result's " +
+                              std::to_string(out_count_) + " is " + std::to_string(out_[i]) + ", and should be " +
+                              std::to_string(want));
         if (!in_place_ && s_.what != collective::broadcast)
             for (std::size_t i = 0; i < in_count_; ++i)
-                if (in_[i] != input(rank_, i)) throw finding(where() + "element " + std::to_string(i) + " of the input has changed");
-        if (!first_->intact() || (second_ && !second_->intact())) throw finding(where() + "memory beside a buffer has changed");
+                if (in_[i] != input(rank_, i))
+                    throw finding(where() + "element " + std::to_string(i) + " of the input has changed");
+        if (!first_->intact() || (second_ && !second_->intact()))
+            throw finding(where() + "memory beside a buffer has changed");
     }
 
 private:
     static constexpr T filler = static_cast<T>(0x7171717171717171ull);
 
-    std::string where() const { return described(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": "; }
+    std::string where() const {
+        return described(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": ";
+    }
     T input(int rank, std::size_t i) const { return element<T>(hashed(s_.seed, index(rank)), i); }
 
     // Blocks: all_to_all has one for each pair, [from * n + to]; the others that have blocks one for each rank.
@@ -180,7 +191,8 @@ private:
             for (std::size_t from = 0; from < n; ++from)
                 for (std::size_t to = 0; to < n; ++to) {
                     // In place what goes to a rank is as long as what comes from it.
-                    const std::size_t a = s_.in_place ? std::min(from, to) : from, b = s_.in_place ? std::max(from, to) : to;
+                    const std::size_t a = s_.in_place ? std::min(from, to) : from,
+                                      b = s_.in_place ? std::max(from, to) : to;
                     blocks_.push_back(s_.variable ? hashed(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
                 }
         } else if (s_.variable) {
@@ -204,23 +216,33 @@ private:
     std::size_t gives() const {
         switch (s_.what) {
             case collective::barrier:
-            case collective::broadcast: return 0;   // one buffer, for out
-            case collective::scatter: return rank_ == s_.root ? total() : 0;
+            case collective::broadcast:
+                return 0;  // one buffer, for out
+            case collective::scatter:
+                return rank_ == s_.root ? total() : 0;
             case collective::gather:
-            case collective::all_gather: return block(rank_);
-            case collective::all_to_all: return sum(index(rank_ * n_), index(n_));
-            default: return total();
+            case collective::all_gather:
+                return block(rank_);
+            case collective::all_to_all:
+                return sum(index(rank_ * n_), index(n_));
+            default:
+                return total();
         }
     }
     std::size_t takes() const {
         switch (s_.what) {
-            case collective::barrier: return 0;
+            case collective::barrier:
+                return 0;
             case collective::gather:
-            case collective::reduce: return rank_ == s_.root ? total() : 0;
+            case collective::reduce:
+                return rank_ == s_.root ? total() : 0;
             case collective::scatter:
-            case collective::reduce_scatter: return block(rank_);
-            case collective::all_to_all: return sum(index(rank_), index(n_), index(n_));
-            default: return total();
+            case collective::reduce_scatter:
+                return block(rank_);
+            case collective::all_to_all:
+                return sum(index(rank_), index(n_), index(n_));
+            default:
+                return total();
         }
     }
     void fill() {
@@ -249,21 +271,29 @@ private:
     }
     T expected(std::size_t i) const {
         switch (s_.what) {
-            case collective::broadcast: return input(s_.root, i);
-            case collective::scatter: return input(s_.root, before(rank_) + i);
+            case collective::broadcast:
+                return input(s_.root, i);
+            case collective::scatter:
+                return input(s_.root, before(rank_) + i);
             case collective::gather:
-            case collective::all_gather: return from_blocks(i);
-            case collective::all_to_all: return from_all(i);
-            case collective::reduce_scatter: return fold(n_, before(rank_) + i);
-            case collective::inclusive_scan: return fold(rank_ + 1, i);
-            case collective::exclusive_scan: return rank_ > 0 ? fold(rank_, i) : in_place_ ? input(0, i) : filler;
-            default: return fold(n_, i);
+            case collective::all_gather:
+                return from_blocks(i);
+            case collective::all_to_all:
+                return from_all(i);
+            case collective::reduce_scatter:
+                return fold(n_, before(rank_) + i);
+            case collective::inclusive_scan:
+                return fold(rank_ + 1, i);
+            case collective::exclusive_scan:
+                return rank_ > 0 ? fold(rank_, i) : in_place_ ? input(0, i) : filler;
+            default:
+                return fold(n_, i);
         }
     }
 
     template <class Way>
     typename Way::result choose() {
-        if constexpr (sizeof(T) == 8 && std::is_void_v<typename Way::result>) {   // enough to compile
+        if constexpr (sizeof(T) == 8 && std::is_void_v<typename Way::result>) {  // enough to compile
             if (s_.schedule == by::direct) return call<Way, direct>();
             if (s_.schedule == by::ring) return call<Way, ring>();
             if (s_.schedule == by::tree) return call<Way, tree<2>>();
@@ -308,17 +338,21 @@ private:
                 if constexpr (can<S, collective::reduce>) return Way::template reduce<S>(comm_, in, out, op, s_.root);
                 break;
             case collective::reduce_scatter:
-                if constexpr (can<S, collective::reduce_scatter>) return Way::template reduce_scatter<S>(comm_, in, out, op);
+                if constexpr (can<S, collective::reduce_scatter>)
+                    return Way::template reduce_scatter<S>(comm_, in, out, op);
                 break;
             case collective::all_reduce:
                 if constexpr (can<S, collective::all_reduce>)
-                    return in_place_ ? Way::template all_reduce<S>(comm_, out, op) : Way::template all_reduce<S>(comm_, in, out, op);
+                    return in_place_ ? Way::template all_reduce<S>(comm_, out, op)
+                                     : Way::template all_reduce<S>(comm_, in, out, op);
                 break;
             case collective::inclusive_scan:
-                if constexpr (can<S, collective::inclusive_scan>) return Way::template inclusive_scan<S>(comm_, in, out, op);
+                if constexpr (can<S, collective::inclusive_scan>)
+                    return Way::template inclusive_scan<S>(comm_, in, out, op);
                 break;
             default:
-                if constexpr (can<S, collective::exclusive_scan>) return Way::template exclusive_scan<S>(comm_, in, out, op);
+                if constexpr (can<S, collective::exclusive_scan>)
+                    return Way::template exclusive_scan<S>(comm_, in, out, op);
                 break;
         }
         throw finding(where() + "the kit itself: no such call");
@@ -328,9 +362,12 @@ private:
         const std::span<const T> in(in_, in_count_);
         const std::span<T> out(out_, out_count_);
         switch (s_.what) {
-            case collective::scatter: return Way::scatter_v(comm_, in, out, blocks_, s_.root);
-            case collective::gather: return Way::gather_v(comm_, in, out, blocks_, s_.root);
-            case collective::all_gather: return Way::all_gather_v(comm_, in, out, blocks_);
+            case collective::scatter:
+                return Way::scatter_v(comm_, in, out, blocks_, s_.root);
+            case collective::gather:
+                return Way::gather_v(comm_, in, out, blocks_, s_.root);
+            case collective::all_gather:
+                return Way::all_gather_v(comm_, in, out, blocks_);
             case collective::reduce_scatter:
                 return s_.ordered ? Way::reduce_scatter_v(comm_, in, out, blocks_, compose_maps{})
                                   : Way::reduce_scatter_v(comm_, in, out, blocks_, sum_t{});

@@ -32,7 +32,7 @@ struct two_level_all_reduce : part<Up, 0>, part<Inter, 1>, part<Down, 2> {
     constexpr int ports(int n) const {
         const node_grid g(n, node);
         return larger(larger(ports_of(up(), g.size), ports_of(down(), g.size)),
-                      ports_of(inter(), g.count) * most_stretches(up(), g.size));
+            ports_of(inter(), g.count) * most_stretches(up(), g.size));
     }
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
@@ -42,12 +42,12 @@ struct two_level_all_reduce : part<Up, 0>, part<Inter, 1>, part<Down, 2> {
         if (round < first) return embedded(level{up(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
         if (round >= second)
             return embedded(level{down(), g.size, x, g.inside(k)}, round - second, port,
-                            recut{cut_to(common, blocks_of(down(), g.size)), 0});
+                recut{cut_to(common, blocks_of(down(), g.size)), 0});
         const int each = ports_of(inter(), g.count);
         const stretch own = owned_stretch(up(), x, g.size, port / each);
         if (own.count == 0) return {};
         return embedded(level{inter(), g.count, k, g.across(x)}, round - first, port % each,
-                        recut{own.count * cut / blocks_of(inter(), g.count), own.first * cut});
+            recut{own.count * cut / blocks_of(inter(), g.count), own.first * cut});
     }
 };
 

@@ -48,21 +48,21 @@ struct two_level_all_to_all : part<Intra, 0>, part<Inter, 1> {
         const node_grid g(n, node);
         const int cut = blocks_of(inter(), g.count);
         return g.rank_at(input_of(inter(), g.node_of(rank), g.count, slot % cut),
-                         input_of(intra(), g.place_of(rank), g.size, slot / cut));
+            input_of(intra(), g.place_of(rank), g.size, slot / cut));
     }
     constexpr int output(int rank, int n, int slot) const {
         const node_grid g(n, node);
         const int cut = blocks_of(inter(), g.count);
         return g.rank_at(output_of(inter(), g.node_of(rank), g.count, slot % cut),
-                         output_of(intra(), g.place_of(rank), g.size, slot / cut));
+            output_of(intra(), g.place_of(rank), g.size, slot / cut));
     }
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
         const int k = g.node_of(rank), x = g.place_of(rank), turn = intra().rounds(g.size);
         const int cut = blocks_of(inter(), g.count);
         if (round < turn) return embedded(level{intra(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
-        return embedded(level{inter(), g.count, k, g.across(x)}, round - turn, port,
-                        repeated_in{blocks_of(intra(), g.size), cut});
+        return embedded(
+            level{inter(), g.count, k, g.across(x)}, round - turn, port, repeated_in{blocks_of(intra(), g.size), cut});
     }
 };
 

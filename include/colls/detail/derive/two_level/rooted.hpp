@@ -43,10 +43,10 @@ struct two_level_rooted : part<Intra, 0>, part<Inter, 1> {
         const int since = round < turn ? round : round - turn;
         if ((round < turn) == inside_first)
             return embedded(level{intra(), g.size, x, g.inside(k)}, since, port,
-                            recut{cut_to(common, blocks_of(intra(), g.size)), 0});
+                recut{cut_to(common, blocks_of(intra(), g.size)), 0});
         if (x != root_of(intra(), g.size)) return {};
         return embedded(level{inter(), g.count, k, g.across(x)}, since, port,
-                        recut{cut_to(common, blocks_of(inter(), g.count)), 0});
+            recut{cut_to(common, blocks_of(inter(), g.count)), 0});
     }
 };
 

@@ -58,8 +58,8 @@ struct two_level_scan : part<Intra, 0>, part<Inter, 1>, part<Broadcast, 2> {
             // The broadcast's root is to be the last rank.
             const int turn = mod(g.size - 1 - root_of(broadcast(), g.size), g.size);
             return moved(embedded(level{broadcast(), g.size, mod(x - turn, g.size), {0, 1}}, round - p.down, port,
-                                  recut{1, slot}),
-                         turned{g.size, turn, g.rank_at(k, 0)}, same_blocks{});
+                             recut{1, slot}),
+                turned{g.size, turn, g.rank_at(k, 0)}, same_blocks{});
         }
         return local(rank, port, slot, 0, exclusive && x == 0 ? action::copy : action::reduce);
     }

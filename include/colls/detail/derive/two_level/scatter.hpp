@@ -54,11 +54,11 @@ struct two_level_scatter : part<Intra, 0>, part<Inter, 1> {
         const node_grid g(n, node);
         const int k = g.node_of(rank), x = g.place_of(rank);
         if constexpr (inside_first)
-            return descend(level{intra(), g.size, x, g.inside(k)}, true, level{inter(), g.count, k, g.across(x)}, round,
-                           port);
+            return descend(
+                level{intra(), g.size, x, g.inside(k)}, true, level{inter(), g.count, k, g.across(x)}, round, port);
         else
             return descend(level{inter(), g.count, k, g.across(x)}, x == root_of(intra(), g.size),
-                           level{intra(), g.size, x, g.inside(k)}, round, port);
+                level{intra(), g.size, x, g.inside(k)}, round, port);
     }
 
 private:
@@ -76,8 +76,7 @@ private:
     template <class A, class B>
     static constexpr step descend(level<A> a, bool plays_first, level<B> b, int round, int port) {
         const int turn = a.s.rounds(a.size), cut = blocks_of(b.s, b.size);
-        if (round < turn)
-            return plays_first ? embedded(a, round, port, recut{cut, 0}) : step{};
+        if (round < turn) return plays_first ? embedded(a, round, port, recut{cut, 0}) : step{};
         const int each = ports_of(b.s, b.size);
         const stretch own = owned_stretch(a.s, a.role, a.size, port / each);
         if (own.count == 0) return {};

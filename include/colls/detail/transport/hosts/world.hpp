@@ -1,20 +1,21 @@
 // How the group of all ranks that were launched together comes to be.
 #pragma once
 
-#include <colls/detail/bootstrap/launch.hpp>
-#include <colls/detail/transport/shm/processes.hpp>
 #include <colls/detail/bootstrap/hand_over.hpp>
+#include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/rendezvous.hpp>
 #include <colls/detail/transport/hosts/group.hpp>
+#include <colls/detail/transport/shm/processes.hpp>
 
 namespace colls::inline v1 {
 namespace detail {
 
 /// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone.
-inline std::shared_ptr<processes::detail::arena> host_memory(std::uint64_t group, int rank, const list<int>& here, double timeout) {
+inline std::shared_ptr<processes::detail::arena> host_memory(
+    std::uint64_t group, int rank, const list<int>& here, double timeout) {
     using processes::detail::arena;
     const int n = static_cast<int>(here.size());
-    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));   // named hosts may be one
+    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));  // named hosts may be one
     std::shared_ptr<arena> a;
     if (here[0] == rank) {
         a = std::make_shared<arena>(n);
@@ -35,7 +36,7 @@ inline communicator make_world(const launch& l) {
     std::vector<net::site> sites;
     list<int> here;
     int hosts = 0;
-    bool shared = false, crowded = false;   // on any host: all ranks must think alike
+    bool shared = false, crowded = false;  // on any host: all ranks must think alike
     for (std::size_t r = 0; r < m.members.size(); ++r) {
         const std::uint64_t host = m.members[r].host;
         sites.push_back({m.members[r].at, host});
@@ -48,18 +49,25 @@ inline communicator make_world(const launch& l) {
     }
     const bool near = shared && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
-        say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts << (hosts == 1 ? " host" : " hosts")
-                      << ", as " << std::string_view(l.source) << " says: "
-                      << (env.tcp ? "" : hosts == 1 ? "shared memory" : near ? "shared memory within hosts, between them " : "")
-                      << (hosts == 1 && !env.tcp ? "" : env.verbs ? "RDMA" : "TCP"));
-    if (hosts == 1 && !env.tcp) return processes::detail::whole_group(host_memory(m.group, m.rank, here, env.timeout), env.timeout);
+        say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts
+                      << (hosts == 1 ? " host" : " hosts") << ", as " << std::string_view(l.source) << " says: "
+                      << (env.tcp         ? ""
+                             : hosts == 1 ? "shared memory"
+                             : near       ? "shared memory within hosts, between them "
+                                          : "")
+                      << (hosts == 1 && !env.tcp ? ""
+                             : env.verbs         ? "RDMA"
+                                                 : "TCP"));
+    if (hosts == 1 && !env.tcp)
+        return processes::detail::whole_group(host_memory(m.group, m.rank, here, env.timeout), env.timeout);
     std::shared_ptr<processes::detail::arena> memory;
     if (near) {
         memory = host_memory(m.group, m.rank, here, env.timeout);
         memory->assemble(env.timeout);
     }
     auto way = net::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
-    return net::group_of_all(std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
+    return net::group_of_all(
+        std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
 }
 
 }  // namespace detail

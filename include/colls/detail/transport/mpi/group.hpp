@@ -1,40 +1,44 @@
 // Groups of ranks that are the processes of an MPI program.
 #pragma once
 
-#include <colls/detail/execute/messaging_backend.hpp>
 #include <colls/communicator.hpp>
-#include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/choose/machine.hpp>
+#include <colls/detail/execute/messaging_backend.hpp>
+#include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/transport/mpi/mpi_transport.hpp>
 
 namespace colls::inline v1::mpi {
 
 namespace detail {
 
-using colls::detail::rank_context;
 using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
 using colls::detail::mpi_context;
+using colls::detail::rank_context;
 
 [[gnu::cold]] inline void check(int code, const char* call, int rank) {
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
     MPI_Error_string(code, text, &length);
-    throw error(errc::peer_failed, (message() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
+    throw error(
+        errc::peer_failed, (message() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
 }
 
 class group : public colls::detail::messaging_backend {
 public:
-    group(std::shared_ptr<mpi_context> context, const machine& figures) : context_(std::move(context)), figures_(figures) {}
+    group(std::shared_ptr<mpi_context> context, const machine& figures)
+        : context_(std::move(context)), figures_(figures) {}
 
-    static std::unique_ptr<rank_context> end_of(const std::shared_ptr<mpi_context>& context, const machine& figures, bool crowded) {
+    static std::unique_ptr<rank_context> end_of(
+        const std::shared_ptr<mpi_context>& context, const machine& figures, bool crowded) {
         const auto g = std::make_shared<group>(context, figures);
         auto e = std::make_unique<rank_context>(context->rank(), context->size(), g->own_memory(context->size()), g);
         e->by_messages = true;
         e->crowded = crowded;
-        g->be(*e, std::make_unique<colls::detail::mpi_transport>(context, 0), std::make_unique<colls::detail::mpi_transport>(context, 1));
+        g->be(*e, std::make_unique<colls::detail::mpi_transport>(context, 0),
+            std::make_unique<colls::detail::mpi_transport>(context, 1));
         return e;
     }
 
@@ -52,10 +56,11 @@ public:
         context_.reset();
     }
 
-    /// A tag by which MPI tells apart the groups that are made at once. Not one of the transports': Open MPI sends its own messages
-    /// under it, on the communicator that the new one comes from.
+    /// A tag by which MPI tells apart the groups that are made at once. Not one of the transports': Open MPI sends its
+    /// own messages under it, on the communicator that the new one comes from.
     std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(own().rank) % 32'000; }
-    std::unique_ptr<rank_context> attach(rank_context& from, std::uint64_t place, int, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int, const list<int>& members) override {
         MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
         check(MPI_Comm_group(context_->get(), &all), "MPI_Comm_group", from.rank);
         int code = MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
@@ -71,8 +76,11 @@ public:
     void discard(std::uint64_t, int) override {}
     std::unique_ptr<rank_context> shrink(rank_context& from) override {
         throw error(errc::unsupported,
-                    (message() << "colls: rank " << from.rank << " in shrink: not over MPI, which itself would have to survive the loss of a "
-                                  "rank; let its launcher start the program anew, or use colls::world() instead").text(), from.rank);
+            (message() << "colls: rank " << from.rank
+                       << " in shrink: not over MPI, which itself would have to survive the loss of a "
+                          "rank; let its launcher start the program anew, or use colls::world() instead")
+                .text(),
+            from.rank);
     }
     const machine& figures() override { return figures_; }
 
@@ -91,8 +99,9 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users) {
     int between = 0;
     if (users != MPI_COMM_NULL) check(MPI_Comm_test_inter(users, &between), "MPI_Comm_test_inter", none);
     if (users == MPI_COMM_NULL || between != 0)
-        throw error(errc::invalid_argument, between != 0 ? "colls: mpi::communicator_of an intercommunicator: merge it first (MPI_Intercomm_merge)"
-                                                         : "colls: mpi::communicator_of MPI_COMM_NULL: this rank is in no group");
+        throw error(errc::invalid_argument,
+            between != 0 ? "colls: mpi::communicator_of an intercommunicator: merge it first (MPI_Intercomm_merge)"
+                         : "colls: mpi::communicator_of MPI_COMM_NULL: this rank is in no group");
     int rank = none;
     check(MPI_Comm_rank(users, &rank), "MPI_Comm_rank", none);
     MPI_Comm own = MPI_COMM_NULL, host = MPI_COMM_NULL;
@@ -108,7 +117,7 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users) {
         machine figures;
         unsigned number;
     } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
-             colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
+        colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
     check(MPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
     auto e = group::end_of(context, common.figures, here > cores);
     colls::detail::label_group(*e, common.number);

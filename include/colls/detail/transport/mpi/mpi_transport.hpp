@@ -1,29 +1,30 @@
 // Messages between ranks through MPI's point-to-point calls, on a communicator of the library's own.
 //
-// A message is a header, which is compared before anything lands in a caller's memory, and its payload: up to 8 KB both in one
-// message of MPI's, copied; above, the payload follows under a tag of its own, from place to place, in parts. Both sides divide
-// it alike, wherever its pieces lie. What MPI promises, that messages of one tag between two ranks match in the order in which
-// they were sent, is all that is needed. Every 16th header is sent synchronously: nobody runs further ahead of a receiver.
+// A message is a header, which is compared before anything lands in a caller's memory, and its payload: up to 8 KB both
+// in one message of MPI's, copied; above, the payload follows under a tag of its own, from place to place, in parts.
+// Both sides divide it alike, wherever its pieces lie. What MPI promises, that messages of one tag between two ranks
+// match in the order in which they were sent, is all that is needed. Every 16th header is sent synchronously: nobody
+// runs further ahead of a receiver.
 //
-// MPI cannot take back a send. So a transport that has been told to abandon its messages goes on receiving what its peers still send
-// it, and throws it away: their sends end, and with them MPI's use of the senders' memory.
+// MPI cannot take back a send. So a transport that has been told to abandon its messages goes on receiving what its
+// peers still send it, and throws it away: their sends end, and with them MPI's use of the senders' memory.
 //
-// At the end each rank says `leave`, and how many messages it has sent: when all have, and all has come, nothing is under way
-// any more, and the communicator may be freed.
+// At the end each rank says `leave`, and how many messages it has sent: when all have, and all has come, nothing is
+// under way any more, and the communicator may be freed.
 #pragma once
 
-#include <colls/detail/support/list.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/mpi/mpi_header.hpp>
 #include <colls/extend/message_transport.hpp>
 
+#include <sched.h>
+#include <time.h>
 #include <algorithm>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <new>
-#include <sched.h>
-#include <time.h>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -69,29 +70,33 @@ private:
 
 class mpi_transport final : public message_transport {
 public:
-    static constexpr std::size_t packed_bytes = 8 << 10;   ///< up to here a message is copied
-    static constexpr std::size_t part_bytes = 16 << 20;    ///< of a payload, at most: MPI counts in int
+    static constexpr std::size_t packed_bytes = 8 << 10;  ///< up to here a message is copied
+    static constexpr std::size_t part_bytes = 16 << 20;   ///< of a payload, at most: MPI counts in int
 
-    /// `number`, 0 or more, is another one for each transport of a communicator, and the same on all ranks: the transport uses the tags
-    /// 3 * number to 3 * number + 2. Throws std::bad_alloc.
+    /// `number`, 0 or more, is another one for each transport of a communicator, and the same on all ranks: the
+    /// transport uses the tags 3 * number to 3 * number + 2. Throws std::bad_alloc.
     mpi_transport(std::shared_ptr<mpi_context> context, int number)
-        : context_(std::move(context)), comm_(context_->get()), first_tag_(3 * number), rank_(context_->rank()), size_(context_->size()),
+        : context_(std::move(context)),
+          comm_(context_->get()),
+          first_tag_(3 * number),
+          rank_(context_->rank()),
+          size_(context_->size()),
           ends_(new end[static_cast<std::size_t>(size_)]) {
         hear();
     }
     mpi_transport(const mpi_transport&) = delete;
     mpi_transport& operator=(const mpi_transport&) = delete;
-    /// Says `leave`, and takes a second at most for what is under way and for the others to leave. What is under way then stays
-    /// with MPI, its memory and the communicator too.
+    /// Says `leave`, and takes a second at most for what is under way and for the others to leave. What is under way
+    /// then stays with MPI, its memory and the communicator too.
     ~mpi_transport() override;
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override;
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override;
     std::uint64_t sent(int peer) const override { return with(peer).sent; }
     std::uint64_t received(int peer) const override { return with(peer).received; }
-    /// Receives are cancelled, sends are not, since MPI cannot: waits until the peers have taken what they read straight from a
-    /// caller's memory, a second at most. A peer that has not even then, because it is in no call of this group for so long,
-    /// may still read such memory (of messages above 8 KB) when it comes back.
+    /// Receives are cancelled, sends are not, since MPI cannot: waits until the peers have taken what they read
+    /// straight from a caller's memory, a second at most. A peer that has not even then, because it is in no call of
+    /// this group for so long, may still read such memory (of messages above 8 KB) when it comes back.
     void abandon() override;
 
     bool tell(int peer, const control_message& what) override;
@@ -126,18 +131,18 @@ private:
     static constexpr std::uint64_t synchronous = 16;
 
     enum class role : std::uint8_t {
-        send,   ///< a header with what is packed behind it, from a block; or a part of a payload, from its place
-        ask,    ///< a header is to come, into a block
-        land,   ///< a part of a payload, into its place
-        sink,   ///< likewise, into memory of its own, to be thrown away
+        send,  ///< a header with what is packed behind it, from a block; or a part of a payload, from its place
+        ask,   ///< a header is to come, into a block
+        land,  ///< a part of a payload, into its place
+        sink,  ///< likewise, into memory of its own, to be thrown away
         tell,
         hear
     };
     struct flight {
         role what;
         int peer;
-        std::uint64_t number;   // of the message
-        std::byte* memory;      // to be given back
+        std::uint64_t number;  // of the message
+        std::byte* memory;     // to be given back
     };
     struct landed {
         flight what;
@@ -148,15 +153,15 @@ private:
         message_label label;
         std::uint64_t bytes = 0;
         std::vector<piece> pieces;
-        int under_way = 0;   // parts
+        int under_way = 0;  // parts
     };
     /// What this rank has of one peer.
     struct end {
-        std::deque<int> out;       // messages that have not left: requests under way of each
-        std::deque<incoming> in;   // messages that have not arrived
+        std::deque<int> out;      // messages that have not left: requests under way of each
+        std::deque<incoming> in;  // messages that have not arrived
         std::uint64_t to_send = 0, sent = 0, to_receive = 0, received = 0;
-        std::uint64_t came = 0;    // headers
-        std::uint64_t to_come = 0; // headers, in all, once it has left
+        std::uint64_t came = 0;     // headers
+        std::uint64_t to_come = 0;  // headers, in all, once it has left
         bool asking = false, stopped = false, lost = false, told_left = false, left = false, heard_left = false;
     };
 
@@ -209,8 +214,8 @@ private:
     const MPI_Comm comm_;
     const int first_tag_, rank_, size_;
     const std::unique_ptr<end[]> ends_;
-    list<MPI_Request> requests_;   // under way ...
-    list<flight> flights_;         // ... and what they are
+    list<MPI_Request> requests_;  // under way ...
+    list<flight> flights_;        // ... and what they are
     list<landed> landed_;
     list<int> at_, lengths_;
     list<MPI_Status> states_;
@@ -233,7 +238,8 @@ void mpi_transport::by_parts(const piece* pieces, int count, F f) {
             f(static_cast<void*>(only), lengths_[0], MPI_BYTE);
         } else {
             MPI_Datatype scattered;
-            MPI_Type_create_hindexed(static_cast<int>(places_.size()), lengths_.data(), places_.data(), MPI_BYTE, &scattered);
+            MPI_Type_create_hindexed(
+                static_cast<int>(places_.size()), lengths_.data(), places_.data(), MPI_BYTE, &scattered);
             MPI_Type_commit(&scattered);
             f(MPI_BOTTOM, 1, scattered);
             MPI_Type_free(&scattered);
@@ -281,11 +287,13 @@ inline std::uint64_t mpi_transport::send(int peer, const message_label& label, c
     e.out.push_back(1);
     MPI_Request r = MPI_REQUEST_NULL;
     const auto begin = number % synchronous == synchronous - 1 ? MPI_Issend : MPI_Isend;
-    note(begin(block, static_cast<int>(length), MPI_BYTE, peer, number_of(of_messages), comm_, &r), r, {role::send, peer, number, block});
+    note(begin(block, static_cast<int>(length), MPI_BYTE, peer, number_of(of_messages), comm_, &r), r,
+        {role::send, peer, number, block});
     if (!packed)
         by_parts(pieces, count, [&](void* from, int n, MPI_Datatype type) {
             ++e.out.back();
-            note(MPI_Isend(from, n, type, peer, number_of(of_payloads), comm_, &r), r, {role::send, peer, number, nullptr});
+            note(MPI_Isend(from, n, type, peer, number_of(of_payloads), comm_, &r), r,
+                {role::send, peer, number, nullptr});
         });
     return number;
 }
@@ -309,7 +317,8 @@ inline void mpi_transport::ask(int peer) {
     e.asking = true;
     std::byte* const block = take();
     MPI_Request r = MPI_REQUEST_NULL;
-    note(MPI_Irecv(block, static_cast<int>(block_bytes), MPI_BYTE, peer, number_of(of_messages), comm_, &r), r, {role::ask, peer, 0, block});
+    note(MPI_Irecv(block, static_cast<int>(block_bytes), MPI_BYTE, peer, number_of(of_messages), comm_, &r), r,
+        {role::ask, peer, 0, block});
 }
 
 inline void mpi_transport::header_came(int peer, const std::byte* block) {
@@ -320,11 +329,14 @@ inline void mpi_transport::header_came(int peer, const std::byte* block) {
     const message_label label{h.fingerprint, h.sequence, h.part};
     incoming* const i = dropping_ ? nullptr : &e.in[static_cast<std::size_t>(number - e.received)];
     if (i == nullptr || i->label != label || i->bytes != h.bytes) {
-        for (std::uint64_t left = h.bytes; h.bytes > packed_bytes && left > 0; left -= std::min<std::uint64_t>(left, part_bytes)) sink(peer);
+        for (std::uint64_t left = h.bytes; h.bytes > packed_bytes && left > 0;
+            left -= std::min<std::uint64_t>(left, part_bytes))
+            sink(peer);
         if (i == nullptr) return;
         e.stopped = true;
         if (listening)
-            listening->unexpected(peer, i->label, label, static_cast<std::size_t>(i->bytes), static_cast<std::size_t>(h.bytes));
+            listening->unexpected(
+                peer, i->label, label, static_cast<std::size_t>(i->bytes), static_cast<std::size_t>(h.bytes));
         return;
     }
     if (h.bytes <= packed_bytes) {
@@ -337,7 +349,8 @@ inline void mpi_transport::header_came(int peer, const std::byte* block) {
         by_parts(i->pieces.data(), static_cast<int>(i->pieces.size()), [&](void* to, int n, MPI_Datatype type) {
             ++i->under_way;
             MPI_Request r = MPI_REQUEST_NULL;
-            note(MPI_Irecv(to, n, type, peer, number_of(of_payloads), comm_, &r), r, {role::land, peer, number, nullptr});
+            note(MPI_Irecv(to, n, type, peer, number_of(of_payloads), comm_, &r), r,
+                {role::land, peer, number, nullptr});
         });
     }
     conclude(peer);
@@ -352,7 +365,8 @@ inline void mpi_transport::conclude(int peer) {
     if (listening) listening->heard(peer, control_message{control_kind::leave});
 }
 
-// ---- control messages -----------------------------------------------------------------------------------------------------------
+// ---- control messages
+// -----------------------------------------------------------------------------------------------------------
 
 inline bool mpi_transport::tell(int peer, const control_message& what) {
     end& e = with(peer);
@@ -367,15 +381,17 @@ inline bool mpi_transport::tell(int peer, const control_message& what) {
     std::byte* const block = take();
     std::memcpy(block, &t, sizeof t);
     MPI_Request r = MPI_REQUEST_NULL;
-    note(MPI_Isend(block, static_cast<int>(offsetof(control, text) + length + 1), MPI_BYTE, peer, number_of(of_control), comm_, &r), r,
-         {role::tell, peer, 0, block});
+    note(MPI_Isend(block, static_cast<int>(offsetof(control, text) + length + 1), MPI_BYTE, peer, number_of(of_control),
+             comm_, &r),
+        r, {role::tell, peer, 0, block});
     return !e.lost;
 }
 
 inline void mpi_transport::hear() {
     std::byte* const block = take();
     MPI_Request r = MPI_REQUEST_NULL;
-    note(MPI_Irecv(block, sizeof(control), MPI_BYTE, MPI_ANY_SOURCE, number_of(of_control), comm_, &r), r, {role::hear, rank_, 0, block});
+    note(MPI_Irecv(block, sizeof(control), MPI_BYTE, MPI_ANY_SOURCE, number_of(of_control), comm_, &r), r,
+        {role::hear, rank_, 0, block});
 }
 
 inline void mpi_transport::heard(int peer, const std::byte* block) {
@@ -462,7 +478,8 @@ inline void mpi_transport::over(landed& l) {
             if (good) heard(l.state.MPI_SOURCE, f.memory);
             if (!closing_) hear();
             break;
-        default: break;
+        default:
+            break;
     }
     if (l.error != MPI_SUCCESS && cancelled == 0) failed(f.what == role::hear ? l.state.MPI_SOURCE : f.peer, l.error);
     if (f.what == role::sink)
@@ -478,7 +495,8 @@ inline void mpi_transport::sink(int peer) {
     auto* const memory = static_cast<std::byte*>(operator new(part_bytes, std::nothrow));
     if (memory == nullptr) return;
     MPI_Request r = MPI_REQUEST_NULL;
-    note(MPI_Irecv(memory, static_cast<int>(part_bytes), MPI_BYTE, peer, number_of(of_payloads), comm_, &r), r, {role::sink, peer, 0, memory});
+    note(MPI_Irecv(memory, static_cast<int>(part_bytes), MPI_BYTE, peer, number_of(of_payloads), comm_, &r), r,
+        {role::sink, peer, 0, memory});
 }
 
 // From here on nothing lands in a caller's memory, as far as MPI can be stopped.
@@ -533,7 +551,7 @@ inline mpi_transport::~mpi_transport() {
         clean = clean && requests_.empty();
         for (const end* e = &ends_[0]; e != &ends_[0] + size_; ++e) clean = clean && !e->lost;
     }
-    if (!clean) context_->keep();   // and the blocks of what is under way
+    if (!clean) context_->keep();  // and the blocks of what is under way
     for (std::byte* const block : idle_blocks_) operator delete(block);
 }
 

@@ -1,8 +1,8 @@
 // One transport made of two: through memory to the ranks of this host, over the net to the others.
 //
-// Each peer is reached by one of them, always the same, so the numbers of messages are that transport's own. News of a peer
-// count whichever way they come; only that it leaves must come the way of its messages, for it is heard behind them. A
-// peer's end may be seen both ways, and is reported once.
+// Each peer is reached by one of them, always the same, so the numbers of messages are that transport's own. News of a
+// peer count whichever way they come; only that it leaves must come the way of its messages, for it is heard behind
+// them. A peer's end may be seen both ways, and is reported once.
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
@@ -16,9 +16,10 @@ namespace colls::inline v1::detail {
 
 class routed_transport final : public message_transport {
 public:
-    /// `near_ranks`: of each rank of the group its number on `near`, or `none` where `far` reaches it, whose numbers are
-    /// the group's. `rank` is this one's own, and is on both. Throws std::bad_alloc.
-    routed_transport(int rank, const std::vector<int>& near_ranks, std::unique_ptr<message_transport> near, std::unique_ptr<message_transport> far)
+    /// `near_ranks`: of each rank of the group its number on `near`, or `none` where `far` reaches it, whose numbers
+    /// are the group's. `rank` is this one's own, and is on both. Throws std::bad_alloc.
+    routed_transport(int rank, const std::vector<int>& near_ranks, std::unique_ptr<message_transport> near,
+        std::unique_ptr<message_transport> far)
         : peers_(near_ranks.size()),
           near_(*this, std::move(near), near_ranks.size()),
           far_(*this, std::move(far), near_ranks.size()) {
@@ -53,7 +54,7 @@ public:
         e.receives = number + 1;
         return number;
     }
-    void flush() override { far_.way->flush(); }   // what goes through memory has gone
+    void flush() override { far_.way->flush(); }  // what goes through memory has gone
     void settle(int peer) override { with(peer).on->way->settle(with(peer).number); }
     std::uint64_t sent(int peer) const override { return with(peer).on->way->sent(with(peer).number); }
     std::uint64_t received(int peer) const override { return with(peer).on->way->received(with(peer).number); }
@@ -66,19 +67,22 @@ public:
         }
     }
 
-    bool tell(int peer, const control_message& what) override { return with(peer).on->way->tell(with(peer).number, what); }
+    bool tell(int peer, const control_message& what) override {
+        return with(peer).on->way->tell(with(peer).number, what);
+    }
     void tell_all(const control_message& what) override {
         near_.way->tell_all(what);
         far_.way->tell_all(what);
     }
 
-    /// While only ranks of this host are waited for, the net is looked at less often: that costs as much as a small message.
+    /// While only ranks of this host are waited for, the net is looked at less often: that costs as much as a small
+    /// message.
     void progress() override {
         if (near_.others > 0) serve(near_);
         if (far_.others > 0 && (near_.busy.empty() || !far_.busy.empty() || ++turns_ % 16 == 0)) serve(far_);
     }
-    /// Nothing wakes it for both: where both have others, it yields at first, and then sleeps on the net's, for 50 us at
-    /// most while something is to come through memory, and for a millisecond otherwise.
+    /// Nothing wakes it for both: where both have others, it yields at first, and then sleeps on the net's, for 50 us
+    /// at most while something is to come through memory, and for a millisecond otherwise.
     void rest(double seconds) override {
         if (near_.others == 0) return far_.way->rest(seconds);
         if (far_.others == 0) return near_.way->rest(seconds);
@@ -91,15 +95,16 @@ public:
 private:
     /// One of the two, and its listener.
     struct side final : message_transport::listener {
-        side(routed_transport& whole, std::unique_ptr<message_transport>&& w, std::size_t n) : of(whole), way(std::move(w)), ranks(n, none) {
+        side(routed_transport& whole, std::unique_ptr<message_transport>&& w, std::size_t n)
+            : of(whole), way(std::move(w)), ranks(n, none) {
             way->listening = this;
             busy.reserve(n);
         }
         routed_transport& of;
         std::unique_ptr<message_transport> way;
-        std::vector<int> ranks;   // in the group, of its numbers
-        list<int> busy;           // ranks from or to which something is to come
-        int others = 0;           // how many ranks it is the way to
+        std::vector<int> ranks;  // in the group, of its numbers
+        list<int> busy;          // ranks from or to which something is to come
+        int others = 0;          // how many ranks it is the way to
 
         void heard(int number, const control_message& what) override {
             const int r = rank_of(number);
@@ -117,7 +122,7 @@ private:
             if (r != none && of.listening) of.listening->failed(r, why);
         }
         void unexpected(int number, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
-                        std::size_t got_bytes) override {
+            std::size_t got_bytes) override {
             const int r = rank_of(number);
             if (r != none && of.listening) of.listening->unexpected(r, wanted, got, wanted_bytes, got_bytes);
         }
@@ -170,7 +175,7 @@ private:
     std::vector<end> peers_;
     side near_, far_;
     bool abandoned_ = false;
-    unsigned turns_ = 0, quiet_ = 0;   // quiet: rests since something last came
+    unsigned turns_ = 0, quiet_ = 0;  // quiet: rests since something last came
 };
 
 }  // namespace colls::inline v1::detail

@@ -1,46 +1,47 @@
 // The memory that the processes of one host share, as each of them sees it.
 //
-// It is one anonymous file (memfd), mapped by all: the group's flags and the eager path, and a part for each rank from which that
-// rank alone allocates. It has no name and goes with the last process that has it, however that ends.
+// It is one anonymous file (memfd), mapped by all: the group's flags and the eager path, and a part for each rank from
+// which that rank alone allocates. It has no name and goes with the last process that has it, however that ends.
 #pragma once
 
 #include <colls/detail/choose/machine.hpp>
 
-#include <atomic>
-#include <cerrno>
-#include <csignal>
-#include <functional>
-#include <mutex>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <mutex>
 #include <vector>
 
 namespace colls::inline v1::processes::detail {
 
-using colls::detail::rank_context;
 using colls::detail::group_memory;
 using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
+using colls::detail::rank_context;
 using colls::detail::report_in;
 using colls::detail::seconds_now;
 
 /// SIGUSR1 asks for a dump, where the program has no use of its own for it. A rank gives it while it waits.
 inline void dump_on_signal() {
-    struct sigaction now {};
+    struct sigaction now{};
     if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
     now.sa_handler = [](int) { colls::detail::dumps_wanted.fetch_add(1, std::memory_order_relaxed); };
     now.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &now, nullptr);
 }
 
-/// How the ranks of one `run` ended: the first exception stands, but a rank's own is worth more than the control messages of another's.
+/// How the ranks of one `run` ended: the first exception stands, but a rank's own is worth more than the control
+/// messages of another's.
 struct outcome {
     std::atomic<std::uint32_t> lock;
-    std::uint32_t worth;   // 0 nothing, 1 control messages of another rank, 2 a rank's own
+    std::uint32_t worth;  // 0 nothing, 1 control messages of another rank, 2 a rank's own
     int code, rank, peer, round;
     char text[480];
 };
@@ -55,12 +56,10 @@ struct arena_head {
 class arena {
 public:
     /// Made by one process, for `ranks` of them. Throws colls::error.
-    explicit arena(int ranks) : arena(ranks, create_file()) {
-        head().figures = colls::detail::measured();
-    }
+    explicit arena(int ranks) : arena(ranks, create_file()) { head().figures = colls::detail::measured(); }
     /// Through a descriptor, which it then owns.
     arena(int ranks, int file) : ranks_(ranks), file_(file) {
-        struct stat status {};
+        struct stat status{};
         fstat(file_, &status);
         int why = 0;
         // A file that is new has no size yet: as much as may be had.
@@ -91,10 +90,9 @@ public:
     int ranks() const { return ranks_; }
     group_memory whole() const { return {base_ + head_bytes, ranks_}; }
     /// A number of each rank's: where it listens, before there is a group.
-    std::atomic<std::uint32_t>& port(int rank) const {
-        return numbers()[rank];
-    }
-    /// Another one: 1 + the status with which its process ends, once its function has returned. Read by the parent of a run.
+    std::atomic<std::uint32_t>& port(int rank) const { return numbers()[rank]; }
+    /// Another one: 1 + the status with which its process ends, once its function has returned. Read by the parent of a
+    /// run.
     std::atomic<std::uint32_t>& ended(int rank) const { return numbers()[ranks_ + rank]; }
 
     /// From now on this process is the rank, and allocates from its part.
@@ -175,9 +173,10 @@ public:
     }
     bool dead(int rank) const { return dead_[rank]; }
 
-    static constexpr std::uint32_t phases = 3;   // of assembling
-    /// All ranks are there, and each sees every other's process, before anyone goes on. A descriptor of a process is sure to be
-    /// that of the rank, and not of a later process with its number, if the rank lives on after it was opened.
+    static constexpr std::uint32_t phases = 3;  // of assembling
+    /// All ranks are there, and each sees every other's process, before anyone goes on. A descriptor of a process is
+    /// sure to be that of the rank, and not of a later process with its number, if the rank lives on after it was
+    /// opened.
     void assemble(double timeout) {
         const group_memory m = whole();
         m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
@@ -188,16 +187,21 @@ public:
                 const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
                 while (missing()) {
                     look();
-                    const bool hopeless = m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until;
-                    if (hopeless && missing()) {   // it may have come, seen all others, gone on and ended since it was asked for
+                    const bool hopeless =
+                        m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until;
+                    if (hopeless &&
+                        missing()) {  // it may have come, seen all others, gone on and ended since it was asked for
                         if (m.poison().state.load(std::memory_order_acquire) == 2)
                             throw error(errc::peer_failed,
-                                        (message() << "colls: rank " << rank_ << ": the group does not come about: " << report_in(m.poison())).text(),
-                                        rank_, m.poison().peer == none ? m.poison().rank : m.poison().peer);
+                                (message() << "colls: rank " << rank_
+                                           << ": the group does not come about: " << report_in(m.poison()))
+                                    .text(),
+                                rank_, m.poison().peer == none ? m.poison().rank : m.poison().peer);
                         throw error(dead_[r] ? errc::peer_failed : errc::timeout,
-                                    (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
-                                               << (dead_[r] ? ": its process has ended" : ""))
-                                        .text(), rank_, r);
+                            (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
+                                       << (dead_[r] ? ": its process has ended" : ""))
+                                .text(),
+                            rank_, r);
                     }
                     usleep(50);
                 }
@@ -227,7 +231,9 @@ private:
         return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_));
     }
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
-    static std::size_t control_bytes(int ranks) { return (group_memory::bytes(ranks) + 8 * static_cast<std::size_t>(ranks) + page - 1) / page * page; }
+    static std::size_t control_bytes(int ranks) {
+        return (group_memory::bytes(ranks) + 8 * static_cast<std::size_t>(ranks) + page - 1) / page * page;
+    }
     /// A rank may allocate as much as the machine has: pages are there only once they are used.
     static std::size_t most_part_bytes() {
         static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
@@ -237,10 +243,13 @@ private:
     static std::size_t size_for(int ranks, std::size_t part) {
         return head_bytes + control_bytes(ranks) + part * static_cast<std::size_t>(ranks);
     }
-    std::size_t part_bytes() const { return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page; }
+    std::size_t part_bytes() const {
+        return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page;
+    }
     [[noreturn]] static void refuse(const char* what, int why) {
         throw error(errc::unsupported, (message() << "colls: " << what << " shared memory: " << strerror(why)
-                                                  << "; is there a limit on address space (ulimit -v)?").text());
+                                                  << "; is there a limit on address space (ulimit -v)?")
+                                           .text());
     }
     static int create_file() {
         const int file = memfd_create("colls", MFD_CLOEXEC);
@@ -253,12 +262,12 @@ private:
     std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
-    std::mutex mutex_;   // of the allocator: buffers may be given back by any thread
+    std::mutex mutex_;  // of the allocator: buffers may be given back by any thread
     list<extent> free_;
     bool pinned_ = false;
     std::vector<loan> lent_;
     list<bool> dead_;
-    list<int> watched_;   // descriptors of the ranks' processes
+    list<int> watched_;  // descriptors of the ranks' processes
     double looked_ = 0;
 };
 

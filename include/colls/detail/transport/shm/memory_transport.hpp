@@ -1,9 +1,10 @@
 // Messages between ranks that share memory but not buffers: processes of one host, or threads.
 //
-// Each ordered pair of ranks has two rings: one for messages, one for control messages, so that control messages pass messages that nobody has
-// posted a receive for. Through them go the frames of frame.hpp, as through a connection: a long message streams, one
-// side copies in while the other copies out, straight into its place. Whoever tells control messages counts up the receiver's bell,
-// so that nobody has to look at all rings all the time; and the memory of rings that carry nothing is never touched.
+// Each ordered pair of ranks has two rings: one for messages, one for control messages, so that control messages pass
+// messages that nobody has posted a receive for. Through them go the frames of frame.hpp, as through a connection: a
+// long message streams, one side copies in while the other copies out, straight into its place. Whoever tells control
+// messages counts up the receiver's bell, so that nobody has to look at all rings all the time; and the memory of rings
+// that carry nothing is never touched.
 //
 // What lies in a ring outlives its writer. A rank that leaves closes its rings, which is heard when they are empty; one
 // whose process has ended without doing so is lost, after what it had sent.
@@ -13,13 +14,13 @@
 #include <colls/detail/transport/shm/message_ring.hpp>
 #include <colls/detail/transport/tcp/stream.hpp>
 
-#include <bit>
-#include <functional>
 #include <linux/futex.h>
-#include <memory>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include <bit>
+#include <functional>
+#include <memory>
 
 namespace colls::inline v1::detail {
 
@@ -33,9 +34,9 @@ struct memory_shape {
 
 /// One of each rank, which the others write to.
 struct alignas(line) bell_line {
-    std::atomic<std::uint32_t> rung;     ///< how often: there are control messages, or something for a rank that sleeps
-    std::atomic<std::uint32_t> asleep;   ///< it sleeps on `rung`
-    std::atomic<std::uint32_t> gone;     ///< the rank has done with this memory
+    std::atomic<std::uint32_t> rung;    ///< how often: there are control messages, or something for a rank that sleeps
+    std::atomic<std::uint32_t> asleep;  ///< it sleeps on `rung`
+    std::atomic<std::uint32_t> gone;    ///< the rank has done with this memory
 };
 
 class memory_transport final : public message_transport {
@@ -50,7 +51,8 @@ public:
     memory_transport(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape = {});
     memory_transport(const memory_transport&) = delete;
     memory_transport& operator=(const memory_transport&) = delete;
-    /// Leaves those that have not been told that the group is broken, and waits, at most `linger`, until what is queued has gone.
+    /// Leaves those that have not been told that the group is broken, and waits, at most `linger`, until what is queued
+    /// has gone.
     ~memory_transport() override;
     /// Has that rank's transport ended? Then it never touches the memory again.
     static bool over(const std::byte* at, int rank) {
@@ -100,22 +102,22 @@ private:
         message_places inbox;
         frame_reader reader, control_reader;
         frame_writer outbox;
-        fifo<control_frame> queue;           // of control messages
-        std::size_t control_done = 0;        // of the first of them, bytes gone
-        std::uint64_t frames = 0, control_frames = 0;   // written
-        bell_line* bell = nullptr;        // the peer's
-        bool listed = false;              // in busy_
+        fifo<control_frame> queue;                     // of control messages
+        std::size_t control_done = 0;                  // of the first of them, bytes gone
+        std::uint64_t frames = 0, control_frames = 0;  // written
+        bell_line* bell = nullptr;                     // the peer's
+        bool listed = false;                           // in busy_
         bool told_broken = false, leaving = false, closed = false;
         std::uint32_t peer_closed = 0;
-        bool over = false;                // nothing comes any more, and it has been said
+        bool over = false;  // nothing comes any more, and it has been said
     };
     enum how_closed : std::uint32_t { open = 0, left = 1, ended = 2 };
     static constexpr int most_iovecs = 64;
     static constexpr std::size_t buffer_bytes = 1024, most_control = 4096;
 
     struct layout {
-        std::size_t messages, control;                                  // capacities
-        std::size_t states, message_data, control_data, whole;          // places; at 0 the bells
+        std::size_t messages, control;                          // capacities
+        std::size_t states, message_data, control_data, whole;  // places; at 0 the bells
         layout(int ranks, const memory_shape& s)
             : messages(std::bit_ceil(std::max<std::size_t>(s.messages, 64))),
               control(std::bit_ceil(std::max<std::size_t>(s.control, 64))) {
@@ -151,7 +153,7 @@ private:
     }
     void sleep(double seconds);
     bool take(end& e, frame_reader& from, arrival what);
-    void read(end& e, frame_reader& r, ring_reader& from, int turns = -1);   // all that is there, or in so many turns
+    void read(end& e, frame_reader& r, ring_reader& from, int turns = -1);  // all that is there, or in so many turns
     void serve(end& e);
     void answer_bell();
     void judge(end& e);
@@ -166,13 +168,14 @@ private:
     std::function<bool(int)> dead_;
     bell_line* bell_;
     std::uint32_t heard_bell_ = 0;
-    list<int> busy_;                // peers with something to do; never more than `size_`
+    list<int> busy_;  // peers with something to do; never more than `size_`
     double looked_ = 0;
     unsigned turns_ = 0;
     bool inside_ = false;
 };
 
-inline memory_transport::memory_transport(std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape)
+inline memory_transport::memory_transport(
+    std::byte* at, int rank, int n, std::function<bool(int)> dead, const memory_shape& shape)
     : rank_(rank), size_(n), ends_(new end[static_cast<std::size_t>(n)]), dead_(std::move(dead)) {
     const layout l(n, shape);
     const auto bell = [&](int r) { return reinterpret_cast<bell_line*>(at) + r; };
@@ -215,7 +218,7 @@ inline void memory_transport::write_messages(end& e) {
         const std::size_t n = e.messages_out.write(v, count);
         e.frames += e.outbox.left(n);
         moved = moved || n > 0;
-        if (n < whole) break;   // the other direction's turn
+        if (n < whole) break;  // the other direction's turn
     }
     if (moved) wake(e);
 }
@@ -260,20 +263,22 @@ inline bool memory_transport::say(end& e, const control_message& what) {
 // One thing that came. False: nothing more can be made of what was read.
 inline bool memory_transport::take(end& e, frame_reader& from, arrival what) {
     switch (what) {
-        case arrival::message: return true;
+        case arrival::message:
+            return true;
         case arrival::control:
             if (listening) listening->heard(e.peer, from.heard());
             return true;
         case arrival::unexpected:
             if (listening)
                 listening->unexpected(e.peer, from.wanted().label, from.got().label,
-                                      static_cast<std::size_t>(from.wanted().bytes),
-                                      static_cast<std::size_t>(from.got().bytes));
+                    static_cast<std::size_t>(from.wanted().bytes), static_cast<std::size_t>(from.got().bytes));
             return true;
         case arrival::held:
-        case arrival::nothing: return false;
+        case arrival::nothing:
+            return false;
         case arrival::welcome:
-        case arrival::garbage: break;
+        case arrival::garbage:
+            break;
     }
     lose(e, "what it wrote into the shared memory is not of this protocol");
     return false;
@@ -288,7 +293,7 @@ inline void memory_transport::read(end& e, frame_reader& r, ring_reader& from, i
         const std::size_t n = count == 0 ? 0 : from.read(v, count);
         if (n == 0) return;
         r.came(n);
-        wake(e);   // it may wait for room
+        wake(e);  // it may wait for room
     }
 }
 
@@ -388,7 +393,7 @@ inline void memory_transport::rest(double seconds) {
         const double now = seconds_now();
         if (!(now < until)) return;
         if (dead_ && now >= looked_ + 1e-3) {
-            turns_ = 31;   // the next progress looks
+            turns_ = 31;  // the next progress looks
             if (i > 0) return;
         }
         if (i < 32) {
@@ -429,7 +434,7 @@ inline memory_transport::~memory_transport() {
         end& e = with(r);
         if (r != rank_ && !e.closed) close(e, e.leaving ? left : ended);
     }
-    bell_->gone.store(1, std::memory_order_release);   // and whatever it did there before
+    bell_->gone.store(1, std::memory_order_release);  // and whatever it did there before
 }
 
 }  // namespace colls::inline v1::detail

@@ -3,22 +3,22 @@
 // until it no longer suffices: a line travels only when there is something to learn from it.
 #pragma once
 
-#include <colls/detail/support/copy.hpp>
 #include <colls/detail/group/group_memory.hpp>
+#include <colls/detail/support/copy.hpp>
 
+#include <sys/uio.h>
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <sys/uio.h>
 
 namespace colls::inline v1::detail {
 
 /// What both sides know of a ring: in the shared memory, zeroed. The bytes themselves may be anything before.
 struct ring_state {
-    alignas(line) std::atomic<std::uint64_t> head;   ///< bytes written
-    std::atomic<std::uint32_t> closed;               ///< the writer's last word, if not 0: nothing follows
-    alignas(line) std::atomic<std::uint64_t> tail;   ///< bytes read
+    alignas(line) std::atomic<std::uint64_t> head;  ///< bytes written
+    std::atomic<std::uint32_t> closed;              ///< the writer's last word, if not 0: nothing follows
+    alignas(line) std::atomic<std::uint64_t> tail;  ///< bytes read
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -34,7 +34,10 @@ public:
     ring_writer() = default;
     /// Pieces of `stream_from` bytes and more are stored past the caches.
     ring_writer(ring_state& state, std::byte* data, std::size_t capacity, std::size_t stream_from)
-        : state_(&state), data_(data), capacity_(capacity), stream_from_(stream_from),
+        : state_(&state),
+          data_(data),
+          capacity_(capacity),
+          stream_from_(stream_from),
           head_(state.head.load(std::memory_order_relaxed)) {}
 
     bool full() {
@@ -49,8 +52,8 @@ public:
             for (std::size_t at = 0; at < v[i].iov_len;) {
                 const std::size_t place = head_ & (capacity_ - 1);
                 if (whole == capacity_ || full()) return publish(whole, told);
-                const std::size_t part = std::min({v[i].iov_len - at, capacity_ - static_cast<std::size_t>(head_ - tail_),
-                                                   capacity_ - place, step - (whole - told)});
+                const std::size_t part = std::min({v[i].iov_len - at,
+                    capacity_ - static_cast<std::size_t>(head_ - tail_), capacity_ - place, step - (whole - told)});
                 put(data_ + place, static_cast<const std::byte*>(v[i].iov_base) + at, part);
                 head_ += part;
                 at += part;
@@ -111,7 +114,7 @@ public:
                 const std::size_t place = tail_ & (capacity_ - 1);
                 if (whole == capacity_ || empty()) return publish(whole, told);
                 const std::size_t part = std::min({v[i].iov_len - at, static_cast<std::size_t>(head_ - tail_),
-                                                   capacity_ - place, step - (whole - told)});
+                    capacity_ - place, step - (whole - told)});
                 std::memcpy(static_cast<std::byte*>(v[i].iov_base) + at, data_ + place, part);
                 tail_ += part;
                 at += part;

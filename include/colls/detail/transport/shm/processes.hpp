@@ -1,18 +1,18 @@
 // Groups of processes within an arena, and a run of forked processes.
 #pragma once
 
-#include <colls/detail/transport/shm/arena.hpp>
+#include <colls/detail/call/rank_task.hpp>
 #include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/transport/hosts/group.hpp>
-#include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/transport/shm/arena.hpp>
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace colls::inline v1::processes {
 
@@ -44,9 +44,10 @@ public:
         for (int r = 0; r < e.size; ++r)
             if (dead(r) && memory_.state(r).gone.load(std::memory_order_acquire) == 0)
                 colls::detail::poison(memory_, errc::peer_failed, e.rank, r, none,
-                                      (message() << "colls: rank " << r << " (process "
-                                                 << static_cast<long long>(memory_.state(r).process.load(std::memory_order_relaxed))
-                                                 << ") has died").text());
+                    (message() << "colls: rank " << r << " (process "
+                               << static_cast<long long>(memory_.state(r).process.load(std::memory_order_relaxed))
+                               << ") has died")
+                        .text());
     }
     bool dead(int rank) const override { return arena_->dead(ranks_[rank]); }
     void pin() override { arena_->pin(); }
@@ -60,17 +61,20 @@ public:
         return static_cast<std::uint64_t>(at - arena_->base());
     }
     // The arena gets the group's memory back when all members have left, or are dead.
-    std::unique_ptr<rank_context> attach(rank_context&, std::uint64_t place, int rank, const list<int>& members) override {
+    std::unique_ptr<rank_context> attach(
+        rank_context&, std::uint64_t place, int rank, const list<int>& members) override {
         list<int> ranks;
         for (const int m : members) ranks.push_back(ranks_[m]);
         const group_memory m(arena_->base() + place, static_cast<int>(members.size()));
         m.state(rank).process.store(getpid(), std::memory_order_relaxed);
         if (arena_->owns(m.base()))
-            arena_->lend(m.base(), group_memory::bytes(static_cast<int>(ranks.size())), [a = arena_.get(), m, who = std::vector(ranks.begin(), ranks.end())] {
-                for (std::size_t r = 0; r < who.size(); ++r)
-                    if (m.state(static_cast<int>(r)).gone.load(std::memory_order_acquire) == 0 && !a->dead(who[r])) return false;
-                return true;
-            });
+            arena_->lend(m.base(), group_memory::bytes(static_cast<int>(ranks.size())),
+                [a = arena_.get(), m, who = std::vector(ranks.begin(), ranks.end())] {
+                    for (std::size_t r = 0; r < who.size(); ++r)
+                        if (m.state(static_cast<int>(r)).gone.load(std::memory_order_acquire) == 0 && !a->dead(who[r]))
+                            return false;
+                    return true;
+                });
         return std::make_shared<group>(arena_, m, std::move(ranks))->end_of(rank);
     }
     void discard(std::uint64_t place, int n) override { arena_->give(arena_->base() + place, group_memory::bytes(n)); }
@@ -79,7 +83,7 @@ public:
 private:
     std::shared_ptr<arena> arena_;
     group_memory memory_;
-    list<int> ranks_;   // in the arena, of each member
+    list<int> ranks_;  // in the arena, of each member
 };
 
 /// The group of all ranks of an arena, once they have assembled.
@@ -90,25 +94,31 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout)
     return communicator_over(std::make_shared<group>(a, a->whole(), std::move(all))->end_of(a->rank()));
 }
 
-/// The same, over TCP on the loopback, or verbs: the arena serves to find one another, and to tell the parent how it ended.
+/// The same, over TCP on the loopback, or verbs: the arena serves to find one another, and to tell the parent how it
+/// ended.
 inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
     descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
-    a->port(a->rank()).store(static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
+    a->port(a->rank()).store(
+        static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
     std::vector<net::site> sites;
     for (int r = 0; r < a->ranks(); ++r)
-        sites.push_back({colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
-                         static_cast<std::uint64_t>(r)});   // as if on a host of its own
+        sites.push_back(
+            {colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
+                static_cast<std::uint64_t>(r)});  // as if on a host of its own
     auto way = net::inter_node_transport_for(environment::read(), a->rank(), {});
-    return net::group_of_all(std::move(listening), std::move(sites), 0, a->rank(), a->ranks() > colls::detail::cores(), nullptr, std::move(way));
+    return net::group_of_all(std::move(listening), std::move(sites), 0, a->rank(), a->ranks() > colls::detail::cores(),
+        nullptr, std::move(way));
 }
 
 /// Notes how a rank ended. In a handler, its exception: the others must not wait for it then.
 [[gnu::cold]] inline void note(arena& a, errc code, int rank, int peer, int round, const char* text, bool own) {
     outcome& o = a.head().how;
     std::uint32_t expected = 0;
-    // The process that holds the lock copies a line of text; if it dies meanwhile, its control messages are lost with it.
-    for (const double until = seconds_now() + 1; !o.lock.compare_exchange_strong(expected, 1, std::memory_order_acquire) && seconds_now() < until;)
+    // The process that holds the lock copies a line of text; if it dies meanwhile, its control messages are lost with
+    // it.
+    for (const double until = seconds_now() + 1;
+        !o.lock.compare_exchange_strong(expected, 1, std::memory_order_acquire) && seconds_now() < until;)
         expected = 0;
     if (const std::uint32_t worth = own ? 2 : 1; worth > o.worth) {
         o.worth = worth;
@@ -138,12 +148,12 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
         colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
 }
 
-/// The processes of one `run`, seen by their parent. It watches descriptors of them: where SIGCHLD is ignored, or another part of
-/// the program waits for all children, waitpid does not tell that they have ended.
+/// The processes of one `run`, seen by their parent. It watches descriptors of them: where SIGCHLD is ignored, or
+/// another part of the program waits for all children, waitpid does not tell that they have ended.
 class children {
 public:
     ~children() {
-        for (const child& c : all_)   // only where something went wrong
+        for (const child& c : all_)  // only where something went wrong
             if (!c.over) {
                 kill(c.number, SIGKILL);
                 waitpid(c.number, nullptr, 0);
@@ -155,13 +165,14 @@ public:
         all_.push_back({number, descriptor(process), gone, false});
     }
 
-    /// Until all have ended. One that ends before it has joined breaks the group, so that the others do not wait for it.
+    /// Until all have ended. One that ends before it has joined breaks the group, so that the others do not wait for
+    /// it.
     void wait(arena& a) {
         const group_memory m = a.whole();
         std::vector<pollfd> watched;
         for (std::size_t left = all_.size(); left > 0;) {
             watched.clear();
-            bool blind = false;   // on one whose descriptor the system does not give
+            bool blind = false;  // on one whose descriptor the system does not give
             for (const child& c : all_) {
                 if (!c.over && c.process) watched.push_back({c.process.get(), POLLIN, 0});
                 blind = blind || (!c.over && !c.process);
@@ -170,11 +181,13 @@ public:
             for (std::size_t r = 0; r < all_.size(); ++r) {
                 if (all_[r].over || !ended(all_[r])) continue;
                 const auto rank = static_cast<int>(r);
-                // Before it is waited for, which gives its number free: a rank that is to watch it must not open another process.
+                // Before it is waited for, which gives its number free: a rank that is to watch it must not open
+                // another process.
                 const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
                 if (early)
                     colls::detail::poison(m, errc::peer_failed, rank, rank, none,
-                                          (message() << "colls: rank " << rank << ": its process ended before it had joined the group").text());
+                        (message() << "colls: rank " << rank << ": its process ended before it had joined the group")
+                            .text());
                 note_end(a, rank, all_[r].number, early);
                 all_[r].over = true;
                 --left;
@@ -186,7 +199,7 @@ private:
     struct child {
         pid_t number;
         descriptor process;
-        bool gone;   // before it could be watched
+        bool gone;  // before it could be watched
         bool over;
     };
     static bool ended(const child& c) {
@@ -195,7 +208,8 @@ private:
             return poll(&p, 1, 0) > 0;
         }
         siginfo_t info{};
-        return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 || info.si_pid != 0;
+        return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
+               info.si_pid != 0;
     }
     static void note_end(arena& a, int rank, pid_t number, bool early) {
         const char* const when = early ? ", before it had joined the group" : "";
@@ -207,11 +221,17 @@ private:
         text << "colls: rank " << rank << "'s process ";
         const std::uint32_t said = a.ended(rank).load(std::memory_order_acquire);
         if (waited == number && WIFSIGNALED(status))
-            note(a, errc::peer_failed, rank, rank, none, (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
+            note(a, errc::peer_failed, rank, rank, none,
+                (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
         else if (waited != number && said == 0)
             note(a, errc::peer_failed, rank, rank, none,
-                 (text << "has died" << when << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its children").text(), true);
-        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1; code != 0 || early)
+                (text << "has died" << when
+                      << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for "
+                         "its children")
+                    .text(),
+                true);
+        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
+            code != 0 || early)
             note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), early);
     }
 
@@ -220,7 +240,7 @@ private:
 
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1) throw error(errc::invalid_argument, (message() << "colls: a group of " << n << " ranks").text());
-    static_cast<void>(environment::read());   // what is wrong there is said once
+    static_cast<void>(environment::read());  // what is wrong there is said once
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
@@ -228,7 +248,9 @@ COLLS_INLINE void run(int n, rank_task f) {
     std::fflush(nullptr);
     for (int r = 0; r < n; ++r) {
         const pid_t child = fork();
-        if (child < 0) throw error(errc::unsupported, (message() << "colls: cannot fork rank " << r << ": " << strerror(errno)).text(), r);
+        if (child < 0)
+            throw error(
+                errc::unsupported, (message() << "colls: cannot fork rank " << r << ": " << strerror(errno)).text(), r);
         if (child > 0) {
             all.add(child);
             continue;

@@ -29,11 +29,11 @@ T get_little(const std::byte* from) {
 /// Who connects, and to whom. The group's id is random, so that a stranger does not know it.
 struct peer_hello {
     std::uint64_t group = 0;
-    std::int32_t from = 0, to = 0;   ///< ranks in that group
+    std::int32_t from = 0, to = 0;  ///< ranks in that group
     friend bool operator==(const peer_hello&, const peer_hello&) = default;
 };
 inline constexpr std::size_t peer_hello_bytes = 32;
-inline constexpr std::uint64_t peer_hello_magic = 0x0a1a0d736c6c6f63;   // "colls" and bytes that no text has
+inline constexpr std::uint64_t peer_hello_magic = 0x0a1a0d736c6c6f63;  // "colls" and bytes that no text has
 inline constexpr std::uint32_t peer_hello_version = 1;
 
 inline void encode(const peer_hello& h, std::byte* to) {
@@ -53,33 +53,34 @@ inline std::optional<peer_hello> parse_peer_hello(octets bytes) {
         return {};
     const auto from = get_little<std::uint32_t>(p + 24), to = get_little<std::uint32_t>(p + 28);
     if (from > 0x7fffffff || to > 0x7fffffff || from == to) return {};
-    return peer_hello{get_little<std::uint64_t>(p + 16), static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)};
+    return peer_hello{
+        get_little<std::uint64_t>(p + 16), static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)};
 }
 
 // ---- frames: what follows -------------------------------------------------------------------------------------------
 
 enum class frame_kind : std::uint8_t {
-    message = 1,   ///< `bytes` of it follow
-    control = 2,      ///< `text_bytes` of text follow
-    welcome = 3    ///< backwards, first: whoever was connected to has read the hello
+    message = 1,  ///< `bytes` of it follow
+    control = 2,  ///< `text_bytes` of text follow
+    welcome = 3   ///< backwards, first: whoever was connected to has read the hello
 };
 struct frame {
     frame_kind kind = frame_kind::welcome;
-    control_kind what{};                  ///< control messages
+    control_kind what{};  ///< control messages
     std::uint16_t text_bytes = 0;
-    std::uint64_t number = 0;       ///< of the frame in its direction of the connection, from 0: nothing is lost or repeated
-    std::uint64_t bytes = 0;        ///< messages
+    std::uint64_t number = 0;  ///< of the frame in its direction of the connection, from 0: nothing is lost or repeated
+    std::uint64_t bytes = 0;   ///< messages
     message_label label{};
-    std::uint64_t a = 0, b = 0, c = 0;   ///< control messages
+    std::uint64_t a = 0, b = 0, c = 0;  ///< control messages
     friend bool operator==(const frame&, const frame&) = default;
 };
 inline constexpr std::size_t frame_bytes = 48;
 inline constexpr std::size_t most_text = 400;
 inline constexpr std::uint32_t frame_magic = 0xf7a3e1c5;
-inline constexpr std::uint64_t most_message = std::uint64_t{1} << 62;   // sums of sizes do not wrap
+inline constexpr std::uint64_t most_message = std::uint64_t{1} << 62;  // sums of sizes do not wrap
 
-// Layout: magic 4, kind 1, what 1, text 2, number 8; then of a message bytes, fingerprint, sequence, part (8 each), of control messages
-// a, b, c, 0.
+// Layout: magic 4, kind 1, what 1, text 2, number 8; then of a message bytes, fingerprint, sequence, part (8 each), of
+// control messages a, b, c, 0.
 inline void encode(const frame& f, std::byte* to) {
     const bool control = f.kind == frame_kind::control;
     put_little(to, frame_magic);
@@ -100,7 +101,7 @@ inline std::optional<frame> parse_frame(octets bytes) {
     const auto text = get_little<std::uint16_t>(p + 6);
     if (get_little<std::uint32_t>(p) != frame_magic) return {};
     const std::uint64_t w[4] = {get_little<std::uint64_t>(p + 16), get_little<std::uint64_t>(p + 24),
-                                get_little<std::uint64_t>(p + 32), get_little<std::uint64_t>(p + 40)};
+        get_little<std::uint64_t>(p + 32), get_little<std::uint64_t>(p + 40)};
     frame f;
     f.number = get_little<std::uint64_t>(p + 8);
     f.kind = static_cast<frame_kind>(kind);

@@ -1,15 +1,15 @@
-// What the TCP transports of one process share: the listening socket, one epoll for all connections, and the connections that
-// have come in but do not belong to a transport yet.
+// What the TCP transports of one process share: the listening socket, one epoll for all connections, and the
+// connections that have come in but do not belong to a transport yet.
 #pragma once
 
-#include <colls/detail/transport/tcp/frame.hpp>
 #include <colls/detail/support/socket.hpp>
+#include <colls/detail/transport/tcp/frame.hpp>
 
+#include <pthread.h>
+#include <sys/epoll.h>
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <pthread.h>
-#include <sys/epoll.h>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -17,19 +17,19 @@ namespace colls::inline v1::detail {
 /// A socket that a node watches. Edge-triggered: the flags stay until whoever uses it finds nothing more.
 struct watched {
     descriptor fd;
-    watched *before = nullptr, *behind = nullptr;   ///< in open_sockets
+    watched *before = nullptr, *behind = nullptr;  ///< in open_sockets
     bool readable = false, writable = false;
-    bool hung = false;   ///< the end of what comes has been seen
-    int peer = none;     ///< of its owner
+    bool hung = false;  ///< the end of what comes has been seen
+    int peer = none;    ///< of its owner
     struct tcp_connection_owner* owner = nullptr;
 };
 
-/// The sockets that nodes of this process watch. A child that is forked closes them, or its peers would not see that this process
-/// has died as long as the child lives. (What is executed has none of them: they are close-on-exec.)
+/// The sockets that nodes of this process watch. A child that is forked closes them, or its peers would not see that
+/// this process has died as long as the child lives. (What is executed has none of them: they are close-on-exec.)
 class open_sockets {
 public:
     static open_sockets& all() {
-        static open_sockets& one = *new open_sockets;   // never destroyed: a process may fork at any time
+        static open_sockets& one = *new open_sockets;  // never destroyed: a process may fork at any time
         return one;
     }
     void add(watched& s) {
@@ -41,7 +41,7 @@ public:
     }
     void remove(watched& s) {
         const std::lock_guard lock(mutex_);
-        if (s.before == nullptr && first_ != &s) return;   // closed already
+        if (s.before == nullptr && first_ != &s) return;  // closed already
         (s.before ? s.before->behind : first_) = s.behind;
         if (s.behind) s.behind->before = s.before;
         s.before = s.behind = nullptr;
@@ -73,22 +73,23 @@ protected:
     ~tcp_connection_owner() = default;
 };
 
-/// One for each process (or for each rank, where ranks are threads); used by one thread at a time, and outlives its transports.
-/// Connections that say nothing for 5 s, or nothing sensible, are dropped; those of a group that does not exist here yet wait
-/// for its transport: the peer may be ahead. Both are limited in number, the oldest go first; whoever connects tries again if that
-/// happened before it could speak.
+/// One for each process (or for each rank, where ranks are threads); used by one thread at a time, and outlives its
+/// transports. Connections that say nothing for 5 s, or nothing sensible, are dropped; those of a group that does not
+/// exist here yet wait for its transport: the peer may be ahead. Both are limited in number, the oldest go first;
+/// whoever connects tries again if that happened before it could speak.
 class tcp_node {
 public:
     static constexpr std::size_t most_silent = 256, most_early = 256;
     static constexpr double silence = 5;
 
-    /// Takes a listening socket (`listen_at`); `keep`: for how many seconds a connection may be early. Throws colls::error.
+    /// Takes a listening socket (`listen_at`); `keep`: for how many seconds a connection may be early. Throws
+    /// colls::error.
     explicit tcp_node(descriptor listening, double keep = 300) : keep_(keep) {
         listening_.fd = std::move(listening);
         epoll_ = descriptor(epoll_create1(EPOLL_CLOEXEC));
         if (!epoll_ || !watch(listening_))
             throw error(errc::peer_failed,
-                        (message() << "colls: cannot watch sockets (epoll): " << std::strerror(errno)).text());
+                (message() << "colls: cannot watch sockets (epoll): " << std::strerror(errno)).text());
     }
     tcp_node(const tcp_node&) = delete;
     tcp_node& operator=(const tcp_node&) = delete;
@@ -125,7 +126,7 @@ public:
         open_sockets::all().add(s);
         return true;
     }
-    void unwatch(watched& s) {   // closing is not enough where a forked process has the socket too
+    void unwatch(watched& s) {  // closing is not enough where a forked process has the socket too
         const int before = errno;
         open_sockets::all().remove(s);
         if (s.fd) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, s.fd.get(), nullptr);

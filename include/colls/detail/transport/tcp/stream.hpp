@@ -1,13 +1,13 @@
-// One direction of a connection, without the socket: what to read where, what came, what to write. So that it can be fed
-// any bytes.
+// One direction of a connection, without the socket: what to read where, what came, what to write. So that it can be
+// fed any bytes.
 #pragma once
 
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/tcp/frame.hpp>
 
+#include <sys/uio.h>
 #include <algorithm>
 #include <memory>
-#include <sys/uio.h>
 
 namespace colls::inline v1::detail {
 
@@ -23,7 +23,7 @@ public:
     void pop() {
         if (++head_ == items_.size()) {
             clear();
-        } else if (head_ >= 64 && head_ * 2 >= items_.size()) {   // moves each element once at most, on average
+        } else if (head_ >= 64 && head_ * 2 >= items_.size()) {  // moves each element once at most, on average
             const std::size_t rest = size();
             std::memmove(items_.data(), items_.data() + head_, rest * sizeof(T));
             items_.resize(rest);
@@ -53,8 +53,8 @@ public:
         for (int i = 0; i < count; ++i)
             if (pieces[i].bytes > 0) pieces_.push(pieces[i]);
     }
-    /// The memory of the next `bytes`, beginning at piece `*at`, which moves on. Returns the entries of v that it takes; where
-    /// `most` do not suffice, `bytes` tells how many are left out.
+    /// The memory of the next `bytes`, beginning at piece `*at`, which moves on. Returns the entries of v that it
+    /// takes; where `most` do not suffice, `bytes` tells how many are left out.
     int gather(std::size_t& at, std::uint64_t& bytes, iovec* v, int most) {
         int n = 0;
         while (bytes > 0 && n < most) {
@@ -98,7 +98,7 @@ public:
     void clear() { pieces_.clear(); }
 
 private:
-    void advance(std::size_t bytes) {   // within the front piece
+    void advance(std::size_t bytes) {  // within the front piece
         piece& p = pieces_.front();
         p.data += bytes;
         p.bytes -= bytes;
@@ -109,13 +109,13 @@ private:
 
 /// What the bytes that came amount to.
 enum class arrival : std::uint8_t {
-    nothing,      ///< more must come
-    held,         ///< a message stands there that no receive has been posted for
-    message,      ///< one has arrived in its place
-    control,         ///< see `heard`
+    nothing,  ///< more must come
+    held,     ///< a message stands there that no receive has been posted for
+    message,  ///< one has arrived in its place
+    control,  ///< see `heard`
     welcome,
-    unexpected,   ///< see `wanted`, `got`; from here on nothing lands
-    garbage       ///< no frame: nothing more can be made of this stream
+    unexpected,  ///< see `wanted`, `got`; from here on nothing lands
+    garbage      ///< no frame: nothing more can be made of this stream
 };
 
 /// Receives that have been posted, in order.
@@ -155,12 +155,13 @@ private:
     bool dropping_ = false;
 };
 
-/// Reads a stream of frames: small messages through a buffer, large ones in place. Memory: the buffer, and what is posted.
+/// Reads a stream of frames: small messages through a buffer, large ones in place. Memory: the buffer, and what is
+/// posted.
 ///     while (n = r.room(v, most)) { r.came(readv(fd, v, n)); while (r.next() says something) ...; }
 class frame_reader {
 public:
     frame_reader() = default;
-    frame_reader(const frame_reader&) = delete;   // `heard` points into it
+    frame_reader(const frame_reader&) = delete;  // `heard` points into it
     frame_reader& operator=(const frame_reader&) = delete;
 
     /// At least frame_bytes + most_text.
@@ -174,12 +175,12 @@ public:
     /// A message stands there for which there is no place.
     bool holding() const { return holding_ && !expecting() && !dropping(); }
 
-    /// Where the next bytes of the stream go, in order; `most` is two or more. 0: none are to be read now. To be asked once
-    /// `next` had nothing more.
+    /// Where the next bytes of the stream go, in order; `most` is two or more. 0: none are to be read now. To be asked
+    /// once `next` had nothing more.
     int room(iovec* v, int most) {
         if (!buffer_ || garbage_ || holding()) return 0;
         int n = 0;
-        if (left_ > 0 && !dropping()) {   // the buffer is empty
+        if (left_ > 0 && !dropping()) {  // the buffer is empty
             std::size_t at = 0;
             std::uint64_t bytes = left_;
             n = places->pieces_.gather(at, bytes, v, most - 1);
@@ -268,15 +269,15 @@ private:
     void read_control(const frame& f) {
         for (std::size_t i = 0; i < f.text_bytes; ++i) {
             const auto c = std::to_integer<unsigned char>(buffer_[begin_ + frame_bytes + i]);
-            text_[i] = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);   // it will be printed
+            text_[i] = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);  // it will be printed
         }
         text_[f.text_bytes] = '\0';
         heard_ = {f.what, f.a, f.b, f.c, text_};
     }
 
     std::unique_ptr<std::byte[]> buffer_;
-    std::size_t capacity_ = 0, begin_ = 0, end_ = 0;   // what was read and not yet used
-    std::uint64_t left_ = 0;                           // of the message that has begun
+    std::size_t capacity_ = 0, begin_ = 0, end_ = 0;  // what was read and not yet used
+    std::uint64_t left_ = 0;                          // of the message that has begun
     std::uint64_t frames_ = 0;
     bool holding_ = false, garbage_ = false, landed_ = false;
     message_places::extent wanted_{}, got_{};
@@ -304,8 +305,8 @@ public:
     bool within() const { return header_left_ < frame_bytes; }
     bool cut() const { return cut_; }
 
-    /// The messages that have not left are forgotten. One of which a part has left is cut off, as is other control messages of which
-    /// `a_part` has: nothing can follow it, ever.
+    /// The messages that have not left are forgotten. One of which a part has left is cut off, as is other control
+    /// messages of which `a_part` has: nothing can follow it, ever.
     void drop(bool a_part = false) {
         cut_ = cut_ || a_part || within();
         dropped_ = true;
@@ -362,8 +363,8 @@ public:
 private:
     fifo<message_places::extent> messages_;
     piece_queue pieces_;
-    std::size_t header_left_ = frame_bytes;   // of the front message
-    std::uint64_t left_ = 0;                  // of its bytes, once it has begun
+    std::size_t header_left_ = frame_bytes;  // of the front message
+    std::uint64_t left_ = 0;                 // of its bytes, once it has begun
     std::uint64_t posted_ = 0, sent_ = 0;
     bool dropped_ = false, cut_ = false;
     std::byte headers_[together][frame_bytes];

@@ -1,35 +1,40 @@
 // Messages between ranks over TCP.
 //
-// Each rank of a pair makes one connection to the other, at first use or when the other's has come in: so there are two at
-// most, and no ties to break. The one that the lower rank makes carries the messages of both, the one that the higher rank
-// makes the control messages of both. So control messages always pass messages that nobody has posted a receive for, and a message that `abandon`
-// cuts off does not stop them. (One connection each way would cost a lone acknowledgement for each small message: 1 us of 4.)
-// Therefore the higher rank's first message, and the lower rank's first control messages, leave when the peer has connected too, that is,
-// has called `progress`. As a last resort the lower rank's control messages go with its messages: when the group is broken, or the transport
-// destroyed. `broken` then goes once more on the other connection, if that comes: nobody may take those messages any more.
+// Each rank of a pair makes one connection to the other, at first use or when the other's has come in: so there are two
+// at most, and no ties to break. The one that the lower rank makes carries the messages of both, the one that the
+// higher rank makes the control messages of both. So control messages always pass messages that nobody has posted a
+// receive for, and a message that `abandon` cuts off does not stop them. (One connection each way would cost a lone
+// acknowledgement for each small message: 1 us of 4.) Therefore the higher rank's first message, and the lower rank's
+// first control messages, leave when the peer has connected too, that is, has called `progress`. As a last resort the
+// lower rank's control messages go with its messages: when the group is broken, or the transport destroyed. `broken`
+// then goes once more on the other connection, if that comes: nobody may take those messages any more.
 //
-// `leave` goes on both: with the control messages at once, so that the end of the connections is no failure; behind the messages it is
-// heard.
+// `leave` goes on both: with the control messages at once, so that the end of the connections is no failure; behind the
+// messages it is heard.
 //
-// A message that no receive is posted for stays unread, and all messages behind it: the sender's socket fills up, and what
-// follows stays queued there. What is read ahead is one buffer.
+// A message that no receive is posted for stays unread, and all messages behind it: the sender's socket fills up, and
+// what follows stays queued there. What is read ahead is one buffer.
 #pragma once
 
-#include <colls/detail/transport/tcp/stream.hpp>
 #include <colls/detail/transport/tcp/node.hpp>
+#include <colls/detail/transport/tcp/stream.hpp>
 
-#include <memory>
 #include <sys/ioctl.h>
+#include <memory>
 #include <vector>
 
 namespace colls::inline v1::detail {
 
 class tcp_transport final : public message_transport, private tcp_connection_owner {
 public:
-    /// `members`: where each rank of the group listens, in their order. The node outlives the transport. Never waits; throws
-    /// std::bad_alloc.
+    /// `members`: where each rank of the group listens, in their order. The node outlives the transport. Never waits;
+    /// throws std::bad_alloc.
     tcp_transport(tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members)
-        : node_(node), group_(group), rank_(rank), size_(static_cast<int>(members.size())), ends_(new end[members.size()]) {
+        : node_(node),
+          group_(group),
+          rank_(rank),
+          size_(static_cast<int>(members.size())),
+          ends_(new end[members.size()]) {
         for (int r = 0; r < size_; ++r) {
             end& e = with(r);
             e.at = members[static_cast<std::size_t>(r)];
@@ -43,8 +48,8 @@ public:
     }
     tcp_transport(const tcp_transport&) = delete;
     tcp_transport& operator=(const tcp_transport&) = delete;
-    /// Says `leave` to those that have not been told that the group is broken, and waits, at most `linger`, until all that was
-    /// sent has reached its peers.
+    /// Says `leave` to those that have not been told that the group is broken, and waits, at most `linger`, until all
+    /// that was sent has reached its peers.
     ~tcp_transport() override;
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
@@ -91,32 +96,32 @@ public:
 private:
     struct link : watched {
         bool open = false, ended = false;
-        bool up = false;              // the hello is behind it
-        bool mute = false;            // nothing can be written any more; what has come is still to be read
+        bool up = false;    // the hello is behind it
+        bool mute = false;  // nothing can be written any more; what has come is still to be read
         frame_reader reader;
-        std::uint64_t frames = 0;     // written
+        std::uint64_t frames = 0;  // written
         bool to_be_read() const { return open && readable && !reader.holding(); }
         bool takes() const { return up && !mute; }
     };
     /// What this rank has of one peer.
     struct end {
         address at;
-        link own, theirs;              // the connection made by this rank, and the peer's
+        link own, theirs;  // the connection made by this rank, and the peer's
         bool connecting = false;
         int attempts = 0;
         double tried_at = 0;
-        bool lower = false;            // this rank is
+        bool lower = false;  // this rank is
         message_places inbox;
         frame_writer outbox;
         fifo<control_frame> control_out;
         fifo<control_frame> control_behind;  // `broken` that has gone with the messages
-        std::size_t control_done = 0;     // of the first of them, bytes gone
-        link* control_on = nullptr;       // where to
-        bool listed = false;           // in busy_
-        bool welcomed = false;         // the peer has taken the own connection
+        std::size_t control_done = 0;        // of the first of them, bytes gone
+        link* control_on = nullptr;          // where to
+        bool listed = false;                 // in busy_
+        bool welcomed = false;               // the peer has taken the own connection
         bool left = false, heard_left = false, given_up = false, looked_again = false;
         bool told_broken = false, told_left = false, leave_due = false;
-        double ended_at = 0;           // when the first of the connections ended
+        double ended_at = 0;  // when the first of the connections ended
         char why[96] = "";
 
         link& messages() { return lower ? own : theirs; }
@@ -127,7 +132,8 @@ private:
     static constexpr std::size_t most_control = 4096;
     static constexpr int most_attempts = 3;
     static constexpr double first_patience = 0.2;
-    static constexpr double grace = 0.25;   // after a first sign of a peer's end: what else it sent may still be on its way
+    static constexpr double grace =
+        0.25;  // after a first sign of a peer's end: what else it sent may still be on its way
 
     std::uint64_t group() const override { return group_; }
     void came_in(const peer_hello& hello, descriptor&& fd) override;
@@ -168,8 +174,8 @@ private:
         return !e.control_out.empty() ||
                (!l.ended && !l.mute && ((l.open && e.leave_due && !e.outbox.cut()) || !e.outbox.empty()));
     }
-    /// The system still has something of this rank's to pass on. If the connection were closed now, whatever the peer writes to
-    /// it would be answered by a reset, and that would be lost.
+    /// The system still has something of this rank's to pass on. If the connection were closed now, whatever the peer
+    /// writes to it would be answered by a reset, and that would be lost.
     static bool on_its_way(const link& l) {
         int bytes = 0;
         return l.takes() && ioctl(l.fd.get(), TIOCOUTQ, &bytes) == 0 && bytes > 0;
@@ -180,9 +186,9 @@ private:
     std::uint64_t group_;
     int rank_, size_;
     std::unique_ptr<end[]> ends_;
-    list<int> busy_;             // peers with something to do; never more than `size_`
+    list<int> busy_;  // peers with something to do; never more than `size_`
     unsigned turns_ = 0;
-    bool urgent_ = false;        // somebody waits for a connection, which only the node can see
+    bool urgent_ = false;  // somebody waits for a connection, which only the node can see
     bool inside_ = false, closing_ = false;
 };
 
@@ -215,7 +221,8 @@ inline void tcp_transport::look_at_connection(end& e) {
     const connection_state state = connected(e.own.fd.get());
     if (state.is == connection_state::no) {
         // A first packet that is lost, or dropped by a process that just dies, the system repeats only after a second.
-        if (e.attempts < most_attempts && seconds_now() - e.tried_at > first_patience * (1 << 2 * (e.attempts - 1))) try_again(e);
+        if (e.attempts < most_attempts && seconds_now() - e.tried_at > first_patience * (1 << 2 * (e.attempts - 1)))
+            try_again(e);
         return;
     }
     if (state.is == connection_state::failed) {
@@ -240,7 +247,7 @@ inline void tcp_transport::look_at_connection(end& e) {
 inline void tcp_transport::came_in(const peer_hello& hello, descriptor&& fd) {
     if (hello.to != rank_ || hello.from >= size_) return;
     end& e = with(hello.from);
-    if (e.theirs.open || e.theirs.ended || e.given_up) return;   // one of them is not what it says: the first counts
+    if (e.theirs.open || e.theirs.ended || e.given_up) return;  // one of them is not what it says: the first counts
     e.theirs.fd = std::move(fd);
     if (!node_.watch(e.theirs)) {
         over(e, e.theirs, errno);
@@ -253,12 +260,14 @@ inline void tcp_transport::came_in(const peer_hello& hello, descriptor&& fd) {
     if (::send(e.theirs.fd.get(), welcome.data, welcome.bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(welcome.bytes))
         silence(e, e.theirs, errno);
     if (!closing_) contact(e);
-    // Nobody may take the messages any more that are before the first of the control messages: so it goes the other way, unless it is the last word.
-    if (e.lower && e.control_on == &e.own && e.control_out.front().what != control_kind::leave && (e.control_done == 0 || e.told_broken)) {
+    // Nobody may take the messages any more that are before the first of the control messages: so it goes the other
+    // way, unless it is the last word.
+    if (e.lower && e.control_on == &e.own && e.control_out.front().what != control_kind::leave &&
+        (e.control_done == 0 || e.told_broken)) {
         if (e.control_done == 0)
             --e.own.frames;
         else
-            e.outbox.drop(true);   // a part of it has gone
+            e.outbox.drop(true);  // a part of it has gone
         e.control_on = nullptr;
     }
     for (; !e.control_behind.empty(); e.control_behind.pop()) e.control_out.push(e.control_behind.front());
@@ -286,10 +295,12 @@ inline void tcp_transport::silence(end& e, link& l, int code) {
 }
 inline void tcp_transport::stopped(end& e, link& l, int code) {
     e.control_on = nullptr;
-    e.control_out.clear();   // nobody will read them
+    e.control_out.clear();  // nobody will read them
     if (e.ended_at == 0) {
         e.ended_at = seconds_now();
-        const char* const which = &l == &e.theirs ? "its connection" : e.connecting ? "cannot connect" : "the connection to it";
+        const char* const which = &l == &e.theirs ? "its connection"
+                                  : e.connecting  ? "cannot connect"
+                                                  : "the connection to it";
         const char* const why = code == 0        ? "closed by the other side"
                                 : code == EPROTO ? "not of this protocol"
                                                  : std::strerror(code);
@@ -343,7 +354,8 @@ inline bool tcp_transport::write_frame(end& e, link& l, control_frame& n) {
         e.control_done = 0;
     }
     while (e.control_done < n.bytes) {
-        const ssize_t sent = ::send(l.fd.get(), n.data + e.control_done, n.bytes - e.control_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t sent =
+            ::send(l.fd.get(), n.data + e.control_done, n.bytes - e.control_done, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent >= 0) {
             e.control_done += static_cast<std::size_t>(sent);
         } else if (errno != EINTR) {
@@ -362,7 +374,8 @@ inline bool tcp_transport::write_control(end& e) {
     while (!e.control_out.empty()) {
         link* const l = way_for_control(e);
         if (l == nullptr || !write_frame(e, *l, e.control_out.front())) return moved;
-        if (l != &e.control() && e.control_out.front().what == control_kind::broken) e.control_behind.push(e.control_out.front());
+        if (l != &e.control() && e.control_out.front().what == control_kind::broken)
+            e.control_behind.push(e.control_out.front());
         e.control_out.pop();
         moved = true;
     }
@@ -371,7 +384,7 @@ inline bool tcp_transport::write_control(end& e) {
         e.leave_due = false;
         control_frame n(control_message{control_kind::leave});
         if (write_frame(e, e.messages(), n)) return true;
-        if (e.control_on) e.control_out.push(n);   // the rest of it
+        if (e.control_on) e.control_out.push(n);  // the rest of it
     }
     return moved;
 }
@@ -397,7 +410,8 @@ inline bool tcp_transport::take(end& e, link& from, arrival what) {
     const int peer = e.own.peer;
     frame_reader& r = from.reader;
     switch (what) {
-        case arrival::message: return true;
+        case arrival::message:
+            return true;
         case arrival::welcome:
             e.welcomed = true;
             return true;
@@ -412,13 +426,15 @@ inline bool tcp_transport::take(end& e, link& from, arrival what) {
         case arrival::unexpected:
             if (listening)
                 listening->unexpected(peer, r.wanted().label, r.got().label, static_cast<std::size_t>(r.wanted().bytes),
-                                      static_cast<std::size_t>(r.got().bytes));
+                    static_cast<std::size_t>(r.got().bytes));
             return true;
         case arrival::held:
-            if (r.places == nullptr) break;   // no place for messages
+            if (r.places == nullptr) break;  // no place for messages
             return false;
-        case arrival::nothing: return false;
-        case arrival::garbage: break;
+        case arrival::nothing:
+            return false;
+        case arrival::garbage:
+            break;
     }
     over(e, from, EPROTO);
     return false;
@@ -461,14 +477,16 @@ inline void tcp_transport::serve(end& e) {
     if (e.ended_at > 0) judge(e);
 }
 
-// One of the peer's connections is over. What it sent before is read first, and for a short time more may be on its way.
+// One of the peer's connections is over. What it sent before is read first, and for a short time more may be on its
+// way.
 inline void tcp_transport::judge(end& e) {
     if (e.given_up) return;
     const bool all = e.theirs.ended && e.own.ended, late = all || seconds_now() - e.ended_at > grace;
     if (!late) return;
     if (e.left) {
-        if (e.messages().open) return;   // messages that were sent before it left
-        if (!e.looked_again) {   // the connection that they come on may be waiting to be taken: this process may have slept
+        if (e.messages().open) return;  // messages that were sent before it left
+        if (!e.looked_again) {  // the connection that they come on may be waiting to be taken: this process may have
+                                // slept
             e.looked_again = urgent_ = true;
             e.ended_at = seconds_now();
             return;
@@ -545,11 +563,13 @@ inline tcp_transport::~tcp_transport() {
         bool waiting = false;
         for (int r = 0; r < size_; ++r) {
             end& e = with(r);
-            waiting = waiting || (!e.given_up && (to_be_said(e) || (!e.told_broken && (on_its_way(e.own) || on_its_way(e.theirs)))));
+            waiting =
+                waiting ||
+                (!e.given_up && (to_be_said(e) || (!e.told_broken && (on_its_way(e.own) || on_its_way(e.theirs)))));
         }
         const double now = seconds_now();
         if (!waiting || now - begin > linger) break;
-        rest(std::min((now - begin) / 4 + 1e-4, 0.02));   // nothing tells when the last byte has arrived
+        rest(std::min((now - begin) / 4 + 1e-4, 0.02));  // nothing tells when the last byte has arrived
     }
     node_.look();
     for (int r = 0; r < size_; ++r)

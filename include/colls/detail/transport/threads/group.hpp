@@ -2,16 +2,16 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/regroup/groups.hpp>
-#include <colls/detail/choose/machine.hpp>
 #include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/choose/machine.hpp>
+#include <colls/detail/regroup/groups.hpp>
 
+#include <sys/mman.h>
 #include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <sys/mman.h>
 #include <thread>
 #include <utility>
 
@@ -19,13 +19,13 @@ namespace colls::inline v1::threads {
 
 namespace detail {
 
-using colls::detail::rank_task;
 using colls::detail::communicator_over;
-using colls::detail::rank_context;
 using colls::detail::group_memory;
 using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
+using colls::detail::rank_context;
+using colls::detail::rank_task;
 
 /// The memory of one group, shared by its communicators; the last one takes it down.
 class group : public colls::detail::group_backend {
@@ -48,10 +48,12 @@ public:
     std::byte* take(std::size_t bytes) override { return static_cast<std::byte*>(operator new(bytes, align)); }
     void give(std::byte* at, std::size_t) noexcept override { operator delete(at, align); }
     // The place of a group is where a reference to it is kept, until all members have taken theirs.
-    std::uint64_t create(int n) override { return reinterpret_cast<std::uintptr_t>(new birth{{n}, std::make_shared<group>(n, crowded_)}); }
+    std::uint64_t create(int n) override {
+        return reinterpret_cast<std::uintptr_t>(new birth{{n}, std::make_shared<group>(n, crowded_)});
+    }
     std::unique_ptr<rank_context> attach(rank_context&, std::uint64_t place, int rank, const list<int>&) override {
         auto* const made = reinterpret_cast<birth*>(place);
-        const struct taking {   // also where there is no memory for the end
+        const struct taking {  // also where there is no memory for the end
             birth* made;
             ~taking() {
                 if (made->missing.fetch_sub(1, std::memory_order_acq_rel) == 1) delete made;
@@ -107,15 +109,14 @@ private:
         text << ": " << x.what();
     } catch (const std::exception& x) {
         text << ": " << x.what();
-    } catch (...) {
-    }
+    } catch (...) {}
     colls::detail::break_group(e, errc::peer_failed, none, none, text.text());
     o.failed(std::current_exception(), control);
 }
 
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1) throw error(errc::invalid_argument, (message() << "colls: a group of " << n << " ranks").text());
-    static_cast<void>(environment::read());   // what is wrong there is said here, not in a thread
+    static_cast<void>(environment::read());  // what is wrong there is said here, not in a thread
     outcome how;
     const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
     const auto shared = std::make_shared<group>(n, n > colls::detail::cores());
@@ -132,7 +133,7 @@ COLLS_INLINE void run(int n, rank_task f) {
     int started = 1;
     try {
         for (; started < n; ++started) others[static_cast<std::size_t>(started)] = std::thread(rank, started);
-    } catch (...) {   // no more threads: those that run must not wait for the rest
+    } catch (...) {  // no more threads: those that run must not wait for the rest
         for (int r = started; r < n; ++r) tell(communicator_over(group::end_of(shared, r)).context(), how);
     }
     if (started == n)

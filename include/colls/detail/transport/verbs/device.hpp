@@ -4,20 +4,20 @@
 //   COLLS_VERBS_GID     index in the port's table of addresses     see `find_gid`
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/socket.hpp>
 #include <colls/detail/transport/verbs/interface.hpp>
 
 #include <infiniband/verbs.h>
 
+#include <sys/resource.h>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
-#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -28,8 +28,8 @@ inline constexpr std::uint8_t acknowledgement_exponent = 12;
 
 class verbs_device final : public device {
 public:
-    /// For a rank that others reach over TCP at `own` (or nothing known). Throws colls::error (unsupported): no device, no active
-    /// port, or none as COLLS_VERBS_... wants it; what to do.
+    /// For a rank that others reach over TCP at `own` (or nothing known). Throws colls::error (unsupported): no device,
+    /// no active port, or none as COLLS_VERBS_... wants it; what to do.
     explicit verbs_device(const address& own = {}) {
         wanted_device_ = variable("COLLS_VERBS_DEVICE");
         wanted_port_ = wanted("COLLS_VERBS_PORT", 1, 255);
@@ -38,7 +38,8 @@ public:
     }
     verbs_device(const verbs_device&) = delete;
     verbs_device& operator=(const verbs_device&) = delete;
-    /// Threads that end queue pairs are through soon, as a rule: then nothing of the device is left. Waits a second at most.
+    /// Threads that end queue pairs are through soon, as a rule: then nothing of the device is left. Waits a second at
+    /// most.
     ~verbs_device() override {
         for (const double until = seconds_now() + 1; opened_.use_count() > 1 && seconds_now() < until;)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -52,10 +53,12 @@ public:
     /// Memory of another device, as a dma-buf: `bytes` of it from `offset` on, which have the address `at` there.
     region add_dmabuf(int file, std::uint64_t offset, std::byte* at, std::size_t bytes) {
         ibv_mr* const mr = ibv_reg_dmabuf_mr(opened_->domain, offset, bytes, reinterpret_cast<std::uintptr_t>(at), file,
-                                             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         if (mr == nullptr)
-            throw error(errc::unsupported, (message() << "colls: " << name() << " cannot register " << bytes << " bytes of a dma-buf: "
-                                                      << std::strerror(errno) << "; kernel and driver must both know dma-buf memory regions").text());
+            throw error(errc::unsupported, (message() << "colls: " << name() << " cannot register " << bytes
+                                                      << " bytes of a dma-buf: " << std::strerror(errno)
+                                                      << "; kernel and driver must both know dma-buf memory regions")
+                                               .text());
         return {at, bytes, mr->lkey, mr->rkey, mr, true};
     }
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
@@ -91,15 +94,18 @@ private:
         rlimit limit{};
         const bool limited = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
         if (code == EFAULT)
-            text << "; all of it must be mapped, writable, and of a kind that can be held in place (not a device's, nor a file's on all systems)";
+            text << "; all of it must be mapped, writable, and of a kind that can be held in place (not a device's, "
+                    "nor a file's on all systems)";
         else if (limited && (code == ENOMEM || code == EAGAIN || code == EPERM))
             text << "; this process may hold " << static_cast<std::size_t>(limit.rlim_cur / 1024)
-                 << " KB in place (RLIMIT_MEMLOCK): raise that, by `ulimit -l unlimited`, or memlock in /etc/security/limits.conf, or "
+                 << " KB in place (RLIMIT_MEMLOCK): raise that, by `ulimit -l unlimited`, or memlock in "
+                    "/etc/security/limits.conf, or "
                  << "LimitMEMLOCK of the service that starts it";
         fail(text);
     }
 
-    // By name and port, as wanted; of several the one whose address the rank's connections have, else the first that is active.
+    // By name and port, as wanted; of several the one whose address the rank's connections have, else the first that is
+    // active.
     void find(const address& own) {
         int count = 0;
         ibv_device** const all = ibv_get_device_list(&count);
@@ -107,7 +113,8 @@ private:
             if (all) ibv_free_device_list(all);
         });
         if (all == nullptr || count == 0)
-            fail(message() << "colls: no RDMA device" << (all == nullptr ? std::string(": ") + std::strerror(errno) : std::string()).c_str()
+            fail(message() << "colls: no RDMA device"
+                           << (all == nullptr ? std::string(": ") + std::strerror(errno) : std::string()).c_str()
                            << "; is its driver loaded (`rdma link`), and does this process see /dev/infiniband?");
         std::string seen;
         int best = 0;
@@ -119,7 +126,11 @@ private:
             }
             ibv_context* const context = ibv_open_device(all[d]);
             if (context == nullptr) {
-                seen.append(seen.empty() ? "" : ", ").append(name).append(" (cannot be opened: ").append(std::strerror(errno)).append(")");
+                seen.append(seen.empty() ? "" : ", ")
+                    .append(name)
+                    .append(" (cannot be opened: ")
+                    .append(std::strerror(errno))
+                    .append(")");
                 continue;
             }
             ibv_device_attr attributes{};
@@ -127,14 +138,21 @@ private:
             bool kept = false;
             for (int port = 1; port <= attributes.phys_port_cnt; ++port) {
                 ibv_port_attr p{};
-                if ((wanted_port_ != none && port != wanted_port_) || ibv_query_port(context, static_cast<std::uint8_t>(port), &p) != 0) continue;
-                seen.append(seen.empty() ? "" : ", ").append(name).append(" port ").append(std::to_string(port)).append(" is ");
+                if ((wanted_port_ != none && port != wanted_port_) ||
+                    ibv_query_port(context, static_cast<std::uint8_t>(port), &p) != 0)
+                    continue;
+                seen.append(seen.empty() ? "" : ", ")
+                    .append(name)
+                    .append(" port ")
+                    .append(std::to_string(port))
+                    .append(" is ");
                 seen.append(ibv_port_state_str(p.state));
                 if (p.state != IBV_PORT_ACTIVE) continue;
                 int worth = 0;
                 const int index = find_gid(context, port, p, own, worth);
                 if (index == none) {
-                    seen.append(wanted_gid_ == none ? " but has no address of RoCE v2" : " but has no such COLLS_VERBS_GID");
+                    seen.append(
+                        wanted_gid_ == none ? " but has no address of RoCE v2" : " but has no such COLLS_VERBS_GID");
                     continue;
                 }
                 if (worth <= best) continue;
@@ -148,24 +166,34 @@ private:
                 gid_index_ = index;
             }
             if (wanted_port_ > attributes.phys_port_cnt)
-                seen.append(seen.empty() ? "" : ", ").append(name).append(" has no port ").append(std::to_string(wanted_port_));
+                seen.append(seen.empty() ? "" : ", ")
+                    .append(name)
+                    .append(" has no port ")
+                    .append(std::to_string(wanted_port_));
             if (!kept) ibv_close_device(context);
         }
         if (opened_->context == nullptr) {
             message text;
             text << "colls: no active port of an RDMA device";
-            if (wanted_device_ || wanted_port_ != none || wanted_gid_ != none) text << ", as COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID want it";
-            fail(text << "; there is: " << std::string_view(seen).substr(0, 300) << ". Bring the link up (`rdma link`, `ip link`), or name another");
+            if (wanted_device_ || wanted_port_ != none || wanted_gid_ != none)
+                text << ", as COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID want it";
+            fail(text << "; there is: " << std::string_view(seen).substr(0, 300)
+                      << ". Bring the link up (`rdma link`, `ip link`), or name another");
         }
         if (ibv_query_gid(opened_->context, static_cast<std::uint8_t>(port_), gid_index_, &gid_) != 0) gid_ = {};
         opened_->domain = ibv_alloc_pd(opened_->context);
-        if (opened_->domain == nullptr) fail(message() << "colls: " << name() << " gives no protection domain: " << std::strerror(errno));
+        if (opened_->domain == nullptr)
+            fail(message() << "colls: " << name() << " gives no protection domain: " << std::strerror(errno));
     }
 
-    // Index of the address that others are to use; `worth`: 4 the rank's own address, 3 an IPv4 one, 2 IPv6, 1 a link's own only.
-    // Over InfiniBand the port's number (LID) serves, and the first address where the peer is behind a router.
+    // Index of the address that others are to use; `worth`: 4 the rank's own address, 3 an IPv4 one, 2 IPv6, 1 a link's
+    // own only. Over InfiniBand the port's number (LID) serves, and the first address where the peer is behind a
+    // router.
     int find_gid(ibv_context* context, int port, const ibv_port_attr& p, const address& own, int& worth) const {
-        const auto entry_at = [&](int index, ibv_gid_entry& e) { return ibv_query_gid_ex(context, static_cast<std::uint32_t>(port), static_cast<std::uint32_t>(index), &e, 0) == 0; };
+        const auto entry_at = [&](int index, ibv_gid_entry& e) {
+            return ibv_query_gid_ex(
+                       context, static_cast<std::uint32_t>(port), static_cast<std::uint32_t>(index), &e, 0) == 0;
+        };
         ibv_gid_entry e{};
         if (wanted_gid_ != none) {
             worth = 4;
@@ -203,12 +231,15 @@ private:
 class verbs_device::pair final : public queue {
 public:
     pair(const verbs_device& of, const queue_limits& wanted) : of_(of) {
-        const std::uint32_t most = of.attributes_.max_qp_wr > 0 ? static_cast<std::uint32_t>(of.attributes_.max_qp_wr) : 1;
+        const std::uint32_t most =
+            of.attributes_.max_qp_wr > 0 ? static_cast<std::uint32_t>(of.attributes_.max_qp_wr) : 1;
         limits_.requests = std::min(wanted.requests, most);
         limits_.receives = wanted.receives;
         limits_.gathers = std::min(wanted.gathers, static_cast<std::uint32_t>(std::max(of.attributes_.max_sge, 1)));
-        limits_.bytes = std::min<std::uint64_t>(wanted.bytes, std::max<std::uint64_t>(of.port_attributes_.max_msg_sz, 4096));
-        completions_ = ibv_create_cq(of.opened_->context, static_cast<int>(limits_.requests + limits_.receives), nullptr, nullptr, 0);
+        limits_.bytes =
+            std::min<std::uint64_t>(wanted.bytes, std::max<std::uint64_t>(of.port_attributes_.max_msg_sz, 4096));
+        completions_ = ibv_create_cq(
+            of.opened_->context, static_cast<int>(limits_.requests + limits_.receives), nullptr, nullptr, 0);
         if (completions_ == nullptr) give_up("completion queue");
         // How much a request may carry itself is found by asking.
         for (std::uint32_t inlined = wanted.inlined; pair_ == nullptr; inlined /= 2) {
@@ -224,22 +255,27 @@ public:
         a.qp_state = IBV_QPS_INIT;
         a.port_num = static_cast<std::uint8_t>(of.port_);
         a.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-        if (const int code = ibv_modify_qp(pair_, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS); code != 0) {
+        if (const int code =
+                ibv_modify_qp(pair_, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+            code != 0) {
             errno = code;
             give_up("queue pair");
         }
-        first_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9) & 0xffffff);   // packet numbers of a pair before are not this one's
+        first_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9) &
+                                            0xffffff);  // packet numbers of a pair before are not this one's
     }
     ~pair() override { destroy(pair_, completions_); }
-    // After a reset the device moves nothing any more. But soft-RoCE's kernel does not let a pair go while a network card has a packet
-    // of it in its queue, as where a cable is cut, for up to 50 s.
+    // After a reset the device moves nothing any more. But soft-RoCE's kernel does not let a pair go while a network
+    // card has a packet of it in its queue, as where a cable is cut, for up to 50 s.
     void stop() noexcept override {
         ibv_qp_attr a{};
         a.qp_state = IBV_QPS_RESET;
         if (ibv_modify_qp(pair_, &a, IBV_QP_STATE) != 0) return;
         try {
-            std::thread([of = of_.opened_, pair = pair_, completions = completions_] { destroy(pair, completions); }).detach();
-        } catch (...) {   // no thread, or memory, is to be had: then the destructor waits
+            std::thread([of = of_.opened_, pair = pair_, completions = completions_] {
+                destroy(pair, completions);
+            }).detach();
+        } catch (...) {  // no thread, or memory, is to be had: then the destructor waits
             return;
         }
         pair_ = nullptr;
@@ -248,7 +284,8 @@ public:
 
     queue_limits limits() const override { return limits_; }
     queue_name name() const override {
-        const told t{pair_->qp_num, first_, of_.port_attributes_.lid, static_cast<std::uint16_t>(of_.port_attributes_.active_mtu), of_.gid_};
+        const told t{pair_->qp_num, first_, of_.port_attributes_.lid,
+            static_cast<std::uint16_t>(of_.port_attributes_.active_mtu), of_.gid_};
         queue_name n{};
         std::memcpy(n.data(), &t, sizeof t);
         return n;
@@ -266,16 +303,18 @@ public:
         a.min_rnr_timer = 12;
         a.ah_attr.port_num = static_cast<std::uint8_t>(of_.port_);
         a.ah_attr.dlid = t.lid;
-        a.ah_attr.is_global = ethernet || t.lid == 0 || std::memcmp(t.gid.raw, of_.gid_.raw, 8) != 0;   // on another subnet
+        a.ah_attr.is_global =
+            ethernet || t.lid == 0 || std::memcmp(t.gid.raw, of_.gid_.raw, 8) != 0;  // on another subnet
         a.ah_attr.grh.dgid = t.gid;
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(of_.gid_index_);
         a.ah_attr.grh.hop_limit = 64;
-        // Where soft-RoCE has to repeat packets of a request of several, its peer may refuse them (docs/design.md): so a request is
-        // one packet, unless the peer is on the same device, where none are lost.
+        // Where soft-RoCE has to repeat packets of a request of several, its peer may refuse them (docs/design.md): so
+        // a request is one packet, unless the peer is on the same device, where none are lost.
         if (of_.attributes_.vendor_id == soft_vendor && std::memcmp(t.gid.raw, of_.gid_.raw, sizeof t.gid.raw) != 0)
             limits_.bytes = std::uint64_t{128} << a.path_mtu;
-        int code = ibv_modify_qp(pair_, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        int code = ibv_modify_qp(pair_, &a,
+            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                IBV_QP_MIN_RNR_TIMER);
         if (code != 0) return std::strerror(code);
         ibv_qp_attr b{};
         b.qp_state = IBV_QPS_RTS;
@@ -284,7 +323,9 @@ public:
         b.rnr_retry = 6;
         b.sq_psn = first_;
         b.max_rd_atomic = 1;
-        code = ibv_modify_qp(pair_, &b, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+        code = ibv_modify_qp(pair_, &b,
+            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                IBV_QP_MAX_QP_RD_ATOMIC);
         return code == 0 ? nullptr : std::strerror(code);
     }
     const char* post(const request* chain, int count, const gather* gathers) override {
@@ -292,7 +333,7 @@ public:
         std::size_t pieces = 0;
         for (int i = 0; i < count; ++i) pieces += chain[i].count;
         pieces_.clear();
-        pieces_.reserve(pieces);   // the requests point into it
+        pieces_.reserve(pieces);  // the requests point into it
         for (int i = 0; i < count; ++i) {
             const request& r = chain[i];
             ibv_send_wr& w = requests_[static_cast<std::size_t>(i)];
@@ -306,7 +347,8 @@ public:
                 pieces_.push_back({reinterpret_cast<std::uintptr_t>(g.at), g.bytes, g.local});
             }
             w.opcode = r.announces ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-            w.send_flags = (r.signalled ? unsigned{IBV_SEND_SIGNALED} : 0u) | (r.inlined ? unsigned{IBV_SEND_INLINE} : 0u);
+            w.send_flags =
+                (r.signalled ? unsigned{IBV_SEND_SIGNALED} : 0u) | (r.inlined ? unsigned{IBV_SEND_INLINE} : 0u);
             w.imm_data = htonl(r.immediate);
             w.wr.rdma.remote_addr = r.to;
             w.wr.rdma.rkey = r.remote;
@@ -317,7 +359,8 @@ public:
     }
     const char* receive(int count) override {
         std::vector<ibv_recv_wr> all(static_cast<std::size_t>(count));
-        for (std::size_t i = 0; i < all.size(); ++i) all[i] = {.wr_id = 0, .next = i + 1 < all.size() ? &all[i + 1] : nullptr, .sg_list = nullptr, .num_sge = 0};
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i] = {.wr_id = 0, .next = i + 1 < all.size() ? &all[i + 1] : nullptr, .sg_list = nullptr, .num_sge = 0};
         ibv_recv_wr* bad = nullptr;
         const int code = count > 0 ? ibv_post_recv(pair_, all.data(), &bad) : 0;
         return code == 0 ? nullptr : std::strerror(code);
@@ -332,7 +375,8 @@ public:
         for (int i = 0; i < n; ++i) {
             const ibv_wc& c = all[i];
             if (c.status != IBV_WC_SUCCESS)
-                into[i] = {completion::failed, c.status == IBV_WC_RETRY_EXC_ERR || c.status == IBV_WC_WR_FLUSH_ERR, c.wr_id, 0, ibv_wc_status_str(c.status)};
+                into[i] = {completion::failed, c.status == IBV_WC_RETRY_EXC_ERR || c.status == IBV_WC_WR_FLUSH_ERR,
+                    c.wr_id, 0, ibv_wc_status_str(c.status)};
             else if (c.opcode == IBV_WC_RECV_RDMA_WITH_IMM)
                 into[i] = {completion::arrived, false, 0, ntohl(c.imm_data), ""};
             else
@@ -370,6 +414,8 @@ private:
     std::vector<ibv_sge> pieces_;
 };
 
-inline std::unique_ptr<queue> verbs_device::open(const queue_limits& wanted) { return std::make_unique<pair>(*this, wanted); }
+inline std::unique_ptr<queue> verbs_device::open(const queue_limits& wanted) {
+    return std::make_unique<pair>(*this, wanted);
+}
 
 }  // namespace colls::inline v1::detail::rdma

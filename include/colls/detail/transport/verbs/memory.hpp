@@ -42,31 +42,31 @@ public:
         if (r.foreign) foreign_.store(true, std::memory_order_relaxed);
     }
     /// May this processor read and write it?
-    bool native(const std::byte* p) {
-        return !foreign_.load(std::memory_order_relaxed) || !find(p, 1).foreign;
-    }
+    bool native(const std::byte* p) { return !foreign_.load(std::memory_order_relaxed) || !find(p, 1).foreign; }
     void drop(const region& r) noexcept {
         {
             const std::lock_guard lock(mutex_);
             const auto is = [&](const region& x) { return x.at == r.at && x.handle == r.handle && x.local == r.local; };
-            if (const auto i = std::find_if(regions_.begin(), regions_.end(), is); i != regions_.end()) regions_.erase(i);
+            if (const auto i = std::find_if(regions_.begin(), regions_.end(), is); i != regions_.end())
+                regions_.erase(i);
         }
         device_->drop(r);
     }
     /// The registered range that holds all of it; one without bytes: none does.
     region find(const std::byte* p, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
-        auto i = std::upper_bound(regions_.begin(), regions_.end(), region{const_cast<std::byte*>(p), 0, 0, 0, nullptr, false}, before);
+        auto i = std::upper_bound(
+            regions_.begin(), regions_.end(), region{const_cast<std::byte*>(p), 0, 0, 0, nullptr, false}, before);
         while (i != regions_.begin()) {
             --i;
             if (i->holds(p, bytes)) return *i;
-            if (static_cast<std::size_t>(p - i->at) >= longest_) break;   // none that begins before can reach so far
+            if (static_cast<std::size_t>(p - i->at) >= longest_) break;  // none that begins before can reach so far
         }
         return {};
     }
 
-    /// Registered memory, aligned to 128 bytes and uninitialised; up to 256 KB cut from slabs, above one range each. Throws
-    /// std::bad_alloc, colls::error.
+    /// Registered memory, aligned to 128 bytes and uninitialised; up to 256 KB cut from slabs, above one range each.
+    /// Throws std::bad_alloc, colls::error.
     std::byte* take(std::size_t bytes) {
         bytes = std::max<std::size_t>(bytes, 1);
         if (bytes > most_cut) {
@@ -117,11 +117,14 @@ public:
     }
 
 private:
-    static constexpr std::size_t page = 4096, most_cut = std::size_t{256} << 10, slab_bytes = most_cut, most_idle = std::size_t{64} << 20;
+    static constexpr std::size_t page = 4096, most_cut = std::size_t{256} << 10, slab_bytes = most_cut,
+                                 most_idle = std::size_t{64} << 20;
     static bool before(const region& a, const region& b) {
         return reinterpret_cast<std::uintptr_t>(a.at) < reinterpret_cast<std::uintptr_t>(b.at);
     }
-    static std::size_t class_of(std::size_t bytes) { return std::max<std::size_t>(static_cast<std::size_t>(std::bit_width(bytes - 1)), 8); }
+    static std::size_t class_of(std::size_t bytes) {
+        return std::max<std::size_t>(static_cast<std::size_t>(std::bit_width(bytes - 1)), 8);
+    }
     region fresh(std::size_t bytes) {
         void* const p = std::aligned_alloc(page, bytes);
         if (p == nullptr) throw std::bad_alloc();
@@ -134,11 +137,11 @@ private:
     }
 
     const std::shared_ptr<device> device_;
-    std::mutex mutex_, pool_;   // where both: pool_ first
-    std::vector<region> regions_;   // by address
+    std::mutex mutex_, pool_;      // where both: pool_ first
+    std::vector<region> regions_;  // by address
     std::size_t longest_ = 0;
-    std::atomic<bool> foreign_{false};   // there is, or was, memory of that kind
-    std::vector<std::byte*> free_[19];   // by the binary logarithm of their size
+    std::atomic<bool> foreign_{false};  // there is, or was, memory of that kind
+    std::vector<std::byte*> free_[19];  // by the binary logarithm of their size
     std::vector<region> busy_, idle_;
     std::size_t idle_bytes_ = 0;
     std::vector<std::byte*> slabs_;

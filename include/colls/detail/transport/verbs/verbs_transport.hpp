@@ -1,18 +1,19 @@
 // Messages between ranks as RDMA writes: chains of work requests, one doorbell for all that goes to a peer at once.
 //
-// Two ranks have a queue pair from their first message on; another transport (`control`) carries the control messages, tells whose process has
-// ended, and brings the queues together. Each rank gives the other a block of registered memory, in which the other writes:
-//   slots     a ring: of each message of up to `slot_bytes` the header and the data, of other messages one part after another
-//   notices   a ring: where a larger message that this rank expects is to land, so that it lands there and is not copied
-//   counters  how many slots and notices have been used up, how many messages have arrived: credits
-// The same three numbers go with whatever else is written; alone they go where one side only sends. Slots, notices and messages
-// that land in place announce themselves by an immediate, and take a posted receive of the peer's each: there are always more
-// receives than slots, notices and granted places together, so none is ever missing.
+// Two ranks have a queue pair from their first message on; another transport (`control`) carries the control messages,
+// tells whose process has ended, and brings the queues together. Each rank gives the other a block of registered
+// memory, in which the other writes:
+//   slots     a ring: of each message of up to `slot_bytes` the header and the data, of other messages one part after
+//   another notices   a ring: where a larger message that this rank expects is to land, so that it lands there and is
+//   not copied counters  how many slots and notices have been used up, how many messages have arrived: credits
+// The same three numbers go with whatever else is written; alone they go where one side only sends. Slots, notices and
+// messages that land in place announce themselves by an immediate, and take a posted receive of the peer's each: there
+// are always more receives than slots, notices and granted places together, so none is ever missing.
 //
-// A message's memory may change when the device has taken it along with the request (inlined), a later request of its queue is
-// known to be done, or the peer says that the message has arrived. So few requests are signalled: the last of an operation that
-// reads a caller's memory, one of many others, and, if somebody waits longer than a moment, one more. Of other messages the peer says
-// so, with whatever it writes next, or by itself if that is nothing.
+// A message's memory may change when the device has taken it along with the request (inlined), a later request of its
+// queue is known to be done, or the peer says that the message has arrived. So few requests are signalled: the last of
+// an operation that reads a caller's memory, one of many others, and, if somebody waits longer than a moment, one more.
+// Of other messages the peer says so, with whatever it writes next, or by itself if that is nothing.
 //
 // A slot that no receive has been posted for stays, and all behind it: then credits run out, and the sender waits.
 #pragma once
@@ -21,30 +22,32 @@
 #include <colls/detail/transport/tcp/stream.hpp>
 #include <colls/detail/transport/verbs/memory.hpp>
 
+#include <sched.h>
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <sched.h>
 #include <vector>
 
 namespace colls::inline v1::detail {
 
 /// The same on all ranks.
 struct verbs_shape {
-    std::uint32_t slots = 32;             ///< of the ring, each way between two ranks
-    std::uint32_t slot_bytes = 8 << 10;   ///< of data in each
+    std::uint32_t slots = 32;            ///< of the ring, each way between two ranks
+    std::uint32_t slot_bytes = 8 << 10;  ///< of data in each
     std::uint32_t notices = 32;
-    double offer_after = 2e-3;   ///< seconds without a place, until a message says what it is
-    double mark_after = 30e-6;   ///< seconds of waiting for a message to have left, until a request is posted to learn it
-    double grace = 0.25;         ///< seconds after a failure that may be another's consequence, of which control messages may be on their way
+    double offer_after = 2e-3;  ///< seconds without a place, until a message says what it is
+    double mark_after =
+        30e-6;            ///< seconds of waiting for a message to have left, until a request is posted to learn it
+    double grace = 0.25;  ///< seconds after a failure that may be another's consequence, of which control messages may
+                          ///< be on their way
 };
 
 class verbs_transport final : public message_transport, private message_transport::listener {
 public:
-    /// What an immediate announces: its two highest bits. The next one: the sender waits to hear that the message has arrived.
-    /// The others count slots, messages or notices.
+    /// What an immediate announces: its two highest bits. The next one: the sender waits to hear that the message has
+    /// arrived. The others count slots, messages or notices.
     enum class kind : std::uint32_t { slot, direct, notice };
     static kind kind_of(std::uint32_t immediate) { return static_cast<kind>(immediate >> 30); }
     static constexpr std::uint32_t wants_word = 1u << 29, count_bits = wants_word - 1;
@@ -55,8 +58,13 @@ public:
     };
 
     /// `control` connects the same ranks, and carries nothing but control messages. Throws std::bad_alloc.
-    verbs_transport(std::unique_ptr<message_transport> control, std::shared_ptr<rdma::memory_book> memory, int rank, int size, const verbs_shape& shape = {})
-        : control_(std::move(control)), book_(std::move(memory)), shape_(shape), rank_(rank), size_(size),
+    verbs_transport(std::unique_ptr<message_transport> control, std::shared_ptr<rdma::memory_book> memory, int rank,
+        int size, const verbs_shape& shape = {})
+        : control_(std::move(control)),
+          book_(std::move(memory)),
+          shape_(shape),
+          rank_(rank),
+          size_(size),
           ends_(new end[static_cast<std::size_t>(size)]) {
         control_->listening = this;
         for (int r = 0; r < size_; ++r) with(r).peer = r;
@@ -79,7 +87,7 @@ public:
     void settle(int peer) override {
         end& e = with(peer);
         if (e.out.empty())
-            e.settling = signals_at_end(e);   // nothing, or notices alone
+            e.settling = signals_at_end(e);  // nothing, or notices alone
         else
             e.out[e.out.size() - 1].last = true;
         note(e);
@@ -108,7 +116,8 @@ public:
     void progress() override {
         if (inside_) return;
         inside_ = true;
-        // Asking for control messages is a system call: so now and then while this rank does nothing but look, and after each rest.
+        // Asking for control messages is a system call: so now and then while this rank does nothing but look, and
+        // after each rest.
         if (++turns_ % 256 == 0 || forming_ > 0 || rested_) {
             rested_ = false;
             control_->progress();
@@ -131,19 +140,20 @@ public:
     const copies& copied() const { return copies_; }
     /// Queue pairs that are open.
     int queues() const {
-        return static_cast<int>(std::count_if(open_.begin(), open_.end(), [this](int r) { return ends_[static_cast<std::size_t>(r)].queue != nullptr; }));
+        return static_cast<int>(std::count_if(
+            open_.begin(), open_.end(), [this](int r) { return ends_[static_cast<std::size_t>(r)].queue != nullptr; }));
     }
 
 private:
     struct credits {
-        std::uint64_t slots, notices, messages;   // taken out of this rank's rings; arrived
+        std::uint64_t slots, notices, messages;  // taken out of this rank's rings; arrived
     };
     struct header {
         std::uint64_t fingerprint, sequence;
-        std::uint64_t number;   // of the message, in its direction
-        std::uint64_t bytes;    // of all of it
+        std::uint64_t number;  // of the message, in its direction
+        std::uint64_t bytes;   // of all of it
         std::uint32_t part;
-        std::uint32_t here;     // bytes of it in this slot
+        std::uint32_t here;  // bytes of it in this slot
         credits own;
         message_label label() const { return {fingerprint, sequence, part}; }
     };
@@ -153,46 +163,48 @@ private:
         std::uint32_t key, unused;
     };
     enum class notice_kind : std::uint32_t {
-        in_place,   // message `number` may be written straight to the places
-        by_slots,   // it goes through the ring
-        offer,      // backwards: that is what message `number` will be; it waits for one of the two
-        nothing     // whatever the peer still sends is thrown away: it need not
+        in_place,  // message `number` may be written straight to the places
+        by_slots,  // it goes through the ring
+        offer,     // backwards: that is what message `number` will be; it waits for one of the two
+        nothing    // whatever the peer still sends is thrown away: it need not
     };
     static constexpr std::uint32_t most_places = 16;
     struct notice_record {
-        header what;   // `here`: places
+        header what;  // `here`: places
         notice_kind kind;
         std::uint32_t unused[3];
         place places[most_places];
-        std::uint32_t bytes() const { return static_cast<std::uint32_t>(offsetof(notice_record, places) + what.here * sizeof(place)); }
+        std::uint32_t bytes() const {
+            return static_cast<std::uint32_t>(offsetof(notice_record, places) + what.here * sizeof(place));
+        }
     };
     static_assert(sizeof(notice_record) <= 512);
     static constexpr std::size_t notice_stride = 512, counters_bytes = 64;
-    static constexpr std::uint64_t some = 32;   // requests: after so many the last of an operation is signalled
-    static constexpr std::uint32_t batch = 16;   // receives that are posted at once
-    static constexpr std::size_t least_place = 512;   // shorter pieces go faster together, through slots
+    static constexpr std::uint64_t some = 32;        // requests: after so many the last of an operation is signalled
+    static constexpr std::uint32_t batch = 16;       // receives that are posted at once
+    static constexpr std::size_t least_place = 512;  // shorter pieces go faster together, through slots
 
     struct outgoing {
         message_label label;
         std::uint64_t bytes;
-        bool registered;   // large, and all of it
-        bool last;         // of an operation
+        bool registered;  // large, and all of it
+        bool last;        // of an operation
     };
     struct incoming {
         message_label label;
         std::uint64_t bytes;
-        bool placed;       // the peer has been told where
+        bool placed;  // the peer has been told where
     };
     struct flight {
-        std::uint64_t end;   // the request behind its last
-        bool reads;          // a caller's memory, while the device works
+        std::uint64_t end;  // the request behind its last
+        bool reads;         // a caller's memory, while the device works
     };
     struct greeting {
         std::uint64_t magic, base;
         std::uint32_t key, slots, slot_bytes, notices;
         rdma::queue_name name;
     };
-    static constexpr std::uint64_t greeting_magic = 0x3176'7362'7265'76;   // versioned, and of one byte order
+    static constexpr std::uint64_t greeting_magic = 0x3176'7362'7265'76;  // versioned, and of one byte order
     enum class wiring : std::uint64_t { greets, ready, closes };
 
     /// What this rank has of one peer.
@@ -204,7 +216,7 @@ private:
         std::byte* base = nullptr;
         std::uint64_t far_base = 0;
         std::uint32_t far_key = 0;
-        bool greeted = false, connected = false, ready = false;   // told our name; queue connected; the peer's is
+        bool greeted = false, connected = false, ready = false;  // told our name; queue connected; the peer's is
         bool dirty = false, gone = false, left = false, sunk = false, dropping = false;
         bool failed = false, reported = false, definite = false;
         char why[200] = "";
@@ -213,15 +225,16 @@ private:
         // what goes to it
         fifo<outgoing> out;
         piece_queue out_pieces;
-        std::uint64_t out_posted = 0, lowered = 0, sent = 0, acknowledged = 0;   // messages
-        std::uint64_t part_done = 0;   // bytes of the front message that are in requests
-        bool cut_up = false, mismatched = false, reading = false;   // the front message: goes by slots; requests read it where it lies
+        std::uint64_t out_posted = 0, lowered = 0, sent = 0, acknowledged = 0;  // messages
+        std::uint64_t part_done = 0;  // bytes of the front message that are in requests
+        bool cut_up = false, mismatched = false,
+             reading = false;  // the front message: goes by slots; requests read it where it lies
         fifo<flight> flights;
-        std::uint64_t slots_used = 0, slots_free = 0;       // written; taken by the peer
+        std::uint64_t slots_used = 0, slots_free = 0;  // written; taken by the peer
         std::uint64_t notices_used = 0, notices_free = 0;
-        fifo<notice_record> due;        // notices
-        fifo<notice_record> granted;    // by the peer
-        std::uint64_t placed = 0;       // places granted to it, and not used yet
+        fifo<notice_record> due;      // notices
+        fifo<notice_record> granted;  // by the peer
+        std::uint64_t placed = 0;     // places granted to it, and not used yet
         bool settling = false;
         mutable bool asked = false;
         double asked_at = 0, waits_since = 0;
@@ -238,12 +251,12 @@ private:
         std::uint64_t in_posted = 0, received = 0, landed = 0;
         std::uint64_t slots_came = 0, slots_taken = 0, notices_taken = 0;
         std::uint64_t told_slots = 0, told_notices = 0, told_messages = 0;
-        std::uint64_t wanted = 0;       // messages, of which the peer waits to hear
-        unsigned wanted_in = 0;         // since this turn
+        std::uint64_t wanted = 0;  // messages, of which the peer waits to hear
+        unsigned wanted_in = 0;    // since this turn
         std::uint32_t receives_used = 0;
         header offer{};
         bool has_offer = false;
-        bool leaving = false, closed = false, heard_leave = false;   // its `leave` waits for what it has sent
+        bool leaving = false, closed = false, heard_leave = false;  // its `leave` waits for what it has sent
         std::uint64_t to_come = 0;
         double leaving_at = 0;
     };
@@ -259,7 +272,9 @@ private:
     std::size_t stride() const { return sizeof(header) + shape_.slot_bytes; }
     std::size_t half() const { return shape_.slots * stride() + shape_.notices * notice_stride + counters_bytes; }
     std::size_t slot_at(std::uint64_t i) const { return i % shape_.slots * stride(); }
-    std::size_t notice_at(std::uint64_t i) const { return shape_.slots * stride() + i % shape_.notices * notice_stride; }
+    std::size_t notice_at(std::uint64_t i) const {
+        return shape_.slots * stride() + i % shape_.notices * notice_stride;
+    }
     std::size_t counters_at() const { return shape_.slots * stride() + shape_.notices * notice_stride; }
 
     // connecting
@@ -280,9 +295,11 @@ private:
     void put_slot(end& e, const outgoing& m, std::uint32_t bytes);
     bool put_direct(end& e, const outgoing& m, const notice_record& where);
     void put_credits(end& e, bool signalled);
-    // Credits must go, for nothing else has carried them. What the peer waits to hear may go with what this turn brings.
+    // Credits must go, for nothing else has carried them. What the peer waits to hear may go with what this turn
+    // brings.
     bool owed(const end& e) const {
-        return e.slots_taken - e.told_slots >= shape_.slots / 2 || e.notices_taken - e.told_notices >= shape_.notices / 2 ||
+        return e.slots_taken - e.told_slots >= shape_.slots / 2 ||
+               e.notices_taken - e.told_notices >= shape_.notices / 2 ||
                (e.told_messages < e.wanted && e.wanted <= e.received && e.wanted_in != turns_);
     }
     credits own_credits(end& e) {
@@ -295,8 +312,8 @@ private:
         r.signalled = true;
         e.signalled = r.id + 1;
     }
-    // An operation's last request to a peer is signalled where it, or one before, reads a caller's memory, and after many that are
-    // not: so that no operation has to do it in its midst, for room, unless it is a long one.
+    // An operation's last request to a peer is signalled where it, or one before, reads a caller's memory, and after
+    // many that are not: so that no operation has to do it in its midst, for room, unless it is a long one.
     static bool signals_at_end(const end& e) { return e.reads_until > e.signalled || e.next - e.signalled >= some; }
     void over(end& e, const outgoing& m);
     void count_sent(end& e);
@@ -312,7 +329,9 @@ private:
             if (!book_->native(pieces[i].data)) return false;
         return true;
     }
-    static constexpr const char* foreign = "a message lies in memory of another device, and is too small or in too many pieces to go straight from and to it";
+    static constexpr const char* foreign =
+        "a message lies in memory of another device, and is too small or in too many pieces to go straight from and to "
+        "it";
 
     // coming in
     void serve(end& e);
@@ -346,7 +365,7 @@ private:
     int rank_, size_;
     std::unique_ptr<end[]> ends_;
     std::vector<int> open_, dirty_;
-    int forming_ = 0;            // queues that wait for their peer
+    int forming_ = 0;  // queues that wait for their peer
     unsigned turns_ = 0, idle_ = 0;
     bool inside_ = false, rested_ = false, abandoned_ = false, closing_ = false;
     std::vector<rdma::gather> slot_pieces_;
@@ -361,17 +380,19 @@ inline bool verbs_transport::open(end& e) {
     if (abandoned_ || e.gone || e.failed || e.greeted || e.peer == rank_) return false;
     try {
         const std::uint32_t receives = shape_.slots + 2 * shape_.notices + batch;
-        e.queue = book_->of().open({.inlined = 512, .gathers = 16, .requests = 256, .receives = receives, .bytes = std::uint64_t{1} << 30});
+        e.queue = book_->of().open(
+            {.inlined = 512, .gathers = 16, .requests = 256, .receives = receives, .bytes = std::uint64_t{1} << 30});
         e.limits = e.queue->limits();
         const std::size_t bytes = 2 * half();
         e.base = book_->take(bytes);
         e.memory = book_->find(e.base, bytes);
         std::memset(e.base, 0, bytes);
-        if (const char* wrong = e.queue->receive(static_cast<int>(receives))) trouble(e, "receives cannot be posted", wrong, true);
+        if (const char* wrong = e.queue->receive(static_cast<int>(receives)))
+            trouble(e, "receives cannot be posted", wrong, true);
     } catch (const std::exception& x) {
         e.queue.reset();
         trouble(e, x.what(), nullptr, true);
-        open_.push_back(e.peer);   // to be reported
+        open_.push_back(e.peer);  // to be reported
         return false;
     }
     open_.push_back(e.peer);
@@ -395,7 +416,8 @@ inline void verbs_transport::greet(end& e) {
         text[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
     }
     text[2 * sizeof g] = '\0';
-    control_->tell(e.peer, control_message{control_kind::wiring, static_cast<std::uint64_t>(wiring::greets), e.connected, 0, text});
+    control_->tell(e.peer,
+        control_message{control_kind::wiring, static_cast<std::uint64_t>(wiring::greets), e.connected, 0, text});
 }
 
 inline bool verbs_transport::take_greeting(end& e, const char* text) {
@@ -408,7 +430,9 @@ inline bool verbs_transport::take_greeting(end& e, const char* text) {
         if (digit < 0) return false;
         bytes[i / 2] = static_cast<unsigned char>(bytes[i / 2] << 4 | digit);
     }
-    if (g.magic != greeting_magic || g.slots != shape_.slots || g.slot_bytes != shape_.slot_bytes || g.notices != shape_.notices) return false;
+    if (g.magic != greeting_magic || g.slots != shape_.slots || g.slot_bytes != shape_.slot_bytes ||
+        g.notices != shape_.notices)
+        return false;
     e.far_base = g.base;
     e.far_key = g.key;
     if (const char* wrong = e.queue->connect(g.name)) {
@@ -428,7 +452,8 @@ inline void verbs_transport::wired(end& e, const control_message& what) {
             if (!take_greeting(e, what.text)) trouble(e, "it speaks another version of this protocol", nullptr, true);
             if (!e.connected) return;
             if (before)
-                control_->tell(e.peer, control_message{control_kind::wiring, static_cast<std::uint64_t>(wiring::ready), 0, 0, ""});
+                control_->tell(
+                    e.peer, control_message{control_kind::wiring, static_cast<std::uint64_t>(wiring::ready), 0, 0, ""});
             else
                 greet(e);
             if (what.b == 0) return;
@@ -453,7 +478,8 @@ inline void verbs_transport::wired(end& e, const control_message& what) {
 inline void verbs_transport::close(end& e) {
     if (!e.queue) return;
     if (!e.ready) --forming_;
-    if (abandoned_ || e.failed || e.gone) e.queue->stop();   // what comes of it may take long, and others wait for this rank
+    if (abandoned_ || e.failed || e.gone)
+        e.queue->stop();  // what comes of it may take long, and others wait for this rank
     e.queue.reset();
     book_->give(e.base, 2 * half());
     e.base = nullptr;
@@ -478,7 +504,10 @@ inline std::uint64_t verbs_transport::send(int peer, const message_label& label,
     if (abandoned_ || e.sunk || e.gone) return number;
     greet(e);
     const std::uint64_t bytes = sum_of(pieces, count);
-    e.out.push({label, bytes, bytes > shape_.slot_bytes && bytes >= least_place * static_cast<std::uint64_t>(count) && registered(pieces, count), false});
+    e.out.push({label, bytes,
+        bytes > shape_.slot_bytes && bytes >= least_place * static_cast<std::uint64_t>(count) &&
+            registered(pieces, count),
+        false});
     e.out_pieces.push(pieces, count);
     note(e);
     return number;
@@ -511,11 +540,12 @@ inline void verbs_transport::ring(end& e) {
     if (wrong) trouble(e, "requests cannot be posted", wrong, true);
 }
 
-inline rdma::request& verbs_transport::add(end& e, std::size_t far_offset, kind what, std::uint64_t count, bool inlined) {
+inline rdma::request& verbs_transport::add(
+    end& e, std::size_t far_offset, kind what, std::uint64_t count, bool inlined) {
     e.chain.push_back({e.next++, e.far_base + far_offset, e.far_key, static_cast<std::uint32_t>(e.gathers.size()), 0,
-                       static_cast<std::uint32_t>(what) << 30 | static_cast<std::uint32_t>(count & count_bits), true, false, inlined});
+        static_cast<std::uint32_t>(what) << 30 | static_cast<std::uint32_t>(count & count_bits), true, false, inlined});
     rdma::request& r = e.chain.back();
-    if (e.next - e.signalled >= e.limits.requests / 2) signal(e, r);   // or the queue would never be known to have room
+    if (e.next - e.signalled >= e.limits.requests / 2) signal(e, r);  // or the queue would never be known to have room
     return r;
 }
 inline void verbs_transport::put_credits(end& e, bool signalled) {
@@ -537,7 +567,8 @@ inline void verbs_transport::put_notices(end& e) {
     for (; !e.due.empty() && e.notices_used - e.notices_free < shape_.notices && room(e, 1); e.due.pop()) {
         notice_record& n = e.due.front();
         if (n.kind == notice_kind::in_place || n.kind == notice_kind::by_slots) {
-            if (n.what.number < e.received || (n.what.number == e.received && e.landed > 0)) continue;   // it comes without
+            if (n.what.number < e.received || (n.what.number == e.received && e.landed > 0))
+                continue;  // it comes without
             if (n.kind == notice_kind::in_place) {
                 if (e.placed == shape_.notices) return;
                 ++e.placed;
@@ -564,7 +595,7 @@ inline bool verbs_transport::lower(end& e) {
         }
         e.waits = false;
         const notice_record where = e.granted.front();
-        e.mismatched = !(where.what.label() == m.label && where.what.bytes == m.bytes);   // the receiver will say so
+        e.mismatched = !(where.what.label() == m.label && where.what.bytes == m.bytes);  // the receiver will say so
         if (where.kind == notice_kind::in_place && !e.mismatched) {
             if (!put_direct(e, m, where)) return false;
             over(e, m);
@@ -574,7 +605,8 @@ inline bool verbs_transport::lower(end& e) {
     }
     do {
         if (e.failed) return false;
-        const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(m.bytes - e.part_done, shape_.slot_bytes));
+        const auto bytes =
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(m.bytes - e.part_done, shape_.slot_bytes));
         const std::uint64_t requests = (sizeof(header) + bytes + e.limits.bytes - 1) / e.limits.bytes;
         if (e.slots_used - e.slots_free >= shape_.slots || !room(e, requests)) return false;
         put_slot(e, m, bytes);
@@ -596,7 +628,8 @@ inline void verbs_transport::over(end& e, const outgoing& m) {
     e.cut_up = e.reading = false;
 }
 
-// So many bytes of the front message, or none of an empty one, into a slot: by one request, or as many as the device needs.
+// So many bytes of the front message, or none of an empty one, into a slot: by one request, or as many as the device
+// needs.
 inline void verbs_transport::put_slot(end& e, const outgoing& m, std::uint32_t bytes) {
     const std::size_t at = slot_at(e.slots_used);
     std::byte* const own = e.base + half() + at;
@@ -627,7 +660,7 @@ inline void verbs_transport::put_slot(end& e, const outgoing& m, std::uint32_t b
         copies_.out += bytes;
     }
     std::size_t i = 0;
-    std::uint32_t used = 0;   // of from[i]
+    std::uint32_t used = 0;  // of from[i]
     for (std::size_t done = 0; done < whole;) {
         rdma::request& r = add(e, at + done, kind::slot, e.slots_used, inlined);
         const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(whole - done, e.limits.bytes));
@@ -644,7 +677,8 @@ inline void verbs_transport::put_slot(end& e, const outgoing& m, std::uint32_t b
     e.part_done += bytes;
 }
 
-// The front message, or what the queue takes of it, from where it lies to where it belongs; its last request announces it.
+// The front message, or what the queue takes of it, from where it lies to where it belongs; its last request announces
+// it.
 inline bool verbs_transport::put_direct(end& e, const outgoing& m, const notice_record& where) {
     while (e.part_done < m.bytes) {
         if (!room(e, 1)) return false;
@@ -705,7 +739,8 @@ inline std::uint64_t verbs_transport::receive(int peer, const message_label& lab
         if (where.bytes == 0 || n.what.here == most_places || pieces[i].bytes < least_place)
             n.kind = notice_kind::by_slots;
         else
-            n.places[n.what.here++] = {reinterpret_cast<std::uintptr_t>(pieces[i].data), pieces[i].bytes, where.remote, 0};
+            n.places[n.what.here++] = {
+                reinterpret_cast<std::uintptr_t>(pieces[i].data), pieces[i].bytes, where.remote, 0};
     }
     if (n.kind == notice_kind::by_slots) n.what.here = 0;
     e.due.push(n);
@@ -761,16 +796,23 @@ inline void verbs_transport::poll(end& e) {
         for (int i = 0; i < n; ++i) {
             const rdma::completion& c = all[i];
             switch (c.what) {
-                case rdma::completion::sent: e.done = std::max(e.done, c.id + 1); break;
-                case rdma::completion::arrived: arrived(e, c.immediate); break;
-                case rdma::completion::failed: trouble(e, "a work request ended with status", c.status, !c.secondary); break;
+                case rdma::completion::sent:
+                    e.done = std::max(e.done, c.id + 1);
+                    break;
+                case rdma::completion::arrived:
+                    arrived(e, c.immediate);
+                    break;
+                case rdma::completion::failed:
+                    trouble(e, "a work request ended with status", c.status, !c.secondary);
+                    break;
             }
             if (!e.queue) return;
         }
         if (n < 32) break;
     }
     if (e.receives_used < batch || e.failed) return;
-    if (const char* wrong = e.queue->receive(static_cast<int>(e.receives_used))) trouble(e, "receives cannot be posted", wrong, true);
+    if (const char* wrong = e.queue->receive(static_cast<int>(e.receives_used)))
+        trouble(e, "receives cannot be posted", wrong, true);
     e.receives_used = 0;
 }
 
@@ -789,7 +831,7 @@ inline void verbs_transport::arrived(end& e, std::uint32_t immediate) {
             }
             break;
         case kind::direct:
-            consume(e);   // what came before
+            consume(e);  // what came before
             if (!e.queue) return;
             right = e.dropping || (!e.in.empty() && is(e.received) && e.in.front().placed && e.landed == 0);
             if (right && !e.dropping) {
@@ -881,7 +923,8 @@ inline void verbs_transport::mismatch(end& e, const header& got) {
     note(e);
     const header h = got;
     if (listening)
-        listening->unexpected(e.peer, wanted.label, h.label(), static_cast<std::size_t>(wanted.bytes), static_cast<std::size_t>(h.bytes));
+        listening->unexpected(
+            e.peer, wanted.label, h.label(), static_cast<std::size_t>(wanted.bytes), static_cast<std::size_t>(h.bytes));
 }
 
 // ---- the end of a peer ----------------------------------------------------------------------------------------------
@@ -903,7 +946,8 @@ inline bool verbs_transport::through(end& e) {
     return e.closed && e.received >= e.to_come;
 }
 inline void verbs_transport::judge(end& e) {
-    // Where the queue has failed no more comes; but what is here already may lie in slots for as long as this rank likes.
+    // Where the queue has failed no more comes; but what is here already may lie in slots for as long as this rank
+    // likes.
     const bool over = e.failed && e.slots_taken == e.slots_came && seconds_now() - e.leaving_at > shape_.grace;
     if (e.leaving && !e.heard_leave && (through(e) || over)) {
         e.heard_leave = true;
@@ -934,7 +978,7 @@ inline void verbs_transport::heard(int peer, const control_message& what) {
 }
 inline void verbs_transport::lost(int peer, const char* why) {
     end& e = with(peer);
-    if (e.queue && e.connected && !e.gone) {   // what it wrote before
+    if (e.queue && e.connected && !e.gone) {  // what it wrote before
         poll(e);
         if (e.queue) consume(e);
     }
@@ -965,7 +1009,8 @@ inline verbs_transport::~verbs_transport() {
     }
     closing_ = true;
     for (const int r : open_)
-        control_->tell(r, control_message{control_kind::wiring, static_cast<std::uint64_t>(wiring::closes), abandoned_ ? 0 : with(r).lowered, with(r).received, ""});
+        control_->tell(r, control_message{control_kind::wiring, static_cast<std::uint64_t>(wiring::closes),
+                              abandoned_ ? 0 : with(r).lowered, with(r).received, ""});
     control_->linger = linger;
     control_.reset();
     for (int r = 0; r < size_; ++r) close(with(r));
