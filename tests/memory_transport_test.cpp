@@ -291,7 +291,7 @@ TEST_CASE("rings that carry nothing cost no memory", "[memory_wire]") {
         const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
         all[3]->receive(4, {}, &pi, 1);
         all[4]->send(3, {}, &po, 1);
-        for (auto& w : all) w->progress(), w->rest(1e-5);
+        for (auto& w : all) w->progress(), w->idle(1e-5);
         CHECK(in == 5);
         // Counters of all pairs, and a page of the ring that was used.
         const std::size_t counters = (n * n * 2 * sizeof(ring_state) + n * line) / 4096 + 2;
@@ -622,7 +622,7 @@ TEST_CASE("what is no frame is the loss of its writer", "[memory_wire]") {
     }
 }
 
-TEST_CASE("`rest` over shared memory ends when something comes", "[memory_wire]") {
+TEST_CASE("`idle` over shared memory ends when something comes", "[memory_wire]") {
     // Were it not so, this would take an hour.
     CHECK(over_memory(2, usual, [&](int r, auto& own, auto complain) {
         memory_transport& w = *own;
@@ -639,7 +639,7 @@ TEST_CASE("`rest` over shared memory ends when something comes", "[memory_wire]"
                 if (!receiving)
                     w.tell(1 - r, {control_kind::board, turn, 0, 0, ""});
                 else
-                    for (w.progress(); e.count(said_board) == heard; w.progress()) w.rest(70);
+                    for (w.progress(); e.count(said_board) == heard; w.progress()) w.idle(70);
                 continue;
             }
             const auto before = receiving ? w.received(1 - r) : w.sent(1 - r);
@@ -649,7 +649,7 @@ TEST_CASE("`rest` over shared memory ends when something comes", "[memory_wire]"
                 w.send(1 - r, label_of(0, 0, turn), &p, 1);
             while ((receiving ? w.received(1 - r) : w.sent(1 - r)) == before) {
                 w.progress();
-                if ((receiving ? w.received(1 - r) : w.sent(1 - r)) == before) w.rest(70);
+                if ((receiving ? w.received(1 - r) : w.sent(1 - r)) == before) w.idle(70);
             }
         }
         if (e.count("lost") > 0) complain(e.text());

@@ -108,7 +108,7 @@ TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
             ++symmetric;
             INFO(name << " at " << n);
             CHECK(one.run().ok());
-            CHECK(detail::engine(reader, n).run().ok());
+            CHECK(detail::symbolic_execution(reader, n).run().ok());
             // Broken alike on every rank it is symmetric still: the two engines must agree on the verdict.
             for (std::uint64_t seed = 0; seed < 4; ++seed) {
                 testing::detail::random random(seed + static_cast<std::uint64_t>(n));
@@ -141,7 +141,7 @@ TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
                 const detail::reader_of<altered> bad_reader(bad);
                 detail::symmetric_execution bad_one(bad_reader, n);
                 if (!bad_one.applies()) continue;
-                const report a = bad_one.run(), b = detail::engine(bad_reader, n).run();
+                const report a = bad_one.run(), b = detail::symbolic_execution(bad_reader, n).run();
                 INFO(bad.kind << ": " << a.text() << " / " << b.text());
                 CHECK(a.ok() == b.ok());
                 CHECK(a.law == b.law);

@@ -33,7 +33,7 @@ public:
     }
 
     void look(rank_context& e, const colls::detail::wait_site* at, double s) override { of_->look(e, at, s); }
-    void rest(rank_context& e, double waited) override { of_->rest(e, waited); }
+    void idle(rank_context& e, double waited) override { of_->idle(e, waited); }
     void broke(rank_context& e) override { of_->broke(e); }
     void absent(rank_context& e, std::uint64_t group) override { of_->absent(e, group); }
     void refused(rank_context& e) override { of_->refused(e); }

@@ -289,7 +289,7 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
         bool tell(int peer, const control_message&) override { return calls.emplace_back(peer, "tell"), true; }
         void tell_all(const control_message&) override { calls.emplace_back(none, "tell all"); }
         void progress() override { calls.emplace_back(none, "progress"); }
-        void rest(double) override { calls.emplace_back(none, "rest"); }
+        void idle(double) override { calls.emplace_back(none, "idle"); }
     };
     auto a = std::make_unique<puppet>(), b = std::make_unique<puppet>();
     puppet &near = *a, &far = *b;
@@ -337,7 +337,7 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     CHECK((near2.calls == call_list{{none, "tell all"}, {1, "send"}}));
 }
 
-TEST_CASE("`rest` with two ways ends when something comes on either", "[routed_wire]") {
+TEST_CASE("`idle` with two ways ends when something comes on either", "[routed_wire]") {
     // Were it not so, this would take an hour.
     const landscape land({0, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
@@ -355,10 +355,10 @@ TEST_CASE("`rest` with two ways ends when something comes on either", "[routed_w
                 if (turn % 8 == 0) usleep(2000);  // the others sleep
                 w.send(next, label_of(r, next, turn), &p, 1);
             }
-            for (w.progress(); w.received(before) == turn; w.progress()) w.rest(70);
+            for (w.progress(); w.received(before) == turn; w.progress()) w.idle(70);
             if (value != turn) complain("another word");
             if (r != 0) w.send(next, label_of(r, next, turn), &p, 1);
-            for (w.progress(); w.sent(next) == turn; w.progress()) w.rest(70);
+            for (w.progress(); w.sent(next) == turn; w.progress()) w.idle(70);
         }
         if (e.count("lost") > 0) complain(e.text());
     }) == "");

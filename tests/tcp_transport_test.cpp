@@ -598,7 +598,7 @@ TEST_CASE("so it is where the socket is full, and other news are before it", "[w
                         for (; w.sent(1) == posted; idle = 0)
                             for (int i = 0; i < 8; ++i) posted = w.send(1, label_of(0, 0, 0), &p, 1) + 1;
                         w.progress();
-                        w.rest(1e-3);
+                        w.idle(1e-3);
                     }
                     w.tell(1, {control_kind::board, 1, 2, 0, std::string(text, 'x').c_str()});
                     w.tell(1, {control_kind::broken, 1, 2, 3, "why"});
@@ -791,7 +791,7 @@ TEST_CASE("a sub-group's connections may come before its wire is there", "[wire]
     }) == "");
 }
 
-TEST_CASE("`rest` ends when something comes, on whichever wire of the node", "[wire]") {
+TEST_CASE("`idle` ends when something comes, on whichever wire of the node", "[wire]") {
     // Were it not so, this would take an hour.
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tcp_transport first(node, 1, r, members), second(node, 2, r, members);
@@ -810,7 +810,7 @@ TEST_CASE("`rest` ends when something comes, on whichever wire of the node", "[w
                 while ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) {
                     (w == &first ? second : first).progress();
                     w->progress();
-                    if ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) first.rest(70);
+                    if ((receiving ? w->received(1 - r) : w->sent(1 - r)) == before) first.idle(70);
                 }
             }
         if (e.count("lost") > 0) complain(e.text());

@@ -660,7 +660,7 @@ struct puppet final : message_transport {
     }
     void tell_all(const control_message&) override {}
     void progress() override {}
-    void rest(double) override {}
+    void idle(double) override {}
 };
 
 }  // namespace

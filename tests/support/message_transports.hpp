@@ -82,7 +82,7 @@ bool until(message_transport& w, F holds, double seconds = patience_s) {
     for (int i = 0; !holds(); ++i) {
         if (seconds_now() > end) return false;
         w.progress();
-        if (i % 64 == 63) w.rest(1e-3);
+        if (i % 64 == 63) w.idle(1e-3);
     }
     return true;
 }
@@ -252,7 +252,7 @@ struct random_traffic {
                 return r.below(2000);
         }
     }
-    control telling(int from, int to, int i, std::string& text) const {
+    control_message telling(int from, int to, int i, std::string& text) const {
         random_source r(content(from, to, i) + 2);
         text = std::string(r.one_in(3) ? r.below(401) : 0, static_cast<char>('a' + r.below(26)));
         return {control_kind::offer, r.next(), r.next(), static_cast<std::uint64_t>(i), text.c_str()};
@@ -323,7 +323,7 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
             if (!w.tell(p, what)) return "no way to the peer";
         }
         if (random.one_in(40))
-            w.rest(1e-4);
+            w.idle(1e-4);
         else
             w.progress();
         for (int q = 0; q < n; ++q)

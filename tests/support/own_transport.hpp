@@ -28,7 +28,7 @@ public:
         return to_->receive(peer, label, pieces, count);
     }
     void flush() override { to_->flush(); }
-    void settle(int peer) override { to_->settle(peer); }
+    void request_completion(int peer) override { to_->request_completion(peer); }
     std::uint64_t sent(int peer) const override { return to_->sent(peer); }
     std::uint64_t received(int peer) const override { return to_->received(peer); }
     bool offloads() const override { return to_->offloads(); }
@@ -36,7 +36,7 @@ public:
     bool tell(int peer, const control_message& what) override { return to_->tell(peer, what); }
     void tell_all(const control_message& what) override { to_->tell_all(what); }
     void progress() override { to_->progress(); }
-    void rest(double seconds) override { to_->rest(seconds); }
+    void idle(double seconds) override { to_->idle(seconds); }
 
 protected:
     void heard(int peer, const control_message& what) override { listening->heard(peer, what); }
@@ -123,7 +123,7 @@ class passing_backend : public group_backend {
 public:
     explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
     void look(rank_context& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
-    void rest(rank_context& e, double waited) override { to_->rest(e, waited); }
+    void idle(rank_context& e, double waited) override { to_->idle(e, waited); }
     void broke(rank_context& e) override { to_->broke(e); }
     void close() override { to_->close(); }
     void abandon(rank_context& e) override { to_->abandon(e); }

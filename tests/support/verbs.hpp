@@ -1,7 +1,7 @@
 // Groups of threads whose messages are RDMA writes on the device that is played within this process.
 #pragma once
 
-#include "wires.hpp"
+#include "message_transports.hpp"
 
 #include <colls/detail/transport/hosts/group.hpp>
 #include <colls/detail/transport/threads/group.hpp>

@@ -7,9 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace colls::inline v1::detail {
-
-struct rank_context;
+namespace colls::inline v1::extend {
 
 /// Memory that a message comes from or goes to.
 struct piece {
@@ -66,7 +64,7 @@ public:
     virtual void flush() {}
     /// No message to `peer` follows in this operation, or, where none goes to it, none from it: the transport should
     /// come to know soon, by itself, that the last has left.
-    virtual void settle(int /*peer*/) {}
+    virtual void request_completion(int /*peer*/) {}
     /// Messages to `peer` that have left (their memory may change), messages from it that have arrived.
     virtual std::uint64_t sent(int peer) const = 0;
     virtual std::uint64_t received(int peer) const = 0;
@@ -85,7 +83,7 @@ public:
     /// Moves whatever can be moved without waiting. News that arrive go to `listening`.
     virtual void progress() = 0;
     /// Sleeps until something may have arrived or left, at most so long.
-    virtual void rest(double seconds) = 0;
+    virtual void idle(double seconds) = 0;
 
     /// Called from `progress`: control messages from a peer; the peer's end is gone without having said `leave`; a
     /// message that is not the one expected.
@@ -103,4 +101,4 @@ public:
     double linger = 1;
 };
 
-}  // namespace colls::inline v1::detail
+}  // namespace colls::inline v1::extend

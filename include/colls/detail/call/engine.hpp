@@ -26,7 +26,7 @@ COLLS_INLINE request::request(request&&) noexcept = default;
 COLLS_INLINE request::~request() = default;
 
 /// The schedule, checked against what the call needs.
-inline pick settle(rank_context& e, const request& q, bool eager) {
+inline pick resolve_schedule(rank_context& e, const request& q, bool eager) {
     const call& c = q.c;
     eager = eager && !e.by_messages;
     const pick p = resolve(e, c, q.how, eager);
@@ -55,7 +55,7 @@ inline pick settle(rank_context& e, const request& q, bool eager) {
 inline pick checked(rank_context& e, request& q, bool eager) {
     try {
         checker(e, q).run();
-        return settle(e, q, eager);
+        return resolve_schedule(e, q, eager);
     } catch (const error& x) {
         tell_refusal(e, x.what());
         throw;
@@ -359,7 +359,7 @@ COLLS_INLINE double pause_between_tests(double since) {
 
 COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
     const progress_lock mine(e);
-    const pick blocking = checked(e, q, true), started = settle(e, q, false);
+    const pick blocking = checked(e, q, true), started = resolve_schedule(e, q, false);
     std::shared_ptr<const void> keep = keep_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
@@ -464,7 +464,7 @@ COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
     // long.
     for (const double until = seconds_now() + 20e-3; seconds_now() < until;) {
         e.backend->look(e, nullptr, 0);
-        e.backend->rest(e, 1);
+        e.backend->idle(e, 1);
     }
 }
 
@@ -497,10 +497,10 @@ inline bool progress_in_turn(rank_context& e) {
     if (!any) return false;
     try {
         progress(e);
-        rest(e);
+        no_longer_active(e);
     } catch (...) {  // the group is broken, which its next call says
         call_threw(e, "an operation in flight");
-        rest(e);
+        no_longer_active(e);
     }
     return true;
 }

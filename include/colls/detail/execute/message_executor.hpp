@@ -13,7 +13,7 @@
 
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/operations.hpp>
-#include <colls/extend/message_transport.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -187,12 +187,12 @@ inline void message_executor::post(const instruction& i) {
         const std::uint64_t number = w_.send(peer, label, s_.pieces.data(), pieces);
         s_.sent[slot() * static_cast<std::size_t>(o_.mine->sends) + static_cast<std::size_t>(i.value)] = number;
         s_.last_sent[slot() * static_cast<std::size_t>(e_.size) + static_cast<std::size_t>(peer)] = number + 1;
-        if (--s_.to_send[static_cast<std::size_t>(peer)] == 0 && !s_.learning) w_.settle(peer);
+        if (--s_.to_send[static_cast<std::size_t>(peer)] == 0 && !s_.learning) w_.request_completion(peer);
     } else {
         s_.received[slot() * static_cast<std::size_t>(o_.mine->receives) + static_cast<std::size_t>(i.value)] =
             w_.receive(peer, label, s_.pieces.data(), pieces);
         if (auto& more = s_.to_receive[static_cast<std::size_t>(peer)]; more > 0 && --more == 0 && !s_.learning)
-            w_.settle(peer);
+            w_.request_completion(peer);
     }
 }
 

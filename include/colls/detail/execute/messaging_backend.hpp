@@ -118,9 +118,9 @@ public:
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
     // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
-    void rest(rank_context&, double waited) override {
+    void idle(rank_context&, double waited) override {
         if (waited > 1e-3)
-            collectives_->rest(1e-3);
+            collectives_->idle(1e-3);
         else
             sched_yield();
     }
@@ -236,7 +236,7 @@ private:
                 accepted.pop_front();
                 const piece from{const_cast<std::byte*>(o.request.in), bytes};
                 messages_->send(peer, label_of(o), &from, bytes > 0);
-                messages_->settle(peer);
+                messages_->request_completion(peer);
                 messages_->flush();
                 o.exit_at = 1;
             }

@@ -74,7 +74,7 @@ inline bool advance(rank_context& e, operation_state& o) {
     return o.kind == operation_kind::collective ? direct_executor(e, o).advance() : advance_message(e, o);
 }
 
-inline void rest(rank_context& e) {
+inline void no_longer_active(rank_context& e) {
     auto& active = e.memory.state(e.rank).active;
     if (active.load(std::memory_order_relaxed) != 0) active.store(0, std::memory_order_release);
 }
@@ -121,7 +121,7 @@ COLLS_INLINE void progress(rank_context& e) {
         } catch (...) {
             call_threw(*x, "an operation in flight");
         }
-        rest(*x);
+        no_longer_active(*x);
     }
 }
 #endif
@@ -134,10 +134,10 @@ void guarded(rank_context& e, const char* what, F f) {
         f();
     } catch (...) {
         call_threw(e, what);
-        rest(e);
+        no_longer_active(e);
         throw;
     }
-    rest(e);
+    no_longer_active(e);
 }
 inline void wait_until_done(rank_context& e, operation_state& o) {
     const struct waiting {

@@ -94,7 +94,7 @@ public:
     /// know.
     virtual void look(rank_context&, const wait_site*, double /*seconds*/) {}
     /// Where messages pass, a while without work, after so many seconds of waiting.
-    virtual void rest(rank_context&, double /*waited*/) {}
+    virtual void idle(rank_context&, double /*waited*/) {}
     /// This rank has just broken the group, or leaves a call by an error: nothing of its buffers is touched after.
     virtual void broke(rank_context&) {}
     /// The rank context is about to go; memory that was taken may stay.
@@ -487,7 +487,7 @@ private:
     [[gnu::noinline]] void turn(const wait_site& at) {
         if (++turns_ % 16 == 0) look(at);
         if (e_->by_messages) {
-            e_->backend->rest(*e_, waited_);
+            e_->backend->idle(*e_, waited_);
         } else if (waited_ > 3e-3) {
             const timespec nap{0, 50'000};
             nanosleep(&nap, nullptr);

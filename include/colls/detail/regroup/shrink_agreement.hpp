@@ -6,7 +6,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/extend/message_transport.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
 
 #include <deque>
 #include <string>
@@ -68,7 +68,7 @@ public:
                     again = now + 0.5;
                 }
             }
-            w.rest(1e-3);
+            w.idle(1e-3);
         }
         to_all(line::decide, 0, 0, accepted_);
         w.progress();

@@ -16,7 +16,7 @@
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/mpi/mpi_header.hpp>
-#include <colls/extend/message_transport.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
 
 #include <sched.h>
 #include <time.h>
@@ -108,7 +108,7 @@ public:
         if (!inside_) turn();
     }
     /// MPI has nothing to sleep on: yields at first, then naps of 50 us.
-    void rest(double seconds) override {
+    void idle(double seconds) override {
         if (inside_ || turn()) return;
         if (++idle_ < 64)
             sched_yield();

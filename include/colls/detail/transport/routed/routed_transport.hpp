@@ -6,7 +6,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/extend/message_transport.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -55,7 +55,7 @@ public:
         return number;
     }
     void flush() override { far_.way->flush(); }  // what goes through memory has gone
-    void settle(int peer) override { with(peer).on->way->settle(with(peer).number); }
+    void request_completion(int peer) override { with(peer).on->way->request_completion(with(peer).number); }
     std::uint64_t sent(int peer) const override { return with(peer).on->way->sent(with(peer).number); }
     std::uint64_t received(int peer) const override { return with(peer).on->way->received(with(peer).number); }
     bool offloads() const override { return far_.way->offloads(); }
@@ -83,13 +83,13 @@ public:
     }
     /// Nothing wakes it for both: where both have others, it yields at first, and then sleeps on the net's, for 50 us
     /// at most while something is to come through memory, and for a millisecond otherwise.
-    void rest(double seconds) override {
-        if (near_.others == 0) return far_.way->rest(seconds);
-        if (far_.others == 0) return near_.way->rest(seconds);
-        if (near_.busy.empty()) return far_.way->rest(std::min(seconds, 1e-3));
-        if (++quiet_ > 32) return far_.way->rest(std::min(seconds, 50e-6));
-        near_.way->rest(std::min(seconds, 10e-6));
-        if (!far_.busy.empty()) far_.way->rest(0);
+    void idle(double seconds) override {
+        if (near_.others == 0) return far_.way->idle(seconds);
+        if (far_.others == 0) return near_.way->idle(seconds);
+        if (near_.busy.empty()) return far_.way->idle(std::min(seconds, 1e-3));
+        if (++quiet_ > 32) return far_.way->idle(std::min(seconds, 50e-6));
+        near_.way->idle(std::min(seconds, 10e-6));
+        if (!far_.busy.empty()) far_.way->idle(0);
     }
 
 private:

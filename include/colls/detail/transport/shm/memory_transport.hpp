@@ -91,7 +91,7 @@ public:
 
     void progress() override;
     /// Yields for a while, then sleeps until one of the others has done something.
-    void rest(double seconds) override;
+    void idle(double seconds) override;
 
 private:
     /// What this rank has of one peer.
@@ -387,7 +387,7 @@ inline bool memory_transport::something_to_do() {
     return false;
 }
 
-inline void memory_transport::rest(double seconds) {
+inline void memory_transport::idle(double seconds) {
     const double until = seconds_now() + seconds;
     for (int i = 0; !something_to_do(); ++i) {
         const double now = seconds_now();
@@ -428,7 +428,7 @@ inline memory_transport::~memory_transport() {
         }
         const double left_s = until - seconds_now();
         if (!waiting || left_s <= 0) break;
-        rest(std::min(left_s, 0.1));
+        idle(std::min(left_s, 0.1));
     }
     for (int r = 0; r < size_; ++r) {
         end& e = with(r);

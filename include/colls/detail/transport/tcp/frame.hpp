@@ -2,7 +2,7 @@
 // Pure functions: nothing here allocates, whatever the bytes say.
 #pragma once
 
-#include <colls/extend/message_transport.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
 
 #include <cstring>
 #include <optional>

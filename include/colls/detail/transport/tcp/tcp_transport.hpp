@@ -91,7 +91,7 @@ public:
 
     void progress() override;
     /// Sees to other transports of the node too, as far as noticing goes: their own `progress` does the rest.
-    void rest(double seconds) override;
+    void idle(double seconds) override;
 
 private:
     struct link : watched {
@@ -537,7 +537,7 @@ inline void tcp_transport::progress() {
     inside_ = false;
 }
 
-inline void tcp_transport::rest(double seconds) {
+inline void tcp_transport::idle(double seconds) {
     for (std::size_t i = 0; i < busy_.size(); ++i) {
         end& e = with(busy_[i]);
         if (e.connecting) look_at_connection(e);
@@ -569,7 +569,7 @@ inline tcp_transport::~tcp_transport() {
         }
         const double now = seconds_now();
         if (!waiting || now - begin > linger) break;
-        rest(std::min((now - begin) / 4 + 1e-4, 0.02));  // nothing tells when the last byte has arrived
+        idle(std::min((now - begin) / 4 + 1e-4, 0.02));  // nothing tells when the last byte has arrived
     }
     node_.look();
     for (int r = 0; r < size_; ++r)

@@ -84,7 +84,7 @@ public:
         }
         dirty_.clear();
     }
-    void settle(int peer) override {
+    void request_completion(int peer) override {
         end& e = with(peer);
         if (e.out.empty())
             e.settling = signals_at_end(e);  // nothing, or notices alone
@@ -127,13 +127,13 @@ public:
         flush();
     }
     /// Yields at first, then naps, of 50 us to a millisecond, from which control messages wake it.
-    void rest(double seconds) override {
+    void idle(double seconds) override {
         if (++idle_ < 32) {
             sched_yield();
             return;
         }
         const unsigned longer = std::min((idle_ - 32) / 64, 4u);
-        control_->rest(std::min(seconds, 50e-6 * (1 << longer)));
+        control_->idle(std::min(seconds, 50e-6 * (1 << longer)));
         rested_ = true;
     }
 
@@ -1004,7 +1004,7 @@ inline verbs_transport::~verbs_transport() {
                     ring(e);
                 }
             }
-            if (waiting) rest(1e-4);
+            if (waiting) idle(1e-4);
         }
     }
     closing_ = true;
