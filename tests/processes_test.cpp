@@ -5,7 +5,7 @@
 #include "support/random.hpp"
 #include "support/says.hpp"
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <sys/mman.h>

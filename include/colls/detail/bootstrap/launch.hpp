@@ -1,7 +1,7 @@
 // How the environment of a process tells which rank of which job it is.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/launch.hpp>
 
 #include <sys/types.h>

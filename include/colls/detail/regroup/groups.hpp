@@ -1,7 +1,7 @@
 // What the transports' engines need of the calls' one: communicators over an end, and how groups come out of groups.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 
 namespace colls::inline v1 {
 

@@ -5,7 +5,7 @@
 // on to everyone before it goes on, so that a proposer may die at any point.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 
 #include <deque>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/detail/execute/operations.hpp>
+#include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/regroup/groups.hpp>
 #include <colls/operation.hpp>
 

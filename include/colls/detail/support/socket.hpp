@@ -2,7 +2,7 @@
 // connecting, and whole records sent and received by a deadline.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -4,6 +4,7 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/choose/machine.hpp>
 #include <colls/detail/execute/messaging_backend.hpp>
+#include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/transport/mpi/mpi_transport.hpp>
 

@@ -13,7 +13,7 @@
 // under way any more, and the communicator may be freed.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/mpi/mpi_header.hpp>
 #include <colls/detail/transport/vocabulary.hpp>

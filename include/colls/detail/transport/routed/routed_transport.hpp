@@ -5,7 +5,7 @@
 // them. A peer's end may be seen both ways, and is reported once.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 
 #include <algorithm>

@@ -10,7 +10,7 @@
 // whose process has ended without doing so is lost, after what it had sent.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/transport/shm/message_ring.hpp>
 #include <colls/detail/transport/tcp/stream.hpp>
 
