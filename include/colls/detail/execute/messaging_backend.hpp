@@ -1,38 +1,68 @@
-// What lies behind the rank context of a rank that passes messages: its transports, what it has heard of the others,
-// and the order in which its operations post.
+// The backend of groups whose ranks pass messages: adapts an extend::message_group and its transports.
 //
-// What ranks that share memory read from it (whether the group is broken, who has left, who waits where) each rank here
-// keeps to itself, in a group_memory of its own that its peers' control messages are written into: so waiting and
-// failing are the same code. Whoever learns that the group is broken tells everyone whom it is connected to; whoever
-// waits, waits for somebody who is dead, or waits itself, or has told it: so the control messages come to all.
+// Ranks that share memory read there whether the group is broken, which ranks have left, and where each waits. Here
+// each rank keeps that to itself, in a group_memory of its own that the control messages of its peers are written into,
+// so that waiting and failing are the same code for both. A rank that learns that the group is broken tells all ranks
+// that it is connected to. Each rank that waits hears of it: it waits for a rank that has died, that waits itself, or
+// that has told it.
+// IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
 #include <colls/detail/execute/message_executor.hpp>
+#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/regroup/shrink_agreement.hpp>
+#include <colls/extend/message_group.hpp>
 
 #include <cstdlib>
 #include <deque>
 
 namespace colls::inline v1::detail {
 
-class messaging_backend : public group_backend, private message_transport::listener {
+class messaging_backend final : public group_backend, private message_transport::listener {
 public:
-    /// Two transports of one group: for collectives, and for messages between two ranks, whose orders have nothing to
-    /// do with each other.
-    void be(
-        rank_context& e, std::unique_ptr<message_transport> collectives, std::unique_ptr<message_transport> messages) {
-        e_ = &e;
-        collectives_ = std::move(collectives);
-        messages_ = std::move(messages);
-        collectives_->listening = this;
-        messages_->listening = this;
-        collectives_->linger = messages_->linger = e.env.timeout;
-        dead_.resize(static_cast<std::size_t>(e.size));
-        accepted_.resize(static_cast<std::size_t>(e.size));
-        asked_by_.resize(static_cast<std::size_t>(e.size));
-        offered_.resize(static_cast<std::size_t>(e.size));
+    messaging_backend(extend::message_member&& m, int size)
+        : group_(std::move(m.group)),
+          advances_others_(m.advances_others),
+          collectives_(std::move(m.collectives)),
+          messages_(std::move(m.messages)),
+          // Fresh pages, which calloc takes for that much, cost nothing until they are used.
+          memory_(std::calloc(1, group_memory::bytes(size) + line)) {
+        if (memory_ == nullptr) throw std::bad_alloc();
+        const auto n = static_cast<std::size_t>(size);
+        dead_.resize(n);
+        accepted_.resize(n);
+        asked_by_.resize(n);
+        offered_.resize(n);
     }
     ~messaging_backend() override { std::free(memory_); }
+
+    static std::unique_ptr<rank_context> context(extend::message_member&& m, int rank, int size) {
+        const bool crowded = m.crowded;
+        const std::uint64_t number = m.number;
+        const int ranks_per_host = m.ranks_per_host;
+        const auto b = std::make_shared<messaging_backend>(std::move(m), size);
+        auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
+        e->by_messages = true;
+        e->crowded = crowded;
+        e->number = number;
+        e->ranks_per_host = ranks_per_host;
+        b->e_ = e.get();
+        for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
+            t->listening = b.get();
+            t->linger = e->env.timeout;
+        }
+        return e;
+    }
+    /// Adds the group, whose context this is, to the cycle of the thread's other groups that advance together.
+    void join_others(rank_context& e) {
+        if (!advances_others_) return;
+        if (latest) {
+            const progress_lock mine(*latest);
+            e.join(*latest);
+        }
+        latest = &e;
+    }
 
     void begin(rank_context& e, operation_state& o) override {
         judge_suspect();
@@ -153,10 +183,15 @@ public:
         messages_->abandon();
     }
     void close() override {
-        collectives_.reset();  // the last word goes with it
+        if (latest == e_) latest = e_->next == e_ ? nullptr : e_->next;
+        collectives_.reset();  // tells the peers that this rank leaves
         messages_.reset();
+        group_->close();
     }
     std::unique_ptr<rank_context> shrink(rank_context& e) override {
+        if (const char* const why = group_->cannot_shrink())
+            throw error(
+                errc::unsupported, (message() << "colls: rank " << e.rank << " in shrink: " << why).text(), e.rank);
         break_to_shrink(e);
         const shrink_agreement::value v = agreement_.agree(
             e, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(e.size); },
@@ -172,22 +207,25 @@ public:
     }
     bool dead(int rank) const override { return dead_[rank]; }
 
-    std::byte* take(std::size_t bytes) override { return static_cast<std::byte*>(operator new(bytes, align)); }
-    void give(std::byte* at, std::size_t) noexcept override { operator delete(at, align); }
+    std::byte* take(std::size_t bytes) override { return group_->allocate(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { group_->deallocate(at, bytes); }
+    const machine& figures() override { return group_->figures(); }
 
-protected:
-    /// Memory for what is known of a group of n. Throws std::bad_alloc.
-    group_memory own_memory(int n) {
-        // calloc of that much takes fresh pages, which cost nothing until they are used.
-        memory_ = std::calloc(1, group_memory::bytes(n) + line);
-        if (memory_ == nullptr) throw std::bad_alloc();
-        return {reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line), n};
+    std::uint64_t create(int n) override { return group_->create(n); }
+    void discard(std::uint64_t place, int n) override { group_->discard(place, n); }
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+        // A group that is broken is shrunk: what breaks in it does not concern the new one.
+        const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
+        const extend::message_formation f(
+            {place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
+        std::unique_ptr<rank_context> e = context(group_->join(f), rank, f.size());
+        e->two_levels = from.two_levels;
+        return e;
     }
-    rank_context& own() { return *e_; }
-    message_transport& channel() { return *collectives_; }
 
 private:
-    static constexpr std::align_val_t align{128};
+    static inline thread_local rank_context* latest = nullptr;  // of the groups that advance together
     struct acceptance {
         std::uint64_t number, bytes, type;
     };
@@ -397,9 +435,16 @@ private:
         text << "; every rank must make the same calls in the same order";
         breaks(errc::mismatch, e_->rank, suspect_.peer, none, text.text());
     }
-    rank_context* e_ = nullptr;
-    void* memory_ = nullptr;
+    group_memory own_memory(int n) const {
+        const auto at = (reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line;
+        return {reinterpret_cast<std::byte*>(at), n};
+    }
+
+    const std::shared_ptr<extend::message_group> group_;
+    const bool advances_others_;
     std::unique_ptr<message_transport> collectives_, messages_;
+    void* const memory_;
+    rank_context* e_ = nullptr;
     std::vector<operation_state*> order_;  // that are not over, as they were started
     std::deque<operation_state*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
@@ -426,3 +471,31 @@ private:
 };
 
 }  // namespace colls::inline v1::detail
+
+namespace colls::inline v1::extend {
+
+namespace allocation {
+inline constexpr std::align_val_t align{128};
+}
+COLLS_INLINE std::byte* message_group::allocate(std::size_t bytes) {
+    return static_cast<std::byte*>(operator new(bytes, allocation::align));
+}
+COLLS_INLINE void message_group::deallocate(std::byte* at, std::size_t) noexcept {
+    operator delete(at, allocation::align);
+}
+
+COLLS_INLINE void message_formation::exchange(
+    message_member&& over, const void* own, std::size_t bytes, void* all) const {
+    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(over), rank, size());
+    e->forming_from = from_;
+    detail::exchange(*e, own, bytes, all);
+    detail::communicator_over(std::move(e));  // tells the others that this rank leaves
+}
+
+COLLS_INLINE communicator join(message_member&& member, int rank, int size) {
+    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(member), rank, size);
+    static_cast<detail::messaging_backend&>(*e->backend).join_others(*e);
+    return detail::communicator_over(std::move(e));
+}
+
+}  // namespace colls::inline v1::extend

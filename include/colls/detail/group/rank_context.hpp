@@ -17,6 +17,7 @@ namespace colls::inline v1::detail {
 
 struct candidate;
 struct execution_plan;
+struct prepared;
 
 struct memory_piece {
     std::byte* at = nullptr;
