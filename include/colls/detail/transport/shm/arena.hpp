@@ -26,6 +26,7 @@ using colls::detail::group_memory;
 using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
+using colls::detail::poison_state;
 using colls::detail::rank_context;
 using colls::detail::report_in;
 using colls::detail::seconds_now;
