@@ -66,7 +66,7 @@ public:
 
     void begin(rank_context& e, operation_state& o) override {
         judge_suspect();
-        // Not where the operation before has waited, and so has done it: what this one sends comes first.
+        // An operation that waited just before has moved messages already: what this one sends comes first.
         if (!looked_) collectives_->progress();
         looked_ = false;
         fresh_ = true;
@@ -97,7 +97,7 @@ public:
             const bool over = p.advance();
             reached = reached || *i == &o;
             if (!p.posted_all()) {
-                // It waits for one that was started before, and so for whom that one does, which changes.
+                // It waits for an operation that was started before, and so for the peer of that one, which changes.
                 if (!reached) o.site.peer = (*i)->site.peer;
                 break;
             }
@@ -121,10 +121,9 @@ public:
         collectives_->progress();
         messages_->progress();
         judge_suspect();
-        // Whoever waits for long tells the one it waits for where, and those who wait for it that it waits.
+        // A rank that waits for long tells its peer in which call, and tells the ranks that wait for it that it waits.
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
-        if (at->fingerprint ==
-            no_call) {  // a message, which is no call of all: so the peer hears that it is waited for
+        if (at->fingerprint == no_call) {  // a message has no call number: the peer hears that this rank waits for it
             if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now())
                 collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
             waited_for_ = at->peer;
@@ -134,7 +133,7 @@ public:
         }
         waiting_ = *at;
         waited_at_ = seconds_now();
-        // Now and then again: the answer says that the other is still there.
+        // Repeated now and then: the answer shows that the peer is alive.
         const bool again = told_call_ == at->call + 1 && told_peer_ == at->peer;
         if (again && waited_at_ < told_at_ + e.env.timeout / 8) return;
         told_call_ = at->call + 1;
@@ -147,7 +146,7 @@ public:
                 call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
-    // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
+    // Yields first: where ranks outnumber cores, a rank that sleeps at once is scheduled after those that yield.
     void idle(rank_context&, double waited) override {
         if (waited > 1e-3)
             collectives_->idle(1e-3);
@@ -160,7 +159,7 @@ public:
         refusal.text.load(text);
         const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
         const control_message what{control_kind::refused, call, 0, 0, text};
-        // Also ranks without a connection yet: this rank may not call the library again for long.
+        // Also to ranks that it has no connection to yet: this rank may not call the library again for long.
         constexpr int few = 64;
         if (e.size > few || call == 0)
             collectives_->tell_all(what);
@@ -230,7 +229,7 @@ private:
         std::uint64_t number, bytes, type;
     };
 
-    // A message waits until its receiver has said that it may come, and then goes straight to its place.
+    // A message waits until its receiver has accepted it, and then goes straight to its place.
     void begin_message(rank_context& e, operation_state& o) {
         o.exit_at = o.at = 0;
         const int peer = o.site.peer;
@@ -300,8 +299,8 @@ private:
                 static_cast<std::uint32_t>(p.round + 1),
             static_cast<std::uint64_t>(p.rank), p.text};
         messages_->tell_all(what);
-        // Also whom there is no connection to: who comes only after this rank has gone would take it for the one that
-        // failed. In large groups those far away hear it from others.
+        // Also to ranks that it has no connection to: one that comes only after this rank has gone would take this rank
+        // for the one that failed. In a large group, distant ranks hear it from others.
         constexpr int few = 64;
         if (e_->size > few) collectives_->tell_all(what);
         for (int far = 1; far<e_->size; far = e_->size> few ? 2 * far : far + 1) {
@@ -323,7 +322,8 @@ private:
                 s.board_call.store(what.a + 1, std::memory_order_relaxed);
                 s.board_at.store(milliseconds_now(), std::memory_order_relaxed);
                 s.board_fingerprint.store(what.b, std::memory_order_relaxed);
-                if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)  // it waits for this rank
+                if (what.c == 0 && waiting_.peer != none &&
+                    seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
                     collectives_->tell(
                         peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
                 compare_board(peer);
@@ -389,7 +389,7 @@ private:
                        << " cannot be moved: " << why)
                 .text());
     }
-    // Of the oldest operation that waits for the peer.
+    // The round of the oldest operation that waits for the peer.
     int waiting_round(int peer) const {
         for (const operation_state* o : order_)
             if (o->site.peer == peer) return o->site.round;
@@ -398,7 +398,7 @@ private:
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
         std::size_t got_bytes) override {
         if (wanted.fingerprint != got.fingerprint) {
-            std::uint64_t call = e_->calls;  // the one that expects it
+            std::uint64_t call = e_->calls;  // the call that expects the message
             while (call > 0 && call + call_record::kept > e_->calls &&
                    e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
                 --call;
@@ -410,7 +410,7 @@ private:
              << ": their counts differ, or the order of their calls";
         breaks(errc::mismatch, e_->rank, peer, none, text.text());
     }
-    // A rank that waits has said in which call.
+    // Compares the call in which the peer waits, as far as it has said so, with this rank's call of that number.
     void compare_board(int peer) {
         const rank_state& s = e_->memory.state(peer);
         const std::uint64_t call = s.board_call.load(std::memory_order_relaxed),
@@ -419,7 +419,7 @@ private:
         if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
             suspects(peer, call - 1, own, theirs);
     }
-    // A peer's calls do not fit: it is asked for them, so that the error can say in what.
+    // The peer's calls differ: asks it for its calls, so that the error can say how.
     void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
         if (suspect_.peer != none) return;
         suspect_ = {peer, call, own, theirs, seconds_now() + time_to_tell};
@@ -445,11 +445,11 @@ private:
     std::unique_ptr<message_transport> collectives_, messages_;
     void* const memory_;
     rank_context* e_ = nullptr;
-    std::vector<operation_state*> order_;  // that are not over, as they were started
+    std::vector<operation_state*> order_;  // that are not over, in the order in which they were started
     std::deque<operation_state*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
-    // Of messages from any rank: this rank has asked for offers, ranks that have asked this one, and 1 + the latest
-    // number that each offered.
+    // For recv_any: this rank has asked for offers; ranks that have asked this one; 1 + the latest number that each
+    // rank offered.
     bool asks_ = false;
     list<bool> asked_by_;
     list<std::uint64_t> offered_;
@@ -457,7 +457,7 @@ private:
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
     double told_at_ = 0;
-    wait_site waiting_;  // for long, when it last looked
+    wait_site waiting_;  // where this rank has waited for long, when it last looked
     double waited_at_ = 0;
     struct suspicion {
         int peer = none;
