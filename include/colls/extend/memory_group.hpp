@@ -67,5 +67,5 @@ communicator join(memory_member&& member, int rank, int size);
 }  // namespace colls::inline v1::extend
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/regroup/shared_memory_backend.hpp>
+#include <colls/detail/backend/shared_memory_backend.hpp>
 #endif

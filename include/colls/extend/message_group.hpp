@@ -73,5 +73,5 @@ communicator join(message_member&& member, int rank, int size);
 }  // namespace colls::inline v1::extend
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/execute/messaging_backend.hpp>
+#include <colls/detail/backend/messaging_backend.hpp>
 #endif

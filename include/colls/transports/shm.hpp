@@ -34,5 +34,5 @@ void run(int n, F&& f) {
 
 #include <colls/world.hpp>
 #ifndef COLLS_SEPARATE
-#include <colls/detail/transport/shm/processes.hpp>
+#include <colls/detail/run/processes.hpp>
 #endif

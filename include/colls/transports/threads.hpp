@@ -28,5 +28,5 @@ void run(int n, F&& f) {
 }  // namespace colls::inline v1::threads
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/transport/threads/group.hpp>
+#include <colls/detail/run/threads.hpp>
 #endif

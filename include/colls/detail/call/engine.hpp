@@ -10,8 +10,8 @@
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/regroup/groups.hpp>
-#include <colls/detail/regroup/split.hpp>
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/split.hpp>
 #include <colls/operation.hpp>
 #include <colls/wait.hpp>
 

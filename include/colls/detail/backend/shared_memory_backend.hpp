@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/extend/memory_group.hpp>
 #pragma once
 
+#include <colls/detail/backend/groups.hpp>
 #include <colls/detail/group/failure.hpp>
-#include <colls/detail/regroup/groups.hpp>
 #include <colls/extend/memory_group.hpp>
 
 #include <unistd.h>

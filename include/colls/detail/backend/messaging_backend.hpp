@@ -8,10 +8,10 @@
 // IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/shrink_agreement.hpp>
 #include <colls/detail/execute/message_executor.hpp>
 #include <colls/detail/group/progress_lock.hpp>
-#include <colls/detail/regroup/groups.hpp>
-#include <colls/detail/regroup/shrink_agreement.hpp>
 #include <colls/extend/message_group.hpp>
 
 #include <cstdlib>

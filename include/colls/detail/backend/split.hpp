@@ -2,9 +2,9 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
+#include <colls/detail/backend/groups.hpp>
 #include <colls/detail/execute/operations.hpp>
 #include <colls/detail/group/progress_lock.hpp>
-#include <colls/detail/regroup/groups.hpp>
 #include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {

@@ -5,8 +5,8 @@
 #include <colls/detail/bootstrap/hand_over.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/rendezvous.hpp>
-#include <colls/detail/transport/hosts/group_of_all.hpp>
-#include <colls/detail/transport/shm/processes.hpp>
+#include <colls/detail/run/group_of_all.hpp>
+#include <colls/detail/run/processes.hpp>
 
 namespace colls::inline v1 {
 namespace detail {
