@@ -3,6 +3,8 @@
 #pragma once
 
 #include <colls/communicator.hpp>
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/split.hpp>
 #include <colls/detail/call/check_arguments.hpp>
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/dump.hpp>
@@ -10,8 +12,6 @@
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/backend/groups.hpp>
-#include <colls/detail/backend/split.hpp>
 #include <colls/operation.hpp>
 #include <colls/wait.hpp>
 
