@@ -11,17 +11,17 @@ namespace {
 
 using colls::collective;
 using colls::cuda::no_epilogue;
-using colls::cuda::detail::large_kernel;
-using colls::cuda::detail::small_kernel;
+using colls::cuda::detail::eager_kernel;
+using colls::cuda::detail::schedule_kernel;
 
 template <class F, class T>
 const void* large() {
     return reinterpret_cast<const void*>(
-        &large_kernel<colls::schedule_for<F, collective::all_reduce>, T, T, colls::sum_t, no_epilogue>);
+        &schedule_kernel<colls::schedule_for<F, collective::all_reduce>, T, T, colls::sum_t, no_epilogue>);
 }
 template <class T>
 const void* small() {
-    return reinterpret_cast<const void*>(&small_kernel<collective::all_reduce, T, T, colls::sum_t, no_epilogue>);
+    return reinterpret_cast<const void*>(&eager_kernel<collective::all_reduce, T, T, colls::sum_t, no_epilogue>);
 }
 
 }  // namespace
