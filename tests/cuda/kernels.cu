@@ -1,5 +1,4 @@
-// The main kernels, compiled for what ptxas says of them. Runs, where there is a GPU, as a check that their modules
-// load.
+// The main kernels, whose registers and size tests/cuda/compile checks. Run on a GPU it checks that they load.
 #include <colls/family.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/ring.hpp>
