@@ -77,8 +77,8 @@ void reduce(
 }
 
 /// Every rank's `out` = the `in` of rank 0, of rank 1, ... one after the other. `out`: of one size on all ranks; `in`:
-/// of the size of the rank's block of it. May be in place: `in` is the rank's block of `out`. direct: 1 round, (n - 1)
-/// / n S bytes.
+/// of the size of the rank's block of it. May be in place: `in` is the rank's block of `out`.
+/// direct: 1 round, (n - 1) / n S bytes.
 template <class S = direct, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
 void all_gather(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epilogue& epilogue = {}) {
     detail::make_call<collective::all_gather, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream);
@@ -107,8 +107,8 @@ void gather(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
 }
 
 /// Rank r's `out` = block r of the root's `in`. `out`: of one size on all ranks; `in`: n times that at the root, not
-/// used elsewhere (it may be empty). May be in place at the root: `out` is its block of `in`. direct: 1 round, S / n
-/// bytes on each rank.
+/// used elsewhere (it may be empty). May be in place at the root: `out` is its block of `in`.
+/// direct: 1 round, S / n bytes on each rank.
 template <class S = direct, class Comm, class In, class Out, class Stream>
 void scatter(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
     detail::make_call<collective::scatter, S>(comm, in, out, detail::no_operator{}, root, no_epilogue{}, stream);
@@ -121,8 +121,7 @@ void all_to_all(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epil
     detail::make_call<collective::all_to_all, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream);
 }
 
-/// Work on a rank's stream after the barrier begins when the streams of all ranks have reached it. Takes the eager
-/// path.
+/// Work that follows on a rank's stream begins when the streams of all ranks have reached the barrier. Eager path.
 template <class S = direct, class Comm, class Stream>
 void barrier(Comm& comm, const Stream& stream) {
     detail::make_barrier<S>(comm, stream);

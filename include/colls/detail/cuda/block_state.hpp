@@ -1,6 +1,8 @@
-// What the threads of a block share during a call: which rank and call they run, the peers of the round, and the passes
-// over memory that one of them has prepared for all.
+// The memory that the threads of a block share during a call.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// It says which rank and call they run, which peers take part in the round, and which pass over memory is next: one
+// thread prepares it for all.
 #pragma once
 
 #include <colls/detail/cuda/fold_elements.hpp>

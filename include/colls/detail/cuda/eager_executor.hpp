@@ -1,12 +1,13 @@
-// The eager path of kernels, for small messages: one hop, whatever the schedule. Each rank writes into its eager slot
-// at each other rank what that rank needs of its data, in words of 8 bytes: 4 of data, 4 of flag, which is the call's
-// number. A word that has the flag has the data, so no counter and no fence is needed (NCCL's protocol LL does this).
-// Results are folded in rank order.
+// The eager path of kernels, for small messages: one hop, whatever the schedule.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Each rank writes into its eager slot at each other rank what that rank needs of its data, in words of 8 bytes: 4 of
+// data, 4 of flag, which is the call's number. A word that has the flag has the data, so neither a counter nor a fence
+// is needed (NCCL's protocol LL does this). Results are folded in rank order.
 //
 // In each call every rank writes a first word to every rank, with the call's fingerprint. So two slots for each pair of
 // ranks, used alternately, are enough: a rank that writes a slot again has received, in the call between, a word that
 // the slot's owner sent after it had read the slot.
-// IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
 #include <colls/detail/cuda/partition.hpp>

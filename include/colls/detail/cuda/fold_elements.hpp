@@ -1,6 +1,7 @@
-// The one pass over memory that kernels are made of: folds any number of operands, element by element, into a
-// destination. It alone deals with alignment, heads and tails.
+// The one pass over memory that kernels are made of: folds operands, element by element, into a destination.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// It alone deals with alignment, heads and tails.
 #pragma once
 
 #include <colls/cuda/epilogue.hpp>

@@ -1,6 +1,7 @@
-// A collective call as a kernel is told of it, and how a rank names its buffers to the others. Plain data, the same on
-// host and device.
+// A collective call as a kernel is told of it, and how a rank names its buffers to the others.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Plain data, the same on host and device.
 #pragma once
 
 #include <colls/detail/cuda/slot_map.hpp>

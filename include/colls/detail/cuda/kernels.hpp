@@ -1,6 +1,7 @@
-// The kernels of collective calls. A launch runs all channels of its ranks, one thread block each, all resident at
-// once.
+// The kernels of collective calls.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// A launch runs all channels of its ranks, one thread block each, all resident at once.
 #pragma once
 
 #include <colls/detail/cuda/device_thread_group.hpp>

@@ -1,6 +1,7 @@
-// The ranks of a group that one communicator drives, all on one device: what their kernels are told of the group, what
-// the kernels reported, and what is kept between calls.
+// The ranks of a group that one communicator drives, all on one device.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Holds what their kernels are told of the group, what the kernels have reported, and what is kept between calls.
 #pragma once
 
 #include <colls/any_schedule.hpp>

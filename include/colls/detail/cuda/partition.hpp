@@ -1,5 +1,7 @@
-// How a call's elements are divided: user blocks into parts, parts into slices (one a channel), slices into chunks.
+// How the elements of a call are divided: blocks into parts, parts into slices, slices into chunks.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// A part belongs to a slot, a slice to a channel; all rounds of a chunk precede the next.
 #pragma once
 
 #include <colls/detail/cuda/thread_group.hpp>

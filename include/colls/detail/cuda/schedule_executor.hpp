@@ -1,9 +1,11 @@
-// Runs a schedule in a kernel: a thread block of each rank works on its channel's slice of every user block. The same
-// code for every schedule, collective, type and operator; on a device, and on the host for tests.
+// Runs a schedule in a kernel: a block of each rank works on its channel's slice of every user block.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// The same code serves every schedule, collective, type and operator, on a device and, for tests, on the host.
 //
 // All transfers are pulled: in round k a rank reads the slots that its peers had at the start of the round, and writes
-// its own memory only. A rank's progress is one counter that only grows. With R rounds, chunk c begins at
-// v = base + 1 + c (2R + 1), and the counter says
+// its own memory only. A rank's progress is one counter that only grows. With R rounds, chunk c begins at v = base + 1
+// + c (2R + 1), and the counter says
 //     v + 2k      the rank's slots of the start of round k can be read
 //     v + 2k + 1  the rank has read all that it reads in round k (published only if round k overwrites what it sends)
 // Before a rank reads or writes anything in round k, it waits until the peers that it reads from, and those that read
@@ -11,7 +13,6 @@
 // wait names an earlier round than the one it is made in, so the least unfinished round can always go on. If a round
 // receives into slots that it also sends, received data lands in scratch memory, and moves to its slots when the
 // readers have published v + 2k + 1.
-// IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
 #include <colls/detail/cuda/partition.hpp>
@@ -282,7 +283,8 @@ private:
         }
         failed_ = g_.any(failed);
         if (!reads) return;
-        const int over = what == collective::barrier ? 0 : call().overwrites[me_ * rounds_ + round_];
+        const int over =
+            what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me_ * rounds_ + round_];
         lands_ = over == overwrites_slots ||
                  (over == overwrites_input &&
                      (owned(what) || call().in == call().out || call().in_where.region == shared_address::hidden));
@@ -319,7 +321,7 @@ private:
                                                            : phase_ == phase::deliver && reduces(what) && n_ == 1;
             o.index = first_element(to, s.parts, skip);
             o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-            o.count = static_cast<std::uint32_t>(span_of(s).count);  // of a chunk
+            o.count = static_cast<std::uint32_t>(span_of(s).count);  // a chunk's elements fit 32 bits
             o.operands = operands;
             o.ranks = complete ? n_ : 0;
             o.is_result = is_result;

@@ -1,7 +1,8 @@
-// The slot map of a schedule: where each rank's slots lie in the user's buffers, and in which rounds they are first
-// received into, complete and delivered. A kernel reads it beside the schedule's steps. It is built on the host, once
-// for a schedule and group size, from the schedule's members alone.
+// The slot map of a schedule: where slots lie in the user's buffers, and when they change.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// It says in which rounds a slot is first received into, complete and delivered; a kernel reads it beside the
+// schedule's steps. It is built on the host, once for a schedule and group size, from the schedule's members alone.
 #pragma once
 
 #include <colls/cuda/options.hpp>

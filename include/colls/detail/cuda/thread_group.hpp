@@ -1,6 +1,8 @@
-// A thread group: what the executors of a kernel are written against, so that the same code runs as a thread block on a
-// device and as a few threads on the host, where ThreadSanitizer checks its synchronisation. Needs no CUDA header.
+// The concept thread_group: what the executors of a kernel are written against.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// The same executors run as a thread block on a device and as a few threads on the host, where ThreadSanitizer checks
+// their synchronisation. Needs no CUDA header.
 #pragma once
 
 #include <colls/config.hpp>

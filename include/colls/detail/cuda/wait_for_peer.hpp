@@ -1,6 +1,8 @@
-// Waiting for peers within a kernel, and giving up. A wait ends when the peer has come far enough, when the timeout is
-// over, or when the peer or another block of this rank has given up.
+// Waiting for peers within a kernel, and giving up.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// A wait ends when the peer has come far enough, when the timeout is over, or when the peer or another block of this
+// rank has given up.
 #pragma once
 
 #include <colls/detail/cuda/block_state.hpp>

@@ -1,9 +1,11 @@
-// A rank's workspace: the memory in which its kernels meet those of other ranks. In order: the rank's poison word, the
-// state of each channel, the eager slots, scratch memory. Every rank reaches every workspace.
+// A rank's workspace: the memory through which its kernels synchronise with those of other ranks.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// In order: the rank's poison word, the state of each channel, the eager slots, scratch memory. Every rank reaches
+// every workspace.
 //
 // A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
 // barrier over its grid.
-// IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
 #include <colls/detail/cuda/failure_report.hpp>
