@@ -1,17 +1,17 @@
-/* The mailboxes of include/colls/detail/execute/eager.hpp: N ranks make CALLS calls in a row, each of a kind that is chosen when the
- * first rank comes to it. A rank has four mailboxes, used in turn; mailman::claim() says when one may be written again.
+/* The eager path, include/colls/detail/execute/eager.hpp: N ranks make CALLS calls in a row, each of a kind that is chosen when
+ * the first rank comes to it. A rank has four slots, used in turn; claim_slot() says when one may be written again.
  *
- * Holds: whoever reads a letter reads the one of its own call; nothing blocks for ever (an invalid end state).
+ * Holds: a rank reads the data of its own call; no deadlock (an invalid end state).
  *
- * -DN=2|3, -DCALLS=9..., and what breaks it:
- *   MUTANT_NO_CLAIM      a mailbox is written again without a look
- *   MUTANT_FULL_TOO_OLD  claim() also trusts the full call that used the mailbox itself
- *   MUTANT_MAIL_TOO_OLD  ... and counters one lower than it needs
- *   MUTANT_THREE_BOXES   there is a mailbox less than claim() counts on
- *   MUTANT_SCAN_IS_FULL  a scan counts as a call in which everyone hears
- *   MUTANT_MAILED_EARLY  `mailed` is raised before the letters are read
- *   MUTANT_FLAG_FIRST    the flag is raised before the letter is there
- *   MUTANT_ONLY_COUNTS   claim() waits for counters also where a full call suffices, which does not raise them */
+ * -DN=2|3, -DCALLS=9..., and mutants, which break it:
+ *   MUTANT_NO_CLAIM          a slot is written again without a check
+ *   MUTANT_FULL_TOO_OLD      claim_slot() also trusts the full call that used the slot itself
+ *   MUTANT_COUNTER_TOO_OLD   claim_slot() accepts counters one lower than it needs
+ *   MUTANT_THREE_SLOTS       there is one slot less than claim_slot() assumes
+ *   MUTANT_SCAN_IS_FULL      a scan counts as a call in which every rank waits for every other
+ *   MUTANT_COUNTED_EARLY     `eager_sent` is raised before the data is read
+ *   MUTANT_FLAG_FIRST        the flag is raised before the data is there
+ *   MUTANT_ONLY_COUNTS       claim_slot() waits for counters also where a full call suffices, which does not raise them */
 #ifndef N
 #define N 3
 #endif
@@ -24,39 +24,40 @@
 #define EVERY(f) (f(0) && f(1) && f(2))
 #endif
 
-#define SLOTS 4                        /* mail_slots */
-#ifdef MUTANT_THREE_BOXES
-#define BOXES 3
+#define SLOTS 4                        /* eager_slots */
+#ifdef MUTANT_THREE_SLOTS
+#define SLOTS_USED 3
 #else
-#define BOXES SLOTS
+#define SLOTS_USED SLOTS
 #endif
 
-/* All that matters of a collective is who posts, who reads, and whether everyone hears of everyone. Readers of several
- * letters wait for all flags and then read, as fold() does; those that read letters as they come (gather(), all_to_all)
- * are done with them earlier. A reduce to the last rank asks for less than a scan. */
+/* A kind of collective says which ranks post, which ranks read, and whether every rank waits for every other. A rank that
+ * reads from several waits for all flags and then reads, as fold() does; one that reads as data arrives (gather(),
+ * all_to_all) is done earlier. A reduce to the last rank needs less than a scan. */
 #define ALL 1                          /* barrier, all_reduce, all_gather, reduce_scatter, all_to_all */
-#define SCAN 2                         /* rank r reads of ranks 0 ... r */
-#define FROM_FIRST 3                   /* broadcast, scatter: everyone reads of the root */
+#define SCAN 2                         /* rank r reads from ranks 0 ... r */
+#define FROM_FIRST 3                   /* broadcast, scatter: every rank reads from the root */
 #define FROM_LAST 4
-#define TO_FIRST 5                     /* reduce, gather: the root reads of everyone */
+#define TO_FIRST 5                     /* reduce, gather: the root reads from every rank */
 
 #define posts (what == FROM_FIRST -> me == 0 : (what == FROM_LAST -> me == N - 1 : 1))
 #define reads(q) (what == ALL || (what == SCAN && q <= me) || (what == FROM_FIRST && q == 0 && me != 0) || \
                   (what == FROM_LAST && q == N - 1 && me != N - 1) || (what == TO_FIRST && me == 0))
 #ifdef MUTANT_SCAN_IS_FULL
-#define everyone_hears (what <= SCAN)
+#define all_wait_for_all (what <= SCAN)
 #else
-#define everyone_hears (what == ALL)
+#define all_wait_for_all (what == ALL)
 #endif
 
-/* group_memory: mail(slot, rank), and `mailed` of state(rank). A flag is the call's number + 1; the fingerprint beside it
- * is the same on all ranks, for they make the same calls. A letter says of which call it is. */
-byte flag[BOXES * N], letter[BOXES * N];
-byte mailed[N];
-#define box(q) ((number % BOXES) * N + (q))
+/* group_memory: eager(slot, rank), and `eager_sent` of state(rank). A flag is the call's number + 1; the fingerprint beside
+ * it is left out, since all ranks make the same calls. `data` says which call it is of. */
+byte flag[SLOTS_USED * N], data[SLOTS_USED * N];
+byte eager_sent[N];
+#define slot_of(q) ((number % SLOTS_USED) * N + (q))
 
-/* The program: calls that some ranks have come to and others not, and how many have come to them, and left them. */
-#define AHEAD 8                        /* more than a rank can be ahead of another */
+/* The program: the kinds of calls that some ranks have reached and others have not, and how many ranks have reached and
+ * left each of them. */
+#define AHEAD 8                        /* more calls than a rank can be ahead of another */
 byte kind[AHEAD], came[AHEAD], gone[AHEAD];
 
 inline choose() {
@@ -72,37 +73,37 @@ inline choose() {
     fi
 }
 
-/* mailman::claim(): the slot's previous use, four calls ago, must have been read by everyone. */
+/* claim_slot(): all ranks must have read what the slot held four calls ago. */
 #ifdef MUTANT_FULL_TOO_OLD
 #define TRUSTED (SLOTS - 1)
 #else
 #define TRUSTED (SLOTS - 2)
 #endif
-#ifdef MUTANT_MAIL_TOO_OLD
+#ifdef MUTANT_COUNTER_TOO_OLD
 #define KNOWN SLOTS
 #else
 #define KNOWN (SLOTS - 1)
 #endif
 #define suffices(counter) ((counter) + KNOWN >= number)
-#define has_mailed(q) (q == me || suffices(mailed[q]))
-inline claim() {
+#define has_read(q) (q == me || suffices(eager_sent[q]))
+inline claim_slot() {
     if
 #ifdef MUTANT_NO_CLAIM
     :: true
 #endif
 #ifndef MUTANT_ONLY_COUNTS
-    :: last_full_mail + TRUSTED >= number
+    :: last_full_eager + TRUSTED >= number
 #endif
-    :: number < SLOTS || suffices(mailed_by_all)
+    :: number < SLOTS || suffices(eager_by_all)
     :: else ->
-        EVERY(has_mailed);             /* patience: until it is so */
-        mailed_by_all = 255;
+        EVERY(has_read);               /* backoff: until it is so */
+        eager_by_all = 255;
         r = 0;
         do
         :: r == N -> r = 0; break
         :: r < N ->
             if
-            :: r != me && mailed[r] < mailed_by_all -> mailed_by_all = mailed[r]
+            :: r != me && eager_sent[r] < eager_by_all -> eager_by_all = eager_sent[r]
             :: else
             fi;
             r++
@@ -110,33 +111,33 @@ inline claim() {
     fi
 }
 
-/* mailman::post(): the letter, then the flag. */
+/* post(): the data, then the flag. */
 #ifdef MUTANT_FLAG_FIRST
 #define FIRST flag
-#define SECOND letter
+#define SECOND data
 #else
-#define FIRST letter
+#define FIRST data
 #define SECOND flag
 #endif
 
-/* mailman::wait() for the flags, and the letters are read. */
-#define flagged(q) (!reads(q) || flag[box(q)] == number + 1)
-#define read_right(q) (!reads(q) || letter[box(q)] == number + 1)
+/* wait_for() the flags, then read the data. */
+#define flagged(q) (!reads(q) || flag[slot_of(q)] == number + 1)
+#define read_right(q) (!reads(q) || data[slot_of(q)] == number + 1)
 inline fold() {
     EVERY(flagged);
     assert(EVERY(read_right))
 }
 
-/* The end of mailman::run() */
+/* The end of run(). */
 inline done_reading() {
     if
-    :: everyone_hears -> last_full_mail = number + 1
-    :: else -> mailed[me] = number + 1
+    :: all_wait_for_all -> last_full_eager = number + 1
+    :: else -> eager_sent[me] = number + 1
     fi
 }
 
-/* On to the next call. What can no longer matter is set to 0, so that states that differ in it alone are one: the letters of
- * a call that all ranks have left, and counters too old to satisfy claim() ever again. */
+/* The next call. Values that cannot matter any more are set to 0, so that states that differ only in them are one: the data
+ * of a call that all ranks have left, and counters too old to satisfy claim_slot() ever again. */
 #define forget(counter) if :: (counter) + KNOWN <= number -> counter = 0 :: else fi
 inline next() {
     gone[number % AHEAD]++;
@@ -148,20 +149,20 @@ inline next() {
         :: r == N -> r = 0; break
         :: r < N ->
             if
-            :: flag[box(r)] == number + 1 -> flag[box(r)] = 0
+            :: flag[slot_of(r)] == number + 1 -> flag[slot_of(r)] = 0
             :: else
             fi;
             if
-            :: letter[box(r)] == number + 1 -> letter[box(r)] = 0
+            :: data[slot_of(r)] == number + 1 -> data[slot_of(r)] = 0
             :: else
             fi;
-            forget(mailed[r]);
+            forget(eager_sent[r]);
             r++
         od
     :: else
     fi;
-    forget(last_full_mail);
-    forget(mailed_by_all);
+    forget(last_full_eager);
+    forget(eager_by_all);
     what = 0;
     number++;
     if
@@ -170,26 +171,27 @@ inline next() {
     fi
 }
 
-/* mailman::run(), CALLS times, in three steps that others' may come between. What is put into one step loses no fault: a
- * letter is written as soon as claim() lets it, and others' are read as late as the call's end; what could be overwritten
- * before they are read in truth can be so before the step. (A flag that is overwritten before it is seen blocks for ever.) */
+/* run(), CALLS times, in three steps between which other ranks may take theirs. Combining actions in one step hides no
+ * fault: data is written as early as claim_slot() allows, and read as late as at the end of the call; whatever could be
+ * overwritten before it is read in the code can be overwritten before the step. (A flag that is overwritten before it is
+ * seen is a deadlock.) */
 active [N] proctype rank() {
-    byte me = _pid, number, what, r, last_full_mail, mailed_by_all;
+    byte me = _pid, number, what, r, last_full_eager, eager_by_all;
     atomic { choose() }
     do
     :: number < CALLS ->
         if
         :: posts ->
-            atomic { claim(); FIRST[box(me)] = number + 1 }
-            SECOND[box(me)] = number + 1
-        :: else -> atomic { claim() }
+            atomic { claim_slot(); FIRST[slot_of(me)] = number + 1 }
+            SECOND[slot_of(me)] = number + 1
+        :: else -> atomic { claim_slot() }
         fi;
-#ifdef MUTANT_MAILED_EARLY
+#ifdef MUTANT_COUNTED_EARLY
         done_reading();
 #endif
         atomic {
             fold();
-#ifndef MUTANT_MAILED_EARLY
+#ifndef MUTANT_COUNTED_EARLY
             done_reading();
 #endif
             next()
