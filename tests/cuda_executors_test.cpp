@@ -272,10 +272,10 @@ void run_and_check(host_ranks& group, std::deque<job>& jobs, const Before& befor
         return true;
     });
     for (int r = 0; r < group.size(); ++r) {
-        const auto& say = group.report(r);
-        INFO("rank " << r << " gave up: " << say.what << ", peer " << say.peer << ", round " << say.round << ", block "
-                     << say.block);
-        REQUIRE(say.what == 0);
+        const auto& report = group.report(r);
+        INFO("rank " << r << " gave up: " << report.what << ", peer " << report.peer << ", round " << report.round
+                     << ", block " << report.block);
+        REQUIRE(report.what == 0);
     }
     REQUIRE(ok);
     std::size_t i = 0;
@@ -377,17 +377,16 @@ namespace {
 /// no call.
 struct failing_call {
     static constexpr std::size_t count = 500;
-    explicit failing_call(const std::vector<std::uint64_t>& fingerprints)
-        : fingerprints_of(fingerprints),
-          map(kernel::make_slot_map(ring_schedule{}, static_cast<int>(fingerprints.size()))) {
-        for (std::size_t r = 0; r < fingerprints_of.size(); ++r) {
+    explicit failing_call(const std::vector<std::uint64_t>& of_ranks)
+        : fingerprints(of_ranks), map(kernel::make_slot_map(ring_schedule{}, static_cast<int>(of_ranks.size()))) {
+        for (std::size_t r = 0; r < fingerprints.size(); ++r) {
             data.emplace_back(count, word{r});
             kernel::kernel_call c;
             c.in = reinterpret_cast<const std::byte*>(data.back().data());
             c.out = reinterpret_cast<std::byte*>(data.back().data());
             c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
             c.count = count;
-            c.fingerprint = fingerprints_of[r];
+            c.fingerprint = fingerprints[r];
             c.chunk = 512;
             c.slots = map.slots.data();
             c.overwrites = map.overwrites.data();
@@ -406,7 +405,7 @@ struct failing_call {
         return kernel::run_schedule<word, word>(g, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
     }
     using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
-    std::vector<std::uint64_t> fingerprints_of;
+    std::vector<std::uint64_t> fingerprints;
     kernel::slot_map map;
     std::deque<std::vector<word>> data;
     std::vector<kernel::kernel_call> calls;
@@ -549,18 +548,18 @@ TEST_CASE("kernel executors: all ranks report a rank that makes another call", "
         }));
         int found = 0;
         for (const int r : {0, 1, 2}) {
-            const auto& say = group.report(r);
-            CHECK(say.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
-            CHECK(say.own_fingerprint == (r == 1 ? 9u : 7u));
-            if (say.told_by != colls::none) {  // told by a rank that reports the same peer
-                REQUIRE(say.told_by != r);
-                CHECK(say.peer == group.report(say.told_by).peer);
-                CHECK(say.fingerprint_of_peer == 0);
+            const auto& report = group.report(r);
+            CHECK(report.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
+            CHECK(report.own_fingerprint == (r == 1 ? 9u : 7u));
+            if (report.told_by != colls::none) {  // told by a rank that reports the same peer
+                REQUIRE(report.told_by != r);
+                CHECK(report.peer == group.report(report.told_by).peer);
+                CHECK(report.fingerprint_of_peer == 0);
                 continue;
             }
             ++found;
-            CHECK((r == 1 ? say.peer != 1 : say.peer == 1));
-            CHECK(say.fingerprint_of_peer == (r == 1 ? 7u : 9u));
+            CHECK((r == 1 ? report.peer != 1 : report.peer == 1));
+            CHECK(report.fingerprint_of_peer == (r == 1 ? 7u : 9u));
         }
         CHECK(found > 0);
     }

@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
     for (const auto& m : methods<colls::threads::communicator>) names.emplace_back(m.name);
 
     CLI::App app(
-        "Trains a small network on Fashion-MNIST by several ranks (threads), whose gradients are all-reduced.");
+        "Trains a small network on Fashion-MNIST by several ranks (threads), which all-reduce their gradients.");
     app.option_defaults()->always_capture_default();
     app.add_option("-r,--ranks", how.ranks, "ranks that share each batch")->check(CLI::Range(1, 64));
     app.add_option("-e,--epochs", how.epochs, "times through the training set")->check(CLI::PositiveNumber);

@@ -24,10 +24,15 @@ template <class S>
 device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     const stored_slot_map& m = ranks.map_for(s);
     const workspace_layout& sizes = ranks.sizes();
-    if (sizes.scratch_bytes / (2 * static_cast<std::uint64_t>(m.map.width)) < slot_bytes(quantum, max_element_bytes))
+    const std::uint64_t slots = 2 * static_cast<std::uint64_t>(m.map.width);
+    if (sizes.scratch_bytes / slots < slot_bytes(quantum, max_element_bytes)) {
+        const int rank = ranks.ranks().front().rank;
         throw error(errc::unsupported,
-            "colls: cuda: ranks_for: options.scratch_bytes has no room for the slots of this schedule: raise it",
-            ranks.ranks().front().rank);
+            (message() << "colls: cuda: ranks_for on rank " << rank << ": options.scratch_bytes has no room for "
+                       << static_cast<std::size_t>(slots) << " slots of this schedule: raise it")
+                .text(),
+            rank);
+    }
     device_call_info info;
     info.handles = ranks.handles();
     info.common.slots = m.slots;

@@ -80,8 +80,11 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         const rank_buffers& b = all[i];
         const int r = ranks.ranks()[i].rank;
         const std::uint64_t count = whole_count(what, b, r, n, root, offsets);
-        if (i != 0 && count != a.common.count)
-            refuse(what, r, "its buffers are of another size than those of the ranks before");
+        if (i != 0 && count != a.common.count) {
+            message why;
+            why << "its buffers are of another size than those of rank " << ranks.ranks()[i - 1].rank;
+            refuse(what, r, why.text());
+        }
         a.common.count = count;
         check_pointer(what, r, b.in, b.in_count, ranks.device(), "input");
         check_pointer(what, r, b.out, b.out_count, ranks.device(), "output");

@@ -122,7 +122,7 @@ public:
                 text << "rank " << r.peer
                      << " made another call (its collective, schedule, type, operator, count or root differs)";
             }
-            text << "; the group can no longer be used";
+            text << "; the group can no longer be used: make a new one";
             // The peer of a rank that gave up because others missed it is the rank that said so.
             const int peer = r.peer == l.rank ? r.told_by : r.peer;
             throw error(why == failure::late ? errc::timeout : errc::mismatch, text.text(), l.rank, peer, r.round);
