@@ -12,7 +12,7 @@
 //           In place means that `in` and `out` are the same buffer or, where one of them has a block only, that this is
 //           the rank's own block of the other. Buffers that overlap otherwise are refused.
 // S         the schedule, or family of schedules, by type. Without one: `direct`. It is proven at the group's size
-//           before its first launch. Messages of up to options.small_bytes take the eager path, whatever S is: one hop,
+//           before its first launch. Small messages (options.small_bytes) take the eager path, whatever S is: one hop,
 //           in which each rank writes to every other rank what that one needs.
 // op        as for the host's calls. Small floats (half, bfloat16 and fp8, of CUDA and of colls) are folded in float.
 //           An operator that does not commute needs `direct` or `one_shot`, which fold in rank order.

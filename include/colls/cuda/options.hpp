@@ -13,7 +13,8 @@ struct options {
     /// Thread blocks (of 512 threads) of a rank, at most. Each is a channel, which works on a slice of the data. 0: as
     /// many as the device holds at once, up to 64; of virtual_ranks, an equal share of them for each rank.
     int channels = 0;
-    /// Messages up to this many bytes take the eager path: one hop, whatever the schedule. 0: none do.
+    /// A call takes the eager path, one hop whatever the schedule, if what one rank sends to another (a block, or the
+    /// whole buffer) has at most this many bytes, and at most about 8 KB a channel. 0: only barriers do.
     std::size_t small_bytes = 32 << 10;
     /// A channel passes its slice on in chunks of this many bytes, at most; all rounds of a chunk precede the next.
     std::size_t chunk_bytes = 128 << 10;
