@@ -1,11 +1,10 @@
-// Kernel bodies on host threads: a group of ranks, each of several blocks of several threads, that play a list of
-// calls.
+// Ranks whose kernels run on host threads: a group of ranks, each of several blocks of several threads.
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/detail/cuda/body.hpp>
-#include <colls/detail/cuda/host_group.hpp>
-#include <colls/detail/cuda/small.hpp>
+#include <colls/detail/cuda/eager_executor.hpp>
+#include <colls/detail/cuda/host_thread_group.hpp>
+#include <colls/detail/cuda/schedule_executor.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -17,14 +16,14 @@
 #include <thread>
 #include <vector>
 
-namespace bodies {
+namespace host_kernels {
 
 using colls::collective;
 namespace kernel = colls::cuda::detail;
 
 inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-/// A schedule whose collective alone is known to the compiler: one body serves for all families.
+/// A schedule of which the compiler knows the collective only: one executor is compiled for all families.
 template <collective C>
 struct erased {
     static constexpr collective implements = C;
@@ -41,16 +40,16 @@ struct erased {
     colls::step at(int r, int n, int round, int port) const { return s.at(r, n, round, port); }
 };
 
-/// Memory of a rank's workspace, aligned, all zero.
-class space {
+/// Memory of a rank's workspace, aligned to 128 bytes, all zero.
+class workspace {
 public:
-    explicit space(std::size_t bytes)
+    explicit workspace(std::size_t bytes)
         : bytes_(bytes), at_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}))) {
         std::memset(at_, 0, bytes);
     }
-    space(space&& other) noexcept : bytes_(other.bytes_), at_(other.at_) { other.at_ = nullptr; }
-    space(const space&) = delete;
-    ~space() {
+    workspace(workspace&& other) noexcept : bytes_(other.bytes_), at_(other.at_) { other.at_ = nullptr; }
+    workspace(const workspace&) = delete;
+    ~workspace() {
         if (at_ != nullptr) ::operator delete(at_, std::align_val_t{128});
     }
     std::byte* data() { return at_; }
@@ -61,62 +60,63 @@ private:
     std::byte* at_;
 };
 
-/// n ranks on the host.
-class ranks {
+/// n ranks, each with `channels` blocks of `threads` host threads.
+class host_ranks {
 public:
-    ranks(int n, int blocks, int threads, std::size_t letter_bytes, std::size_t scratch_bytes, double seconds = 300)
-        : n_(n), blocks_(blocks), threads_(threads), regions_(index(n)), reports_(index(n)) {
+    host_ranks(
+        int n, int channels, int threads, std::size_t eager_bytes, std::size_t scratch_bytes, double seconds = 300)
+        : n_(n), channels_(channels), threads_(threads), regions_(index(n)), reports_(index(n)) {
         sizes_.ranks = n;
-        sizes_.blocks = blocks;
-        sizes_.letter_bytes = letter_bytes;
+        sizes_.channels = channels;
+        sizes_.eager_bytes = eager_bytes;
         sizes_.scratch_bytes = scratch_bytes;
-        for (int r = 0; r < n; ++r) spaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
-        for (auto& s : spaces_) at_.push_back(s.data());
+        for (int r = 0; r < n; ++r) workspaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
+        for (auto& s : workspaces_) addresses_.push_back(s.data());
         for (int r = 0; r < n; ++r)
-            teams_.push_back({.rank = r,
+            handles_.push_back({.rank = r,
                 .sizes = sizes_,
-                .workspaces = at_.data(),
+                .workspaces = addresses_.data(),
                 .regions = regions_.data(),
                 .region_count = 1,
                 .status = &reports_[index(r)],
-                .patience = static_cast<std::uint64_t>(seconds * 1e9)});
+                .timeout_ns = static_cast<std::uint64_t>(seconds * 1e9)});
     }
     int size() const { return n_; }
-    int blocks() const { return blocks_; }
-    const kernel::layout& sizes() const { return sizes_; }
-    const kernel::report& report(int r) const { return reports_[index(r)]; }
-    const kernel::team& team(int r) const { return teams_[index(r)]; }
+    int channels() const { return channels_; }
+    const kernel::workspace_layout& sizes() const { return sizes_; }
+    const kernel::failure_report& report(int r) const { return reports_[index(r)]; }
+    const kernel::rank_handle& handle(int r) const { return handles_[index(r)]; }
 
-    /// `play(group, team, block)` by every thread of every block of every rank; true if none of them gave up. Group: of
-    /// one thread, made from its block and its index.
-    template <class Group = kernel::host_group, class Play>
-    bool run(const Play& play) {
+    /// Runs kernel(group, handle, channel) on every thread of every block of every rank; returns whether all returned
+    /// true. Group: the thread group of one thread, made from its block and its index.
+    template <class Group = kernel::host_thread_group, class Kernel>
+    bool run(const Kernel& kernel_of_thread) {
         std::vector<std::unique_ptr<kernel::host_block>> all;
-        for (int i = 0; i < n_ * blocks_; ++i) all.push_back(std::make_unique<kernel::host_block>(threads_));
+        for (int i = 0; i < n_ * channels_; ++i) all.push_back(std::make_unique<kernel::host_block>(threads_));
         std::atomic<int> failed{0};
         std::vector<std::thread> threads;
         for (int r = 0; r < n_; ++r)
-            for (int b = 0; b < blocks_; ++b)
+            for (int b = 0; b < channels_; ++b)
                 for (int t = 0; t < threads_; ++t)
                     threads.emplace_back([&, r, b, t] {
-                        Group g(*all[index(r * blocks_ + b)], t);
-                        if (!play(g, teams_[index(r)], b)) ++failed;
+                        Group g(*all[index(r * channels_ + b)], t);
+                        if (!kernel_of_thread(g, handles_[index(r)], b)) ++failed;
                     });
         for (auto& t : threads) t.join();
         return failed == 0;
     }
 
 private:
-    const int n_, blocks_, threads_;
-    kernel::layout sizes_;
-    std::vector<space> spaces_;
-    std::vector<std::byte*> at_;
+    const int n_, channels_, threads_;
+    kernel::workspace_layout sizes_;
+    std::vector<workspace> workspaces_;
+    std::vector<std::byte*> addresses_;
     std::vector<std::uint64_t> regions_;
-    std::vector<kernel::report> reports_;
-    std::vector<kernel::team> teams_;
+    std::vector<kernel::failure_report> reports_;
+    std::vector<kernel::rank_handle> handles_;
 };
 
-/// A buffer between guards, at any offset from 16 bytes.
+/// A buffer between guard bytes, which begins `offset` bytes after a multiple of 16.
 template <class T>
 class buffer {
 public:
@@ -124,6 +124,7 @@ public:
         : count_(count), offset_(offset), all_(count * sizeof(T) + 2 * guard + 32, std::byte{0x5a}) {}
     T* data() { return reinterpret_cast<T*>(base() + offset_); }
     std::size_t size() const { return count_; }
+    /// Are the guard bytes as they were?
     bool intact() {
         const std::byte* const from = reinterpret_cast<const std::byte*>(data());
         const std::byte* const to = from + count_ * sizeof(T);
@@ -142,4 +143,4 @@ private:
     std::vector<std::byte> all_;
 };
 
-}  // namespace bodies
+}  // namespace host_kernels

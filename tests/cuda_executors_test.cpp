@@ -1,8 +1,8 @@
-// The kernel body on host threads, every schedule against the serial reference; meant to be run under ThreadSanitizer
-// too.
+// The executors of kernels on host threads: every schedule and the eager path against a serial reference, and what
+// happens when ranks fail. Run under ThreadSanitizer too.
 #include "catch.hpp"
 
-#include "cuda/bodies.hpp"
+#include "cuda/host_ranks.hpp"
 #include "support/random.hpp"
 #include "support/schedules.hpp"
 
@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-using namespace bodies;
+using namespace host_kernels;
 using support::random_source;
 
 namespace {
@@ -28,20 +28,20 @@ struct compose_maps {
         return (xa * ya & 0xffffffffu) << 32 | ((xa * yb + xb) & 0xffffffffu);
     }
 };
-/// A sum of contributions each tripled first, and what is done with it at the end: all that an operator may want.
+/// A sum of tripled contributions, with a last step: has leaf and finish, all that an operator may have.
 struct tripled_sum {
     constexpr word operator()(const word& a, const word& b) const { return a + b; }
     constexpr word leaf(const word& x) const { return 3 * x; }
     constexpr word finish(const word& x, int n) const { return x + static_cast<word>(1000 * n); }
 };
-/// To another type, by value and place.
+/// To another type; depends on value and index.
 struct halved {
     constexpr std::uint32_t operator()(const word& x, std::size_t i) const {
         return static_cast<std::uint32_t>((x >> 7) + 13 * i);
     }
 };
 
-/// By value and place, to the same type: also in place.
+/// To the same type, so that it works in place; depends on value and index.
 struct marked {
     constexpr word operator()(const word& x, std::size_t i) const { return x ^ (77 * i + 5); }
 };
@@ -51,22 +51,22 @@ enum class mode { sum, ordered, all_hooks, epilogue, epilogue_of_one_type };
 /// One call of all ranks.
 struct job {
     collective what{};
-    const support::row* row = nullptr;  // none: the small protocol
+    const support::row* row = nullptr;  // null: the eager path
     mode how = mode::sum;
-    int n = 1, root = 0, blocks = 1;
+    int n = 1, root = 0, channels = 1;
     bool in_place = false;
-    std::size_t count = 0;  // of the whole layout
+    std::size_t count = 0;  // elements of all user blocks
     std::vector<std::uint64_t> offsets;
     kernel::slot_map map;
-    std::vector<kernel::call> calls;
+    std::vector<kernel::kernel_call> calls;
     std::vector<std::unique_ptr<buffer<word>>> ins, outs;
     std::vector<std::unique_ptr<buffer<std::uint32_t>>> narrow;
     word seed = 0;
 
     std::string describe() const {
-        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "small messages") + ", n " +
-               std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) + ", blocks " +
-               std::to_string(blocks) + ", mode " + std::to_string(static_cast<int>(how)) +
+        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "the eager path") + ", n " +
+               std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) +
+               ", channels " + std::to_string(channels) + ", mode " + std::to_string(static_cast<int>(how)) +
                (in_place ? ", in place" : "") + (offsets.empty() ? "" : ", v") + ", chunk " +
                std::to_string(calls.empty() ? 0 : calls[0].chunk);
     }
@@ -136,12 +136,12 @@ struct job {
                 if (how == mode::epilogue) {
                     const auto got = narrow[index(r)]->data()[i], narrowed = halved{}(want, i);
                     if (got != narrowed)
-                        return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " +
+                        return at + "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
                                std::to_string(narrowed);
                 } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i],
                     right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
                     got != right) {
-                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + ", and should be " +
+                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
                            std::to_string(right);
                 }
             }
@@ -157,8 +157,8 @@ struct job {
     }
 };
 
-/// Buffers, and what the kernel is told.
-void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hide) {
+/// Makes the job's buffers and calls. `hide`: some buffers are out of the others' reach.
+void prepare(job& j, random_source& random, const kernel::workspace_layout& sizes, bool hide) {
     const auto n = index(j.n);
     for (int r = 0; r < j.n; ++r) {
         const std::size_t a = 8 * random.below(2), b = random.one_in(2) ? a : 8 - a;
@@ -171,19 +171,19 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
         if (j.in_place && j.owns_in() && j.takes(r) == j.count) in += j.before(r);
         if (j.in_place && j.owns_out() && j.gives(r) == j.count) out += j.before(r);
         for (std::size_t i = 0; i < j.gives(r); ++i) in[i] = j.input(r, i);
-        kernel::call c;
+        kernel::kernel_call c;
         c.in = reinterpret_cast<const std::byte*>(in);
         c.out = j.how == mode::epilogue ? reinterpret_cast<std::byte*>(j.narrow.back()->data())
                                         : reinterpret_cast<std::byte*>(out);
         c.in_where = {
-            reinterpret_cast<std::uint64_t>(c.in), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
+            reinterpret_cast<std::uint64_t>(c.in), hide && random.one_in(3) ? kernel::shared_address::hidden : 0, 0};
         c.out_where = {
-            reinterpret_cast<std::uint64_t>(c.out), hide && random.one_in(3) ? kernel::reachable::hidden : 0, 0};
+            reinterpret_cast<std::uint64_t>(c.out), hide && random.one_in(3) ? kernel::shared_address::hidden : 0, 0};
         c.count = j.count;
         c.offsets = j.offsets.empty() ? nullptr : j.offsets.data();
         c.fingerprint = j.seed | 1;
         c.root = j.root;
-        c.blocks = j.blocks;
+        c.channels = j.channels;
         c.user_blocks = j.row ? j.map.blocks : colls::owned(j.what) || j.what == collective::all_to_all ? j.n : 1;
         if (j.row) {
             c.slots = j.map.slots.data();
@@ -199,7 +199,7 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
             while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
                 c.chunk -= 16;
             REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
-            c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.blocks), c.chunk));
+            c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.channels), c.chunk));
         }
         j.calls.push_back(c);
     }
@@ -207,71 +207,75 @@ void prepare(job& j, random_source& random, const kernel::layout& sizes, bool hi
 }
 
 template <collective C, class D, class Op, class E>
-bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block, const Op& op, const E& e) {
-    const kernel::call& c = j.calls[index(t.rank)];
-    kernel::take_up(g, t, c);
-    if (!j.row) return kernel::run_small<C, word, D>(g, block, op, e);
+bool run_call(
+    kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel, const Op& op, const E& e) {
+    const kernel::kernel_call& c = j.calls[index(t.rank)];
+    kernel::load_call(g, t, c);
+    if (!j.row) return kernel::run_eager<C, word, D>(g, channel, op, e);
     const erased<C> s{j.row->schedule};
-    return kernel::run_body<word, D>(g, block, s, op, e);
+    return kernel::run_schedule<word, D>(g, channel, s, op, e);
 }
 template <collective C>
-bool play(kernel::host_group& g, const kernel::team& t, const job& j, int block) {
-    if (block >= j.blocks) return true;
+bool run_call(kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel) {
+    if (channel >= j.channels) return true;
     const colls::cuda::no_epilogue none;
     if constexpr (colls::reduces(C)) {
         switch (j.how) {
             case mode::sum:
-                return play<C, word>(g, t, j, block, colls::sum, none);
+                return run_call<C, word>(g, t, j, channel, colls::sum, none);
             case mode::ordered:
-                return play<C, word>(g, t, j, block, compose_maps{}, none);
+                return run_call<C, word>(g, t, j, channel, compose_maps{}, none);
             case mode::all_hooks:
-                return play<C, word>(g, t, j, block, tripled_sum{}, none);
+                return run_call<C, word>(g, t, j, channel, tripled_sum{}, none);
             case mode::epilogue:
-                return play<C, std::uint32_t>(g, t, j, block, colls::sum, halved{});
+                return run_call<C, std::uint32_t>(g, t, j, channel, colls::sum, halved{});
             case mode::epilogue_of_one_type:
-                return play<C, word>(g, t, j, block, colls::sum, marked{});
+                return run_call<C, word>(g, t, j, channel, colls::sum, marked{});
         }
         return false;
     } else {
-        if (j.how == mode::epilogue) return play<C, std::uint32_t>(g, t, j, block, kernel::moved{}, halved{});
-        if (j.how == mode::epilogue_of_one_type) return play<C, word>(g, t, j, block, kernel::moved{}, marked{});
-        return play<C, word>(g, t, j, block, kernel::moved{}, none);
+        if (j.how == mode::epilogue)
+            return run_call<C, std::uint32_t>(g, t, j, channel, kernel::no_operator{}, halved{});
+        if (j.how == mode::epilogue_of_one_type)
+            return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, marked{});
+        return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, none);
     }
 }
 template <std::size_t... c>
-bool play_any(kernel::host_group& g, const kernel::team& t, const job& j, int block, std::index_sequence<c...>) {
+bool run_any_call(
+    kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel, std::index_sequence<c...>) {
     bool ok = false;
-    static_cast<void>(
-        ((static_cast<std::size_t>(j.what) == c && (ok = play<static_cast<collective>(c)>(g, t, j, block), true)) ||
-            ...));
+    static_cast<void>(((static_cast<std::size_t>(j.what) == c &&
+                           (ok = run_call<static_cast<collective>(c)>(g, t, j, channel), true)) ||
+                       ...));
     return ok;
 }
 template <std::size_t... c>
 kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
     kernel::slot_map m;
-    static_cast<void>((
-        (static_cast<std::size_t>(what) == c && (m = kernel::map_of(erased<static_cast<collective>(c)>{s}, n), true)) ||
-        ...));
+    static_cast<void>(((static_cast<std::size_t>(what) == c &&
+                           (m = kernel::make_slot_map(erased<static_cast<collective>(c)>{s}, n), true)) ||
+                       ...));
     return m;
 }
 using all_collectives = std::make_index_sequence<support::what_count>;
 
-/// `before(rank, call)` by each thread ahead of each call.
+/// Runs all jobs, one after the other, and checks their results. Each thread calls before(rank, job) ahead of each job.
 template <class Before>
-void run_and_check(ranks& group, std::deque<job>& jobs, const Before& before) {
-    const bool ok = group.run([&](kernel::host_group& g, const kernel::team& t, int block) {
+void run_and_check(host_ranks& group, std::deque<job>& jobs, const Before& before) {
+    const bool ok = group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& t, int channel) {
         int call = 0;
         for (const job& j : jobs) {
             before(t.rank, call++);
-            if (!play_any(g, t, j, block, all_collectives{})) return false;
+            if (!run_any_call(g, t, j, channel, all_collectives{})) return false;
         }
         return true;
     });
     for (int r = 0; r < group.size(); ++r) {
-        const auto& say = group.report(r);
-        INFO("rank " << r << " gave up: " << say.what << ", peer " << say.peer << ", round " << say.round << ", block "
-                     << say.block);
-        REQUIRE(say.what == 0);
+        const auto& report = group.report(r);
+        INFO("rank " << r << " gave up: " << report.what << ", peer " << report.peer << ", round " << report.round
+                     << ", block " << report.block);
+        REQUIRE(report.what == 0);
     }
     REQUIRE(ok);
     std::size_t i = 0;
@@ -284,20 +288,20 @@ void run_and_check(ranks& group, std::deque<job>& jobs, const Before& before) {
     jobs.clear();
 }
 
-void run_and_check(ranks& group, std::deque<job>& jobs) {
+void run_and_check(host_ranks& group, std::deque<job>& jobs) {
     run_and_check(group, jobs, [](int, int) {});
 }
 
-constexpr std::size_t scratch_bytes = 1 << 17, letter_bytes = 1 << 14;
+constexpr std::size_t scratch_bytes = 1 << 17, eager_bytes = 1 << 14;
 
-/// One call of the row, or of the small protocol, drawn.
-job drawn(random_source& random, collective what, const support::row* row, int n, int blocks) {
+/// A random call of the row's schedule, or on the eager path if there is none.
+job drawn(random_source& random, collective what, const support::row* row, int n, int channels) {
     job j;
     j.what = what;
     j.row = row;
     j.n = n;
     j.seed = random.next();
-    j.blocks = random.between(1, blocks);
+    j.channels = random.between(1, channels);
     if (row) j.map = map_any(what, row->schedule, n, all_collectives{});
     const bool direct = row == nullptr || row->name == "direct";
     const bool in_order = !row || support::keeps_order(*row, n);
@@ -327,24 +331,24 @@ job drawn(random_source& random, collective what, const support::row* row, int n
 
 }  // namespace
 
-TEST_CASE("the kernel body: every schedule", "[cuda]") {
+TEST_CASE("kernel executors: every schedule gives the results of the serial reference", "[cuda]") {
     struct shape {
-        int n, blocks, threads, times;
+        int n, channels, threads, times;
     };
     for (const shape s : {shape{1, 2, 2, 2}, {2, 2, 2, 3}, {3, 2, 2, 2}, {4, 1, 2, 2}, {5, 2, 1, 1}, {6, 1, 1, 1},
              {7, 1, 1, 1}, {8, 1, 1, 2}}) {
         INFO("n " << s.n);
         random_source random(static_cast<std::uint64_t>(s.n));
-        ranks group(s.n, s.blocks, s.threads, letter_bytes, scratch_bytes);
+        host_ranks group(s.n, s.channels, s.threads, eager_bytes, scratch_bytes);
         std::deque<job> jobs;
         for (int time = 0; time < s.times; ++time)
             for (const support::row& r : support::all_schedules()) {
                 if (!r.supports(s.n)) continue;
                 const auto what = static_cast<collective>(r.collective);
-                jobs.push_back(drawn(random, what, &r, s.n, s.blocks));
+                jobs.push_back(drawn(random, what, &r, s.n, s.channels));
                 prepare(jobs.back(), random, group.sizes(), random.one_in(2));
-                if (random.one_in(6)) {  // small ones between them
-                    jobs.push_back(drawn(random, what, nullptr, s.n, s.blocks));
+                if (random.one_in(6)) {  // an eager call in between
+                    jobs.push_back(drawn(random, what, nullptr, s.n, s.channels));
                     prepare(jobs.back(), random, group.sizes(), false);
                 }
             }
@@ -352,14 +356,15 @@ TEST_CASE("the kernel body: every schedule", "[cuda]") {
     }
 }
 
-TEST_CASE("the kernel body: small messages", "[cuda]") {
+TEST_CASE("kernel executors: the eager path gives the results of the serial reference", "[cuda]") {
     for (const int n : {1, 2, 3, 4, 7, 8}) {
         INFO("n " << n);
         random_source random(static_cast<std::uint64_t>(n + 100));
-        ranks group(n, n < 5 ? 2 : 1, 2, letter_bytes, 128);
+        host_ranks group(n, n < 5 ? 2 : 1, 2, eager_bytes, 128);
         std::deque<job> jobs;
         for (int i = 0; i < 200; ++i) {
-            jobs.push_back(drawn(random, static_cast<collective>(i % support::what_count), nullptr, n, group.blocks()));
+            jobs.push_back(
+                drawn(random, static_cast<collective>(i % support::what_count), nullptr, n, group.channels()));
             prepare(jobs.back(), random, group.sizes(), false);
         }
         run_and_check(group, jobs);
@@ -368,20 +373,20 @@ TEST_CASE("the kernel body: small messages", "[cuda]") {
 
 namespace {
 
-/// One all_reduce of all ranks, by the ring or as a small message; `print` is each rank's fingerprint, 0: it does not
-/// come.
-struct troubled {
+/// One all_reduce of all ranks, by the ring or on the eager path, with a fingerprint for each rank; 0: the rank makes
+/// no call.
+struct failing_call {
     static constexpr std::size_t count = 500;
-    explicit troubled(const std::vector<std::uint64_t>& fingerprints)
-        : prints(fingerprints), map(kernel::map_of(ring_schedule{}, static_cast<int>(fingerprints.size()))) {
-        for (std::size_t r = 0; r < prints.size(); ++r) {
+    explicit failing_call(const std::vector<std::uint64_t>& of_ranks)
+        : fingerprints(of_ranks), map(kernel::make_slot_map(ring_schedule{}, static_cast<int>(of_ranks.size()))) {
+        for (std::size_t r = 0; r < fingerprints.size(); ++r) {
             data.emplace_back(count, word{r});
-            kernel::call c;
+            kernel::kernel_call c;
             c.in = reinterpret_cast<const std::byte*>(data.back().data());
             c.out = reinterpret_cast<std::byte*>(data.back().data());
             c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
             c.count = count;
-            c.fingerprint = prints[r];
+            c.fingerprint = fingerprints[r];
             c.chunk = 512;
             c.slots = map.slots.data();
             c.overwrites = map.overwrites.data();
@@ -390,30 +395,31 @@ struct troubled {
             calls.push_back(c);
         }
     }
-    bool play(kernel::host_group& g, const kernel::team& t, bool small) {
-        kernel::call c = calls[index(t.rank)];
+    bool run(kernel::host_thread_group& g, const kernel::rank_handle& t, bool eager) {
+        kernel::kernel_call c = calls[index(t.rank)];
         if (c.fingerprint == 0) return true;
-        if (small) c.user_blocks = 1;
-        kernel::take_up(g, t, c);
-        if (small)
-            return kernel::run_small<collective::all_reduce, word, word>(g, 0, colls::sum, colls::cuda::no_epilogue{});
-        return kernel::run_body<word, word>(g, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
+        if (eager) c.user_blocks = 1;
+        kernel::load_call(g, t, c);
+        if (eager)
+            return kernel::run_eager<collective::all_reduce, word, word>(g, 0, colls::sum, colls::cuda::no_epilogue{});
+        return kernel::run_schedule<word, word>(g, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
     }
     using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
-    std::vector<std::uint64_t> prints;
+    std::vector<std::uint64_t> fingerprints;
     kernel::slot_map map;
     std::deque<std::vector<word>> data;
-    std::vector<kernel::call> calls;
+    std::vector<kernel::kernel_call> calls;
 };
 
 }  // namespace
 
-TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
-    for (const bool small : {false, true}) {
-        ranks group(3, 1, 2, letter_bytes, scratch_bytes, 3);
-        troubled t({7, 7, 0});
-        CHECK_FALSE(
-            group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+TEST_CASE("kernel executors: the other ranks time out for a rank that makes no call", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
+        failing_call t({7, 7, 0});
+        CHECK_FALSE(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            return t.run(g, handle, eager);
+        }));
         for (const int r : {0, 1}) {
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
             CHECK(group.report(r).rank == r);
@@ -421,67 +427,67 @@ TEST_CASE("the kernel body: a rank that does not come", "[cuda]") {
             CHECK(group.report(r).round == colls::none);
         }
         CHECK(group.report(2).what == 0);
-        // And once more: those who gave up do not wait again.
+        // A rank that has given up fails at once in the next call.
         std::atomic<int> gave_up{0};
-        group.run([&](kernel::host_group& g, const kernel::team& team, int) {
-            if (team.rank != 2 && !t.play(g, team, small)) ++gave_up;
+        group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            if (handle.rank != 2 && !t.run(g, handle, eager)) ++gave_up;
             return true;
         });
         CHECK(gave_up == 4);
     }
 }
 
-TEST_CASE("the kernel body: a rank that comes when the others have given up", "[cuda]") {
-    for (const bool small : {false, true}) {
-        ranks group(3, 1, 2, letter_bytes, scratch_bytes, 3);
-        troubled t({7, 7, 7});
-        const auto comes = [&](std::vector<int> who) {
-            group.run([&](kernel::host_group& g, const kernel::team& team, int) {
-                return std::count(who.begin(), who.end(), team.rank) == 0 || t.play(g, team, small);
+TEST_CASE("kernel executors: a rank that is late fails for the reason of the rank that gave up", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
+        failing_call t({7, 7, 7});
+        const auto call_on = [&](std::vector<int> ranks) {
+            group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+                return std::count(ranks.begin(), ranks.end(), handle.rank) == 0 || t.run(g, handle, eager);
             });
         };
-        comes({0});
-        comes({1, 2});
-        if (small) {  // what rank 0 had to say it has said; it is missed in the next call
+        call_on({0});
+        call_on({1, 2});
+        if (eager) {  // rank 0 has sent all its words: the others miss it in their next call only
             for (const int r : {1, 2}) CHECK(group.report(r).what == 0);
-            comes({1, 2});
+            call_on({1, 2});
         }
         CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::late));
         CHECK(group.report(0).told_by == colls::none);
         for (const int r : {1, 2}) {
-            INFO("rank " << r << ", small " << small);
+            INFO("rank " << r << ", eager " << eager);
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
-            CHECK(group.report(r).told_by != colls::none);  // so without a wait of its own
+            CHECK(group.report(r).told_by != colls::none);  // without a timeout of its own
         }
     }
 }
 
 namespace {
 
-/// Reads only when `may_read` says so: the time at which a rank gives up is then no matter of luck.
-struct late_reader : kernel::host_group {
-    using kernel::host_group::host_group;
+/// Reads only when may_read() is true, so that the test decides when a rank gives up.
+struct late_reader : kernel::host_thread_group {
+    using kernel::host_thread_group::host_thread_group;
     static inline std::function<bool()> may_read;
     static kernel::quad load(const kernel::quad* from) {
         while (!may_read()) std::this_thread::yield();
-        return kernel::host_group::load(from);
+        return kernel::host_thread_group::load(from);
     }
 };
 static_assert(kernel::thread_group<late_reader>);
 
 }  // namespace
 
-// The root leaves while its data is being read: it may overwrite it then, so what was read must not pass for a result.
-TEST_CASE("the kernel body: a rank that gives up while others read from it", "[cuda]") {
+// The root gives up while its data is being read. It may overwrite its data then, so the reader must fail too.
+TEST_CASE("kernel executors: a rank fails if the peer that it reads from gives up", "[cuda]") {
     constexpr int n = 2;
     constexpr std::size_t count = 600;
     using schedule = colls::schedule_for<colls::direct, collective::broadcast>;
-    const kernel::slot_map map = kernel::map_of(schedule{}, n);
-    ranks group(n, 1, 2, letter_bytes, scratch_bytes, 3);
-    late_reader::may_read = [&] { return kernel::host_group::acquire(&group.report(0).what) != 0; };
+    const kernel::slot_map map = kernel::make_slot_map(schedule{}, n);
+    host_ranks group(n, 1, 2, eager_bytes, scratch_bytes, 3);
+    late_reader::may_read = [&] { return kernel::host_thread_group::acquire(&group.report(0).what) != 0; };
     std::vector<std::vector<word>> data(n, std::vector<word>(count, 5));
-    CHECK_FALSE(group.run<late_reader>([&](late_reader& g, const kernel::team& t, int) {
-        kernel::call c;
+    CHECK_FALSE(group.run<late_reader>([&](late_reader& g, const kernel::rank_handle& t, int) {
+        kernel::kernel_call c;
         c.in = c.out = reinterpret_cast<std::byte*>(data[index(t.rank)].data());
         c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
         c.count = count;
@@ -490,8 +496,8 @@ TEST_CASE("the kernel body: a rank that gives up while others read from it", "[c
         c.overwrites = map.overwrites.data();
         c.width = map.width;
         c.user_blocks = map.blocks;
-        kernel::take_up(g, t, c);
-        return kernel::run_body<word, word>(g, 0, schedule{}, kernel::moved{}, colls::cuda::no_epilogue{});
+        kernel::load_call(g, t, c);
+        return kernel::run_schedule<word, word>(g, 0, schedule{}, kernel::no_operator{}, colls::cuda::no_epilogue{});
     }));
     CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::late));
     CHECK(group.report(0).peer == 1);
@@ -500,80 +506,81 @@ TEST_CASE("the kernel body: a rank that gives up while others read from it", "[c
     late_reader::may_read = nullptr;
 }
 
-// After 2^32 small messages flags come again: words that lie there since then are none of the new ones.
-TEST_CASE("the kernel body: small messages when their flags begin again", "[cuda]") {
+// Flags repeat after 2^32 eager calls: words that were written 2^32 calls ago must not pass for new ones.
+TEST_CASE("kernel executors: eager flags start again after 2^32 calls", "[cuda]") {
     for (const int n : {2, 3}) {
         random_source random(static_cast<std::uint64_t>(n + 300));
-        ranks group(n, 2, 2, letter_bytes, 128);
+        host_ranks group(n, 2, 2, eager_bytes, 128);
         for (int r = 0; r < n; ++r)
-            for (int b = 0; b < group.blocks(); ++b) {
-                kernel::channel_of(group.team(r), r, b).letters = 0xfffffff9u;
-                for (const unsigned turn : {0u, 1u}) {
-                    std::uint64_t* const box = kernel::eager_slot_of(group.team(r), r, b, 0, turn);
-                    for (std::uint64_t i = 0; i < group.sizes().letters_of_block() / 16; ++i)
-                        box[i] = std::uint64_t{2 + turn} << 32 | 12345;
+            for (int b = 0; b < group.channels(); ++b) {
+                kernel::channel_of(group.handle(r), r, b).eager_calls = 0xfffffff9u;
+                for (const unsigned parity : {0u, 1u}) {
+                    std::uint64_t* const slot = kernel::eager_slot_of(group.handle(r), r, b, 0, parity);
+                    for (std::uint64_t i = 0; i < group.sizes().eager_bytes_of_channel() / 16; ++i)
+                        slot[i] = std::uint64_t{2 + parity} << 32 | 12345;
                 }
             }
         std::deque<job> jobs;
         for (int i = 0; i < 24; ++i) {
-            // In the first ones nobody but the root sends anything: what lies in the others' the eager path stays until
-            // flags begin again.
+            // In the first calls only the root sends data: old words stay in the slots of the other ranks until the
+            // flags start again.
             jobs.push_back(drawn(random, i < 6 ? collective::broadcast : collective::all_reduce, nullptr, n, 1));
-            jobs.back().blocks = group.blocks();  // all of them have come to the last flag together
+            jobs.back().channels = group.channels();  // all channels come to the last flag in the same call
             jobs.back().root = 0;
             jobs.back().count = 280;
             prepare(jobs.back(), random, group.sizes(), false);
         }
-        // One rank comes late then, so that the others look before it has sent anything.
+        // One rank is late then, so that the others look at its slots before it has sent anything.
         run_and_check(group, jobs, [&](int rank, int call) {
             if (rank == n - 1 && (call == 6 || call == 7)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
         });
-        for (int r = 0; r < n; ++r) CHECK(kernel::channel_of(group.team(r), r, 0).letters == 0xfffffff9u + 24 + 2);
+        for (int r = 0; r < n; ++r)
+            CHECK(kernel::channel_of(group.handle(r), r, 0).eager_calls == 0xfffffff9u + 24 + 2);
     }
 }
 
-TEST_CASE("the kernel body: a rank that makes another call", "[cuda]") {
-    for (const bool small : {false, true}) {
-        ranks group(3, 1, 2, letter_bytes, scratch_bytes);
-        troubled t({7, 9, 7});
-        CHECK_FALSE(
-            group.run([&](kernel::host_group& g, const kernel::team& team, int) { return t.play(g, team, small); }));
+TEST_CASE("kernel executors: all ranks report a rank that makes another call", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);
+        failing_call t({7, 9, 7});
+        CHECK_FALSE(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            return t.run(g, handle, eager);
+        }));
         int found = 0;
         for (const int r : {0, 1, 2}) {
-            const auto& say = group.report(r);
-            CHECK(say.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
-            CHECK(say.mine == (r == 1 ? 9u : 7u));
-            if (say.told_by !=
-                colls::none) {  // it has heard of it from one that says the same, and that has found or heard it
-                REQUIRE(say.told_by != r);
-                CHECK(say.peer == group.report(say.told_by).peer);
-                CHECK(say.theirs == 0);
+            const auto& report = group.report(r);
+            CHECK(report.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
+            CHECK(report.own_fingerprint == (r == 1 ? 9u : 7u));
+            if (report.told_by != colls::none) {  // told by a rank that reports the same peer
+                REQUIRE(report.told_by != r);
+                CHECK(report.peer == group.report(report.told_by).peer);
+                CHECK(report.fingerprint_of_peer == 0);
                 continue;
             }
             ++found;
-            CHECK((r == 1 ? say.peer != 1 : say.peer == 1));
-            CHECK(say.theirs == (r == 1 ? 7u : 9u));
+            CHECK((r == 1 ? report.peer != 1 : report.peer == 1));
+            CHECK(report.fingerprint_of_peer == (r == 1 ? 7u : 9u));
         }
         CHECK(found > 0);
     }
 }
 
-TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
+TEST_CASE("kernel executors: small floats are folded in float, and rounded once", "[cuda]") {
     using colls::bfloat16;
     constexpr int n = 4;
     constexpr std::size_t count = 300;
     const auto s = colls::schedule_of<collective::all_reduce>(colls::one_shot{});
-    const kernel::slot_map map = kernel::map_of(s, n);
-    ranks group(n, 1, 2, letter_bytes, 1 << 14);
+    const kernel::slot_map map = kernel::make_slot_map(s, n);
+    host_ranks group(n, 1, 2, eager_bytes, 1 << 14);
     const auto input = [](int r, std::size_t i) {
         return bfloat16(r == 0 ? 256.0f : 1.0f + 0.0078125f * static_cast<float>(i % 7));
     };
-    for (const bool small : {false, true}) {
+    for (const bool eager : {false, true}) {
         std::vector<std::vector<bfloat16>> in(n, std::vector<bfloat16>(count)), out = in;
         for (int r = 0; r < n; ++r)
             for (std::size_t i = 0; i < count; ++i) in[index(r)][i] = input(r, i);
-        CHECK(group.run([&](kernel::host_group& g, const kernel::team& t, int) {
-            kernel::call c;
+        CHECK(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& t, int) {
+            kernel::kernel_call c;
             c.in = reinterpret_cast<const std::byte*>(in[index(t.rank)].data());
             c.out = reinterpret_cast<std::byte*>(out[index(t.rank)].data());
             c.in_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
@@ -584,9 +591,9 @@ TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
             c.overwrites = map.overwrites.data();
             c.width = map.width;
             const colls::cuda::no_epilogue none;
-            kernel::take_up(g, t, c);
-            return small ? kernel::run_small<collective::all_reduce, bfloat16, bfloat16>(g, 0, colls::sum, none)
-                         : kernel::run_body<bfloat16, bfloat16>(g, 0, s, colls::sum, none);
+            kernel::load_call(g, t, c);
+            return eager ? kernel::run_eager<collective::all_reduce, bfloat16, bfloat16>(g, 0, colls::sum, none)
+                         : kernel::run_schedule<bfloat16, bfloat16>(g, 0, s, colls::sum, none);
         }));
         std::size_t wrong = 0, rounded_more_often = 0;
         for (std::size_t i = 0; i < count; ++i) {
@@ -598,6 +605,6 @@ TEST_CASE("the kernel body: small floats are folded in float", "[cuda]") {
             rounded_more_often += stepwise.bits != bfloat16(sum).bits;
         }
         CHECK(wrong == 0);
-        CHECK(rounded_more_often > 0);  // the test can tell
+        CHECK(rounded_more_often > 0);  // or this input could not show the difference
     }
 }

@@ -1,9 +1,9 @@
-// The pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and all offsets
-// to 15.
+// fold_elements, the pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and
+// all offsets to 15; and how ranges are cut in slices and chunks.
 #include "catch.hpp"
 
-#include <colls/detail/cuda/host_group.hpp>
-#include <colls/detail/cuda/workspace.hpp>
+#include <colls/detail/cuda/host_thread_group.hpp>
+#include <colls/detail/cuda/partition.hpp>
 
 #include <cstring>
 #include <vector>
@@ -12,13 +12,13 @@ namespace {
 
 namespace kernel = colls::cuda::detail;
 
-/// One thread of a group, without its others: a pass has no barrier in it.
+/// One thread of a group whose other threads do not exist: a pass has no barrier.
 struct one_thread {
     int at, of;
     int index() const { return at; }
     int size() const { return of; }
-    static kernel::quad load(const kernel::quad* from) { return kernel::host_group::load(from); }
-    static void store(kernel::quad* to, const kernel::quad& q) { kernel::host_group::store(to, q); }
+    static kernel::quad load(const kernel::quad* from) { return kernel::host_thread_group::load(from); }
+    static void store(kernel::quad* to, const kernel::quad& q) { kernel::host_thread_group::store(to, q); }
 };
 
 struct pair_of_words {
@@ -38,7 +38,7 @@ struct plus {
         return static_cast<T>(a + b);
     }
 };
-/// To another type, by value and place.
+/// To another type; depends on value and index.
 struct spread {
     std::uint16_t operator()(const std::uint8_t& x, std::size_t i) const {
         return static_cast<std::uint16_t>(257 * x + i);
@@ -71,11 +71,11 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
     std::size_t passes = 0, wrong = 0;
     for (std::size_t count = 0; count <= most; ++count)
         for (std::size_t offset = 0; offset < 16; offset += step) {
-            // Alike, and, at every other count, one of them apart.
+            // All offsets alike, and one of them different at every other count.
             const std::size_t apart = count % 2 == 0 ? offset : (offset + step * (1 + count / 2 % 15)) % 16;
             const int k = 1 + static_cast<int>(count % 3);
             const std::size_t offsets[3] = {k == 1 ? apart : offset, apart, offset};
-            const std::size_t goal = offset * sizeof(D) / sizeof(T) % 16;
+            const std::size_t target = offset * sizeof(D) / sizeof(T) % 16;
             kernel::operand x[3];
             for (int o = 0; o < k; ++o) x[o] = {in[o].at(offsets[o]), 0};
             std::memset(out.bytes().data(), 0x5a, out.bytes().size());
@@ -85,18 +85,19 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
                 std::memcpy(&all, static_cast<const void*>(static_cast<const T*>(x[0].data) + i), sizeof(T));
                 for (int o = 1; o < k; ++o) all = plus{}(all, static_cast<const T*>(x[o].data)[i]);
                 if constexpr (std::is_same_v<E, colls::cuda::no_epilogue>)
-                    want.at(goal)[i] = all;
+                    want.at(target)[i] = all;
                 else
-                    want.at(goal)[i] = epilogue(all, 5 + i);
+                    want.at(target)[i] = epilogue(all, 5 + i);
             }
             const std::size_t shift =
-                static_cast<std::size_t>(reinterpret_cast<std::byte*>(out.at(goal)) - out.bytes().data());
+                static_cast<std::size_t>(reinterpret_cast<std::byte*>(out.at(target)) - out.bytes().data());
             const std::size_t there =
-                static_cast<std::size_t>(reinterpret_cast<std::byte*>(want.at(goal)) - want.bytes().data());
+                static_cast<std::size_t>(reinterpret_cast<std::byte*>(want.at(target)) - want.bytes().data());
             const int threads = 1 + static_cast<int>(count % 5);
             for (int t = threads - 1; t >= 0; --t) {
                 one_thread g{t, threads};
-                kernel::sweep<T, D>(g, out.at(goal), x, k, static_cast<std::uint32_t>(count), plus{}, epilogue, 0, 5);
+                kernel::fold_elements<T, D>(
+                    g, out.at(target), x, k, static_cast<std::uint32_t>(count), plus{}, epilogue, 0, 5);
             }
             // What was written, and 16 bytes on either side.
             wrong += std::memcmp(out.bytes().data() + shift - 16, want.bytes().data() + there - 16,
@@ -109,7 +110,7 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
 
 }  // namespace
 
-TEST_CASE("a pass over memory: every count and offset", "[cuda]") {
+TEST_CASE("fold_elements: every count and offset, with guard bytes intact", "[cuda]") {
     CHECK(check_all<std::uint8_t>(1) == 4100 * 16);
     CHECK(check_all<std::uint16_t>(2) == 4100 * 8);
     CHECK(check_all<std::uint32_t>(4) == 4100 * 4);
@@ -119,7 +120,7 @@ TEST_CASE("a pass over memory: every count and offset", "[cuda]") {
     CHECK((check_all<std::uint8_t, std::uint16_t, spread>(1)) == 4100 * 16);
 }
 
-TEST_CASE("slices and chunks cover a range once", "[cuda]") {
+TEST_CASE("cut: slices and chunks cover a range exactly once", "[cuda]") {
     for (std::uint64_t count = 0; count <= most; count += count < 200 ? 1 : 61)
         for (const std::uint64_t slices : {1u, 2u, 3u, 7u, 16u})
             for (const std::uint64_t chunk : {16u, 48u, 1024u}) {

@@ -1,31 +1,29 @@
-// The one pass over memory that kernels are made of: fold any number of operands, element by element, into a
-// destination. All that has to do with alignment, heads and tails is here and nowhere else.
+// The one pass over memory that kernels are made of: folds operands, element by element, into a destination.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// It alone deals with alignment, heads and tails.
 #pragma once
 
-#include <colls/detail/cuda/group.hpp>
+#include <colls/cuda/epilogue.hpp>
+#include <colls/detail/cuda/thread_group.hpp>
 #include <colls/operators.hpp>
 
 #include <type_traits>
 
-namespace colls::inline v1::cuda {
-
-/// Written as it is.
-struct no_epilogue {};
-
-namespace detail {
+namespace colls::inline v1::cuda::detail {
 
 /// What folds of T are computed in. Small floats: float; see device_types.hpp for CUDA's own.
 template <class T>
-struct widened {
+struct fold_type {
     using type = T;
 };
 template <class Format>
-struct widened<v1::detail::small_float<Format>> {
+struct fold_type<v1::detail::small_float<Format>> {
     using type = float;
 };
 
-/// No operator: what is only moved.
-struct moved {};
+/// In place of an operator where elements are copied.
+struct no_operator {};
 
 template <class Op, class A>
 concept has_leaf = requires(const Op& op, const A& a) {
@@ -37,16 +35,17 @@ concept has_finish = requires(const Op& op, const A& a, int n) {
 };
 
 template <class T, class Op>
-constexpr auto chosen_accumulator() {
-    if constexpr (std::is_same_v<Op, moved>)
+constexpr auto accumulator_of() {
+    if constexpr (std::is_same_v<Op, no_operator>)
         return std::type_identity<T>{};
-    else if constexpr (v1::detail::is_pure<Op>() && operator_on<Op, typename widened<T>::type>)
-        return std::type_identity<typename widened<T>::type>{};
+    else if constexpr (v1::detail::is_pure<Op>() && operator_on<Op, typename fold_type<T>::type>)
+        return std::type_identity<typename fold_type<T>::type>{};
     else
         return std::type_identity<T>{};
 }
+/// The type in which Op folds elements of type T.
 template <class T, class Op>
-using accumulator = typename decltype(chosen_accumulator<T, Op>())::type;
+using accumulator = typename decltype(accumulator_of<T, Op>())::type;
 
 template <class To, class From>
 COLLS_DEVICE constexpr To converted(const From& x) {
@@ -58,15 +57,16 @@ COLLS_DEVICE constexpr To converted(const From& x) {
 
 struct operand {
     const void* data = nullptr;
-    std::int32_t raw = 0;  ///< a contribution that the operator has not met yet
+    std::int32_t raw = 0;  ///< elements as a rank contributed them: op.leaf has not been applied
 };
 
+/// N elements that are loaded and stored by one access.
 template <class T, std::uint32_t N>
 struct alignas(N * sizeof(T) <= 16 ? N * sizeof(T) : alignof(T)) pack {
     T of[N];
 };
 
-/// Elements a vector access holds on both sides; 1 where there is none.
+/// Elements of one vector access, the same number for loads of T and stores of D; 1: access by elements.
 template <class T, class D>
 constexpr std::uint32_t lanes_of() {
     constexpr std::size_t widest = sizeof(T) > sizeof(D) ? sizeof(T) : sizeof(D);
@@ -92,13 +92,13 @@ COLLS_DEVICE void store_pack(G& g, T* to, const pack<T, N>& p) {
         __builtin_memcpy(__builtin_assume_aligned(to, sizeof p), &p, sizeof p);
 }
 
-/// What becomes of one element on its way: read, combined with others, finished, written.
+/// What is done to one element: read (converted, op.leaf), combined with others, written (op.finish, epilogue).
 template <class T, class D, class Op, class E>
-struct treatment {
+struct element_operations {
     using A = accumulator<T, Op>;
     const Op& op;
     const E& epilogue;
-    int ranks;  ///< the fold is complete, of so many; else 0
+    int ranks;  ///< of how many ranks the fold is complete; 0: not complete, no op.finish
 
     COLLS_DEVICE A read(const T& x, bool raw) const {
         A a = converted<A>(x);
@@ -107,7 +107,7 @@ struct treatment {
         return a;
     }
     COLLS_DEVICE A combine(const A& a, const A& b) const {
-        if constexpr (std::is_same_v<Op, moved>)
+        if constexpr (std::is_same_v<Op, no_operator>)
             return b;
         else
             return converted<A>(op(a, b));
@@ -122,21 +122,22 @@ struct treatment {
     }
 };
 
-/// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., i < count, by all threads of the group; dst may be the pointer of
-/// operands, else it overlaps none. Any alignment that the types allow. 16 bytes at a time, several at once, between a
-/// head and a tail of single elements, where all pointers are alike modulo 16 bytes; else by elements.
+/// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ... for i < count, by all threads of the group. Operands: k. `dst` is the
+/// address of an operand, or overlaps none. `ranks`: see element_operations. `index`: of dst[0], for the epilogue.
+/// Where all pointers have the same offset from 16 bytes, in elements, vector accesses follow a head and precede a tail
+/// of single elements; else all accesses are of single elements.
 template <class T, class D, class Op, class E, class G>
-COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t count, const Op& op, const E& epilogue,
-    int ranks, std::uint64_t index) {
-    const treatment<T, D, Op, E> how{op, epilogue, ranks};
+COLLS_DEVICE void fold_elements(G g, D* dst, const operand* x, int k, std::uint32_t count, const Op& op,
+    const E& epilogue, int ranks, std::uint64_t index) {
+    const element_operations<T, D, Op, E> element{op, epilogue, ranks};
     using A = accumulator<T, Op>;
     constexpr std::uint32_t lanes = lanes_of<T, D>();
     const auto thread = static_cast<std::uint32_t>(g.index()), threads = static_cast<std::uint32_t>(g.size());
     std::uint32_t head = count, vectors = 0;
     if constexpr (lanes > 1) {
-        const auto goal = reinterpret_cast<std::uintptr_t>(dst);
-        const auto phase = static_cast<std::uint32_t>(goal / sizeof(D) % lanes);
-        bool alike = goal % sizeof(D) == 0;
+        const auto target = reinterpret_cast<std::uintptr_t>(dst);
+        const auto phase = static_cast<std::uint32_t>(target / sizeof(D) % lanes);
+        bool alike = target % sizeof(D) == 0;
         COLLS_ROLLED
         for (int j = 0; j < k; ++j) {
             const auto from = reinterpret_cast<std::uintptr_t>(x[j].data);
@@ -152,17 +153,21 @@ COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t coun
     COLLS_ROLLED
     for (std::uint32_t j = thread; j < count - body; j += threads) {
         const std::uint32_t i = j < head ? j : j + body;
-        A a = how.read(static_cast<const T*>(x[0].data)[i], x[0].raw != 0);
+        A a = element.read(static_cast<const T*>(x[0].data)[i], x[0].raw != 0);
         COLLS_ROLLED
-        for (int o = 1; o < k; ++o) a = how.combine(a, how.read(static_cast<const T*>(x[o].data)[i], x[o].raw != 0));
-        dst[i] = how.write(a, index + i);
+        for (int o = 1; o < k; ++o)
+            a = element.combine(a, element.read(static_cast<const T*>(x[o].data)[i], x[o].raw != 0));
+        dst[i] = element.write(a, index + i);
     }
     if constexpr (lanes > 1) {
-        constexpr std::uint32_t depth = lanes <= 4 ? 4 : lanes <= 8 ? 3 : 1;  // accesses in flight from each operand
+        constexpr std::uint32_t depth = lanes <= 4   ? 4
+                                        : lanes <= 8 ? 3
+                                                     : 1;  // vector accesses of a thread in flight for each operand
         COLLS_ROLLED
         for (std::uint32_t v = thread; v < vectors; v += depth * threads) {
-            A a[depth][lanes]{};  // else registers that some lanes leave alone would be kept through all that is called
-                                  // between passes
+            // Initialised: registers that some threads leave unset would be kept across everything called between
+            // passes.
+            A a[depth][lanes]{};
             COLLS_ROLLED
             for (int o = 0; o < k; ++o) {
                 const T* const from = static_cast<const T*>(x[o].data) + head;
@@ -177,8 +182,8 @@ COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t coun
                     if (v + d * threads < vectors) {
                         COLLS_UNROLL
                         for (std::uint32_t l = 0; l < lanes; ++l) {
-                            const A one = how.read(got[d].of[l], raw);
-                            a[d][l] = o == 0 ? one : how.combine(a[d][l], one);
+                            const A one = element.read(got[d].of[l], raw);
+                            a[d][l] = o == 0 ? one : element.combine(a[d][l], one);
                         }
                     }
             }
@@ -188,12 +193,11 @@ COLLS_DEVICE void sweep(G g, D* dst, const operand* x, int k, std::uint32_t coun
                     pack<D, lanes> made;
                     COLLS_UNROLL
                     for (std::uint32_t l = 0; l < lanes; ++l)
-                        made.of[l] = how.write(a[d][l], index + head + at * lanes + l);
+                        made.of[l] = element.write(a[d][l], index + head + at * lanes + l);
                     store_pack<D, lanes>(g, dst + head + std::size_t{at} * lanes, made);
                 }
         }
     }
 }
 
-}  // namespace detail
-}  // namespace colls::inline v1::cuda
+}  // namespace colls::inline v1::cuda::detail

@@ -1,20 +1,21 @@
-// A thread group that is a block of a kernel.
+// A thread group that is a block of a kernel: see thread_group.hpp.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/detail/cuda/board.hpp>
+#include <colls/detail/cuda/block_state.hpp>
 
 #include <cuda/atomic>
 
 namespace colls::inline v1::cuda::detail {
 
-class device_group {
+class device_thread_group {
 public:
     __device__ static int index() { return static_cast<int>(threadIdx.x); }
     __device__ static int size() { return static_cast<int>(blockDim.x); }
     __device__ static bool any(bool mine) { return __syncthreads_or(mine) != 0; }
-    // At an address that is known: reached by way of a pointer it takes a third more code.
-    __device__ static blackboard& board() {
-        __shared__ blackboard shared;
+    // At an address that the compiler knows: access through a pointer takes a third more code.
+    __device__ static block_state& state() {
+        __shared__ block_state shared;
         return shared;
     }
 
@@ -33,8 +34,8 @@ public:
     __device__ static void put(std::uint64_t* w, std::uint64_t x) { word(w).store(x, ::cuda::memory_order_relaxed); }
     __device__ static bool claim(std::uint32_t* w, std::uint32_t x) { return atomicCAS_system(w, 0u, x) == 0u; }
     __device__ static void fence() { __threadfence_system(); }
-    // Plain accesses, ordered by the flags around them; never by way of the read-only cache, since peers write during a
-    // kernel.
+    // Plain accesses, ordered by the words that are acquired and released around them. Not through the read-only cache:
+    // peers write this memory while the kernel runs.
     __device__ static quad load(const quad* from) {
         const uint4 q = *reinterpret_cast<const uint4*>(from);
         return {{q.x, q.y, q.z, q.w}};
@@ -55,6 +56,6 @@ private:
         return ::cuda::atomic_ref<W, ::cuda::thread_scope_system>(*const_cast<W*>(w));
     }
 };
-static_assert(thread_group<device_group>);
+static_assert(thread_group<device_thread_group>);
 
 }  // namespace colls::inline v1::cuda::detail

@@ -1,8 +1,8 @@
-// A thread group of host threads: the kernel body without a GPU, for tests of its synchronisation. No simulation of
-// speed.
+// A thread group of host threads: runs the executors of kernels without a GPU, for tests of their synchronisation.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
-#include <colls/detail/cuda/board.hpp>
+#include <colls/detail/cuda/block_state.hpp>
 
 #include <atomic>
 #include <barrier>
@@ -11,44 +11,42 @@
 #include <thread>
 #include <vector>
 
-namespace colls::inline v1::cuda {
+namespace colls::inline v1::cuda::detail {
 
-namespace detail {
-
-/// What the threads of a host group share: one of these a block.
+/// What the threads of one host_thread_group share.
 class host_block {
 public:
     explicit host_block(int threads)
-        : threads_(threads), barrier_(threads), turns_(static_cast<std::size_t>(threads)) {}
+        : threads_(threads), barrier_(threads), barriers_(static_cast<std::size_t>(threads)) {}
     int threads() const { return threads_; }
 
 private:
-    friend class host_group;
+    friend class host_thread_group;
     const int threads_;
     std::barrier<> barrier_;
-    std::atomic<bool> votes_[3] = {};
-    std::vector<unsigned> turns_;  // of each thread
+    std::atomic<bool> votes_[3] = {};  // of consecutive barriers
+    std::vector<unsigned> barriers_;   // that each thread has passed
     std::atomic<unsigned> fence_{0};
-    blackboard board_{};
+    block_state state_{};
 };
 
-/// One thread of a host block.
-class host_group {
+/// One thread of a host_block.
+class host_thread_group {
 public:
-    host_group(host_block& block, int index) : block_(&block), index_(index) {}
+    host_thread_group(host_block& block, int index) : block_(&block), index_(index) {}
 
     int index() const { return index_; }
     int size() const { return block_->threads_; }
-    blackboard& board() { return block_->board_; }
+    block_state& state() { return block_->state_; }
     bool any(bool mine) {
-        unsigned& turn = block_->turns_[static_cast<std::size_t>(index_)];
-        std::atomic<bool>& vote = block_->votes_[turn % 3];
+        unsigned& passed = block_->barriers_[static_cast<std::size_t>(index_)];
+        std::atomic<bool>& vote = block_->votes_[passed % 3];
         if (mine) vote.store(true, std::memory_order_relaxed);
         block_->barrier_.arrive_and_wait();
         const bool all = vote.load(std::memory_order_relaxed);
-        // The one after the next: everyone has read it since the barrier before this one.
-        if (index_ == 0) block_->votes_[(turn + 2) % 3].store(false, std::memory_order_relaxed);
-        ++turn;
+        // Clears the vote of the barrier before: every thread has read it, since all have come to this one.
+        if (index_ == 0) block_->votes_[(passed + 2) % 3].store(false, std::memory_order_relaxed);
+        ++passed;
         return all;
     }
 
@@ -61,7 +59,7 @@ public:
         std::uint32_t free = 0;
         return word(w).compare_exchange_strong(free, x);
     }
-    void fence() { block_->fence_.fetch_add(1); }  // ThreadSanitizer knows no other
+    void fence() { block_->fence_.fetch_add(1); }  // a read-modify-write: ThreadSanitizer does not follow fences
     static quad load(const quad* from) {
         quad q;
         std::memcpy(&q, __builtin_assume_aligned(from, sizeof q), sizeof q);
@@ -82,7 +80,6 @@ private:
     host_block* block_;
     int index_;
 };
-static_assert(thread_group<host_group>);
+static_assert(thread_group<host_thread_group>);
 
-}  // namespace detail
-}  // namespace colls::inline v1::cuda
+}  // namespace colls::inline v1::cuda::detail
