@@ -5,7 +5,7 @@
 
 #include "support/batch.hpp"
 
-#include <colls/detail/plan/planner.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
 #include "support/schedules.hpp"
 
 #include <cstdio>

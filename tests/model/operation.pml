@@ -191,7 +191,7 @@ inline agree() {
 }
 
 /* The same by copies in scratch memory, which everything is pulled from. Each chunk uses the slots that the chunk RING before it
- * used. Of an all_reduce those need no wait of their own (planner::ring_phase()): slot 0 holds the input, 1 the result. */
+ * used. Of an all_reduce those need no wait of their own (memory_dependencies::flush_reuse()): slot 0 holds the input, 1 the result. */
 #define input_of(q) (q == me || (touches(q) && slot(q, 0) == chunk + 1))
 #define result_of(q) (q == me || (touches(q) && slot(q, 1) == chunk + 1))
 inline all_reduce() {
