@@ -1,18 +1,18 @@
-// The waits of an execution plan are derived, not declared: from the order in which the planner reports the accesses of
-// all ranks. Each location has a history: its last writer, and its readers since. An access needs those before it with
-// which it conflicts to be done, and a wait is emitted only where what its rank knows does not imply it. What a rank
-// knows of the others is its vector clock.
+// The waits of an execution plan, derived from the accesses of all ranks in the order of planning.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
-// Where ranks share memory, a rank's accesses are done when it has published a progress value:
+// Each location has a history: its last writer, and its readers since. An access needs the earlier accesses with which
+// it conflicts to be done, and a wait is emitted only where the vector clock of the accessing rank does not imply it.
+//
+// Where ranks share memory, the accesses of a rank are done when it has published a progress value:
 //     0          the rank has entered the operation (its buffers are exposed)
 //     2k + 1     it has done the stores of round k into its peers
 //     2k + 2     it has done its folds of round k
 // A wait in the send phase of round k names values up to 2k, in the fold phase up to 2k + 1: strictly earlier in the
 // order (round, phase), so by induction on the smallest unfinished phase no rank waits for ever (law: live).
 //
-// Where messages pass, a rank's memory is its own. What must not be overwritten is the source of a message that has not
-// left: the accesses are the reads of those messages, and are done when the message of that number has left.
-// IWYU pragma: private, include <colls/collectives.hpp>
+// Where messages pass, a rank accesses its own memory alone, in the order of its program. Only a message that it has
+// posted may read from there later: that access is done when the message has left.
 #pragma once
 
 #include <colls/detail/plan/execution_plan.hpp>
@@ -26,7 +26,7 @@
 
 namespace colls::inline v1::detail {
 
-/// What both kinds share: histories, vector clocks, and the waits that the accesses of one rank, the actor, need.
+/// What both kinds of transport share: histories, vector clocks, and the needs of one rank at a time, the actor.
 class dependencies {
 public:
     /// Can `writer` overwrite the location without a further wait?
@@ -37,7 +37,7 @@ public:
         if (needed_[rank] < 0) pending_.push_back(rank);
         needed_[rank] = value;
     }
-    /// Emits the waits that the actor needs since the last flush, of which it is the only actor.
+    /// Emits the waits that meet the actor's needs. All needs since the last flush must be the same actor's.
     void flush(int actor, list<instruction>& into, int round);
 
 protected:
@@ -64,15 +64,15 @@ protected:
     void need_readers(int actor, const history& h) {
         for (int i = h.readers; i != none; i = readers_[i].next) need(actor, readers_[i].rank, readers_[i].done);
     }
-    // One more than the value of x that a knows to be reached; 0: not even that x has entered.
+    // Rank a knows that x has reached this value less one; 0: a does not know that x has entered.
     std::uint16_t& clock(int a, int x) { return clocks_[long{a} * size_ + x]; }
     bool knows(int a, int x, int value) const { return x == a || clocks_[long{a} * size_ + x] > value; }
 
     const int size_;
     per_rank<list<history>> histories_;  // of each rank's memory
     list<std::uint16_t> clocks_;
-    // All clocks as of each progress value: a rank that has seen x reach a value knows what x knew then. Empty where
-    // knowledge is not inherited.
+    // All clocks at each progress value: a rank that has seen x reach the value knows what x knew then. Empty where
+    // clocks are not inherited: for messages, and where the snapshots would take too much memory.
     list<std::uint16_t> snapshots_;
 
 private:
@@ -113,7 +113,7 @@ inline bool dependencies::is_free(int writer, const location& l) const {
     return true;
 }
 
-// The latest value first: what its rank knew then makes other waits needless.
+// The latest value comes first: what its rank knew then may make other waits needless.
 inline void dependencies::flush(int actor, list<instruction>& into, int round) {
     while (!pending_.empty()) {
         std::size_t latest = 0;
@@ -191,17 +191,17 @@ inline void memory_dependencies::flush_reuse(int actor, list<instruction>& into,
     list<std::uint16_t> known;
     for (int x = 0; x < size_; ++x) known.push_back(clock(actor, x));
     for (const history& h : histories_[actor]) need_readers(actor, h);
-    // The slots' last chunk is two or more chunks earlier: a rank that has reached any value of a chunk in between has
-    // done all of that one.
+    // The chunk that used the slots is at least two chunks earlier. A rank that has reached any value of a chunk in
+    // between has done all of the earlier one.
     constexpr std::uint16_t everything = 0xffff;
     for (int x = 0; x < size_; ++x)
         if (clock(actor, x) > 1) clock(actor, x) = everything;
     flush(actor, into, round);
-    // What was learnt is of an earlier chunk: the exit needs it of the last one.
+    // The exit waits are for the last chunk, of which these waits say nothing.
     for (int x = 0; x < size_; ++x) clock(actor, x) = known[x];
 }
 
-/// Where messages pass. Values are message numbers, and a "rank" is the peer to which the message goes.
+/// Where messages pass. A need names the peer to which a message goes, and the number of the message.
 class message_dependencies : public dependencies {
 public:
     message_dependencies(const step_table& steps, const unit_map& units) : dependencies(steps, units, opcode::left) {}

@@ -1,6 +1,7 @@
-// An execution plan: what every rank of a group does for one schedule, as one program per rank. Executors run it and do
-// not see the schedule.
+// An execution plan: what every rank of a group does for one schedule, as one program per rank.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Executors run the programs and do not look at the schedule.
 #pragma once
 
 #include <colls/any_schedule.hpp>

@@ -1,10 +1,13 @@
-// The instructions of a rank on its own results, which both lowerings share: in each round it folds (or copies) what
-// has arrived for its slots, and after the last one it moves to its output what it held from the start.
+// What a rank does with the data that have arrived: the instructions that both lowerings share.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// In each round a rank folds or copies what has arrived for its slots, and after the last one it moves to its output
+// what it has held from the start.
 #pragma once
 
 #include <colls/detail/plan/execution_plan.hpp>
 #include <colls/detail/plan/per_rank.hpp>
+#include <colls/detail/plan/scratch_slots.hpp>
 #include <colls/detail/plan/slot_states.hpp>
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
@@ -54,11 +57,11 @@ private:
     execution_plan& plan_;
     per_rank<list<arrival>> arrivals_;
     list<arrival> parts_;  // of one fold
-    list<int> landed_;     // scratch slots that the folds empty
+    list<int> landed_;     // scratch slots that are free after the folds
 };
 
-// Takes everything that arrives for the slot of the first arrival, in ascending rank order. The own value stands at its
-// own place, behind what the rank sends to itself.
+// Takes all arrivals for one slot, that of arrival `first`, in ascending rank order. A value that the slot holds is
+// among them at the rank's own place, behind what the rank sends to itself.
 inline void local_work::collect(int rank, std::size_t first) {
     list<arrival>& arrived = arrivals_[rank];
     const int slot = arrived[first].slot;
@@ -86,7 +89,7 @@ inline void local_work::fold_arrivals(int rank, int round, list<instruction>& in
         const slot_state& own = slots_.at(rank, slot);
         location to = slots_.target(rank, slot, round);
         if (to.where == place::scratch) {
-            // Staged, peers pull from the slot what the round sends.
+            // Staged, the result must not replace what peers are about to pull.
             const bool stays = own.is_defined() && own.at.where == place::scratch &&
                                (plan_.within != reach::scratch || own.sent_in != round);
             to.index = stays ? own.at.index : scratch_.take(rank, rank).index;

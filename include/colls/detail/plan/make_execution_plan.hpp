@@ -1,10 +1,10 @@
 // From a schedule to its execution plan at one group size.
-//
-// The schedule's steps are read once (step_table), its slots are named as parts of the users' buffers (unit_map), and
-// one of two lowerings makes the ranks' programs: memory_lowering where ranks reach their peers' memory,
-// message_lowering where messages pass. Both follow all slots round by round (slot_states), share what ranks do with
-// what has arrived (local_work), and derive the waits (dependencies).
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// The schedule is read once (step_table), and its slots are named as parts of the users' buffers (unit_map). Then one
+// of two lowerings makes the programs of all ranks: memory_lowering where ranks reach the memory of their peers,
+// message_lowering where messages pass. Both follow the slots round by round (slot_states), derive the waits
+// (dependencies), and have the folds in common (local_work).
 #pragma once
 
 #include <colls/detail/plan/execution_plan.hpp>

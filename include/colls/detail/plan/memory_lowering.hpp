@@ -1,19 +1,19 @@
-// Plans for executors that load from and store to a peer's memory.
+// Execution plans for executors that load from and store to the memory of peers.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
 // Each round has two phases. In the send phase a rank stores into its peers' memory, in the fold phase it folds into
 // its own; it publishes a progress value after each. A block that is reduced is pulled: the receiver reads the sender's
-// slot while it folds. A block that is copied is pushed: the sender stores into the receiver's slot (but for
-// pulls_copies). Where a round both sends and overwrites a slot, data go through a landing slot in the receiver's
-// scratch memory.
+// slot while it folds. A block that is copied is pushed, that is, stored by its sender, except where pulls_copies()
+// holds. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
 //
-// Within reach::scratch everything is pulled, and what peers read is staged: copied to its owner's scratch memory
-// first, once, however many read it.
-// IWYU pragma: private, include <colls/collectives.hpp>
+// Within reach::scratch everything is pulled, and what peers read is staged: copied once to a scratch slot of its
+// owner.
 #pragma once
 
 #include <colls/detail/plan/dependencies.hpp>
 #include <colls/detail/plan/execution_plan.hpp>
 #include <colls/detail/plan/local_work.hpp>
+#include <colls/detail/plan/scratch_slots.hpp>
 #include <colls/detail/plan/slot_states.hpp>
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
@@ -50,7 +50,7 @@ private:
     void publish(int rank, int value, int round) {
         plan_.program_of(rank).body.push_back({.op = opcode::publish, .value = value, .round = round});
     }
-    void mark_pushes(rank_program& program) const;
+    static void mark_pushes(rank_program& program);
 
     const step_table& steps_;
     const unit_map& units_;
@@ -124,7 +124,7 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
         work_.add(receiver, {to, sender, goal, source.contributions, act});
 }
 
-// A scratch slot with what peers are to read, copied there unless an earlier send has done so.
+// The scratch slot from which peers read the slot's data: they are copied there for the first of them.
 inline location memory_lowering::stage(int rank, int slot, int round) {
     slot_state& own = slots_.at(rank, slot);
     const location from = own.data();
@@ -152,7 +152,8 @@ inline void memory_lowering::fold_phase(int round) {
         phase_.clear();
         work_.fold_arrivals(r, round, phase_);
         record(r, folded(round));
-        if (steps_.what == collective::barrier)  // whose messages carry no data that would be waited for
+        // A barrier has no data whose accesses would make ranks wait.
+        if (steps_.what == collective::barrier)
             for (int p = 0; p < steps_.ports; ++p)
                 if (const int peer = steps_.at(r, round, p).recv.peer; peer != none)
                     accesses_.need(r, peer, stored(round));
@@ -168,8 +169,8 @@ inline void memory_lowering::append_phase(int rank, int round) {
     body.append(phase_);
 }
 
-// What is pushed as soon as it is folded can go out while it is in the nearest cache.
-inline void memory_lowering::mark_pushes(rank_program& program) const {
+// A fold and the copies of its result that follow it can be done piece by piece, while a piece is in the nearest cache.
+inline void memory_lowering::mark_pushes(rank_program& program) {
     list<instruction>& body = program.body;
     for (std::size_t i = 0; i < body.size(); ++i) {
         if (body[i].op != opcode::fold) continue;

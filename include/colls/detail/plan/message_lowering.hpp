@@ -1,16 +1,17 @@
-// Plans for executors that pass messages.
-//
-// A round's messages are posted first, each side naming the memory that it sends from or receives into. All ranks post
-// in the order (port, sender), so a channel's messages come in one order on both sides. A copied block is received
-// where it belongs, unless the round sends from there; any other goes to a scratch slot of the receiver, which folds or
-// copies it when all messages of the round have arrived.
+// Execution plans for executors that pass messages.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// The messages of a round are posted first, each side naming the memory that it sends from or receives into. Posts are
+// in the order (port, sender) on all ranks, so the messages of a channel have one order on both sides. A copied block
+// is received at its place, unless the round sends from there. Any other block is received into a scratch slot, and
+// folded or copied from there when all messages of the round have arrived.
 #pragma once
 
 #include <colls/detail/plan/dependencies.hpp>
 #include <colls/detail/plan/execution_plan.hpp>
 #include <colls/detail/plan/local_work.hpp>
 #include <colls/detail/plan/per_rank.hpp>
+#include <colls/detail/plan/scratch_slots.hpp>
 #include <colls/detail/plan/slot_states.hpp>
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
@@ -97,7 +98,7 @@ inline void message_lowering::post_phase(int round) {
     }
 }
 
-// One message: its send and its receive.
+// Adds one message: its send, and its receive behind the waits that it needs.
 inline void message_lowering::post(int sender, int receiver, int port, int round) {
     const block_set& from = steps_.at(sender, round, port).send.blocks;
     const receive_part& into = steps_.at(receiver, round, port).recv;

@@ -1,4 +1,4 @@
-// One rank's part of an execution plan: a list of instructions without branches, and the memory they name.
+// One rank's part of an execution plan: a list of instructions without branches, and the memory that they name.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace colls::inline v1::detail {
 
-/// A rank's memory. `input` and `output` are the user's buffers, indexed by unit (a part of a user block:
+/// The kinds of memory of a rank. `input` and `output` are the user's buffers, indexed by unit (a part of a user block:
 /// unit_map.hpp); `scratch` memory belongs to the operation and is indexed by scratch slot.
 enum class place : std::uint8_t { input, output, scratch };
 
@@ -16,7 +16,7 @@ struct location {
     int rank = 0;
     int index = 0;
     place where = place::input;
-    bool leaf = false;  ///< holds one rank's contribution, which no operator has seen yet
+    bool leaf = false;  ///< as an operand: one rank's contribution, which no operator has seen yet
 };
 
 enum class opcode : std::uint8_t {

@@ -1,42 +1,14 @@
-// The state of all ranks' slots while a plan is made, round by round: where each slot's data lie, whose contributions
-// they hold, and the scratch memory that they take.
-//
-// Sends of a round read the state at its start. So changes are kept until its end.
+// Where the data of all slots lie while a plan is made, round by round, and which contributions they hold.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Sends of a round read the state at its start, so changes are collected and applied at its end.
 #pragma once
 
-#include <colls/detail/plan/dependencies.hpp>
-#include <colls/detail/plan/execution_plan.hpp>
-#include <colls/detail/plan/per_rank.hpp>
+#include <colls/detail/plan/scratch_slots.hpp>
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
 
 namespace colls::inline v1::detail {
-
-/// The scratch slots of all ranks. A slot that is given back is used again as soon as that takes no further wait.
-class scratch_slots {
-public:
-    scratch_slots(execution_plan& plan, const dependencies& accesses)
-        : plan_(plan), accesses_(accesses), free_(plan.size) {}
-
-    /// A slot of `owner` that `writer` may overwrite without a wait: a free one, or a new one.
-    location take(int writer, int owner) {
-        list<int>& free = free_[owner];
-        for (std::size_t i = 0; i < free.size(); ++i) {
-            const location l{owner, free[i], place::scratch};
-            if (!accesses_.is_free(writer, l)) continue;
-            free.drop(i);
-            return l;
-        }
-        return {owner, plan_.program_of(owner).scratch++, place::scratch};
-    }
-    void give_back(int owner, int index) { free_[owner].push_back(index); }
-
-private:
-    execution_plan& plan_;
-    const dependencies& accesses_;
-    per_rank<list<int>> free_;
-};
 
 /// One slot of one rank, as of the start of the round.
 struct slot_state {
@@ -59,20 +31,20 @@ public:
     slot_state& at(int rank, int slot) { return states_[long{rank} * steps_.slots + slot]; }
     const slot_state& at(int rank, int slot) const { return states_[long{rank} * steps_.slots + slot]; }
 
-    /// Notes what each slot sends and receives in the round. Throws errc::unsupported where a slot both is replaced and
-    /// reduced into.
+    /// Notes which slots the round sends and receives. Throws errc::unsupported where it both copies and reduces into
+    /// one slot.
     void begin_round(int round);
-    /// From the end of the round on the slot's data lie there.
+    /// The slot's data lie at `to` from the end of the round on, and hold so many contributions.
     void move(int rank, int slot, const location& to, int contributions) {
         changes_.push_back({rank, slot, to, contributions});
     }
     /// Applies the moves, and gives back the scratch slots that no later round uses.
     void end_round(int round);
 
-    /// Where data go that the slot receives in the round: to the output if they stay, else to scratch memory, whose
-    /// index is not chosen here.
+    /// Where the data go that the slot receives in the round: to the output if they stay there, else to a scratch slot,
+    /// which the caller chooses (the index is none).
     location target(int rank, int slot, int round) const;
-    /// Can copied data go to the slot's target at once, although sends of the round read what the slot holds?
+    /// Can copied data go to their target at once, while the round's sends may read what the slot holds?
     bool can_land(int rank, int slot, const location& target, int round) const;
 
 private:

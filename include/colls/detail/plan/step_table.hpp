@@ -1,6 +1,7 @@
-// A schedule at one group size, read once: its shape and all of its steps. The planner asks for a step several times,
-// and the functions behind any_schedule are compiled to be small, not fast.
+// A schedule at one group size, read once: its shape and all of its steps.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Planning looks at each step several times, and the functions behind any_schedule are compiled to be small, not fast.
 #pragma once
 
 #include <colls/any_schedule.hpp>

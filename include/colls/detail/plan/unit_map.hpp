@@ -1,9 +1,9 @@
-// Which parts of the users' buffers a schedule's slots stand for.
-//
-// A unit is what one slot holds of a user block: the whole block, or a part of it where several slots have the same
-// home. Units are numbered block by block; each block has the same range of numbers, as long as the block with most
-// parts needs.
+// Which parts of the users' buffers the slots of a schedule stand for.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// A unit is what one slot holds of a user block: the whole block, or a part of it where several slots have one home.
+// Units are numbered block by block. All blocks have the same range of numbers: as many as the block with most parts
+// needs.
 #pragma once
 
 #include <colls/detail/plan/execution_plan.hpp>
@@ -17,7 +17,7 @@ class unit_map {
 public:
     explicit unit_map(const step_table& steps);
 
-    /// Indices below this name all units and, where a schedule has more slots than units, all slots.
+    /// More than any index of an input or output location.
     int indices() const { return blocks_ * parts_ < steps_.blocks ? steps_.blocks : blocks_ * parts_; }
     /// Does the unit belong to a block of this rank's? (Meaningful where blocks have owners.)
     bool is_of(int rank, int unit) const { return unit / parts_ == rank; }
@@ -122,8 +122,8 @@ inline int unit_map::output_unit(int rank, int slot) const {
 }
 
 inline int unit_map::length_unit(int rank, int slot, const location& data) const {
-    // All blocks of an all_to_all have one length, but for counts of the user's, which go by the direct schedule: its
-    // data come straight from the input. Parts of a block differ in length, and a slot keeps its part.
+    // Blocks of an all_to_all have one length, except in all_to_all_v. That one runs by the direct schedule, whose data
+    // come straight from the input. Parts of a block differ in length; data stay in slots of the same part.
     if (steps_.what == collective::all_to_all) {
         if (data.where == place::input) return data.index;
         return parts_ > 1 ? output_unit(rank, slot) % parts_ : 0;
