@@ -5,7 +5,8 @@
 
 #include <colls/detail/call/call.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/plan/planner.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/support/copy.hpp>
 
