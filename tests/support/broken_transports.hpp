@@ -1,4 +1,4 @@
-// Transports and backends that pass every call on to another one. Tests derive from them what does one thing wrong.
+// A message transport and a group backend that pass every call on to another one. Tests derive broken ones from them.
 #pragma once
 
 #include <colls/detail/group/group_backend.hpp>
@@ -17,6 +17,7 @@ using colls::detail::rank_context;
 using colls::detail::shared_backend;
 using colls::detail::wait_site;
 
+/// Passes every call on to another message transport, and what that reports to its own listener.
 class passing_transport : public message_transport, private message_transport::listener {
 public:
     explicit passing_transport(std::unique_ptr<message_transport> to) : to_(std::move(to)) { to_->listening = this; }
@@ -48,7 +49,7 @@ protected:
     const std::unique_ptr<message_transport> to_;
 };
 
-/// Takes the place of the backend of a rank context.
+/// Replaces the backend of a rank context and passes every call on to it.
 class passing_backend : public group_backend {
 public:
     explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
