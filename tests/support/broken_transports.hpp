@@ -57,10 +57,15 @@ public:
     void idle(rank_context& e, double waited) override { to_->idle(e, waited); }
     void broke(rank_context& e) override { to_->broke(e); }
     void close() override { to_->close(); }
+    void absent(rank_context& e, std::uint64_t group) override { to_->absent(e, group); }
+    void refused(rank_context& e) override { to_->refused(e); }
+    void ask_for_messages(rank_context& e) override { to_->ask_for_messages(e); }
+    bool announced(rank_context& e, int rank) override { return to_->announced(e, rank); }
     void abandon(rank_context& e) override { to_->abandon(e); }
     void begin(rank_context& e, operation_state& o) override { to_->begin(e, o); }
     bool advance(rank_context& e, operation_state& o) override { return to_->advance(e, o); }
     bool dead(int rank) const override { return to_->dead(rank); }
+    void pin() override { to_->pin(); }
     std::byte* take(std::size_t bytes) override { return to_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at, bytes); }
     std::uint64_t create(int n) override { return to_->create(n); }
