@@ -67,9 +67,9 @@ class transport_report;
 ///
 /// It does not kill or stop processes, and does not call shrink.
 ///
-/// A group makes over a thousand calls, which takes ranks that are threads about a second. The kit stops at the first
-/// finding; where a message is lost, that is limits.deadline later. What run throws is a finding, and does not leave
-/// this function.
+/// Each group makes over a thousand calls, in one to five seconds on two cores for groups of up to seven threads, or
+/// processes of one host. The kit stops at the first finding; where a message is lost, that is limits.deadline later.
+/// What run throws is a finding, and does not leave this function.
 template <class Run>
 transport_report transport(Run&& run, const transport_limits& limits = {});
 
@@ -79,7 +79,7 @@ public:
     /// True where every check passed.
     bool ok() const { return finding_.empty(); }
     /// The first thing that is wrong: number of ranks, step, rank and what was expected. If ok(), a summary:
-    /// "23456 checks in groups of up to 7 ranks".
+    /// "20392 checks in groups of up to 7 ranks".
     std::string text() const {
         return ok() ? std::to_string(checks_) + " checks in groups of up to " + std::to_string(ranks_) + " ranks"
                     : finding_;

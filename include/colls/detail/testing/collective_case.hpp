@@ -34,7 +34,7 @@ struct collective_spec {
     bool small_elements = false;  ///< of one byte, else of eight
 };
 
-inline std::string described(const collective_spec& s) {
+inline std::string describe(const collective_spec& s) {
     constexpr const char* modes[] = {"", ", started", ", prepared"};
     constexpr const char* schedules[] = {"", " by direct", " by ring", " by tree"};
     std::string text = std::string(v1::name_of(s.what)) + (s.variable ? "_v" : "") + " of " + std::to_string(s.bytes) +
@@ -45,18 +45,19 @@ inline std::string described(const collective_spec& s) {
     return text;
 }
 
+/// Whether a call of C can name S as its schedule.
 template <class S, collective C>
 inline constexpr bool callable = std::is_same_v<S, automatic> || provides<S, C>;
 /// Whether the schedule has that collective.
 inline bool offers(schedule_choice schedule, collective what) {
-    const auto asked = [&]<class S>(const S&) {
+    const auto has = [&]<class S>(const S&) {
         return [&]<int... c>(std::integer_sequence<int, c...>) {
             return ((static_cast<int>(what) == c && callable<S, static_cast<collective>(c)>) || ...);
         }(std::make_integer_sequence<int, collective_count>{});
     };
-    if (schedule == schedule_choice::direct) return asked(direct{});
-    if (schedule == schedule_choice::ring) return asked(ring{});
-    return schedule == schedule_choice::tree ? asked(tree<2>{}) : true;
+    if (schedule == schedule_choice::direct) return has(direct{});
+    if (schedule == schedule_choice::ring) return has(ring{});
+    return schedule == schedule_choice::tree ? has(tree<2>{}) : true;
 }
 
 /// A call with elements of T on this rank. All ranks of the group construct it, and then run or start it.
@@ -67,7 +68,7 @@ public:
         : comm_(comm), s_(s), n_(comm.size()), rank_(comm.rank()) {
         lay_out_blocks();
         const bool of_group[] = {
-            drawn(hashed(s.seed, 1, index(rank_)), 2) == 0, drawn(hashed(s.seed, 2, index(rank_)), 2) == 0};
+            draw(hash(s.seed, 1, index(rank_)), 2) == 0, draw(hash(s.seed, 2, index(rank_)), 2) == 0};
         in_count_ = input_count();
         out_count_ = output_count();
         in_place_ = (s.in_place && in_count_ > 0 && out_count_ > 0);
@@ -92,7 +93,7 @@ public:
             plan p = choose<prepare>();
             p.run();
             check();
-            s_.seed = hashed(s_.seed, 3);
+            s_.seed = hash(s_.seed, 3);
             fill();
             p.start().wait();
         } else {
@@ -102,7 +103,7 @@ public:
     }
     /// Starts the call. The caller waits for the operation, then calls `check`.
     operation start() { return choose<v1::start>(); }
-    /// Throws a finding where the result, the input or the memory beside a buffer is wrong.
+    /// Throws a finding where the result, the input or the memory next to a buffer is wrong.
     void check() {
         for (std::size_t i = 0; i < out_count_; ++i)
             if (const T want = expected(i); out_[i] != want)
@@ -113,16 +114,16 @@ public:
                 if (in_[i] != input(rank_, i))
                     throw finding(where() + "element " + std::to_string(i) + " of the input has changed");
         if (!first_->intact() || (second_ && !second_->intact()))
-            throw finding(where() + "memory beside a buffer has changed");
+            throw finding(where() + "memory next to a buffer has changed");
     }
 
 private:
     static constexpr T filler = static_cast<T>(0x7171717171717171ull);
 
     std::string where() const {
-        return described(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": ";
+        return describe(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": ";
     }
-    T input(int rank, std::size_t i) const { return element<T>(hashed(s_.seed, index(rank)), i); }
+    T input(int rank, std::size_t i) const { return element<T>(hash(s_.seed, index(rank)), i); }
 
     // Sizes of blocks: all_to_all has one for each pair, at [from * n + to]; other collectives have one for each rank.
     void lay_out_blocks() {
@@ -133,12 +134,12 @@ private:
                     // In place, the block to a rank is as long as the block from it.
                     const std::size_t a = s_.in_place ? std::min(from, to) : from,
                                       b = s_.in_place ? std::max(from, to) : to;
-                    blocks_.push_back(s_.variable ? hashed(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
+                    blocks_.push_back(s_.variable ? hash(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
                 }
         } else if (s_.variable) {
             std::size_t left = count;
             for (std::size_t r = 0; r < n; ++r) {
-                blocks_.push_back(r + 1 == n ? left : std::min(left, hashed(s_.seed, r) % 4 * count / n));
+                blocks_.push_back(r + 1 == n ? left : std::min(left, hash(s_.seed, r) % 4 * count / n));
                 left -= blocks_.back();
             }
         } else {
@@ -234,8 +235,8 @@ private:
 
     template <class Mode>
     typename Mode::result choose() {
-        if constexpr (sizeof(T) == 8 &&
-                      std::is_void_v<typename Mode::result>) {  // the other types and modes would only add compile time
+        // Schedules are named in blocking calls of one type alone: others would only add compile time.
+        if constexpr (sizeof(T) == 8 && std::is_void_v<typename Mode::result>) {
             if (s_.schedule == schedule_choice::direct) return call<Mode, direct>();
             if (s_.schedule == schedule_choice::ring) return call<Mode, ring>();
             if (s_.schedule == schedule_choice::tree) return call<Mode, tree<2>>();
@@ -334,7 +335,7 @@ private:
     std::vector<std::size_t> blocks_;
     std::size_t in_count_ = 0, out_count_ = 0;
     bool in_place_ = false;
-    std::optional<guarded_buffer<T>> first_, second_;
+    std::optional<guarded_buffer<T>> first_, second_;  // in place: first_ alone
     T *in_ = nullptr, *out_ = nullptr;
 };
 

@@ -23,12 +23,12 @@ public:
 
 // ---- numbers that all ranks derive alike ----
 
-inline std::uint64_t hashed(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
+inline std::uint64_t hash(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
     return hash_mix(hash_mix(hash_mix(0, a), b), c);
 }
 /// One of 0 ... bound - 1.
-inline int drawn(std::uint64_t seed, int bound) {
-    return static_cast<int>(hashed(seed) % static_cast<std::uint64_t>(bound));
+inline int draw(std::uint64_t seed, int bound) {
+    return static_cast<int>(hash(seed) % static_cast<std::uint64_t>(bound));
 }
 inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
 

@@ -24,16 +24,16 @@ inline std::vector<collective_spec> calls_for(int n) {
     constexpr std::size_t sizes[] = {
         0, 1, 7, 8, 56, 57, 64, 1000, 8 * k - 8, 8 * k, 8 * k + 1, 128 * k - 8, 128 * k, 128 * k + 8, 1024 * k + 8};
     std::vector<collective_spec> all;
-    std::uint64_t seed = hashed(index(n), 17);
+    std::uint64_t seed = hash(index(n), 17);
     const auto add = [&](collective_spec s) {
-        s.seed = seed = hashed(seed);
+        s.seed = seed = hash(seed);
         const bool keeps_order = s.schedule == schedule_choice::automatic || s.schedule == schedule_choice::direct;
-        s.ordered = v1::reduces(s.what) && keeps_order && drawn(hashed(seed, 1), 2) == 0;
-        s.mode = s.schedule == schedule_choice::automatic ? static_cast<call_mode>(drawn(hashed(seed, 2), 3))
+        s.ordered = v1::reduces(s.what) && keeps_order && draw(hash(seed, 1), 2) == 0;
+        s.mode = s.schedule == schedule_choice::automatic ? static_cast<call_mode>(draw(hash(seed, 2), 3))
                                                           : call_mode::blocking;
-        s.small_elements = s.bytes % 8 != 0 || (s.schedule == schedule_choice::automatic && s.bytes < 9 * k &&
-                                                   drawn(hashed(seed, 3), 2) == 0);
-        if (s.root == none) s.root = drawn(hashed(seed, 4), n);
+        s.small_elements = s.bytes % 8 != 0 ||
+                           (s.schedule == schedule_choice::automatic && s.bytes < 9 * k && draw(hash(seed, 3), 2) == 0);
+        if (s.root == none) s.root = draw(hash(seed, 4), n);
         all.push_back(s);
     };
     for (int c = 0; c < collective_count; ++c) {
@@ -53,7 +53,7 @@ inline std::vector<collective_spec> calls_for(int n) {
                 for (int root = each_root ? 0 : none; root < (each_root ? n : 0); ++root)
                     for (const bool in_place : {false, true}) {
                         if (in_place && what == collective::broadcast) continue;  // it has one buffer anyway
-                        if (schedule != schedule_choice::automatic && in_place != (drawn(hashed(seed, 5), 2) == 0))
+                        if (schedule != schedule_choice::automatic && in_place != (draw(hash(seed, 5), 2) == 0))
                             continue;
                         add({.what = what, .in_place = in_place, .schedule = schedule, .bytes = bytes, .root = root});
                         if (blocks && schedule == schedule_choice::automatic)
@@ -69,8 +69,8 @@ inline std::vector<collective_spec> small_calls(int n, int count) {
     std::vector<collective_spec> all = calls_for(n), some;
     std::erase_if(all, [](const collective_spec& s) { return s.bytes > 1000; });
     for (int i = 0; i < count; ++i) {
-        some.push_back(all[index(drawn(hashed(index(n), 23, index(i)), static_cast<int>(all.size())))]);
-        some.back().seed = hashed(some.back().seed, index(i));
+        some.push_back(all[index(draw(hash(index(n), 23, index(i)), static_cast<int>(all.size())))]);
+        some.back().seed = hash(some.back().seed, index(i));
     }
     return some;
 }
@@ -102,9 +102,9 @@ public:
             step_ = "point-to-point messages";
             messages();
             step_ = "split groups";
-            for (int i = 0; i < split_rounds; ++i) splits(hashed(index(n_), 31, index(i)));
+            for (int i = 0; i < split_rounds; ++i) splits(hash(index(n_), 31, index(i)));
             step_ = "group memory";
-            for (int i = 0; i < memory_rounds; ++i) memory_outlives(hashed(index(n_), 37, index(i)));
+            for (int i = 0; i < memory_rounds; ++i) memory_outlives(hash(index(n_), 37, index(i)));
             if (n_ > 1) {
                 step_ = "an operator that throws on one rank";
                 operator_throws();
@@ -170,7 +170,7 @@ private:
     void back_to_back() {
         std::uint64_t turn = 0;
         for (const collective_spec& s : small_calls(n_, back_to_back_calls)) {
-            if (++turn % 16 == 0 && drawn(turn, n_) == rank_)
+            if (++turn % 16 == 0 && draw(turn, n_) == rank_)
                 std::this_thread::sleep_for(std::chrono::microseconds(300));
             one(s);
         }
@@ -181,7 +181,7 @@ private:
             std::vector<std::unique_ptr<collective_case<std::uint64_t>>> cases;
             std::vector<operation> operations;
             for (std::size_t i = 0; i < in_flight_width; ++i) {
-                collective_spec s = all[index(drawn(hashed(index(n_), round, i), static_cast<int>(all.size())))];
+                collective_spec s = all[index(draw(hash(index(n_), round, i), static_cast<int>(all.size())))];
                 s.schedule = schedule_choice::automatic;
                 s.mode = call_mode::started;
                 s.bytes = std::min<std::size_t>(s.bytes / 8 * 8, 160 << 10);
@@ -190,8 +190,8 @@ private:
             }
             // Each rank completes them in an order of its own, by wait, by test, or by the destructor.
             for (std::uint64_t turn = 0; !cases.empty(); ++turn) {
-                const std::uint64_t seed = hashed(turn, index(rank_), round);
-                const auto i = static_cast<std::ptrdiff_t>(drawn(seed, static_cast<int>(cases.size())));
+                const std::uint64_t seed = hash(turn, index(rank_), round);
+                const auto i = static_cast<std::ptrdiff_t>(draw(seed, static_cast<int>(cases.size())));
                 operation& o = operations[static_cast<std::size_t>(i)];
                 if (seed % 3 == 0)
                     o.wait();
@@ -223,13 +223,11 @@ private:
             if (got.data()[i] != element<std::uint64_t>(seed, i))  // an `expect` would build its text for every element
                 found(std::string(what) + ": element " + std::to_string(i) + " of " + std::to_string(got.size()) +
                       " from rank " + std::to_string(from) + " is wrong");
-        expect(got.intact(), std::string(what) + ": memory beside a buffer has changed");
+        expect(got.intact(), std::string(what) + ": memory next to a buffer has changed");
     }
     static std::span<const std::uint64_t> from(guarded_buffer<std::uint64_t>& g) { return {g.data(), g.size()}; }
     static std::span<std::uint64_t> to(guarded_buffer<std::uint64_t>& g) { return {g.data(), g.size()}; }
-    std::uint64_t between(int source, int target, std::size_t i) const {
-        return hashed(index(source), index(target), i);
-    }
+    std::uint64_t between(int source, int target, std::size_t i) const { return hash(index(source), index(target), i); }
 
     // Every rank sends to the k-th rank after it and receives from the k-th before it; k = 0 is a message to itself.
     void shift(std::size_t count) {
@@ -285,7 +283,7 @@ private:
     struct split_arguments {
         int color, key;
         split_arguments(std::uint64_t seed, int r, bool negative)
-            : color(drawn(hashed(seed, 1, index(r)), 3) - negative), key(drawn(hashed(seed, 2, index(r)), 4) - 2) {}
+            : color(draw(hash(seed, 1, index(r)), 3) - negative), key(draw(hash(seed, 2, index(r)), 4) - 2) {}
     };
     // Splits the group, and a part of it once more, while a call of the whole group is in flight.
     void splits(std::uint64_t seed) {
@@ -343,17 +341,17 @@ private:
                     "memory from allocate has changed without a write");
         };
         const auto drop = [&](std::uint64_t turn) {
-            std::swap(kept[index(drawn(turn, static_cast<int>(kept.size())))], kept.back());
+            std::swap(kept[index(draw(turn, static_cast<int>(kept.size())))], kept.back());
             check(kept.back());
             kept.pop_back();
         };
         for (std::uint64_t turn = 0; turn < 60; ++turn) {
-            const std::uint64_t chance = hashed(seed, turn, index(rank_));
+            const std::uint64_t chance = hash(seed, turn, index(rank_));
             if (kept.size() > 8 || (!kept.empty() && chance % 3 == 0)) {
                 drop(chance);
             } else {
                 const std::size_t most = chance % 5 == 0 ? 60'000 : 300;
-                kept.emplace_back(own.allocate<std::uint64_t>(hashed(chance) % most), chance);
+                kept.emplace_back(own.allocate<std::uint64_t>(hash(chance) % most), chance);
                 auto& made = kept.back().first;
                 const auto at = reinterpret_cast<std::uintptr_t>(made.data());
                 expect(at % 128 == 0, "memory from allocate is not aligned to 128 bytes");
@@ -424,7 +422,7 @@ private:
         const std::string name = std::string("one rank makes ") + names[kind];
         step_ = "calls that do not match";
         communicator own = part(comm_, 0, 0);
-        const bool differs = rank_ == drawn(hashed(index(n_), index(kind)), n_);
+        const bool differs = rank_ == draw(hash(index(n_), index(kind)), n_);
         std::vector<int> x(100, 1), y(99, 1), z(30'000, 1);
         std::vector<float> f(100, 1);
         const int root = differs ? 1 : 0;
