@@ -22,7 +22,7 @@ using colls::testing::dry_network;
 
 namespace {
 
-using kind = verbs_transport::kind;
+using kind = rdma::write_kind;
 using log_of = std::vector<dry_network::entry>;
 
 /// What a schedule says: messages, doorbells, one for each peer in each round, and bytes.
@@ -92,7 +92,7 @@ counted count_of(const log_of& log) {
         ++requests;
         signalled += e.what.signalled;
         c.signalled += e.what.signalled;
-        const kind k = verbs_transport::kind_of(e.what.immediate);
+        const kind k = rdma::kind_of(e.what.immediate);
         if (k == kind::notice) {
             ++(e.what.announces ? c.notices : c.credits);
             continue;
@@ -100,7 +100,7 @@ counted count_of(const log_of& log) {
         data.insert(e.doorbell);
         c.payload += e.bytes - (k == kind::slot && e.what.announces ? 64 : 0);  // a slot's header
         c.messages += e.what.announces;
-        c.asked += (e.what.immediate & verbs_transport::wants_word) != 0;
+        c.asked += (e.what.immediate & rdma::acknowledgement_wanted) != 0;
     }
     c.doorbells = static_cast<long>(data.size());
     c.all_doorbells = static_cast<long>(all.size());
@@ -131,7 +131,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
     };
     std::map<std::pair<int, int>, way> ways;
     for (const auto& e : log) {
-        const kind k = verbs_transport::kind_of(e.what.immediate);
+        const kind k = rdma::kind_of(e.what.immediate);
         if (k == kind::direct || e.landed == 0) continue;
         way& w = ways[{e.to, e.from}];
         const bool alone = k == kind::notice && !e.what.announces;
@@ -140,7 +140,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
         if (!alone && e.what.announces) w.begun = nullptr;
     }
     for (const auto& e : log) {
-        const kind k = verbs_transport::kind_of(e.what.immediate);
+        const kind k = rdma::kind_of(e.what.immediate);
         if (k == kind::direct || !e.what.announces) continue;
         way& w = ways[{e.from, e.to}];
         for (; w.seen < w.back.size() && w.back[w.seen].landed <= e.posted; ++w.seen)
@@ -152,7 +152,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
         const std::size_t which = k == kind::notice;
         std::uint32_t& next = w.used[which];
         const std::uint32_t room = which == 0 ? shape.slots : shape.notices,
-                            number = e.what.immediate & verbs_transport::count_bits;
+                            number = e.what.immediate & rdma::count_mask;
         if (number != next++)
             return "out of order: " + std::to_string(number) + " instead of " + std::to_string(next - 1);
         if (number >= room && w.told[which] < number - room + 1)
@@ -216,7 +216,7 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
     const auto net = std::make_shared<dry_network>(false, 256, 16, request_bytes);
     std::barrier<> all(n);
     std::mutex mutex;
-    verbs_transport::copies copied;
+    rdma::copied_bytes copied;
     counted sum;
     log_of whole;
     std::printf("%d ranks, blocks of", n);
@@ -333,14 +333,14 @@ TEST_CASE("the kit for transports finds nothing over memory within hosts and ver
 
 TEST_CASE("small messages: a request each, a doorbell for each round and peer, few signals", "[verbs_schedules]") {
     // Nobody asks the device because it waits: what is signalled is what the rule says.
-    const verbs_shape shape{.mark_after = 1e9};
+    const verbs_shape shape{.signal_after = 1e9};
     for (const memory_of where : {memory_of::device, memory_of::other})
         for (const int n : {2, 3, 4, 7, 8})
             for (const std::size_t words : {2u, 10u, 60u}) {
                 if (words > 10 && n > 4) continue;
                 lower_all(n, {words}, where, shape,
                     [&](const colls::any_schedule& s, std::size_t bytes, const counted& c,
-                        const verbs_transport::copies& copied) {
+                        const rdma::copied_bytes& copied) {
                         planned e = planned_of(s, n, bytes);
                         if (learns(s, n)) e += planned_of(count_schedule(), n, 8);
                         CHECK(c.messages == e.messages);
@@ -359,7 +359,7 @@ TEST_CASE("small messages: a request each, a doorbell for each round and peer, f
 }
 
 TEST_CASE("large messages: none is copied whose memory is registered; as few signals", "[verbs_schedules]") {
-    const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
+    const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     struct form {
         int n;
         std::size_t words;
@@ -378,8 +378,7 @@ TEST_CASE("large messages: none is copied whose memory is registered; as few sig
     for (const form& f : all) {
         lower_all(
             f.n, {f.words}, f.where, shape,
-            [&](const colls::any_schedule& s, std::size_t bytes, const counted& c,
-                const verbs_transport::copies& copied) {
+            [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const rdma::copied_bytes& copied) {
                 planned e = planned_of(s, f.n, bytes), ahead;  // what goes ahead of it is small
                 if (learns(s, f.n)) ahead = planned_of(count_schedule(), f.n, 8);
                 e += ahead;
@@ -398,12 +397,12 @@ TEST_CASE("large messages: none is copied whose memory is registered; as few sig
 
 // A queue must know now and then that it has room: after many operations that needed no signal, too.
 TEST_CASE("small and large messages in turns: as few signals in each operation", "[verbs_schedules]") {
-    const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
+    const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     for (const int n : {2, 3, 4, 8})
         for (const std::uint64_t request_bytes : {1u << 30, 4096u})
             lower_all(
                 n, {1, 2000, 1500, 1, 1, 2000, 40}, memory_of::device, shape,
-                [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_transport::copies&) {
+                [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const rdma::copied_bytes&) {
                     CHECK(c.payload == planned_of(s, n, bytes).payload +
                                            (learns(s, n) ? planned_of(count_schedule(), n, 8).payload : 0));
                 },
@@ -437,7 +436,7 @@ TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else"
 // Whoever only receives says where, by requests that none of its operations signals: until the queue needs one to have
 // room.
 TEST_CASE("after many operations without a signal one has as few of them", "[verbs_schedules]") {
-    const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
+    const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     const auto net = std::make_shared<dry_network>();
     std::barrier<> all(2);
     counted sum;

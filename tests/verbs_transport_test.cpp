@@ -414,15 +414,14 @@ TEST_CASE(
                  fault{"RNR retry counter exceeded", false}}) {
             const auto net = std::make_shared<dry_network>(lazy);
             net->fault = [&](const dry_network::entry& e) -> const char* {
-                const bool direct = verbs_transport::kind_of(e.what.immediate) == verbs_transport::kind::direct;
-                return e.from == 0 && direct == f.large &&
-                               verbs_transport::kind_of(e.what.immediate) != verbs_transport::kind::notice
+                const bool direct = rdma::kind_of(e.what.immediate) == rdma::write_kind::direct;
+                return e.from == 0 && direct == f.large && rdma::kind_of(e.what.immediate) != rdma::write_kind::notice
                            ? f.status
                            : nullptr;
             };
             INFO(f.status << (lazy ? ", lazy" : ""));
             CHECK(over_verbs(
-                      3, {.lazy = lazy, .reach = reach_of::everything, .shape = {.grace = 0.02}},
+                      3, {.lazy = lazy, .reach = reach_of::everything, .shape = {.failure_grace = 0.02}},
                       [&](int r, auto& own, auto complain) {
                           verbs_transport& w = *own;
                           ear e;
@@ -474,8 +473,8 @@ TEST_CASE("a wrong key is refused, and reported by whoever used it at once, by t
     const auto known_here = stations[0]->book->add(here.data(), here.size());
     auto known_there = stations[1]->book->add(there.data(), there.size());
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        auto w =
-            stations[static_cast<std::size_t>(r)]->message_transport(node, 99, r, members, verbs_shape{.grace = 0.02});
+        auto w = stations[static_cast<std::size_t>(r)]->message_transport(
+            node, 99, r, members, verbs_shape{.failure_grace = 0.02});
         ear e;
         w->listening = &e;
         if (r == 1) {
@@ -518,7 +517,7 @@ TEST_CASE(
                   w.send(1 - r, label_of(0, 0, 0), &p, 1);
                   if (!until(w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
                   if (e.reasons.back().find("cannot register") == std::string::npos) complain(e.reasons.back());
-                  if (w.queues() != 0) complain("there is a queue");
+                  if (w.queue_pairs() != 0) complain("there is a queue");
                   w.abandon();
               },
               net) == "");
@@ -645,7 +644,7 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
 namespace {
 
 /// A control transport that says what it is told to.
-struct puppet final : message_transport {
+struct scripted_control final : message_transport {
     std::vector<std::string> texts;
     std::vector<control_message> said;  // without texts
     std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
@@ -665,40 +664,118 @@ struct puppet final : message_transport {
 
 }  // namespace
 
-TEST_CASE("what a peer wrote before it was lost has arrived when that is told", "[verbs_wire]") {
-    const auto net = std::make_shared<dry_network>();
-    puppet* strings[2];
-    std::unique_ptr<verbs_transport> transports[2];
-    ear ears[2];
-    for (int r = 0; r < 2; ++r) {
-        auto control = std::make_unique<puppet>();
-        strings[r] = control.get();
-        transports[r] = std::make_unique<verbs_transport>(
-            std::move(control), std::make_shared<rdma::memory_book>(net->device(r)), r, 2);
-        transports[r]->linger = 0.01;
-        transports[r]->listening = &ears[r];
-    }
-    std::uint64_t out = 7, in = 0;
-    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
-    transports[0]->receive(1, label_of(1, 0, 0), &pi, 1);
-    transports[1]->send(0, label_of(1, 0, 0), &po, 1);
-    for (int turn = 0; turn < 4; ++turn)
+namespace {
+
+/// Two transports, and the control messages between them, on one thread.
+struct two_transports {
+    explicit two_transports(const verbs_shape& shape = {}) {
         for (int r = 0; r < 2; ++r) {
-            std::vector<std::string> texts;
-            std::vector<control_message> said;
-            texts.swap(strings[r]->texts), said.swap(strings[r]->said);
-            for (std::size_t i = 0; i < said.size(); ++i) {
-                said[i].text = texts[i].c_str();
-                strings[1 - r]->listening->heard(r, said[i]);
+            auto control = std::make_unique<scripted_control>();
+            controls[r] = control.get();
+            books[r] = std::make_shared<rdma::memory_book>(net->device(r));
+            transports[r] = std::make_unique<verbs_transport>(std::move(control), books[r], r, 2, shape);
+            transports[r]->linger = 0.01;
+            transports[r]->listening = &listeners[r];
+        }
+    }
+    /// Delivers all control messages, until none is left.
+    void exchange_control() {
+        for (bool any = true; any;) {
+            any = false;
+            for (int r = 0; r < 2; ++r) {
+                std::vector<std::string> texts;
+                std::vector<control_message> said;
+                texts.swap(controls[r]->texts), said.swap(controls[r]->said);
+                for (std::size_t i = 0; i < said.size(); ++i) {
+                    said[i].text = texts[i].c_str();
+                    controls[1 - r]->listening->heard(r, said[i]);
+                    any = true;
+                }
             }
         }
-    transports[1]->progress();  // it writes
-    REQUIRE(transports[0]->received(1) == 0);
-    strings[0]->listening->lost(1, "the end");
-    CHECK(transports[0]->received(1) == 1);
+    }
+    const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
+    ear listeners[2];
+    std::shared_ptr<rdma::memory_book> books[2];
+    scripted_control* controls[2];
+    std::unique_ptr<verbs_transport> transports[2];
+};
+
+}  // namespace
+
+TEST_CASE(
+    "verbs: messages written before a peer was lost have arrived when the loss is reported", "[verbs_transport]") {
+    two_transports two;
+    auto& [receiver, sender] = two.transports;
+    std::uint64_t out = 7, in = 0;
+    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+    receiver->receive(1, label_of(1, 0, 0), &pi, 1);
+    sender->send(0, label_of(1, 0, 0), &po, 1);
+    two.exchange_control();
+    sender->progress();  // it writes
+    REQUIRE(receiver->received(1) == 0);
+    two.controls[0]->listening->lost(1, "the end");
+    CHECK(receiver->received(1) == 1);
     CHECK(in == 7);
-    CHECK(ears[0].text() == "lost 1; (the end) ");
-    transports[0]->abandon();
+    CHECK(two.listeners[0].text() == "lost 1; (the end) ");
+    receiver->abandon();
+}
+
+TEST_CASE("verbs: asking how many messages have left changes nothing; waiting posts one signalled request",
+    "[verbs_transport]") {
+    for (const bool asks : {false, true}) {
+        INFO((asks ? "with" : "without") << " calls of sent");
+        two_transports two(verbs_shape{.signal_after = 1e-3});
+        auto& [receiver, sender] = two.transports;
+        std::vector<std::byte> data(1000);  // too long to be inlined: the device reads it where it lies
+        two.books[1]->add(data.data(), data.size());
+        const piece p{data.data(), data.size()};
+        sender->send(0, label_of(1, 0, 0), &p, 1);
+        two.exchange_control();
+        sender->progress();
+        REQUIRE(two.net->log().size() == 1);
+        CHECK(!two.net->log()[0].what.signalled);
+        // The peer does not progress, so it does not acknowledge.
+        for (int i = 0; asks && i < 1000; ++i) CHECK(sender->sent(0) == 0);
+        CHECK(two.net->log().size() == 1);
+        const double begin = seconds_now();
+        while (two.net->log().size() < 2 && seconds_now() < begin + patience_s) {
+            sender->progress();
+            if (asks) CHECK(sender->sent(0) == 0);
+        }
+        CHECK(seconds_now() - begin > 1e-3);
+        for (int i = 0; i < 100; ++i) sender->progress();
+        CHECK(sender->sent(0) == 1);
+        const auto log = two.net->log();
+        REQUIRE(log.size() == 2);
+        CHECK((log[1].what.signalled && !log[1].what.announces));
+    }
+}
+
+TEST_CASE(
+    "verbs: a connection goes through its states in order, and ignores events out of order", "[verbs_transport]") {
+    using s = rdma::connection_state;
+    using e = rdma::connection_event;
+    using rdma::state_after;
+    // The own greeting goes first, or the peer's does.
+    CHECK(state_after(s::unopened, e::open) == s::opened);
+    CHECK(state_after(s::opened, e::greet) == s::greeted);
+    CHECK(state_after(s::greeted, e::connect) == s::connected);
+    CHECK(state_after(s::opened, e::connect) == s::connected);
+    CHECK(state_after(s::connected, e::greet) == s::connected);
+    CHECK(state_after(s::connected, e::confirm) == s::ready);
+    for (const s from : {s::opened, s::greeted, s::connected, s::ready, s::closed})
+        CHECK(state_after(from, e::close) == s::closed);
+    CHECK(state_after(s::unopened, e::close) == s::unopened);
+    for (const e event : {e::greet, e::connect, e::confirm}) {
+        CHECK(state_after(s::unopened, event) == s::unopened);
+        CHECK(state_after(s::ready, event) == s::ready);
+    }
+    CHECK(state_after(s::opened, e::confirm) == s::opened);
+    CHECK(state_after(s::greeted, e::confirm) == s::greeted);
+    for (const e event : {e::open, e::greet, e::connect, e::confirm}) CHECK(state_after(s::closed, event) == s::closed);
+    for (const s from : {s::unopened, s::ready, s::closed}) CHECK(!rdma::is_connecting(from));
+    for (const s from : {s::opened, s::greeted, s::connected}) CHECK(rdma::is_connecting(from));
 }
 
 TEST_CASE("queue pairs are made to the peers that are named alone, on first use", "[verbs_wire]") {
@@ -708,13 +785,13 @@ TEST_CASE("queue pairs are made to the peers that are named alone, on first use"
         w.listening = &e;
         std::uint64_t out = 1, in = 0;
         const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
-        if (w.queues() != 0) complain("queues from the start");
+        if (w.queue_pairs() != 0) complain("queues from the start");
         for (std::uint64_t i = 0; i < 3; ++i) {
             w.receive((r + 3) % 4, label_of(0, 0, i), &pi, 1);
             w.send((r + 1) % 4, label_of(0, 0, i), &po, 1);
             if (!until(w, [&] { return w.received((r + 3) % 4) == i + 1 && w.sent((r + 1) % 4) == i + 1; }))
                 complain("not done: " + e.text());
-            if (w.queues() != 2) complain("queues: " + std::to_string(w.queues()));
+            if (w.queue_pairs() != 2) complain("queues: " + std::to_string(w.queue_pairs()));
         }
     }) == "");
 }
@@ -723,8 +800,8 @@ TEST_CASE("what a greeting says wrongly is refused", "[verbs_wire]") {
     const auto net = std::make_shared<dry_network>();
     std::string good;
     for (int turn = 0; turn < 5; ++turn) {
-        auto control = std::make_unique<puppet>();
-        puppet& peer = *control;
+        auto control = std::make_unique<scripted_control>();
+        scripted_control& peer = *control;
         verbs_transport w(std::move(control), std::make_shared<rdma::memory_book>(net->device(0)), 0, 2);
         w.linger = 0.01;
         ear e;

@@ -32,8 +32,8 @@ public:
     void give(std::byte* at, std::size_t bytes) noexcept override { book_->give(at, bytes); }
     rdma::memory_book& book() { return *book_; }
     /// By the transports of the group, where there is one alone.
-    verbs_transport::copies copied() const {
-        verbs_transport::copies all;
+    rdma::copied_bytes copied() const {
+        rdma::copied_bytes all;
         for (const verbs_transport* w : transports_) {
             all.out += w->copied().out;
             all.in += w->copied().in;
