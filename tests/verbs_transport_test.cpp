@@ -1,4 +1,4 @@
-// Messages between ranks as RDMA writes, on a device that is played within this process: ranks as threads.
+// The verbs transport on a simulated device within this process; ranks are threads.
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
@@ -17,19 +17,19 @@ namespace {
 
 const verbs_shape usual{}, tiny{.slots = 2, .slot_bytes = 64, .notices = 2};
 
-/// Which of a rank's memory the device may reach.
+/// Which memory of a rank is registered with its device.
 enum class reach_of { nothing, everything };
 
-/// What each rank of a test has.
-struct process_context {
-    std::shared_ptr<rdma::memory_book> book;
-    process_context(const std::shared_ptr<dry_network>& net, int rank, reach_of what)
-        : book(std::make_shared<rdma::memory_book>(net->device(rank))) {
-        if (what == reach_of::everything) book->add(nullptr, ~std::size_t{0} / 2);
+/// The memory that is registered with a rank's device, and transports on it.
+struct rank_device {
+    std::shared_ptr<rdma::memory_registry> registry;
+    rank_device(const std::shared_ptr<dry_network>& net, int rank, reach_of what)
+        : registry(std::make_shared<rdma::memory_registry>(net->device(rank))) {
+        if (what == reach_of::everything) registry->add(nullptr, ~std::size_t{0} / 2);
     }
-    std::unique_ptr<verbs_transport> message_transport(
+    std::unique_ptr<verbs_transport> transport(
         tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members, const verbs_shape& shape) {
-        return std::make_unique<verbs_transport>(std::make_unique<tcp_transport>(node, group, rank, members), book,
+        return std::make_unique<verbs_transport>(std::make_unique<tcp_transport>(node, group, rank, members), registry,
             rank, static_cast<int>(members.size()), shape);
     }
 };
@@ -62,21 +62,21 @@ std::ostream& operator<<(std::ostream& out, const setting_of& s) {
 template <class F>
 std::string over_verbs(int n, const setting_of& s, F f, std::shared_ptr<dry_network> net = nullptr) {
     if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers, s.bytes);
-    std::vector<std::unique_ptr<process_context>> stations;  // as of processes, which end together
-    for (int r = 0; r < n; ++r) stations.push_back(std::make_unique<process_context>(net, r, s.reach));
+    std::vector<std::unique_ptr<rank_device>> devices;  // they end together, as processes do
+    for (int r = 0; r < n; ++r) devices.push_back(std::make_unique<rank_device>(net, r, s.reach));
     std::string complaints =
         ranks_as_threads(n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-            auto w = stations[static_cast<std::size_t>(r)]->message_transport(node, 99, r, members, s.shape);
+            auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, s.shape);
             f(r, w, complain);
         });
-    stations.clear();
+    devices.clear();
     if (net->regions() > 0) complaints += "memory is still registered\n";
     return complaints;
 }
 
 }  // namespace
 
-TEST_CASE("random messages and news both ways at once, over verbs", "[verbs_wire]") {
+TEST_CASE("verbs: random messages and control messages both ways at once arrive in order", "[verbs_transport]") {
     const int before = open_descriptors();
     struct form {
         int n, messages;
@@ -96,7 +96,8 @@ TEST_CASE("random messages and news both ways at once, over verbs", "[verbs_wire
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("many small messages in a row over verbs, and more pieces than a request takes", "[verbs_wire]") {
+TEST_CASE("verbs: thousands of small messages in a row, and messages of more pieces than a request takes, arrive",
+    "[verbs_transport]") {
     for (const setting_of& s : settings()) {
         INFO(s);
         CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
@@ -139,19 +140,19 @@ TEST_CASE("many small messages in a row over verbs, and more pieces than a reque
     }
 }
 
-TEST_CASE("what lies in registered memory is not copied, if it is large", "[verbs_wire]") {
+TEST_CASE("verbs: a large message is not copied on a side where its memory is registered", "[verbs_transport]") {
     for (const bool here : {true, false})
         for (const bool there : {true, false}) {
             const auto net = std::make_shared<dry_network>(true);
             constexpr std::size_t bytes = 1'000'000;
-            std::vector<std::unique_ptr<process_context>> stations;
+            std::vector<std::unique_ptr<rank_device>> devices;
             for (int r = 0; r < 2; ++r)
-                stations.push_back(std::make_unique<process_context>(
+                devices.push_back(std::make_unique<rank_device>(
                     net, r, (r == 0 ? here : there) ? reach_of::everything : reach_of::nothing));
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                auto w = stations[static_cast<std::size_t>(r)]->message_transport(node, 99, r, members, usual);
+                auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, usual);
                 std::vector<std::byte> data(bytes, static_cast<std::byte>(7 * r));
-                // Three pieces there, two of another size here.
+                // Two pieces at the sender, three of other sizes at the receiver.
                 const piece from[] = {{data.data(), 300'000}, {data.data() + 300'000, bytes - 300'000}};
                 const piece to[] = {
                     {data.data() + 500'000, 500'000}, {data.data(), 1000}, {data.data() + 1000, 499'000}};
@@ -170,7 +171,7 @@ TEST_CASE("what lies in registered memory is not copied, if it is large", "[verb
 }
 
 TEST_CASE(
-    "messages over verbs that nobody has posted a receive for wait at their sender; news pass them", "[verbs_wire]") {
+    "verbs: messages without a posted receive wait at their sender; control messages pass them", "[verbs_transport]") {
     constexpr int many = 8;
     for (const setting_of& s : settings())
         for (const int sender : {0, 1}) {
@@ -190,7 +191,8 @@ TEST_CASE(
                     if (!until(w, [&] { return w.sent(1 - r) == many; }))
                         complain("it did not leave later; " + e.text());
                 } else {
-                    if (!until(w, [&] { return e.count(said_board) == 1; })) complain("news did not pass; " + e.text());
+                    if (!until(w, [&] { return e.count(said_board) == 1; }))
+                        complain("the control message did not pass; " + e.text());
                     w.tell(1 - r, {control_kind::board, 4, 5, 6, "answer"});
                     idle(w, 0.01);
                     for (std::uint64_t i = 0; i < many; ++i) {
@@ -207,8 +209,7 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("places are told long before the messages come, and never for more of them than there are receives",
-    "[verbs_wire]") {
+TEST_CASE("verbs: placement notices long before their messages never exceed the posted receives", "[verbs_transport]") {
     constexpr std::uint64_t many = 300;
     for (const verbs_shape& shape : {tiny, usual}) {
         const std::size_t bytes = shape.slot_bytes + 600;
@@ -253,7 +254,7 @@ TEST_CASE("places are told long before the messages come, and never for more of 
     }
 }
 
-TEST_CASE("a message over verbs of another label or size is reported, and nothing lands", "[verbs_wire]") {
+TEST_CASE("verbs: a message of another label or size is reported, and does not land", "[verbs_transport]") {
     for (const setting_of& s : settings())
         for (const std::size_t size : {std::size_t{100}, std::size_t{50'000}, usual.slot_bytes + std::size_t{0}})
             for (const int wrong : {0, 1, 2, 3, 4}) {
@@ -298,7 +299,8 @@ TEST_CASE("a message over verbs of another label or size is reported, and nothin
             }
 }
 
-TEST_CASE("whoever leaves a verbs wire is not lost, and all that it sent is received, however late", "[verbs_wire]") {
+TEST_CASE("verbs: a rank that leaves is not reported lost, and all that it sent is received, however late",
+    "[verbs_transport]") {
     for (const setting_of& s : settings())
         for (const int leaver : {0, 1}) {
             INFO(s << ", rank " << leaver << " leaves");
@@ -334,13 +336,13 @@ TEST_CASE("whoever leaves a verbs wire is not lost, and all that it sent is rece
         }
 }
 
-TEST_CASE("all leave a verbs wire at once, again and again", "[verbs_wire]") {
+TEST_CASE("verbs: all ranks leave at once, forty times", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>(true);
-    std::vector<std::unique_ptr<process_context>> stations;
-    for (int r = 0; r < 3; ++r) stations.push_back(std::make_unique<process_context>(net, r, reach_of::nothing));
+    std::vector<std::unique_ptr<rank_device>> devices;
+    for (int r = 0; r < 3; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         for (std::uint64_t turn = 0; turn < 40; ++turn) {
-            auto w = stations[static_cast<std::size_t>(r)]->message_transport(node, 1000 + turn, r, members, usual);
+            auto w = devices[static_cast<std::size_t>(r)]->transport(node, 1000 + turn, r, members, usual);
             ear e;
             w->listening = &e;
             std::uint64_t out = turn, in[3] = {};
@@ -358,10 +360,11 @@ TEST_CASE("all leave a verbs wire at once, again and again", "[verbs_wire]") {
     }) == "");
 }
 
-TEST_CASE("after `abandon` no memory of the caller is read or written over verbs; news still go", "[verbs_wire]") {
+TEST_CASE("verbs: after `abandon` no memory of the caller is read or written; control messages still go",
+    "[verbs_transport]") {
     for (const setting_of& s : settings())
-        for (const int who : {0, 1}) {
-            INFO(s << ", rank " << who << " abandons first");
+        for (const int first : {0, 1}) {
+            INFO(s << ", rank " << first << " abandons first");
             CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
                 verbs_transport& w = *own;
                 constexpr std::size_t bytes = 500'000;
@@ -372,9 +375,9 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                 const piece po{out->data(), bytes}, pi{in->data(), bytes};
                 for (std::uint64_t i = 0; i < 3; ++i) {
                     w.send(1 - r, label_of(0, 0, i), &po, 1);
-                    if (r == who || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
+                    if (r == first || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
                 }
-                if (r == who) {
+                if (r == first) {
                     until(w, [&] { return w.received(1 - r) > 0; });
                     w.abandon();
                     const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
@@ -382,9 +385,9 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                     in.reset();
                     w.send(1 - r, label_of(0, 0, 9), &po, 1);  // pieces of memory that is gone
                     w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
-                    if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
+                    if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("tell has failed");
                     if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                    if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
+                    if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("a message has moved");
                 } else {
                     if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
                     w.abandon();
@@ -393,7 +396,7 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                     w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned too"});
                     idle(w, 0.01);
                 }
-                // Whoever has been told that the group is broken does not hear `leave`.
+                // A rank that has been told that the group is broken does not hear `leave`.
                 if (e.count("unexpected") + e.count("failed") > 0 ||
                     e.events.front() != said_broken + " from " + std::to_string(1 - r))
                     complain(e.text());
@@ -401,10 +404,10 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
         }
 }
 
-// ---- what goes wrong ------------------------------------------------------------------------------------------------
+// ---- failures ------------------------------------------------------------------------------------------------
 
-TEST_CASE(
-    "a completion with an error is reported on both sides, once, with its status where it is known", "[verbs_wire]") {
+TEST_CASE("verbs: a completion with an error is reported on both sides, once, with its status where it is known",
+    "[verbs_transport]") {
     struct fault {
         const char* status;
         bool large;
@@ -428,7 +431,7 @@ TEST_CASE(
                           w.listening = &e;
                           std::vector<std::byte> data(f.large ? 100'000 : 100);
                           const piece p{data.data(), data.size()};
-                          // Rank 2 hears nothing of it.
+                          // Rank 2 is not concerned.
                           if (r == 2) {
                               w.receive(1, label_of(0, 0, 0), &p, 1);
                               if (!until(w, [&] { return w.received(1) == 1 && e.count(said_leave) == 1; }))
@@ -448,7 +451,7 @@ TEST_CASE(
                               w.tell(1, {control_kind::board, 0, 0, 0, ""});
                           }
                           if (r == 1 && !until(w, [&] { return e.count(said_board) == 1; }))
-                              complain("no news: " + e.text());
+                              complain("no control message: " + e.text());
                           idle(w, 0.1);
                           if (r == 0 && e.count("failed") != 1) complain(e.text());
                           if (w.received(1 - r) != 0) complain("arrived");
@@ -463,27 +466,27 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("a wrong key is refused, and reported by whoever used it at once, by the other when nothing else is heard",
-    "[verbs_wire]") {
+TEST_CASE("verbs: a wrong key is reported at once by the rank that used it, by the other after a grace period",
+    "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>(true);
-    std::vector<std::unique_ptr<process_context>> stations;
-    for (int r = 0; r < 2; ++r) stations.push_back(std::make_unique<process_context>(net, r, reach_of::nothing));
+    std::vector<std::unique_ptr<rank_device>> devices;
+    for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
     std::atomic<bool> dropped{false};
     std::vector<std::byte> there(100'000), here(100'000, std::byte{5});
-    const auto known_here = stations[0]->book->add(here.data(), here.size());
-    auto known_there = stations[1]->book->add(there.data(), there.size());
+    const auto known_here = devices[0]->registry->add(here.data(), here.size());
+    auto known_there = devices[1]->registry->add(there.data(), there.size());
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        auto w = stations[static_cast<std::size_t>(r)]->message_transport(
-            node, 99, r, members, verbs_shape{.failure_grace = 0.02});
+        auto w =
+            devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, verbs_shape{.failure_grace = 0.02});
         ear e;
         w->listening = &e;
         if (r == 1) {
-            // Its place is granted, and is no registered memory any more when it is written.
+            // The place is granted, and no longer registered when it is written.
             const piece to{there.data(), there.size()};
             w->receive(0, label_of(0, 1, 0), &to, 1);
             if (!until(*w, [&] { return net->log().size() > 0; })) complain("no notice");
             idle(*w, 0.01);
-            stations[1]->book->drop(known_there);
+            devices[1]->registry->drop(known_there);
             dropped = true;
         } else {
             while (!dropped) w->progress();
@@ -497,13 +500,14 @@ TEST_CASE("a wrong key is refused, and reported by whoever used it at once, by t
         w->abandon();
     }) == "");
     CHECK(there == std::vector<std::byte>(there.size()));
-    stations[0]->book->drop(known_here);
-    stations.clear();
+    devices[0]->registry->drop(known_here);
+    devices.clear();
     CHECK(net->regions() == 0);
 }
 
 TEST_CASE(
-    "memory that cannot be registered is reported when a peer is first named, and leaves nothing", "[verbs_wire]") {
+    "verbs: memory that cannot be registered is reported at the first message to a peer, and nothing is left over",
+    "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     net->most_registered = 100'000;
     CHECK(over_verbs(
@@ -521,16 +525,16 @@ TEST_CASE(
                   w.abandon();
               },
               net) == "");
-    rdma::memory_book book(net->device(7));
-    CHECK_THROWS_AS(book.take(200'000), colls::error);
-    CHECK_THROWS_AS(book.take(20'000'000), colls::error);
+    rdma::memory_registry registry(net->device(7));
+    CHECK_THROWS_AS(registry.take(200'000), colls::error);
+    CHECK_THROWS_AS(registry.take(20'000'000), colls::error);
     CHECK(net->regions() == 0);
 }
 
-TEST_CASE("the pool's memory is registered, and used again", "[verbs_wire]") {
+TEST_CASE("memory_registry: the pool's memory is registered, and used again; ranges may overlap", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     {
-        rdma::memory_book book(net->device(0));
+        rdma::memory_registry registry(net->device(0));
         random_source random(3);
         std::vector<std::pair<std::byte*, std::size_t>> taken;
         for (int turn = 0; turn < 3000; ++turn) {
@@ -538,59 +542,61 @@ TEST_CASE("the pool's memory is registered, and used again", "[verbs_wire]") {
                 const std::size_t i = random.below(taken.size());
                 const auto [at, bytes] = taken[i];
                 for (std::size_t k = 0; k < bytes; k += 1000) REQUIRE(at[k] == static_cast<std::byte>(bytes));
-                book.give(at, bytes);
+                registry.give(at, bytes);
                 taken[i] = taken.back();
                 taken.pop_back();
                 continue;
             }
             const std::size_t bytes = random.below(std::size_t{1} << random.between(0, 22));
-            std::byte* const at = book.take(bytes);
+            std::byte* const at = registry.take(bytes);
             REQUIRE(reinterpret_cast<std::uintptr_t>(at) % 128 == 0);
-            REQUIRE(book.find(at, bytes).holds(at, bytes));
-            REQUIRE(book.find(at, bytes).bytes > 0);
+            REQUIRE(registry.find(at, bytes).holds(at, bytes));
+            REQUIRE(registry.find(at, bytes).bytes > 0);
             for (const auto& [other, size] : taken) REQUIRE((at + bytes <= other || other + size <= at));
             std::fill_n(at, bytes, static_cast<std::byte>(bytes));
             taken.emplace_back(at, bytes);
         }
-        for (const auto& [at, bytes] : taken) book.give(at, bytes);
+        for (const auto& [at, bytes] : taken) registry.give(at, bytes);
         // Ranges within one another, as a user may register them.
         std::vector<std::byte> own(1000);
-        const auto whole = book.add(own.data(), 1000), part = book.add(own.data() + 100, 10);
-        CHECK(book.find(own.data() + 105, 3).bytes > 0);
-        CHECK(book.find(own.data() + 105, 30).bytes == 1000);
-        CHECK(book.find(own.data() + 990, 11).bytes == 0);
-        book.drop(whole);
-        CHECK(book.find(own.data() + 105, 30).bytes == 0);
-        CHECK(book.find(own.data() + 105, 5).bytes == 10);
-        book.drop(part);
+        const auto whole = registry.add(own.data(), 1000), part = registry.add(own.data() + 100, 10);
+        CHECK(registry.find(own.data() + 105, 3).bytes > 0);
+        CHECK(registry.find(own.data() + 105, 30).bytes == 1000);
+        CHECK(registry.find(own.data() + 990, 11).bytes == 0);
+        registry.drop(whole);
+        CHECK(registry.find(own.data() + 105, 30).bytes == 0);
+        CHECK(registry.find(own.data() + 105, 5).bytes == 10);
+        registry.drop(part);
         // The longer one comes later.
-        const auto inner = book.add(own.data() + 500, 10), outer = book.add(own.data(), 1000);
-        CHECK(book.find(own.data() + 900, 50).bytes == 1000);
-        book.drop(outer);
-        CHECK(book.find(own.data() + 900, 50).bytes == 0);
-        book.drop(inner);
+        const auto inner = registry.add(own.data() + 500, 10), outer = registry.add(own.data(), 1000);
+        CHECK(registry.find(own.data() + 900, 50).bytes == 1000);
+        registry.drop(outer);
+        CHECK(registry.find(own.data() + 900, 50).bytes == 0);
+        registry.drop(inner);
     }
     {
-        rdma::memory_book book(net->device(0));
+        rdma::memory_registry registry(net->device(0));
         std::vector<std::byte> own(1000);
-        book.add(own.data() + 500, 10);
-        book.add(own.data(), 1000);  // dropped with the book
-        CHECK(book.find(own.data() + 900, 50).bytes == 1000);
+        registry.add(own.data() + 500, 10);
+        registry.add(own.data(), 1000);  // dropped with the registry
+        CHECK(registry.find(own.data() + 900, 50).bytes == 1000);
     }
     CHECK(net->regions() == 0);
 }
 
-TEST_CASE("memory that the processor cannot use goes straight, or the peer is told why it does not", "[verbs_wire]") {
+TEST_CASE("verbs: memory of another device is moved directly, or the failure is reported with its cause",
+    "[verbs_transport]") {
     struct form {
         std::size_t bytes;
         int pieces;
-        bool out, in, known;  // of another device at its source, where it lands; the other side's is registered
-        int fails;            // on this rank, or none
+        // Memory of another device at the sender, at the receiver; whether other memory is registered.
+        bool out, in, known;
+        int fails;  // the rank that reports a failure, or none
     };
     for (const form& f : {form{100'000, 1, true, true, true, none}, form{100'000, 4, true, false, true, none},
              form{100'000, 4, false, true, true, none},
              form{100, 1, true, false, true, none},  // the device reads it where it lies
-             form{5000, 100, true, false, true, 0},  // but not so many pieces
+             form{5000, 100, true, false, true, 0},  // but not in so many pieces
              form{100, 1, false, true, true, 1}, form{100'000, 1, false, true, false, 1},
              form{100'000, 1, true, false, false, none}, form{40'000, 20, false, true, true, 1}})
         for (const bool lazy : {false, true}) {
@@ -598,23 +604,22 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
                          << (f.in ? "to" : "not to") << " another device"
                          << (f.known ? "" : ", the rest not registered"));
             const auto net = std::make_shared<dry_network>(lazy);
-            std::vector<std::unique_ptr<process_context>> stations;
-            for (int r = 0; r < 2; ++r)
-                stations.push_back(std::make_unique<process_context>(net, r, reach_of::nothing));
+            std::vector<std::unique_ptr<rank_device>> devices;
+            for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                process_context& own = *stations[static_cast<std::size_t>(r)];
+                rank_device& own = *devices[static_cast<std::size_t>(r)];
                 std::vector<std::byte> data(2 * f.bytes, static_cast<std::byte>(r));  // every other piece of it
                 const bool foreign = r == 0 ? f.out : f.in;
                 if (foreign || f.known) {
-                    rdma::region all = own.book->of().add(data.data(), data.size());
+                    rdma::region all = own.registry->device().add(data.data(), data.size());
                     all.foreign = foreign;
-                    own.book->note(all);
+                    own.registry->insert(all);
                 }
                 std::vector<piece> pieces;
                 const std::size_t each = f.bytes / static_cast<std::size_t>(f.pieces);
                 for (int i = 0; i < f.pieces; ++i)
                     pieces.push_back({data.data() + 2 * each * static_cast<std::size_t>(i), each});
-                auto w = own.message_transport(node, 99, r, members, usual);
+                auto w = own.transport(node, 99, r, members, usual);
                 ear e;
                 w->listening = &e;
                 if (r == 0)
@@ -632,9 +637,9 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
                         complain(e.reasons.back());
                     w->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
                 } else if (!until(*w, [&] { return e.count(said_board) > 0; })) {
-                    complain("no news; " + e.text());
+                    complain("no control message; " + e.text());
                 }
-                if ((r == 0 ? w->copied().out : w->copied().in) > 0 && foreign) complain("the processor has used it");
+                if ((r == 0 ? w->copied().out : w->copied().in) > 0 && foreign) complain("the processor has copied it");
                 if (f.fails != none) w->abandon();
                 w.reset();
             }) == "");
@@ -643,7 +648,7 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
 
 namespace {
 
-/// A control transport that says what it is told to.
+/// A control transport that keeps what it is given; the test delivers it.
 struct scripted_control final : message_transport {
     std::vector<std::string> texts;
     std::vector<control_message> said;  // without texts
@@ -672,8 +677,8 @@ struct two_transports {
         for (int r = 0; r < 2; ++r) {
             auto control = std::make_unique<scripted_control>();
             controls[r] = control.get();
-            books[r] = std::make_shared<rdma::memory_book>(net->device(r));
-            transports[r] = std::make_unique<verbs_transport>(std::move(control), books[r], r, 2, shape);
+            registries[r] = std::make_shared<rdma::memory_registry>(net->device(r));
+            transports[r] = std::make_unique<verbs_transport>(std::move(control), registries[r], r, 2, shape);
             transports[r]->linger = 0.01;
             transports[r]->listening = &listeners[r];
         }
@@ -696,7 +701,7 @@ struct two_transports {
     }
     const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
     ear listeners[2];
-    std::shared_ptr<rdma::memory_book> books[2];
+    std::shared_ptr<rdma::memory_registry> registries[2];
     scripted_control* controls[2];
     std::unique_ptr<verbs_transport> transports[2];
 };
@@ -728,7 +733,7 @@ TEST_CASE("verbs: asking how many messages have left changes nothing; waiting po
         two_transports two(verbs_shape{.signal_after = 1e-3});
         auto& [receiver, sender] = two.transports;
         std::vector<std::byte> data(1000);  // too long to be inlined: the device reads it where it lies
-        two.books[1]->add(data.data(), data.size());
+        two.registries[1]->add(data.data(), data.size());
         const piece p{data.data(), data.size()};
         sender->send(0, label_of(1, 0, 0), &p, 1);
         two.exchange_control();
@@ -778,7 +783,7 @@ TEST_CASE(
     for (const s from : {s::opened, s::greeted, s::connected}) CHECK(rdma::is_connecting(from));
 }
 
-TEST_CASE("queue pairs are made to the peers that are named alone, on first use", "[verbs_wire]") {
+TEST_CASE("verbs: queue pairs are made on first use, to the peers of messages only", "[verbs_transport]") {
     CHECK(over_verbs(4, {}, [&](int r, auto& own, auto complain) {
         verbs_transport& w = *own;
         ear e;
@@ -796,13 +801,13 @@ TEST_CASE("queue pairs are made to the peers that are named alone, on first use"
     }) == "");
 }
 
-TEST_CASE("what a greeting says wrongly is refused", "[verbs_wire]") {
+TEST_CASE("verbs: a malformed greeting, or one of another version or shape, is refused", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     std::string good;
     for (int turn = 0; turn < 5; ++turn) {
         auto control = std::make_unique<scripted_control>();
         scripted_control& peer = *control;
-        verbs_transport w(std::move(control), std::make_shared<rdma::memory_book>(net->device(0)), 0, 2);
+        verbs_transport w(std::move(control), std::make_shared<rdma::memory_registry>(net->device(0)), 0, 2);
         w.linger = 0.01;
         ear e;
         w.listening = &e;

@@ -1,4 +1,4 @@
-// The queue pair with one peer: how it comes about and ends, the chain of requests that is posted next, and credits.
+// The queue pair with one peer: its states, the chain of requests that is posted next, and credits.
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
@@ -14,24 +14,30 @@
 
 namespace colls::inline v1::detail::rdma {
 
-/// How far the queue pair has come, and what brings it further.
+/// States of a queue pair, and the events that change them.
 enum class connection_state : std::uint8_t {
-    unopened,   ///< no message has gone either way
-    opened,     ///< there is a queue pair, with memory and receives; the peer has not been told of it
-    greeted,    ///< the peer has been told how it is reached, and has not said the same yet
-    connected,  ///< both know: the peer may write to this rank, which waits to hear that it may write, too
-    ready,      ///< this rank may write
-    closed      ///< the queue pair is gone, for good
+    unopened,   ///< no queue pair has been made
+    opened,     ///< the queue pair exists, with memory and receives; the peer does not know its name
+    greeted,    ///< this rank's greeting is sent; the peer's has not arrived
+    connected,  ///< the queue pair is connected to the peer's, so the peer may write; this rank may not yet
+    ready,      ///< the peer's queue pair is connected, too: this rank may write
+    closed      ///< the queue pair is destroyed, and no other one will be made
 };
-enum class connection_event : std::uint8_t { open, greet, connect, confirm, close };
+enum class connection_event : std::uint8_t {
+    open,     ///< the queue pair is made
+    greet,    ///< the greeting is sent
+    connect,  ///< the peer's greeting has arrived, and the queue pair is connected to the peer's
+    confirm,  ///< the peer has said that its queue pair is connected
+    close     ///< the queue pair is destroyed
+};
 
-/// All transitions; an event that means nothing in a state leaves it as it is.
+/// All transitions. An event that has no meaning in a state does not change it.
 constexpr connection_state state_after(connection_state s, connection_event e) {
     using enum connection_state;
     switch (e) {
         case connection_event::open:
             return s == unopened ? opened : s;
-        case connection_event::greet:  // where the peer's greeting came first, the own one says that it is connected
+        case connection_event::greet:  // it may follow the peer's greeting: then it is `connected` already
             return s == opened ? greeted : s;
         case connection_event::connect:
             return s == opened || s == greeted ? connected : s;
@@ -42,7 +48,7 @@ constexpr connection_state state_after(connection_state s, connection_event e) {
     }
     return s;
 }
-/// There is a queue pair, and this rank may not write yet.
+/// Whether a queue pair waits for the peer's.
 constexpr bool is_connecting(connection_state s) {
     using enum connection_state;
     return s == opened || s == greeted || s == connected;
@@ -51,40 +57,41 @@ constexpr bool is_connecting(connection_state s) {
 /// Whether the queue pair has failed, and what is known of the cause.
 enum class failure_state : std::uint8_t {
     none,
-    suspected,  ///< it may follow from something that control messages are about to tell
+    suspected,  ///< the cause may be a failure elsewhere, of which control messages are on their way
     certain,    ///< the cause is known
-    reported    ///< the listener has been told
+    reported    ///< the transport's listener has been told
 };
 
 class connection {
 public:
-    static constexpr std::uint32_t receive_batch = 16;     // receives that are posted at once
-    static constexpr std::uint64_t most_unsignalled = 32;  // requests: then an operation's last one is signalled
+    static constexpr std::uint32_t receive_batch = 16;     ///< receives are posted again in such batches
+    static constexpr std::uint64_t most_unsignalled = 32;  ///< after so many requests an operation's last is signalled
 
     explicit connection(rank_resources& own) : own_(own) {}
     connection(const connection&) = delete;
     connection& operator=(const connection&) = delete;
 
     connection_state state() const { return state_; }
-    /// Requests may be posted.
+    /// Whether requests may be posted.
     bool writable() const { return state_ == connection_state::ready && !failed(); }
-    /// Completions may arrive.
+    /// Whether completions may arrive.
     bool connected() const { return state_ == connection_state::connected || state_ == connection_state::ready; }
     bool has_queue() const { return queue_ != nullptr; }
-    /// The own greeting has been sent, or the peer's taken: the peer may have written something.
+    /// Whether the peer may have written something: the greeting has been sent, or the peer's has arrived.
     bool known_to_peer() const { return state_ != connection_state::unopened && state_ != connection_state::opened; }
 
-    // ---- how it comes about and ends
+    // ---- connecting and closing
 
-    /// Opens the queue pair. False: that has failed, see `why`.
+    /// Makes the queue pair. False: that has failed, see `why`.
     bool open();
-    /// The own greeting; it counts as sent.
+    /// Returns this rank's greeting, which the caller sends.
     greeting greet();
-    /// Connects the queue pair to the peer's. A failure is noted.
+    /// Connects the queue pair to the peer's. Where that fails, see `why`.
     void accept(const char* greeting_text);
+    /// The peer's queue pair is connected to this one.
     void confirm() { enter(connection_event::confirm); }
-    /// The device reads and writes nothing of this rank's for the peer any more. `at_once`: what is still under way
-    /// there may take long, so nothing waits for it.
+    /// Destroys the queue pair: the device reads and writes none of this rank's memory for the peer afterwards.
+    /// `at_once`: without waiting for requests that the device still has.
     void close(bool at_once);
 
     bool failed() const { return failure_ != failure_state::none; }
@@ -98,32 +105,36 @@ public:
     // ---- requests
 
     const queue_limits& limits() const { return limits_; }
-    /// Have so many more requests room in the queue?
+    /// Whether the queue has room for so many more requests.
     bool room(std::uint64_t requests) const { return next_ - done_ + requests <= limits_.requests; }
-    /// Appends a write to that offset of the peer's block, with an immediate; the caller adds the pieces.
+    /// Appends to the chain a write to that offset of the peer's block, with an immediate; the caller adds the pieces.
+    /// A reference is valid until the next call.
     request& add(std::size_t far_offset, write_kind what, std::uint64_t count, bool inlined);
     void add_piece(request& r, const std::byte* at, std::uint32_t bytes, std::uint32_t key) {
         pieces_.push_back({at, bytes, key});
         ++r.count;
     }
-    /// The latest one of the chain.
+    /// The last request of the chain.
     request& latest() { return chain_.back(); }
     void signal(request& r) {
         r.signalled = true;
         signalled_ = r.id + 1;
     }
-    /// The latest request reads a caller's memory.
-    void reads_caller() { reads_until_ = next_; }
+    /// The last request of the chain reads a caller's memory.
+    void note_read() { reads_until_ = next_; }
+    /// Whether a request reads a caller's memory, and neither it nor a later one is signalled.
     bool reads_unsignalled() const { return reads_until_ > signalled_; }
-    /// An operation's last request to a peer is signalled where it, or one before, reads a caller's memory, and after
-    /// many that are not: so that no operation has to do it in its midst, for room, unless it is a long one.
+    /// Whether an operation's last request to the peer is to be signalled: where it, or one before, reads a caller's
+    /// memory, and after many that are not signalled, so that only long operations need a signal in their middle, for
+    /// room in the queue.
     bool needs_signal() const { return reads_unsignalled() || next_ - signalled_ >= most_unsignalled; }
     /// The next chain is to end with a signalled request.
     void want_signal() { signal_wanted_ = true; }
     void want_signal_if_needed() { signal_wanted_ = needs_signal(); }
-    /// Posts the chain, with one doorbell; after it the counters, where they are owed or a signal is wanted.
+    /// Posts the chain, with one doorbell. Before, appends the counters if they are owed or a signal is wanted that no
+    /// request of the chain can carry.
     void post(bool owes_credits);
-    /// Posts the counters, signalled, if no request that is under way is.
+    /// Posts the counters, signalled, unless the last request is.
     void post_last_signal();
     /// Numbers of requests: of the next one, of the first that is not posted, of the first not known to be done.
     std::uint64_t next() const { return next_; }
@@ -138,19 +149,20 @@ public:
 
     // ---- credits
 
-    /// What this rank has taken out of its rings, and how many messages have arrived.
+    /// What this rank has taken out of its rings, and how many messages have arrived. The receiver counts.
     credits taken;
-    /// The same of the peer, as far as it has told.
+    /// The same of the peer, as last heard.
     const credits& returned() const { return returned_; }
-    /// What the peer knows of `taken` once it has this. The caller writes it.
+    /// Returns `taken`, which the caller writes to the peer.
     credits tell_taken() { return told_ = taken; }
+    /// `taken`, as last written to the peer.
     const credits& told() const { return told_; }
     void take_credits(const credits& c) {
         returned_.slots = std::max(returned_.slots, c.slots);
         returned_.notices = std::max(returned_.notices, c.notices);
         returned_.messages = std::max(returned_.messages, c.messages);
     }
-    /// Takes those that the peer has written alone.
+    /// Takes the counters that the peer has written by themselves.
     void read_counters();
     bool slot_free() const { return slots_written_ - returned_.slots < own_.shape.slots; }
     bool notice_free() const { return notices_written_ - returned_.notices < own_.shape.notices; }
@@ -162,6 +174,7 @@ public:
 
     // ---- memory
 
+    /// An offset in this rank's block: where the peer writes, and where this rank prepares what it writes there.
     const std::byte* inbound(std::size_t offset) const { return base_ + offset; }
     std::byte* outbound(std::size_t offset) { return base_ + own_.layout.half() + offset; }
     std::uint32_t local_key() const { return memory_.local; }
@@ -191,8 +204,8 @@ private:
     std::vector<request> chain_;
     std::vector<gather> pieces_;
     std::uint64_t next_ = 0, posted_ = 0, done_ = 0;  // requests
-    std::uint64_t signalled_ = 0,
-                  reads_until_ = 0;  // behind the latest that is signalled, that reads a caller's memory
+    // The number behind the last request that is signalled, and that reads a caller's memory.
+    std::uint64_t signalled_ = 0, reads_until_ = 0;
     bool signal_wanted_ = false;
     std::uint32_t receives_used_ = 0;
     credits told_, returned_;
@@ -202,12 +215,12 @@ private:
 inline bool connection::open() {
     try {
         const std::uint32_t receives = own_.shape.slots + 2 * own_.shape.notices + receive_batch;
-        queue_ = own_.book->of().open(
+        queue_ = own_.registry->device().open(
             {.inlined = 512, .gathers = 16, .requests = 256, .receives = receives, .bytes = std::uint64_t{1} << 30});
         limits_ = queue_->limits();
         const std::size_t bytes = 2 * own_.layout.half();
-        base_ = own_.book->take(bytes);
-        memory_ = own_.book->find(base_, bytes);
+        base_ = own_.registry->take(bytes);
+        memory_ = own_.registry->find(base_, bytes);
         std::memset(base_, 0, bytes);
         if (const char* wrong = queue_->receive(static_cast<int>(receives)))
             fail("receives cannot be posted", wrong, true);
@@ -248,7 +261,7 @@ inline void connection::close(bool at_once) {
     enter(connection_event::close);
     if (at_once) queue_->stop();
     queue_.reset();
-    own_.book->give(base_, 2 * own_.layout.half());
+    own_.registry->give(base_, 2 * own_.layout.half());
     base_ = nullptr;
     chain_.clear();
     pieces_.clear();
@@ -268,14 +281,15 @@ inline request& connection::add(std::size_t far_offset, write_kind what, std::ui
     chain_.push_back({next_++, far_base_ + far_offset, far_key_, static_cast<std::uint32_t>(pieces_.size()), 0,
         immediate_of(what, count), true, false, inlined});
     request& r = chain_.back();
-    if (next_ - signalled_ >= limits_.requests / 2) signal(r);  // or the queue would never be known to have room
+    if (next_ - signalled_ >= limits_.requests / 2) signal(r);  // else the queue would never be known to have room
     return r;
 }
 
 inline void connection::add_counters(bool signalled) {
     const credits c = tell_taken();
     std::byte* const at = outbound(own_.layout.counters_at());
-    // The device may still be reading those before: each word is one or the other, and they only grow.
+    // The device may still be reading the former counters: it gets the former or the new value of each word, and either
+    // is right, since they only grow.
     auto* const words = reinterpret_cast<std::uint64_t*>(at);
     std::atomic_ref(words[0]).store(c.slots, std::memory_order_relaxed);
     std::atomic_ref(words[1]).store(c.notices, std::memory_order_relaxed);

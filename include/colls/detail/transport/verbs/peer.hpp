@@ -1,4 +1,4 @@
-// All that a rank has of one peer over verbs: the queue pair, messages both ways, and whether the peer has left.
+// One peer of a rank over verbs: the queue pair, the messages both ways, and whether the peer has left.
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
@@ -26,22 +26,21 @@ struct peer {
     sender out;
     receiver in;
 
-    bool has_work = false;  ///< it is in the transport's list of those to which something may be written
-    bool lost = false;      ///< the control transport has lost it
+    bool has_work = false;  ///< it is in the transport's list of peers to write to
+    bool lost = false;      ///< the control transport has reported it lost
     departure leaving = departure::none;
     double announced_at = 0;
-    bool closing = false;  ///< it has said that it sends no more than `last_message` messages
-    std::uint64_t last_message = 0;
+    bool closing = false;  ///< it has closed its queue pair, and said how many messages it has sent
+    std::uint64_t messages_in_all = 0;
 
-    /// Something is to be written.
+    /// Whether something is to be written.
     bool has_to_write() const { return !out.empty() || in.has_notices() || in.owes_credits(); }
     /// Takes completions, and what they announce. Returns whether there were any. The listener may be told of a
     /// mismatch, and close the queue pair.
     bool poll();
-    /// Moves whatever has arrived, and counts what has left. Returns whether there were completions.
+    /// Polls, moves what has arrived, and counts what has left. Returns whether there were completions.
     bool serve();
-    /// Asks for a signal, and makes an offer, where a message has waited long. Returns whether something is to be
-    /// written.
+    /// Wants a signal, or queues an offer, where a message has waited long. Returns whether something is to be written.
     bool check_clock();
     /// Writes whatever can go now, with one doorbell.
     void write() {
@@ -58,7 +57,7 @@ struct peer {
     }
     void take_closing(std::uint64_t messages, std::uint64_t arrived) {
         closing = true;
-        last_message = messages;
+        messages_in_all = messages;
         queue_pair.take_credits({0, 0, arrived});
         out.count_left();
     }
@@ -99,13 +98,13 @@ inline bool peer::poll() {
     return any;
 }
 
-// What the peer's write announces. False: it does not follow the protocol.
+// Takes what a write of the peer announces. False: it does not follow the protocol.
 inline bool peer::take(std::uint32_t immediate) {
     switch (kind_of(immediate)) {
         case write_kind::slot:
             return in.slot_arrived(immediate);
         case write_kind::direct:
-            in.consume();  // what came before
+            in.consume();  // earlier messages
             return !queue_pair.has_queue() || in.direct_arrived(immediate);
         case write_kind::notice: {
             placement_notice n;
@@ -137,7 +136,7 @@ inline bool peer::serve() {
     return any;
 }
 inline bool peer::check_clock() {
-    if (!out.is_waiting() || own_.turn % 8 != 0) return false;  // looking at the clock has its price
+    if (!out.is_waiting() || own_.turn % 8 != 0) return false;  // reading the clock takes time
     const sender::overdue o = out.check_clock(seconds_now());
     if (o.offer) in.queue(out.offer());
     return o.signal || o.offer;

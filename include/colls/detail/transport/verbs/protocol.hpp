@@ -47,7 +47,7 @@ constexpr bool has_count(std::uint32_t immediate, std::uint64_t count) {
     return (immediate & count_mask) == (count & count_mask);
 }
 
-/// What a rank has taken out of its rings, and how many messages have arrived there: it never decreases.
+/// How many slots and notices a rank has taken out of its rings, and how many messages have arrived. They only grow.
 struct credits {
     std::uint64_t slots = 0, notices = 0, messages = 0;
 };
@@ -83,13 +83,13 @@ struct placement_notice {
     notice_kind kind;
     std::uint32_t unused[3];
     place places[most_places];
-    /// That are written.
+    /// Bytes of it that are written.
     std::uint32_t bytes() const {
         return static_cast<std::uint32_t>(offsetof(placement_notice, places) + what.entries * sizeof(place));
     }
 };
 
-/// Where what lies in either half of a block.
+/// Offsets in either half of a block.
 class block_layout {
 public:
     static constexpr std::size_t notice_stride = 512, counters_bytes = 64;
@@ -113,7 +113,8 @@ enum class wiring : std::uint64_t {
     closing    ///< the sender has sent `b` messages, the last it will, and `c` of the receiver's have arrived there
 };
 struct greeting {
-    static constexpr std::uint64_t expected_magic = 0x3176'7362'7265'76;  // version, and order of bytes
+    static constexpr std::uint64_t expected_magic =
+        0x3176'7362'7265'76;  // changes with the version, and with the byte order
 
     std::uint64_t magic, base;
     std::uint32_t key, slots, slot_bytes, notices;
@@ -135,7 +136,7 @@ inline greeting_text encode(const greeting& g) {
     t.text[2 * sizeof g] = '\0';
     return t;
 }
-/// False: it is no greeting of this version, or of a rank with other rings.
+/// False: the text is not a greeting of this version, from a rank with rings of the same shape.
 inline bool decode(const char* text, const verbs_shape& shape, greeting& g) {
     auto* const bytes = reinterpret_cast<unsigned char*>(&g);
     if (std::strlen(text) != 2 * sizeof g) return false;

@@ -1,9 +1,9 @@
-// What one rank's connections over verbs share: registered memory, sizes, and a few counts.
+// What the connections of one rank over verbs share: registered memory, sizes, and counts.
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
 #include <colls/detail/transport/tcp/stream.hpp>
-#include <colls/detail/transport/verbs/memory.hpp>
+#include <colls/detail/transport/verbs/memory_registry.hpp>
 #include <colls/detail/transport/verbs/protocol.hpp>
 
 #include <memory>
@@ -17,10 +17,10 @@ struct copied_bytes {
 };
 
 struct rank_resources {
-    rank_resources(std::shared_ptr<memory_book> b, const verbs_shape& s, message_transport::listener*& l)
-        : book(std::move(b)), shape(s), layout(s), listening(l) {}
+    rank_resources(std::shared_ptr<memory_registry> r, const verbs_shape& s, message_transport::listener*& l)
+        : registry(std::move(r)), shape(s), layout(s), listening(l) {}
 
-    const std::shared_ptr<memory_book> book;
+    const std::shared_ptr<memory_registry> registry;
     const verbs_shape shape;
     const block_layout layout;
     message_transport::listener*& listening;  ///< the transport's
@@ -29,16 +29,16 @@ struct rank_resources {
     unsigned turn = 0;           ///< of `progress`
     std::vector<gather> pieces;  ///< of one slot; here so that its memory is used again
 
-    /// Can this processor read and write the next bytes of these pieces?
+    /// Whether this processor can read and write the next bytes of these pieces.
     bool native(piece_queue& all, std::uint64_t bytes) const {
         for (std::size_t i = 0, found = 0; found < bytes; found += all[i++].bytes)
-            if (!book->native(all[i].data)) return false;
+            if (!registry->native(all[i].data)) return false;
         return true;
     }
-    /// May the device read all of these pieces?
+    /// Whether all of these pieces are registered with the device.
     bool registered(const piece* all, int count) const {
         for (int i = 0; i < count; ++i)
-            if (all[i].bytes > 0 && book->find(all[i].data, all[i].bytes).bytes == 0) return false;
+            if (all[i].bytes > 0 && registry->find(all[i].data, all[i].bytes).bytes == 0) return false;
         return true;
     }
 };

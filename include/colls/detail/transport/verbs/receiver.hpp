@@ -1,9 +1,9 @@
-// Messages from one peer: where each is to land, what of it has arrived, in order, and the notices that say so.
+// Messages from one peer: where each is to land, how much of it has arrived, and the notices that tell the peer.
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 //
-// There are always more receives posted than slots, notices and granted places together, so none is ever missing.
-// A slot for whose message no receive has been posted stays, and all behind it: then credits run out, and the peer
-// waits.
+// More receives are always posted than there are slots, notices and granted places together, so none is ever missing.
+// A message in a slot for which this rank has not called `receive` stays there, as do all behind it: credits run out,
+// and the peer waits.
 #pragma once
 
 #include <colls/detail/transport/verbs/connection.hpp>
@@ -21,13 +21,13 @@ public:
     /// The number of the next message. The caller pushes its place, unless nothing is received any more.
     std::uint64_t take_number() { return posted_++; }
     void push(std::uint64_t number, const message_label& label, const piece* pieces, int count);
-    /// Messages that have arrived.
+    /// Number of messages that have arrived.
     std::uint64_t arrived() const { return from_.taken.messages; }
-    /// Whatever still comes is thrown away: a message was not the one expected.
+    /// Whether all messages are thrown away, since one was not the one expected.
     bool dropping() const { return dropping_; }
-    /// All slots that the peer has written are used up.
+    /// Whether all slots that the peer has written are taken.
     bool slots_empty() const { return from_.taken.slots == slots_arrived_; }
-    /// Forgets what is to be received, and notices.
+    /// Forgets the messages that are expected, and notices.
     void clear();
 
     // ---- notices to the peer
@@ -36,7 +36,8 @@ public:
     bool has_notices() const { return !notices_.empty(); }
     /// Appends to the chain those for which there is room.
     void write_notices();
-    /// Credits must go, if nothing else carries them. What the peer waits to hear may go with what this turn brings.
+    /// Whether credits must be written by themselves, if nothing else carries them. An acknowledgement that the peer
+    /// waits for may go with what this rank writes in the same turn.
     bool owes_credits() const {
         const credits &taken = from_.taken, &told = from_.told();
         return taken.slots - told.slots >= own_.shape.slots / 2 ||
@@ -45,25 +46,25 @@ public:
                    acknowledgement_due_in_ != own_.turn);
     }
 
-    // ---- what has arrived, by the immediate's count. False: that does not follow the protocol.
+    // ---- what the peer has written, by its immediate. False: it does not follow the protocol.
 
     bool slot_arrived(std::uint32_t immediate);
-    /// After `consume`: what came before it is in its place.
+    /// Called after `consume`, which has moved all earlier messages.
     bool direct_arrived(std::uint32_t immediate);
     bool notice_arrived(std::uint32_t immediate, placement_notice& n);
     void offered(const message_header& what) {
         offer_ = what;
         has_offer_ = true;
     }
-    /// Moves what lies in slots to where it belongs, and looks at the offer. The listener may be told of a mismatch,
-    /// and close the connection.
+    /// Moves data from slots to where it belongs, and compares an offer. May report a mismatch to the listener, which
+    /// may close the connection.
     void consume();
 
 private:
     struct expected_message {
         message_label label;
         std::uint64_t bytes;
-        bool placed;  // the peer has been told where
+        bool placed;  // the peer has been told where it may land
     };
     bool fits(const expected_message& m, const message_header& h) const {
         return m.label == h.label() && m.bytes == h.bytes;
@@ -98,7 +99,7 @@ inline void receiver::push(std::uint64_t number, const message_label& label, con
     n.kind = notice_kind::direct;
     for (int i = 0; i < count && n.kind == notice_kind::direct; ++i) {
         if (pieces[i].bytes == 0) continue;
-        const region where = own_.book->find(pieces[i].data, pieces[i].bytes);
+        const region where = own_.registry->find(pieces[i].data, pieces[i].bytes);
         if (where.bytes == 0 || n.what.entries == placement_notice::most_places || pieces[i].bytes < least_direct_piece)
             n.kind = notice_kind::by_slots;
         else
@@ -119,7 +120,8 @@ inline void receiver::write_notices() {
     for (; !notices_.empty() && from_.notice_free() && from_.room(1); notices_.pop()) {
         placement_notice& n = notices_.front();
         if (n.kind == notice_kind::direct || n.kind == notice_kind::by_slots) {
-            if (n.what.number < arrived() || (n.what.number == arrived() && landed_ > 0)) continue;  // it comes without
+            if (n.what.number < arrived() || (n.what.number == arrived() && landed_ > 0))
+                continue;  // the message has come by slots
             if (n.kind == notice_kind::direct) {
                 if (places_granted_ == own_.shape.notices) return;
                 ++places_granted_;
@@ -177,7 +179,7 @@ inline void receiver::consume() {
     if (!has_offer_ || dropping_ || offer_.number >= posted_) return;
     has_offer_ = false;
     if (offer_.number >= arrived() && !fits(expected_[static_cast<std::size_t>(offer_.number - arrived())], offer_)) {
-        // The messages before it may still be on their way: that one says so itself when its turn has come.
+        // Messages before it may still arrive: the mismatch is reported when it is the next one.
         if (offer_.number == arrived())
             mismatch(offer_);
         else

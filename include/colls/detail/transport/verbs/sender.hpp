@@ -1,4 +1,4 @@
-// Messages to one peer: queued, written into slots or straight to their places, until they have left.
+// Messages to one peer: queued, written into slots or directly to their places, counted when they have left.
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 //
 // A message's memory may change when the device has taken it along with the request (inlined), a later request of its
@@ -31,13 +31,13 @@ public:
         else
             queued_[queued_.size() - 1].last = true;
     }
-    /// Appends to the chain whatever can go now.
+    /// Appends to the chain all messages, and parts of the next one, that can go now.
     void write();
     /// Counts the messages that have left.
     void count_left();
-    /// Messages whose memory may change.
+    /// Number of messages that have left: their memory may change.
     std::uint64_t left() const { return discarded() ? posted_ : left_; }
-    /// Messages that are in requests, all of them.
+    /// Number of messages that are in requests as a whole.
     std::uint64_t lowered() const { return lowered_; }
     bool empty() const { return queued_.empty(); }
     /// Forgets what is queued or under way.
@@ -58,16 +58,17 @@ public:
     }
     bool discarded() const { return reception_ == reception::discarded; }
 
-    // ---- what takes long
+    // ---- timers
 
-    /// `check_clock` has something to look at.
+    /// Whether a message waits for its place, or to have left.
     bool is_waiting() const { return awaits_place() || awaits_completion(); }
-    /// Asks for a signal, or says that an offer is due, where a message has waited long.
     struct overdue {
         bool signal = false, offer = false;
     };
+    /// Wants a signal where a message waits to have left since `signal_after`. Says whether it does, and whether an
+    /// offer is due, since the front message waits for its place since `offer_after`.
     overdue check_clock(double now);
-    /// What the front message is; to be called once for it.
+    /// The notice that tells the peer what the front message is. Called once a message.
     placement_notice offer();
 
 private:
@@ -84,16 +85,16 @@ private:
     };
     /// How the front message goes.
     enum class route : std::uint8_t {
-        undecided,       // or straight to its place
-        awaiting_place,  // the peer has not said yet where it may land
-        offered,         // nor afterwards, and it has been told what the message is
-        slots
+        undecided,       // it has not begun, or goes directly to its place
+        awaiting_place,  // the peer has not said where it may land
+        offered,         // the same, and the peer has been told what the message is
+        slots            // through the ring
     };
-    /// What the peer makes of messages.
+    /// Whether the peer takes the messages.
     enum class reception : std::uint8_t {
         expected,
-        mismatched,  // it expects another message: all go by slots, and it will report that
-        discarded
+        mismatched,  // its notice is for another message: all go by slots, and the peer reports the mismatch
+        discarded    // it throws them away
     };
 
     bool awaits_place() const { return route_ == route::awaiting_place && !queued_.empty(); }
@@ -111,11 +112,11 @@ private:
     fifo<placement_notice> granted_;
     std::uint64_t posted_ = 0, lowered_ = 0, left_ = 0;  // messages
     reception reception_ = reception::expected;
-    // Of the front message:
+    // The front message.
     route route_ = route::undecided;
     std::uint64_t in_requests_ = 0;                                  // bytes
     bool reads_caller_ = false;                                      // requests read it where it lies
-    double place_awaited_since_ = 0, completion_awaited_since_ = 0;  // 0: the clock has not been looked at
+    double place_awaited_since_ = 0, completion_awaited_since_ = 0;  // 0: not checked yet
 };
 
 inline void sender::push(const message_label& label, const piece* pieces, int count) {
@@ -131,7 +132,7 @@ inline void sender::write() {
     while (!queued_.empty() && write_front()) {}
 }
 
-// The front message, or as much of it as can go. False: it is still there.
+// Appends the front message, or as much of it as can go. False: not all of it.
 inline bool sender::write_front() {
     const message m = queued_.front();
     if (m.direct && route_ != route::slots && reception_ != reception::mismatched) {
@@ -179,7 +180,7 @@ inline void sender::finish_front(const message& m) {
     reads_caller_ = false;
 }
 
-// So many bytes of the front message, or none of an empty one, into a slot: by one request, or as many as the device
+// Appends the next `bytes` of the front message, 0 if it is empty, as a slot: by one request, or as many as the device
 // needs.
 inline void sender::write_slot(const message& m, std::uint32_t bytes) {
     const std::size_t at = own_.layout.slot_at(to_.slots_written());
@@ -189,7 +190,7 @@ inline void sender::write_slot(const message& m, std::uint32_t bytes) {
     std::memcpy(staged, &h, sizeof h);
     const std::size_t whole = sizeof h + bytes;
     const bool inlined = whole <= to_.limits().inlined && whole <= to_.limits().bytes && own_.native(pieces_, bytes);
-    // From where it lies, if the device can read it there.
+    // The device reads the data where it lies, if that is registered.
     auto& from = own_.pieces;
     from.clear();
     from.push_back({staged, sizeof h, to_.local_key()});
@@ -197,7 +198,7 @@ inline void sender::write_slot(const message& m, std::uint32_t bytes) {
     for (std::size_t i = 0; found < bytes && from.size() < to_.limits().gathers; ++i) {
         const piece& p = pieces_[i];
         const auto part = static_cast<std::uint32_t>(std::min<std::size_t>(p.bytes, bytes - found));
-        const region where = inlined ? region{} : own_.book->find(p.data, part);
+        const region where = inlined ? region{} : own_.registry->find(p.data, part);
         if (!inlined && where.bytes == 0) break;
         from.push_back({p.data, part, where.local});
         found += part;
@@ -227,17 +228,17 @@ inline void sender::write_slot(const message& m, std::uint32_t bytes) {
     to_.slot_written();
     if (reads) {
         reads_caller_ = true;
-        to_.reads_caller();
+        to_.note_read();
     }
     in_requests_ += bytes;
 }
 
-// The front message, or what the queue takes of it, from where it lies to where it belongs; its last request announces
-// it.
+// Appends the front message, or as much of it as the queue has room for, as writes to the receiver's places; its last
+// request announces it. False: not all of it.
 inline bool sender::write_direct(const message& m, const placement_notice& where) {
     while (in_requests_ < m.bytes) {
         if (!to_.room(1)) return false;
-        // What one request takes is contiguous there, and lies in a few pieces here.
+        // A request writes one contiguous range, which it reads from several pieces.
         std::uint64_t skip = in_requests_;
         std::uint32_t k = 0;
         for (; skip >= where.places[k].bytes; ++k) skip -= where.places[k].bytes;
@@ -250,14 +251,14 @@ inline bool sender::write_direct(const message& m, const placement_notice& where
         while (r.count < to_.limits().gathers && bytes < most) {
             const piece& p = pieces_[r.count];
             const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(p.bytes, most - bytes));
-            to_.add_piece(r, p.data, part, own_.book->find(p.data, part).local);
+            to_.add_piece(r, p.data, part, own_.registry->find(p.data, part).local);
             bytes += part;
         }
         pieces_.skip(bytes);
         in_requests_ += bytes;
         r.announces = in_requests_ == m.bytes;
         reads_caller_ = true;
-        to_.reads_caller();
+        to_.note_read();
     }
     return true;
 }

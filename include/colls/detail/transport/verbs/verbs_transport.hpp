@@ -1,12 +1,12 @@
-// Messages between ranks as RDMA writes: chains of work requests, one doorbell for all that goes to a peer at once.
+// The message transport over verbs: messages are RDMA writes, in chains with one doorbell for all that goes to a peer.
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 //
-// Two ranks have a queue pair from their first message on. Another transport (`control`) carries the control messages,
-// tells whose process has ended, and brings the queue pairs together.
+// Two ranks connect their queue pairs at their first message. Another transport (`control`) carries the control
+// messages, those that connect the queue pairs, too, and reports processes that have ended.
 //   protocol.hpp     what is written into the peer's memory, and what connects two queue pairs
 //   connection.hpp   the queue pair with one peer: its states, the chain of requests, credits
 //   sender.hpp, receiver.hpp   messages to and from one peer      peer.hpp   all of these
-//   this file        one rank's peers behind the interface `message_transport`
+//   this file        all peers of a rank behind the interface `message_transport`
 #pragma once
 
 #include <colls/detail/transport/verbs/peer.hpp>
@@ -20,8 +20,10 @@ namespace colls::inline v1::detail {
 
 class verbs_transport final : public message_transport, private message_transport::listener {
 public:
-    /// `control` connects the same ranks, and carries nothing but control messages. Throws std::bad_alloc.
-    verbs_transport(std::unique_ptr<message_transport> control, std::shared_ptr<rdma::memory_book> memory, int rank,
+    /// For rank `rank` of a group of `size`. `control` connects the same ranks, and carries only control messages;
+    /// `memory` has the device, and the memory that is registered with it. Makes no queue pair yet. Throws
+    /// std::bad_alloc.
+    verbs_transport(std::unique_ptr<message_transport> control, std::shared_ptr<rdma::memory_registry> memory, int rank,
         int size, const verbs_shape& shape = {})
         : control_(std::move(control)), own_(std::move(memory), shape, listening), rank_(rank) {
         control_->listening = this;
@@ -29,7 +31,8 @@ public:
     }
     verbs_transport(const verbs_transport&) = delete;
     verbs_transport& operator=(const verbs_transport&) = delete;
-    /// Waits, at most `linger`, until all that was sent is in the peers' memory; then leaves as `control` does.
+    /// Waits, for `linger` seconds at most, until all that was sent is in the peers' memory; then `control` leaves the
+    /// group.
     ~verbs_transport() override;
 
     std::uint64_t send(int to, const message_label& label, const piece* pieces, int count) override {
@@ -79,7 +82,8 @@ public:
     void tell_all(const control_message& what) override { control_->tell_all(what); }
 
     void progress() override;
-    /// Yields at first, then sleeps, from 50 us to a millisecond; control messages end the sleep.
+    /// Yields at first, then sleeps for 50 us, and up to 800 us when called again and again. Control messages end a
+    /// sleep.
     void idle(double seconds) override {
         if (++idle_ < 32) {
             sched_yield();
@@ -91,7 +95,7 @@ public:
     }
 
     const rdma::copied_bytes& copied() const { return own_.copied; }
-    /// Queue pairs that are open.
+    /// Number of queue pairs that are open.
     int queue_pairs() const {
         return static_cast<int>(
             std::count_if(open_.begin(), open_.end(), [this](int r) { return at(r).queue_pair.has_queue(); }));
@@ -123,7 +127,7 @@ private:
 
     // from `control`
     void heard(int from, const control_message& what) override;
-    void lost(int who, const char* why) override;
+    void lost(int peer, const char* why) override;
     void failed(int with, const char* why) override {
         if (listening) listening->failed(with, why);
     }
@@ -133,7 +137,7 @@ private:
     rdma::rank_resources own_;
     const int rank_;
     std::vector<std::unique_ptr<rdma::peer>> peers_;
-    std::vector<int> open_;      // peers to which a queue pair has been opened, or could not be
+    std::vector<int> open_;      // peers for which a queue pair has been made, or could not be
     std::vector<int> to_write_;  // peers that have work
     unsigned idle_ = 0;          // calls of `idle` since the latest completion
     bool in_progress_ = false, has_slept_ = false, abandoned_ = false, closing_ = false;
@@ -164,13 +168,13 @@ inline void verbs_transport::progress() {
 
 // ---- queue pairs ----------------------------------------------------------------------------------------------------
 
-// False: there is no way to the peer.
+// Makes the queue pair if it does not exist. False: there is none.
 inline bool verbs_transport::open(rdma::peer& p) {
     const rdma::connection& c = p.queue_pair;
     if (c.has_queue()) return true;
     if (abandoned_ || p.lost || c.failed() || c.state() != rdma::connection_state::unopened || p.number == rank_)
         return false;
-    open_.push_back(p.number);  // where that fails, too: it is reported from `progress`
+    open_.push_back(p.number);  // also where that fails, so that `progress` reports it
     return p.queue_pair.open();
 }
 inline void verbs_transport::send_greeting(rdma::peer& p) {
@@ -204,25 +208,25 @@ inline void verbs_transport::take_wiring(rdma::peer& p, const control_message& w
 
 // ---- a peer that leaves, or fails -----------------------------------------------------------------------------------
 
-// Has all arrived that the peer has sent, as far as it ever will?
+// Whether all messages have arrived that the peer has sent, or no more will.
 inline bool verbs_transport::all_arrived(const rdma::peer& p) const {
     if (!p.queue_pair.known_to_peer() || p.in.dropping() || abandoned_ || closing_) return true;
-    return p.closing && p.in.arrived() >= p.last_message;
+    return p.closing && p.in.arrived() >= p.messages_in_all;
 }
-// Tells the listener that the peer has left, or that its queue pair has failed, once the time for that has come.
+// Tells the listener that the peer has left, or that its queue pair has failed, when that is due.
 inline void verbs_transport::report(rdma::peer& p) {
     rdma::connection& c = p.queue_pair;
     const double grace = own_.shape.failure_grace;
     if (p.leaving == rdma::departure::announced) {
-        // Where the queue pair has failed no more arrives; but what is here may lie in slots for as long as this rank
-        // likes.
+        // Where the queue pair has failed no more arrives. What has arrived may stay in slots until this rank calls
+        // `receive`.
         const bool no_more = c.failed() && p.in.slots_empty() && seconds_now() - p.announced_at > grace;
         if (all_arrived(p) || no_more) {
             p.leaving = rdma::departure::reported;
             if (listening) listening->heard(p.number, control_message{control_kind::leave});
         }
     }
-    // What fails after the peer has left, or is lost, has its cause in that.
+    // A failure after the peer has left, or is lost, is a consequence of that.
     if (!c.failed() || p.leaving != rdma::departure::none || p.lost || abandoned_ || closing_) return;
     if (c.failure() == rdma::failure_state::reported) return;
     if (c.failure() == rdma::failure_state::suspected && seconds_now() - c.failed_at() < grace) return;
@@ -246,14 +250,14 @@ inline void verbs_transport::heard(int from, const control_message& what) {
     p.leaving = rdma::departure::reported;
     if (listening) listening->heard(from, what);
 }
-inline void verbs_transport::lost(int who, const char* why) {
-    rdma::peer& p = at(who);
-    if (p.queue_pair.connected() && !p.lost) {  // what it wrote before
+inline void verbs_transport::lost(int peer, const char* why) {
+    rdma::peer& p = at(peer);
+    if (p.queue_pair.connected() && !p.lost) {  // take what it wrote before
         if (p.poll()) idle_ = 0;
         if (p.queue_pair.has_queue()) p.in.consume();
     }
     p.lost = true;
-    if (listening) listening->lost(who, why);
+    if (listening) listening->lost(peer, why);
 }
 
 inline verbs_transport::~verbs_transport() {
