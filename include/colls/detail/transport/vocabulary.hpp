@@ -1,0 +1,8 @@
+// The interface of message transports, under the names that the library's own ones use.
+#pragma once
+
+#include <colls/extend/message_transport.hpp>
+
+namespace colls::inline v1::detail {
+using namespace extend;
+}  // namespace colls::inline v1::detail
