@@ -89,7 +89,7 @@ TEST_CASE("behind what is cut off nothing follows, however often the rest is giv
         w.post(label_of(0, 0, 0), &p, 1);
         w.post(label_of(0, 0, 1), &p, 1);
         CHECK(w.gather(v, 4, 0) > 0);
-        CHECK(w.left(a_part ? colls::detail::frame_bytes + 1000 : 500) ==
+        CHECK(w.advance(a_part ? colls::detail::frame_bytes + 1000 : 500) ==
               (a_part ? 1u : 0u));  // the first, or a part of it
         CHECK(w.within() != a_part);
         w.drop(a_part);
@@ -650,7 +650,7 @@ TEST_CASE("`abandon` from within a report", "[wire]") {
 TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
     const random_traffic t{77, 30, 10, 400'000};
     std::atomic<int> done{0};
-    std::atomic<std::size_t> most_guests{0};
+    std::atomic<std::size_t> most_pending{0};
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         if (r == 2) {  // not a rank: it connects to both as whatever may come
             random_source random(5);
@@ -696,10 +696,10 @@ TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
             const std::string wrong = exchange(t, r, 2, w);
             if (!wrong.empty()) complain(wrong);
         }
-        most_guests = std::max(most_guests.load(), node.guests());
+        most_pending = std::max(most_pending.load(), node.pending());
         ++done;
     }) == "");
-    CHECK(most_guests <= tcp_node::most_silent + tcp_node::most_early);
+    CHECK(most_pending <= tcp_node::most_silent + tcp_node::most_early);
 }
 
 TEST_CASE(
@@ -738,7 +738,7 @@ TEST_CASE(
     CHECK(closed(second));
     CHECK(e.count("lost") == 0);
     control_frame n(control_message{control_kind::board, 1, 2, 3, "tab\tand\x1b[31m"});
-    n.number(0);
+    n.set_number(0);
     REQUIRE(send_all(first.get(), n.data, n.bytes, seconds_now() + patience_s) == 0);
     CHECK(until(w, [&] { return e.count(said_board) == 1; }));
     CHECK(e.all[0].text == "tab and [31m");  // nothing that a terminal would obey
@@ -765,8 +765,8 @@ TEST_CASE("a sub-group's connections may come before its wire is there", "[wire]
         std::uint64_t out = 40 + static_cast<std::uint64_t>(own), in[4] = {};
         if (r == 0) {
             while (early < 3) world.progress();
-            if (!until(world, [&] { return node.guests() == 3; }))
-                complain("they did not come: " + std::to_string(node.guests()));
+            if (!until(world, [&] { return node.pending() == 3; }))
+                complain("they did not come: " + std::to_string(node.pending()));
             idle(world, 0.05);
         }
         tcp_transport w(node, 2, own, part);

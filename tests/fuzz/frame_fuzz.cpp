@@ -4,7 +4,8 @@
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/detail/transport/tcp/stream.hpp>
+#include <colls/detail/transport/tcp/frame_reader.hpp>
+#include <colls/detail/transport/tcp/frame_writer.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"
@@ -93,9 +94,9 @@ struct outcome {
 };
 outcome feed(octets stream, const std::vector<posted>& receives, bool places, int drop_after, std::uint64_t cut) {
     outcome o;
-    message_places to;
+    posted_receives to;
     frame_reader reader;
-    if (places) reader.places = &to;
+    if (places) reader.receives = &to;
     reader.open(frame_bytes + most_text + cut % 5 * 300);
     std::vector<std::vector<std::unique_ptr<std::byte[]>>> memory;  // each piece an allocation of its own
     std::size_t next = 0;
@@ -122,10 +123,10 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                     o.events += 'w';
                     break;
                 case arrival::control:
-                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_control_kind),
+                    must(static_cast<unsigned>(reader.control().what) <= static_cast<unsigned>(last_control_kind),
                         "a notice");
-                    must(std::strlen(reader.heard().text) <= most_text, "a text ends");
-                    o.events += "n" + std::to_string(reader.heard().a) + reader.heard().text;
+                    must(std::strlen(reader.control().text) <= most_text, "a text ends");
+                    o.events += "n" + std::to_string(reader.control().a) + reader.control().text;
                     if (++heard == drop_after) to.drop();
                     break;
                 case arrival::unexpected:
@@ -171,7 +172,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
             filled += part;
         }
         if (filled == 0) break;
-        reader.came(filled);
+        reader.add(filled);
         stream = stream.subspan(filled);
     }
     o.arrived = to.arrived();
@@ -301,7 +302,7 @@ void written(octets all) {
             stream.insert(stream.end(), p, p + part);
             taken += part;
         }
-        number += writer.left(taken);
+        number += writer.advance(taken);
     }
     must(writer.sent() == r.size() && number == r.size(), "all has been written");
     const outcome o = feed(stream, r, true, 0, cut);

@@ -4,7 +4,7 @@
 
 #include "random.hpp"
 
-#include <colls/detail/transport/tcp/node.hpp>
+#include <colls/detail/transport/tcp/tcp_node.hpp>
 #include <colls/extend/message_transport.hpp>
 
 #include <dirent.h>

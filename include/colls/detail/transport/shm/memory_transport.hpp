@@ -12,7 +12,8 @@
 
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/transport/shm/message_ring.hpp>
-#include <colls/detail/transport/tcp/stream.hpp>
+#include <colls/detail/transport/tcp/frame_reader.hpp>
+#include <colls/detail/transport/tcp/frame_writer.hpp>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -99,7 +100,7 @@ private:
         int peer = none;
         ring_reader messages_in, control_in;
         ring_writer messages_out, control_out;
-        message_places inbox;
+        posted_receives inbox;
         frame_reader reader, control_reader;
         frame_writer outbox;
         fifo<control_frame> queue;                     // of control messages
@@ -200,7 +201,7 @@ inline memory_transport::memory_transport(
         e.messages_out = {state(out, 0), at + l.message_data + out * l.messages, l.messages, shape.stream_from};
         e.control_in = {state(in, 1), at + l.control_data + in * l.control, l.control};
         e.control_out = {state(out, 1), at + l.control_data + out * l.control, l.control, ~std::size_t{0}};
-        e.reader.places = &e.inbox;
+        e.reader.receives = &e.inbox;
         e.reader.open(buffer_bytes);
         e.control_reader.open(buffer_bytes);
     }
@@ -216,7 +217,7 @@ inline void memory_transport::write_messages(end& e) {
         std::size_t whole = 0;
         for (int i = 0; i < count; ++i) whole += v[i].iov_len;
         const std::size_t n = e.messages_out.write(v, count);
-        e.frames += e.outbox.left(n);
+        e.frames += e.outbox.advance(n);
         moved = moved || n > 0;
         if (n < whole) break;  // the other direction's turn
     }
@@ -227,7 +228,7 @@ inline void memory_transport::write_control(end& e) {
     bool told = false;
     while (!e.queue.empty() && !e.control_out.full()) {
         control_frame& n = e.queue.front();
-        n.number(e.control_frames);
+        n.set_number(e.control_frames);
         const iovec v{n.data + e.control_done, n.bytes - e.control_done};
         e.control_done += e.control_out.write(&v, 1);
         told = true;
@@ -266,7 +267,7 @@ inline bool memory_transport::take(end& e, frame_reader& from, arrival what) {
         case arrival::message:
             return true;
         case arrival::control:
-            if (listening) listening->heard(e.peer, from.heard());
+            if (listening) listening->heard(e.peer, from.control());
             return true;
         case arrival::unexpected:
             if (listening)
@@ -292,7 +293,7 @@ inline void memory_transport::read(end& e, frame_reader& r, ring_reader& from, i
         const int count = r.room(v, most_iovecs);
         const std::size_t n = count == 0 ? 0 : from.read(v, count);
         if (n == 0) return;
-        r.came(n);
+        r.add(n);
         wake(e);  // it may wait for room
     }
 }

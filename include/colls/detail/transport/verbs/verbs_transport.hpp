@@ -19,7 +19,7 @@
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/transport/tcp/stream.hpp>
+#include <colls/detail/transport/piece_queue.hpp>
 #include <colls/detail/transport/verbs/memory.hpp>
 
 #include <sched.h>
