@@ -1,6 +1,6 @@
-// Whatever comes over a connection between two ranks: no crash, no memory beyond what is posted, nothing written
-// outside of it, and the same result however the bytes are cut up. The first byte says what the rest is: a hello, a
-// header, a stream, or a recipe for a stream that is nearly right.
+// Fuzzes what is received on a connection between two ranks. There must be no crash, no memory taken beyond the posted
+// receives, no byte written outside of them, and the same result however the bytes are cut up. The first byte says what
+// the rest is: a hello, a header, a stream, or a recipe for a stream that is nearly right.
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
@@ -28,7 +28,7 @@ void must(bool holds, const char* what) {
     std::abort();
 }
 
-/// The input, taken from the front; zero behind its end.
+/// Takes the input from the front; returns zeros behind its end.
 class source {
 public:
     explicit source(octets in) : in_(in) {}
@@ -50,7 +50,7 @@ private:
     octets in_;
 };
 
-/// Bytes to be told from others; copied, since each comparison in a loop would be counted.
+/// Bytes that differ from others. They are copied, since the fuzzer would count each comparison in a loop.
 bytes pattern(std::size_t from, std::size_t count) {
     static const bytes all = [] {
         bytes b;
@@ -77,15 +77,15 @@ void header(octets in) {
     must(f->text_bytes <= most_text && f->bytes <= most_message, "sizes are in range");
 }
 
-/// Receives that are posted, in memory of exactly their size.
+/// A receive that is posted, in memory of exactly its size.
 struct posted {
     message_label label;
     std::vector<std::size_t> pieces;
 };
 message_label label_of(unsigned which) { return {which % 3, which / 3 % 3, which / 9}; }
 
-/// Feeds a stream to a reader. `cut` says how many bytes come at once, and when receives are posted. Returns what came
-/// of it.
+/// Feeds a stream to a reader, and returns the result. `cut` says how many bytes are added at once, and when receives
+/// are posted.
 struct outcome {
     std::string events;
     std::vector<bytes> memory;
@@ -110,7 +110,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
         }
         must(to.post(p.label, pieces.data(), static_cast<int>(pieces.size())) == next - 1, "receives are counted");
     };
-    // All at once, or one by one, whenever a message stands there.
+    // All at once, or one by one, whenever a message is held.
     while (cut % 2 == 0 && next < receives.size()) post();
     int heard = 0;
     for (bool over = false; !over;) {
@@ -124,7 +124,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                     break;
                 case arrival::control:
                     must(static_cast<unsigned>(reader.control().what) <= static_cast<unsigned>(last_control_kind),
-                        "a notice");
+                        "a control message has a valid kind");
                     must(std::strlen(reader.control().text) <= most_text, "a text ends");
                     o.events += "n" + std::to_string(reader.control().a) + reader.control().text;
                     if (++heard == drop_after) to.drop();
@@ -263,7 +263,7 @@ void recipe(octets all) {
     both_ways(stream, r, how & 1, static_cast<int>(how >> 1 & 3), cut);
     if (right) must(feed(stream, r, true, 0, cut).memory == payloads, "what was sent arrives");
 }
-// What the writer writes the reader reads.
+// The reader must read what the writer writes.
 void written(octets all) {
     source in(all);
     const std::uint64_t cut = in.take64();
@@ -276,7 +276,7 @@ void written(octets all) {
         std::size_t whole = 0, at = 0;
         for (const std::size_t n : r[i].pieces) whole += n;
         memory[i] = pattern(in.take(), whole + 1);
-        // In other pieces than the receiver's.
+        // In other pieces than those of the receive.
         while (at < whole) {
             const std::size_t n = std::min(whole - at, std::size_t{in.take()} + 1);
             pieces.push_back({memory[i].data() + at, n});
