@@ -7,7 +7,8 @@
 // rings that carry nothing is never touched.
 //
 // What lies in a ring outlives its writer. A rank that leaves closes its rings, which is reported when they have been
-// read to the end. A rank whose process has ended without closing them is reported as lost, after what it had written.
+// read to the end. If a rank's process ends without closing them, the rank is reported as lost, after what it had
+// written.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 

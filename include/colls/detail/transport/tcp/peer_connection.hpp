@@ -141,7 +141,7 @@ private:
         suspected,  ///< a socket ended at `ended_at_`. Within `grace`, what else the peer sent may still arrive.
         rechecked,  ///< the peer has left, and another `grace` runs from `ended_at_`: the socket of its last messages
                     ///< may be waiting to be accepted, since this process may have slept
-        reported  ///< the listener knows; the sockets are closed
+        reported    ///< the listener knows; the sockets are closed
     };
     /// What has come of the peer's `leave`.
     enum class leave_of_peer : std::uint8_t {

@@ -13,7 +13,7 @@
 
 namespace colls::inline v1::detail {
 
-/// What a node needs of a transport whose connections it watches.
+/// What a node needs of a transport, for which it watches connections.
 struct tcp_connection_owner {
     virtual std::uint64_t group() const = 0;
     /// Takes an incoming connection of the group, whose hello has been read.
@@ -29,8 +29,7 @@ protected:
 /// its transports.
 /// An incoming connection that sends no valid hello within `hello_timeout` is dropped. A connection of a group that
 /// does not exist here yet waits for the group's transport, since the peer may be ahead. Both kinds are limited in
-/// number: the oldest are dropped first, and a rank whose connection was dropped before it sent its hello connects
-/// again.
+/// number: the oldest are dropped first. A rank connects again if its connection was dropped before it sent its hello.
 class tcp_node {
 public:
     static constexpr std::size_t most_silent = 256, most_early = 256;
