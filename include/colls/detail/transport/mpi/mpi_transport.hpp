@@ -98,7 +98,7 @@ private:
         std::vector<piece> pieces;
         int under_way = 0;  // parts
     };
-    /// What has come of a peer's `leave`.
+    /// Whether a peer's `leave` has been received and reported.
     enum class leave_of_peer : std::uint8_t {
         unheard,
         heard,    ///< messages that were sent before it have not arrived

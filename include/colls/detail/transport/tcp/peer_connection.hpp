@@ -143,17 +143,17 @@ private:
                     ///< may be waiting to be accepted, since this process may have slept
         reported    ///< the listener knows; the sockets are closed
     };
-    /// What has come of the peer's `leave`.
+    /// Whether the peer's `leave` has been received and reported.
     enum class leave_of_peer : std::uint8_t {
         unheard,
         heard,    ///< on the control socket: messages may follow on the other
         reported  ///< to the listener, behind all messages
     };
-    /// What has become of this rank's `leave`.
+    /// Whether this rank's `leave` has been sent.
     enum class own_leave : std::uint8_t {
         unsaid,
         due,     ///< on the message socket, behind the last message
-        written  ///< there too, or a part of it has been, and the rest is queued as a control message
+        written  ///< there too; if only a part of it could be written, the rest is queued with the control messages
     };
     static constexpr int most_iovecs = 64;
     static constexpr std::size_t most_control = 4096;
