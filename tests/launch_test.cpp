@@ -213,7 +213,8 @@ TEST_CASE("launch: Hydra's ranks find their proxy through shells", "[launch]") {
     char self[4096] = {};
     REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     const std::string command = "COLLS_LAUNCH_TEST_CHILD=1 timeout 60 mpiexec.hydra -n 3 sh -c '\"" +
-                                std::string(self) + "\" \"what this process is told\" -s; true' 2>&1";
+                                std::string(self) +
+                                "\" \"launch: reads the environment of this process\" -s; true' 2>&1";
     std::FILE* const out = popen(command.c_str(), "r");
     REQUIRE(out != nullptr);
     std::set<std::string> tokens, ranks;

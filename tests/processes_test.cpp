@@ -5,16 +5,20 @@
 #include "support/random.hpp"
 #include "support/says.hpp"
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/transport/shm/arena.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
+#include <cstring>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -339,6 +343,31 @@ TEST_CASE("a process that dies before it has joined is not waited for", "[proces
                 CHECK(says(text, "rank " + std::to_string(r)));
                 CHECK(says(text, "before it had joined the group"));
             }
+}
+
+TEST_CASE("processes: a report that is being written is waited for, not taken for a late rank", "[processes]") {
+    // Rank 1 never comes. Rank 0 waits for it, and sees that the report has been begun before it is complete.
+    colls::processes::detail::arena memory(2);
+    memory.be(0);
+    colls::detail::poison_state& report = memory.whole().poison();
+    report.state.store(1, std::memory_order_relaxed);
+    std::thread reporter([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        report.code = static_cast<int>(colls::errc::peer_failed);
+        report.rank = report.peer = 1;
+        std::strcpy(report.text, "colls: rank 1: its process ended");
+        report.state.store(2, std::memory_order_release);
+    });
+    std::string text = "none";
+    try {
+        memory.assemble(60);
+    } catch (const colls::error& e) {
+        CHECK(e.code() == colls::errc::peer_failed);
+        CHECK(e.peer() == 1);
+        text = e.what();
+    }
+    reporter.join();
+    CHECK(says(text, "rank 1: its process ended"));
 }
 
 TEST_CASE("how ranks end is known where SIGCHLD is ignored, or other code waits for all children", "[processes]") {

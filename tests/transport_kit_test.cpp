@@ -1,6 +1,7 @@
 // The kit for transports: it passes those of the library, and one written here; and finds out those that are broken.
 #include "catch.hpp"
 
+#include "support/broken_transports.hpp"
 #include "support/launch.hpp"
 #include "support/own_transport.hpp"
 

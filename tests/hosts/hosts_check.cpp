@@ -13,7 +13,7 @@
 #include "support/random.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/explain.hpp>
 #include <colls/world.hpp>
 

@@ -4,7 +4,7 @@
 
 #include "batch.hpp"
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/transports/shm.hpp>
 
 #include <dirent.h>

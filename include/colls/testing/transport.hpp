@@ -3,7 +3,7 @@
 //     if (!report.ok()) fail(report.text());
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/testing/collective_case.hpp>
 
 #include <chrono>

@@ -2,7 +2,7 @@
 // carried out, with the checks that hardware makes: keys, posted receives, room in the queues.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/transport/verbs/interface.hpp>
 #include <colls/error.hpp>
 

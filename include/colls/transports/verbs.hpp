@@ -47,7 +47,7 @@ struct opened {
     }
 };
 
-class way final : public net::inter_node_transport {
+class way final : public colls::detail::hosts::inter_node_transport {
 public:
     explicit way(const colls::detail::address& own) : on_(opened::of_process(own)) {}
     std::unique_ptr<colls::detail::message_transport> over(
@@ -62,7 +62,8 @@ private:
 };
 
 inline const bool hooked = [] {
-    net::open_verbs = [](int rank, const colls::detail::address& own) -> std::shared_ptr<net::inter_node_transport> {
+    colls::detail::hosts::open_verbs =
+        [](int rank, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
         try {
             return std::make_shared<way>(own);
         } catch (const error& e) {

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/launch.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/launch.hpp>
 
 #include <sys/types.h>

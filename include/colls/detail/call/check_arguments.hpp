@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/detail/call/call.hpp>
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 
 namespace colls::inline v1::detail {
 

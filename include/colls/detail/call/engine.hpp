@@ -8,6 +8,7 @@
 #include <colls/detail/execute/dump.hpp>
 #include <colls/detail/execute/operations.hpp>
 #include <colls/detail/execute/trace.hpp>
+#include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/regroup/split.hpp>

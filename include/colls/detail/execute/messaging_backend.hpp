@@ -1,42 +1,72 @@
-// What lies behind the rank context of a rank that passes messages: its transports, what it has heard of the others,
-// and the order in which its operations post.
+// The backend of groups whose ranks pass messages: adapts an extend::message_group and its transports.
 //
-// What ranks that share memory read from it (whether the group is broken, who has left, who waits where) each rank here
-// keeps to itself, in a group_memory of its own that its peers' control messages are written into: so waiting and
-// failing are the same code. Whoever learns that the group is broken tells everyone whom it is connected to; whoever
-// waits, waits for somebody who is dead, or waits itself, or has told it: so the control messages come to all.
+// Ranks that share memory read there whether the group is broken, which ranks have left, and where each waits. Here
+// each rank keeps that to itself, in a group_memory of its own that the control messages of its peers are written into,
+// so that waiting and failing are the same code for both. A rank that learns that the group is broken tells all ranks
+// that it is connected to. Each rank that waits hears of it: it waits for a rank that has died, that waits itself, or
+// that has told it.
+// IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
 #include <colls/detail/execute/message_executor.hpp>
+#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/regroup/shrink_agreement.hpp>
+#include <colls/extend/message_group.hpp>
 
 #include <cstdlib>
 #include <deque>
 
 namespace colls::inline v1::detail {
 
-class messaging_backend : public group_backend, private message_transport::listener {
+class messaging_backend final : public group_backend, private message_transport::listener {
 public:
-    /// Two transports of one group: for collectives, and for messages between two ranks, whose orders have nothing to
-    /// do with each other.
-    void be(
-        rank_context& e, std::unique_ptr<message_transport> collectives, std::unique_ptr<message_transport> messages) {
-        e_ = &e;
-        collectives_ = std::move(collectives);
-        messages_ = std::move(messages);
-        collectives_->listening = this;
-        messages_->listening = this;
-        collectives_->linger = messages_->linger = e.env.timeout;
-        dead_.resize(static_cast<std::size_t>(e.size));
-        accepted_.resize(static_cast<std::size_t>(e.size));
-        asked_by_.resize(static_cast<std::size_t>(e.size));
-        offered_.resize(static_cast<std::size_t>(e.size));
+    messaging_backend(extend::message_member&& m, int size)
+        : group_(std::move(m.group)),
+          advances_others_(m.advances_others),
+          collectives_(std::move(m.collectives)),
+          messages_(std::move(m.messages)),
+          // Fresh pages, which calloc takes for that much, cost nothing until they are used.
+          memory_(std::calloc(1, group_memory::bytes(size) + line)) {
+        if (memory_ == nullptr) throw std::bad_alloc();
+        const auto n = static_cast<std::size_t>(size);
+        dead_.resize(n);
+        accepted_.resize(n);
+        asked_by_.resize(n);
+        offered_.resize(n);
     }
     ~messaging_backend() override { std::free(memory_); }
 
+    static std::unique_ptr<rank_context> context(extend::message_member&& m, int rank, int size) {
+        const bool crowded = m.crowded;
+        const std::uint64_t number = m.number;
+        const int ranks_per_host = m.ranks_per_host;
+        const auto b = std::make_shared<messaging_backend>(std::move(m), size);
+        auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
+        e->by_messages = true;
+        e->crowded = crowded;
+        e->number = number;
+        e->ranks_per_host = ranks_per_host;
+        b->e_ = e.get();
+        for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
+            t->listening = b.get();
+            t->linger = e->env.timeout;
+        }
+        return e;
+    }
+    /// Adds the group, whose context this is, to the cycle of the thread's other groups that advance together.
+    void join_others(rank_context& e) {
+        if (!advances_others_) return;
+        if (latest) {
+            const progress_lock mine(*latest);
+            e.join(*latest);
+        }
+        latest = &e;
+    }
+
     void begin(rank_context& e, operation_state& o) override {
         judge_suspect();
-        // Not where the operation before has waited, and so has done it: what this one sends comes first.
+        // An operation that waited just before has moved messages already: what this one sends comes first.
         if (!looked_) collectives_->progress();
         looked_ = false;
         fresh_ = true;
@@ -67,7 +97,7 @@ public:
             const bool over = p.advance();
             reached = reached || *i == &o;
             if (!p.posted_all()) {
-                // It waits for one that was started before, and so for whom that one does, which changes.
+                // It waits for an operation that was started before, and so for the peer of that one, which changes.
                 if (!reached) o.site.peer = (*i)->site.peer;
                 break;
             }
@@ -91,10 +121,9 @@ public:
         collectives_->progress();
         messages_->progress();
         judge_suspect();
-        // Whoever waits for long tells the one it waits for where, and those who wait for it that it waits.
+        // A rank that waits for long tells its peer in which call, and tells the ranks that wait for it that it waits.
         if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
-        if (at->fingerprint ==
-            no_call) {  // a message, which is no call of all: so the peer hears that it is waited for
+        if (at->fingerprint == no_call) {  // a message has no call number: the peer hears that this rank waits for it
             if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now())
                 collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
             waited_for_ = at->peer;
@@ -104,7 +133,7 @@ public:
         }
         waiting_ = *at;
         waited_at_ = seconds_now();
-        // Now and then again: the answer says that the other is still there.
+        // Repeated now and then: the answer shows that the peer is alive.
         const bool again = told_call_ == at->call + 1 && told_peer_ == at->peer;
         if (again && waited_at_ < told_at_ + e.env.timeout / 8) return;
         told_call_ = at->call + 1;
@@ -117,7 +146,7 @@ public:
                 call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
-    // Where ranks outnumber cores, one that sleeps at once comes late: the others that still yield go first.
+    // Yields first: where ranks outnumber cores, a rank that sleeps at once is scheduled after those that yield.
     void idle(rank_context&, double waited) override {
         if (waited > 1e-3)
             collectives_->idle(1e-3);
@@ -130,7 +159,7 @@ public:
         refusal.text.load(text);
         const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
         const control_message what{control_kind::refused, call, 0, 0, text};
-        // Also ranks without a connection yet: this rank may not call the library again for long.
+        // Also to ranks that it has no connection to yet: this rank may not call the library again for long.
         constexpr int few = 64;
         if (e.size > few || call == 0)
             collectives_->tell_all(what);
@@ -153,10 +182,15 @@ public:
         messages_->abandon();
     }
     void close() override {
-        collectives_.reset();  // the last word goes with it
+        if (latest == e_) latest = e_->next == e_ ? nullptr : e_->next;
+        collectives_.reset();  // tells the peers that this rank leaves
         messages_.reset();
+        group_->close();
     }
     std::unique_ptr<rank_context> shrink(rank_context& e) override {
+        if (const char* const why = group_->cannot_shrink())
+            throw error(
+                errc::unsupported, (message() << "colls: rank " << e.rank << " in shrink: " << why).text(), e.rank);
         break_to_shrink(e);
         const shrink_agreement::value v = agreement_.agree(
             e, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(e.size); },
@@ -172,27 +206,30 @@ public:
     }
     bool dead(int rank) const override { return dead_[rank]; }
 
-    std::byte* take(std::size_t bytes) override { return static_cast<std::byte*>(operator new(bytes, align)); }
-    void give(std::byte* at, std::size_t) noexcept override { operator delete(at, align); }
+    std::byte* take(std::size_t bytes) override { return group_->allocate(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { group_->deallocate(at, bytes); }
+    const machine& figures() override { return group_->figures(); }
 
-protected:
-    /// Memory for what is known of a group of n. Throws std::bad_alloc.
-    group_memory own_memory(int n) {
-        // calloc of that much takes fresh pages, which cost nothing until they are used.
-        memory_ = std::calloc(1, group_memory::bytes(n) + line);
-        if (memory_ == nullptr) throw std::bad_alloc();
-        return {reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line), n};
+    std::uint64_t create(int n) override { return group_->create(n); }
+    void discard(std::uint64_t place, int n) override { group_->discard(place, n); }
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+        // A group that is broken is shrunk: what breaks in it does not concern the new one.
+        const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
+        const extend::message_formation f(
+            {place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
+        std::unique_ptr<rank_context> e = context(group_->join(f), rank, f.size());
+        e->two_levels = from.two_levels;
+        return e;
     }
-    rank_context& own() { return *e_; }
-    message_transport& channel() { return *collectives_; }
 
 private:
-    static constexpr std::align_val_t align{128};
+    static inline thread_local rank_context* latest = nullptr;  // of the groups that advance together
     struct acceptance {
         std::uint64_t number, bytes, type;
     };
 
-    // A message waits until its receiver has said that it may come, and then goes straight to its place.
+    // A message waits until its receiver has accepted it, and then goes straight to its place.
     void begin_message(rank_context& e, operation_state& o) {
         o.exit_at = o.at = 0;
         const int peer = o.site.peer;
@@ -262,8 +299,8 @@ private:
                 static_cast<std::uint32_t>(p.round + 1),
             static_cast<std::uint64_t>(p.rank), p.text};
         messages_->tell_all(what);
-        // Also whom there is no connection to: who comes only after this rank has gone would take it for the one that
-        // failed. In large groups those far away hear it from others.
+        // Also to ranks that it has no connection to: one that comes only after this rank has gone would take this rank
+        // for the one that failed. In a large group, distant ranks hear it from others.
         constexpr int few = 64;
         if (e_->size > few) collectives_->tell_all(what);
         for (int far = 1; far<e_->size; far = e_->size> few ? 2 * far : far + 1) {
@@ -285,7 +322,8 @@ private:
                 s.board_call.store(what.a + 1, std::memory_order_relaxed);
                 s.board_at.store(milliseconds_now(), std::memory_order_relaxed);
                 s.board_fingerprint.store(what.b, std::memory_order_relaxed);
-                if (what.c == 0 && waiting_.peer != none && seconds_now() < waited_at_ + 0.1)  // it waits for this rank
+                if (what.c == 0 && waiting_.peer != none &&
+                    seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
                     collectives_->tell(
                         peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
                 compare_board(peer);
@@ -351,7 +389,7 @@ private:
                        << " cannot be moved: " << why)
                 .text());
     }
-    // Of the oldest operation that waits for the peer.
+    // The round of the oldest operation that waits for the peer.
     int waiting_round(int peer) const {
         for (const operation_state* o : order_)
             if (o->site.peer == peer) return o->site.round;
@@ -360,7 +398,7 @@ private:
     void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
         std::size_t got_bytes) override {
         if (wanted.fingerprint != got.fingerprint) {
-            std::uint64_t call = e_->calls;  // the one that expects it
+            std::uint64_t call = e_->calls;  // the call that expects the message
             while (call > 0 && call + call_record::kept > e_->calls &&
                    e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
                 --call;
@@ -372,7 +410,7 @@ private:
              << ": their counts differ, or the order of their calls";
         breaks(errc::mismatch, e_->rank, peer, none, text.text());
     }
-    // A rank that waits has said in which call.
+    // Compares the call in which the peer waits, as far as it has said so, with this rank's call of that number.
     void compare_board(int peer) {
         const rank_state& s = e_->memory.state(peer);
         const std::uint64_t call = s.board_call.load(std::memory_order_relaxed),
@@ -381,7 +419,7 @@ private:
         if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
             suspects(peer, call - 1, own, theirs);
     }
-    // A peer's calls do not fit: it is asked for them, so that the error can say in what.
+    // The peer's calls differ: asks it for its calls, so that the error can say how.
     void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
         if (suspect_.peer != none) return;
         suspect_ = {peer, call, own, theirs, seconds_now() + time_to_tell};
@@ -397,14 +435,21 @@ private:
         text << "; every rank must make the same calls in the same order";
         breaks(errc::mismatch, e_->rank, suspect_.peer, none, text.text());
     }
-    rank_context* e_ = nullptr;
-    void* memory_ = nullptr;
+    group_memory own_memory(int n) const {
+        const auto at = (reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line;
+        return {reinterpret_cast<std::byte*>(at), n};
+    }
+
+    const std::shared_ptr<extend::message_group> group_;
+    const bool advances_others_;
     std::unique_ptr<message_transport> collectives_, messages_;
-    std::vector<operation_state*> order_;  // that are not over, as they were started
+    void* const memory_;
+    rank_context* e_ = nullptr;
+    std::vector<operation_state*> order_;  // that are not over, in the order in which they were started
     std::deque<operation_state*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
-    // Of messages from any rank: this rank has asked for offers, ranks that have asked this one, and 1 + the latest
-    // number that each offered.
+    // For recv_any: this rank has asked for offers; ranks that have asked this one; 1 + the latest number that each
+    // rank offered.
     bool asks_ = false;
     list<bool> asked_by_;
     list<std::uint64_t> offered_;
@@ -412,7 +457,7 @@ private:
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
     double told_at_ = 0;
-    wait_site waiting_;  // for long, when it last looked
+    wait_site waiting_;  // where this rank has waited for long, when it last looked
     double waited_at_ = 0;
     struct suspicion {
         int peer = none;
@@ -426,3 +471,31 @@ private:
 };
 
 }  // namespace colls::inline v1::detail
+
+namespace colls::inline v1::extend {
+
+namespace allocation {
+inline constexpr std::align_val_t align{128};
+}
+COLLS_INLINE std::byte* message_group::allocate(std::size_t bytes) {
+    return static_cast<std::byte*>(operator new(bytes, allocation::align));
+}
+COLLS_INLINE void message_group::deallocate(std::byte* at, std::size_t) noexcept {
+    operator delete(at, allocation::align);
+}
+
+COLLS_INLINE void message_formation::exchange(
+    message_member&& over, const void* own, std::size_t bytes, void* all) const {
+    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(over), rank, size());
+    e->forming_from = from_;
+    detail::exchange(*e, own, bytes, all);
+    detail::communicator_over(std::move(e));  // tells the others that this rank leaves
+}
+
+COLLS_INLINE communicator join(message_member&& member, int rank, int size) {
+    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(member), rank, size);
+    static_cast<detail::messaging_backend&>(*e->backend).join_others(*e);
+    return detail::communicator_over(std::move(e));
+}
+
+}  // namespace colls::inline v1::extend

@@ -1,4 +1,5 @@
-// What the transports' engines need of the calls' one: communicators over an end, and how groups come out of groups.
+// What backends need of the calls: communicators of a rank context, and exchanges while a group is formed.
+// IWYU pragma: private
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
@@ -9,11 +10,11 @@ class communicator;
 
 namespace detail {
 
-/// The communicator of an end; of no group where there is none.
+/// The communicator of a rank context; of no group where it is null.
 communicator communicator_over(std::unique_ptr<rank_context> e);
-/// Every rank's `bytes` bytes, at most 56, in rank order.
+/// Every rank's `bytes` bytes, at most 56, to `all` on every rank, in rank order. Collective.
 void exchange(rank_context& e, const void* own, std::size_t bytes, void* all);
-/// A group of the ranks that still call, where ranks share memory.
+/// A group of the ranks that still call, where ranks share memory. Collective over those ranks.
 std::unique_ptr<rank_context> shrink_shared(rank_context& e);
 
 }  // namespace detail

@@ -1,8 +1,11 @@
-// How ranks that pass messages agree on who is left. Each says that it is here; when all others have said so, are known
-// to be dead, or the deadline has passed, the lowest of those who are here proposes them, by the synod of Paxos
-// (Lamport, The Part-Time Parliament, 1998) over the whole old group: what a majority has accepted is decided, whoever
-// dies meanwhile, and a side that is cut off from the majority decides nothing. Whoever learns the decision passes it
-// on to everyone before it goes on, so that a proposer may die at any point.
+// How ranks that pass messages agree on which of them remain, for a shrink.
+//
+// Each rank says that it is here. When all others have said so, are known to be dead, or the deadline has passed, the
+// lowest rank that is here proposes the members, by the synod of Paxos (Lamport, The Part-Time Parliament, 1998) over
+// the whole old group: what a majority has accepted is decided, whichever rank dies meanwhile, and a part of the group
+// that is cut off from the majority decides nothing. A rank that learns the decision tells it to all others before it
+// goes on, so that the proposer may die at any point.
+// IWYU pragma: private
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>
@@ -23,10 +26,12 @@ public:
         std::uint64_t place = 0;
     };
 
-    /// News of kind `join`; they wait until this rank shrinks, too.
-    void heard(int peer, const control_message& what) { letters_.push_back({peer, what.a, what.b, what.c, what.text}); }
+    /// Takes a control message of kind `join`. It is read when this rank shrinks the group, too.
+    void heard(int peer, const control_message& what) { inbox_.push_back({peer, what.a, what.b, what.c, what.text}); }
 
-    /// Until it is decided. Throws colls::error: timeout or peer_failed, where no majority is left.
+    /// Returns the decision. `dead(r)`: is the rank known to be dead? `make_place`: makes the place of the new group.
+    /// `look_at_others`: called now and then, for the thread's other groups. Throws colls::error: timeout, or
+    /// peer_failed where no majority is left or the decision excludes this rank.
     template <class Dead, class MakePlace, class Look>
     value agree(rank_context& e, message_transport& w, Dead dead, MakePlace make_place, Look look_at_others) {
         const auto n = static_cast<std::size_t>(e.size);
@@ -41,7 +46,7 @@ public:
         while (!decided_) {
             w.progress();
             look_at_others();
-            for (; !letters_.empty() && !decided_; letters_.pop_front()) read(letters_.front());
+            for (; !inbox_.empty() && !decided_; inbox_.pop_front()) read(inbox_.front());
             if (decided_) break;
             const double now = seconds_now();
             std::size_t count = 0, missing = 0;
@@ -79,7 +84,7 @@ public:
     }
 
 private:
-    struct letter {
+    struct received_line {
         int from;
         std::uint64_t a, b, c;
         std::string text;
@@ -87,15 +92,15 @@ private:
     [[noreturn]] void refuse(errc code, const message& why) const {
         throw error(code, (message() << "colls: rank " << e_->rank << " in shrink: " << why.text()).text(), e_->rank);
     }
-    // a: what it is, and the ballot; b: the ballot of the value; c, text: the value, its members a digit for four of
-    // them.
+    // Fields of the control message: a: ballot and kind of line; b: ballot of the value; c and text: the value, a
+    // character for four members.
     void to(int peer, line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
         std::string text((v.members.size() + 3) / 4, 'a');
         for (std::size_t i = 0; i < v.members.size(); ++i)
             if (v.members[i]) text[i / 4] = static_cast<char>(text[i / 4] + (1 << i % 4));
         const std::uint64_t a = ballot << 8 | static_cast<std::uint64_t>(what);
         if (peer == e_->rank)
-            letters_.push_back({peer, a, of, v.place, text});
+            inbox_.push_back({peer, a, of, v.place, text});
         else
             w_->tell(peer, {control_kind::join, a, of, v.place, text.c_str()});
     }
@@ -103,7 +108,7 @@ private:
         for (int r = 0; r < e_->size; ++r)
             if (r != e_->rank || what == line::prepare || what == line::accept) to(r, what, ballot, of, v);
     }
-    value read_value(const letter& l) const {
+    value read_value(const received_line& l) const {
         value v{std::vector<bool>(static_cast<std::size_t>(e_->size)), l.c};
         for (std::size_t i = 0; i < v.members.size() && i / 4 < l.text.size(); ++i)
             v.members[i] = ((l.text[i / 4] - 'a') >> i % 4 & 1) != 0;
@@ -111,7 +116,7 @@ private:
     }
 
     void propose() {
-        // Higher than any that has been seen, and no other rank's.
+        // Higher than every ballot that this rank has seen, and never one of another rank.
         const auto n = static_cast<std::uint64_t>(e_->size);
         ballot_ = (promised_ / n + 1) * n + static_cast<std::uint64_t>(e_->rank);
         best_ = 0;
@@ -120,12 +125,12 @@ private:
         asked_ = false;
         to_all(line::prepare, ballot_, 0, {});
     }
-    bool majority(const std::vector<bool>& who) const {
+    bool majority(const std::vector<bool>& ranks) const {
         std::size_t count = 0;
-        for (const bool x : who) count += x;
-        return 2 * count > who.size();
+        for (const bool x : ranks) count += x;
+        return 2 * count > ranks.size();
     }
-    void read(const letter l) {  // a copy: answers to oneself are added behind it
+    void read(const received_line l) {  // a copy: answers to this rank itself are added behind it
         const std::uint64_t ballot = l.a >> 8;
         const auto from = static_cast<std::size_t>(l.from);
         switch (static_cast<line>(l.a & 0xff)) {
@@ -140,7 +145,7 @@ private:
             case line::promise:
                 if (ballot != ballot_ || asked_) break;
                 promises_[from] = true;
-                if (l.b > best_) best_ = l.b, own_ = read_value(l);  // what may have been decided already
+                if (l.b > best_) best_ = l.b, own_ = read_value(l);  // this value may have been decided already
                 if (!majority(promises_)) break;
                 asked_ = true;
                 to_all(line::accept, ballot_, ballot_, own_);
@@ -167,7 +172,7 @@ private:
 
     rank_context* e_ = nullptr;
     message_transport* w_ = nullptr;
-    std::deque<letter> letters_;
+    std::deque<received_line> inbox_;
     std::vector<bool> here_, promises_, acceptances_;
     std::uint64_t promised_ = 0, accepted_ballot_ = 0, ballot_ = 0, best_ = 0;
     value accepted_, own_;

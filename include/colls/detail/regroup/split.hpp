@@ -1,19 +1,21 @@
-// New groups out of one: split, and shrink where the ranks share memory.
+// New groups made of one: split, and shrink where the ranks share memory.
+// IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
 #include <colls/detail/execute/operations.hpp>
+#include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/regroup/groups.hpp>
 #include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {
 
-/// In a handler: tells the old group, and throws what is known there of the cause.
+/// Called in a handler: breaks the old group, and throws the cause that is known there.
 [[noreturn, gnu::cold]] inline void split_failed(rank_context& e, std::unique_ptr<rank_context> part) {
     if (part) {
         part->forming_from = nullptr;
         leave_group(part.release());
     }
-    // The rank that caused it has told the old group, or it is dead, which is about to be seen there.
+    // The rank that caused the failure has told the old group, or it is dead, which is about to be found there.
     const auto& state = e.memory.poison().state;
     for (const double until = seconds_now() + 0.5;
         state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
@@ -27,8 +29,8 @@ namespace colls::inline v1::detail {
     throw_poison(e, &at);
 }
 
-/// Has a member of the new group, which had heard of all others and so gone on, broken it before this rank has heard of
-/// them? Then all have come, and this rank is a member, too, whose next call says what happened.
+/// Has another member broken the new group for a reason of its own? That member went on because it had heard from all
+/// others; so all have come, this rank is a member, too, and its next call reports the reason.
 inline bool broken_by_others(const rank_context& part) {
     const poison_state& p = part.memory.poison();
     return p.state.load(std::memory_order_acquire) == 2 && p.rank != part.rank &&
@@ -46,7 +48,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     wishes.resize(n);
     ++e.splits;
     exchange(e, &own, sizeof own, wishes.data());
-    // Those of my color, in their order.
+    // The ranks of this rank's color, ordered by key, then by rank.
     const auto before = [&](int a, int b) {
         return wishes[a].key != wishes[b].key ? wishes[a].key < wishes[b].key : a < b;
     };
@@ -67,8 +69,8 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     places.resize(n);
     exchange(e, &made, sizeof made, places.data());
     if (color < 0) return nullptr;
-    // No rank goes on before all members have come: from then on each of them hears of what goes wrong in the new
-    // group, while until then a rank that fails is heard of in the old one, which all of them look at.
+    // No rank goes on before all members have come: from then on each of them hears of failures in the new group. Until
+    // then a rank that fails is heard of in the old group, which all of them look at.
     std::unique_ptr<rank_context> part;
     try {
         part = e.backend->attach(e, places[members[0]], mine, members);
@@ -93,9 +95,9 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     return part;
 }
 
-/// Shrinks a group over shared memory. Each rank says that it takes part, and waits until every other one does too, is
-/// dead, or has not come by the deadline. Then it proposes those who came; the first proposal named stands, so that all
-/// who return agree, whatever each of them has seen.
+/// Shrinks a group whose ranks share memory. Each rank says that it takes part, and waits until every other rank does
+/// so, is dead, or has missed the deadline. Then it proposes the ranks that take part as members. The first proposal
+/// stands, so that all ranks that return agree, whatever each of them has seen.
 [[gnu::cold]] COLLS_INLINE std::unique_ptr<rank_context> shrink_shared(rank_context& e) {
     const group_memory& m = e.memory;
     break_to_shrink(e);
@@ -119,7 +121,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
         }
         const std::uint64_t place = m.proposal(e.rank).place = e.backend->create(count);
         std::uint32_t none_yet = 0;
-        // Release: who sees the decision sees the proposal.
+        // Release: a rank that sees the decision sees the proposal.
         if (!m.decision().decided.compare_exchange_strong(
                 none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
             e.backend->discard(place, count);  // another was first

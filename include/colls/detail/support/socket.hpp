@@ -3,7 +3,8 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/clock.hpp>
+#include <colls/error.hpp>
 
 #include <arpa/inet.h>
 #include <netdb.h>

@@ -1,10 +1,11 @@
-// How the group of all ranks that were launched together comes to be.
+// The group of all ranks that were launched together.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/bootstrap/hand_over.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/rendezvous.hpp>
-#include <colls/detail/transport/hosts/group.hpp>
+#include <colls/detail/transport/hosts/group_of_all.hpp>
 #include <colls/detail/transport/shm/processes.hpp>
 
 namespace colls::inline v1 {
@@ -33,10 +34,10 @@ inline communicator make_world(const launch& l) {
     const environment env = environment::read();
     processes::detail::dump_on_signal();
     meeting m = meet(l, env.timeout);
-    std::vector<net::site> sites;
+    std::vector<hosts::site> sites;
     list<int> here;
     int hosts = 0;
-    bool shared = false, crowded = false;  // on any host: all ranks must think alike
+    bool shared = false, crowded = false;  // on any host: all ranks must come to the same result
     for (std::size_t r = 0; r < m.members.size(); ++r) {
         const std::uint64_t host = m.members[r].host;
         sites.push_back({m.members[r].at, host});
@@ -65,8 +66,8 @@ inline communicator make_world(const launch& l) {
         memory = host_memory(m.group, m.rank, here, env.timeout);
         memory->assemble(env.timeout);
     }
-    auto way = net::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
-    return net::group_of_all(
+    auto way = hosts::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
+    return hosts::group_of_all(
         std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
 }
 

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/clock.hpp>
 #include <colls/detail/transport/mpi/mpi_header.hpp>
 
 namespace colls::inline v1::detail {

@@ -2,10 +2,10 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/mpi/mpi_header.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
+#include <colls/schedule.hpp>
 
 #include <algorithm>
 #include <new>

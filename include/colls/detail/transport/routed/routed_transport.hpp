@@ -7,8 +7,9 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
+#include <colls/schedule.hpp>
 
 #include <algorithm>
 #include <memory>

@@ -12,10 +12,11 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/clock.hpp>
 #include <colls/detail/transport/shm/memory_layout.hpp>
 #include <colls/detail/transport/tcp/frame_reader.hpp>
 #include <colls/detail/transport/tcp/frame_writer.hpp>
+#include <colls/schedule.hpp>
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

@@ -1,10 +1,11 @@
-// Groups of processes within an arena, and a run of forked processes.
+// Groups of processes that share an arena, and runs of forked processes.
+// IWYU pragma: private, include <colls/transports/shm.hpp>
 #pragma once
 
 #include <colls/detail/call/rank_task.hpp>
-#include <colls/detail/regroup/groups.hpp>
-#include <colls/detail/transport/hosts/group.hpp>
+#include <colls/detail/transport/hosts/group_of_all.hpp>
 #include <colls/detail/transport/shm/arena.hpp>
+#include <colls/extend/memory_group.hpp>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -18,105 +19,94 @@ namespace colls::inline v1::processes {
 
 namespace detail {
 
-using colls::detail::communicator_over;
 using colls::detail::descriptor;
 using colls::detail::rank_task;
 
 /// A group within an arena.
-class group : public colls::detail::group_backend, public std::enable_shared_from_this<group> {
+class group : public extend::memory_group, public std::enable_shared_from_this<group> {
 public:
-    group(std::shared_ptr<arena> in, const group_memory& m, list<int>&& ranks)
-        : arena_(std::move(in)), memory_(m), ranks_(std::move(ranks)) {}
+    group(std::shared_ptr<arena> in, std::byte* control, std::vector<int>&& ranks)
+        : arena_(std::move(in)), control_(control), ranks_(std::move(ranks)) {}
 
-    std::unique_ptr<rank_context> end_of(int rank) {
-        const int n = static_cast<int>(ranks_.size());
-        auto e = std::make_unique<rank_context>(rank, n, memory_, shared_from_this());
-        e->crowded = arena_->ranks() > colls::detail::cores();
-        e->base = arena_->base();
-        e->reach = arena_->bytes();
-        e->number = e->told(memory_.base()) + 1;
-        return e;
+    extend::memory_member member() {
+        extend::memory_member m;
+        m.group = shared_from_this();
+        m.control = control_;
+        m.base = arena_->base();
+        m.bytes = arena_->bytes();
+        m.crowded = arena_->ranks() > colls::detail::cores();
+        m.number = static_cast<std::uint64_t>(control_ - arena_->base()) + 1;
+        return m;
     }
 
-    void look(rank_context& e, const colls::detail::wait_site*, double) override {
-        arena_->look();
-        if (memory_.poison().state.load(std::memory_order_relaxed) != 0) return;
-        for (int r = 0; r < e.size; ++r)
-            if (dead(r) && memory_.state(r).gone.load(std::memory_order_acquire) == 0)
-                colls::detail::poison(memory_, errc::peer_failed, e.rank, r, none,
-                    (message() << "colls: rank " << r << " (process "
-                               << static_cast<long long>(memory_.state(r).process.load(std::memory_order_relaxed))
-                               << ") has died")
-                        .text());
-    }
-    bool dead(int rank) const override { return arena_->dead(ranks_[rank]); }
-    void pin() override { arena_->pin(); }
-    std::byte* take(std::size_t bytes) override { return arena_->take(bytes); }
-    void give(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
-    const machine& figures() override { return arena_->head().figures; }
+    void look() override { arena_->look(); }
+    bool dead(int rank) const override { return arena_->dead(ranks_[static_cast<std::size_t>(rank)]); }
+    std::byte* allocate(std::size_t bytes) override { return arena_->take(bytes); }
+    void deallocate(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
+    void retire_memory() override { arena_->pin(); }
+    const extend::machine& figures() const override { return arena_->head().figures; }
 
     std::uint64_t create(int n) override {
-        std::byte* const at = arena_->take(group_memory::bytes(n));
-        std::memset(at, 0, group_memory::bytes(n));
+        const std::size_t bytes = extend::control_bytes(n);
+        std::byte* const at = arena_->take(bytes);
+        std::memset(at, 0, bytes);
         return static_cast<std::uint64_t>(at - arena_->base());
     }
-    // The arena gets the group's memory back when all members have left, or are dead.
-    std::unique_ptr<rank_context> attach(
-        rank_context&, std::uint64_t place, int rank, const list<int>& members) override {
-        list<int> ranks;
-        for (const int m : members) ranks.push_back(ranks_[m]);
-        const group_memory m(arena_->base() + place, static_cast<int>(members.size()));
-        m.state(rank).process.store(getpid(), std::memory_order_relaxed);
-        if (arena_->owns(m.base()))
-            arena_->lend(m.base(), group_memory::bytes(static_cast<int>(ranks.size())),
-                [a = arena_.get(), m, who = std::vector(ranks.begin(), ranks.end())] {
-                    for (std::size_t r = 0; r < who.size(); ++r)
-                        if (m.state(static_cast<int>(r)).gone.load(std::memory_order_acquire) == 0 && !a->dead(who[r]))
-                            return false;
-                    return true;
-                });
-        return std::make_shared<group>(arena_, m, std::move(ranks))->end_of(rank);
+    // The arena takes the group's memory back when all members have left, or are dead.
+    extend::memory_member join(const extend::formation& f) override {
+        std::vector<int> ranks;
+        for (const int m : f.members) ranks.push_back(ranks_[static_cast<std::size_t>(m)]);
+        std::byte* const control = arena_->base() + f.place;
+        if (arena_->owns(control))
+            arena_->lend(control, extend::control_bytes(f.size()), [a = arena_.get(), control, ranks] {
+                const int n = static_cast<int>(ranks.size());
+                for (int r = 0; r < n; ++r)
+                    if (!extend::has_left(control, n, r) && !a->dead(ranks[static_cast<std::size_t>(r)])) return false;
+                return true;
+            });
+        return std::make_shared<group>(arena_, control, std::move(ranks))->member();
     }
-    void discard(std::uint64_t place, int n) override { arena_->give(arena_->base() + place, group_memory::bytes(n)); }
-    std::unique_ptr<rank_context> shrink(rank_context& from) override { return colls::detail::shrink_shared(from); }
+    void discard(std::uint64_t place, int n) override {
+        arena_->give(arena_->base() + place, extend::control_bytes(n));
+    }
 
 private:
-    std::shared_ptr<arena> arena_;
-    group_memory memory_;
-    list<int> ranks_;  // in the arena, of each member
+    const std::shared_ptr<arena> arena_;
+    std::byte* const control_;
+    const std::vector<int> ranks_;  // of each member, its number in the arena
 };
 
 /// The group of all ranks of an arena, once they have assembled.
 inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout) {
     a->assemble(timeout);
-    list<int> all;
+    std::vector<int> all;
     for (int r = 0; r < a->ranks(); ++r) all.push_back(r);
-    return communicator_over(std::make_shared<group>(a, a->whole(), std::move(all))->end_of(a->rank()));
+    return extend::join(std::make_shared<group>(a, a->whole().base(), std::move(all))->member(), a->rank(), a->ranks());
 }
 
-/// The same, over TCP on the loopback, or verbs: the arena serves to find one another, and to tell the parent how it
-/// ended.
-inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
+/// The same group over TCP on the loopback, or RDMA. The ranks find each other through the arena, and tell the parent
+/// through it how they ended.
+inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
+    namespace hosts = colls::detail::hosts;
     descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
     a->port(a->rank()).store(
         static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
-    std::vector<net::site> sites;
+    std::vector<hosts::site> sites;
     for (int r = 0; r < a->ranks(); ++r)
         sites.push_back(
             {colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
-                static_cast<std::uint64_t>(r)});  // as if on a host of its own
-    auto way = net::inter_node_transport_for(environment::read(), a->rank(), {});
-    return net::group_of_all(std::move(listening), std::move(sites), 0, a->rank(), a->ranks() > colls::detail::cores(),
-        nullptr, std::move(way));
+                static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
+    auto way = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
+    return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
+        a->ranks() > colls::detail::cores(), nullptr, std::move(way));
 }
 
-/// Notes how a rank ended. In a handler, its exception: the others must not wait for it then.
+/// Notes how a rank ended.
 [[gnu::cold]] inline void note(arena& a, errc code, int rank, int peer, int round, const char* text, bool own) {
     outcome& o = a.head().how;
     std::uint32_t expected = 0;
-    // The process that holds the lock copies a line of text; if it dies meanwhile, its control messages are lost with
-    // it.
+    // The process that holds the lock copies a line of text; if it dies meanwhile, its report is lost.
     for (const double until = seconds_now() + 1;
         !o.lock.compare_exchange_strong(expected, 1, std::memory_order_acquire) && seconds_now() < until;)
         expected = 0;
@@ -127,13 +117,14 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
     }
     o.lock.store(0, std::memory_order_release);
 }
+/// Called in a handler: notes the exception, and breaks the group, so that no rank waits for this one.
 [[gnu::cold]] inline void note_exception(arena& a, rank_context* end = nullptr) {
     message text;
     try {
         throw;
     } catch (const error& x) {
-        const bool control = x.code() == errc::peer_failed;
-        note(a, x.code(), x.rank(), x.peer(), x.round(), x.what(), !control);
+        const bool caused_by_other = x.code() == errc::peer_failed;
+        note(a, x.code(), x.rank(), x.peer(), x.round(), x.what(), !caused_by_other);
         text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
     } catch (const std::exception& x) {
         text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
@@ -148,8 +139,8 @@ inline communicator tcp_group(const std::shared_ptr<arena>& a, double timeout) {
         colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
 }
 
-/// The processes of one `run`, seen by their parent. It watches descriptors of them: where SIGCHLD is ignored, or
-/// another part of the program waits for all children, waitpid does not tell that they have ended.
+/// The processes of one `run`, as their parent sees them. It watches their descriptors: waitpid does not tell that they
+/// have ended where SIGCHLD is ignored, or where another part of the program waits for all children.
 class children {
 public:
     ~children() {
@@ -165,8 +156,8 @@ public:
         all_.push_back({number, descriptor(process), gone, false});
     }
 
-    /// Until all have ended. One that ends before it has joined breaks the group, so that the others do not wait for
-    /// it.
+    /// Returns when all have ended. A process that ends before its rank has joined breaks the group, so that the others
+    /// do not wait for it.
     void wait(arena& a) {
         const group_memory m = a.whole();
         std::vector<pollfd> watched;
@@ -181,8 +172,8 @@ public:
             for (std::size_t r = 0; r < all_.size(); ++r) {
                 if (all_[r].over || !ended(all_[r])) continue;
                 const auto rank = static_cast<int>(r);
-                // Before it is waited for, which gives its number free: a rank that is to watch it must not open
-                // another process.
+                // Checked before waitpid, which frees the process number: a rank that is to watch the process must not
+                // open another one.
                 const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
                 if (early)
                     colls::detail::poison(m, errc::peer_failed, rank, rank, none,
@@ -239,8 +230,10 @@ private:
 };
 
 COLLS_INLINE void run(int n, rank_task f) {
-    if (n < 1) throw error(errc::invalid_argument, (message() << "colls: a group of " << n << " ranks").text());
-    static_cast<void>(environment::read());  // what is wrong there is said once
+    if (n < 1)
+        throw error(errc::invalid_argument,
+            (message() << "colls: processes::run of " << n << " ranks: a group has at least one").text());
+    static_cast<void>(environment::read());  // an invalid value is reported once
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
@@ -262,7 +255,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         shared->be(r);
         try {
             const environment env = environment::read();
-            communicator comm = env.tcp ? tcp_group(shared, env.timeout) : whole_group(shared, env.timeout);
+            communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env.timeout);
             colls::detail::label_group(comm.context(), number);
             try {
                 f(comm);

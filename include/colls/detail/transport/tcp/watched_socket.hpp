@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/support/socket.hpp>
+#include <colls/schedule.hpp>
 
 #include <pthread.h>
 #include <mutex>

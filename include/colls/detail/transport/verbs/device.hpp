@@ -5,7 +5,7 @@
 #pragma once
 
 #include <colls/detail/bootstrap/launch.hpp>
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/support/socket.hpp>
 #include <colls/detail/transport/verbs/interface.hpp>
 

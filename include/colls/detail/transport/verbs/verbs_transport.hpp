@@ -18,7 +18,7 @@
 // A slot that no receive has been posted for stays, and all behind it: then credits run out, and the sender waits.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/transport/piece_queue.hpp>
 #include <colls/detail/transport/verbs/memory.hpp>
 
