@@ -10,7 +10,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/transport/tcp/stream.hpp>
+#include <colls/detail/transport/piece_queue.hpp>
 #include <colls/detail/transport/verbs/memory.hpp>
 #include <colls/detail/transport/verbs/peer.hpp>
 
