@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
-#include <colls/detail/transport/tcp/stream.hpp>
+#include <colls/detail/transport/piece_queue.hpp>
 #include <colls/detail/transport/verbs/memory_registry.hpp>
 #include <colls/detail/transport/verbs/protocol.hpp>
 

@@ -11,7 +11,7 @@
 
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/transport/piece_queue.hpp>
-#include <colls/detail/transport/verbs/memory.hpp>
+#include <colls/detail/transport/verbs/memory_registry.hpp>
 #include <colls/detail/transport/verbs/peer.hpp>
 
 #include <sched.h>
