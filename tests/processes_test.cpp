@@ -2,7 +2,8 @@
 // (Collective calls: collectives_test and random_test, with COLLS_TEST_TRANSPORT.)
 #include "catch.hpp"
 
-#include "support/guarded.hpp"
+#include "support/every_transport.hpp"
+#include "support/launch.hpp"
 #include "support/random.hpp"
 #include "support/says.hpp"
 
@@ -26,18 +27,6 @@ using namespace support;
 
 namespace {
 
-/// The transports between processes, or the one that COLLS_TEST_TRANSPORT names.
-std::vector<std::string> transports() {
-    if (by_processes) return {std::string(tested_transport)};
-    return {"shm", "tcp"};
-}
-template <class F>
-void run_over(const std::string& name, int n, F&& f) {
-    setenv("COLLS_TRANSPORT", name.c_str(), 1);
-    colls::processes::run(n, f);
-    unsetenv("COLLS_TRANSPORT");
-}
-
 /// Counters that all processes share.
 struct counters {
     std::atomic<int> wrong{0}, done{0};
@@ -57,7 +46,7 @@ std::vector<int> numbers(int from, std::size_t count, int turn) {
 }  // namespace
 
 TEST_CASE("processes: messages from memory of the group and from other memory", "[processes]") {
-    for (const auto& t : transports())
+    for (const std::string& t : process_transports())
         for (const std::size_t count : {0u, 1u, 13u, 1000u, 32'768u, 32'769u, 100'003u, 1'000'000u}) {
             counters& c = shared_counters();
             run_over(t, 3, [&](colls::communicator& comm) {
@@ -89,7 +78,7 @@ TEST_CASE("processes: messages from memory of the group and from other memory", 
 
 TEST_CASE(
     "processes: messages of one pair keep their order, in both directions and between collectives", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         run_over(t, 2, [&](colls::communicator& comm) {
             const int other = 1 - comm.rank();
@@ -131,7 +120,7 @@ TEST_CASE(
 }
 
 TEST_CASE("processes: a message of a different length is an error on both ranks", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         run_over(t, 2, [&](colls::communicator& comm) {
             std::vector<int> x(100), y(101);
@@ -163,7 +152,7 @@ TEST_CASE("processes: groups that have been left free their memory", "[processes
         std::fclose(status);
         return all;
     };
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         run_over(t, 4, [&](colls::communicator& comm) {
             const auto turn = [&] {
@@ -189,7 +178,7 @@ TEST_CASE("processes: groups that have been left free their memory", "[processes
 }
 
 TEST_CASE("processes: calls in a group, a part of it and a part of that, in flight together", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         run_over(t, 8, [&](colls::communicator& comm) {
             auto half = comm.split(comm.rank() / 4, -comm.rank());
@@ -219,7 +208,7 @@ TEST_CASE("processes: calls in a group, a part of it and a part of that, in flig
 }
 
 TEST_CASE("processes: memory of a communicator is reused, and outlives it", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         run_over(t, 2, [&](colls::communicator& comm) {
             random_source random(static_cast<std::uint64_t>(comm.rank()) + 5);
@@ -249,12 +238,11 @@ TEST_CASE("processes: memory of a communicator is reused, and outlives it", "[pr
 }
 
 TEST_CASE("processes: run throws how a rank ended", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         const auto outcome = [&](auto&& f) {
             try {
                 run_over(t, 3, f);
             } catch (const colls::error& e) {
-                unsetenv("COLLS_TRANSPORT");
                 return std::pair{e.code(), std::string(e.what())};
             }
             return std::pair{colls::errc{}, std::string("no error")};
@@ -319,14 +307,12 @@ void reap_all_children(int) {
 }
 std::string error_of_run(const std::string& transport, int n, void (*f)(colls::communicator&)) {
     std::string text = "none";
-    setenv("COLLS_TIMEOUT", "100", 1);
+    const with_environment timeout("COLLS_TIMEOUT", "100");
     try {
         run_over(transport, n, f);
     } catch (const colls::error& e) {
         text = e.code() == colls::errc::peer_failed ? e.what() : std::string("another code: ") + e.what();
     }
-    unsetenv("COLLS_TRANSPORT");
-    unsetenv("COLLS_TIMEOUT");
     return text;
 }
 
@@ -334,7 +320,7 @@ std::string error_of_run(const std::string& transport, int n, void (*f)(colls::c
 
 TEST_CASE("processes: a process that dies before it has joined is an error of run", "[processes]") {
     count_forks();
-    for (const auto& t : transports())
+    for (const std::string& t : process_transports())
         for (const bool ignored : {false, true})
             for (const int r : {0, 1, 3}) {
                 const with_child_handler signals(ignored ? SIG_IGN : SIG_DFL);
@@ -374,7 +360,7 @@ TEST_CASE("processes: a failure report that is being written is waited for, and 
 
 TEST_CASE("processes: run knows how ranks ended though SIGCHLD is ignored, or its handler reaps all children",
     "[processes]") {
-    for (const auto& t : transports())
+    for (const std::string& t : process_transports())
         for (void (*handler)(int) : {SIG_IGN, &reap_all_children}) {
             const with_child_handler signals(handler);
             INFO(t << (handler == SIG_IGN ? ", ignored" : ", reaped by a handler"));
@@ -396,7 +382,7 @@ TEST_CASE("processes: run knows how ranks ended though SIGCHLD is ignored, or it
 
 TEST_CASE("processes: the death of a rank is found though it has forked a child, and calls of the child are refused",
     "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         static std::atomic<int>*child, *allowed;
         child = &c.done;
@@ -447,7 +433,7 @@ TEST_CASE("processes: world() without a launcher has one rank", "[processes]") {
 }
 
 TEST_CASE("processes: world() of processes launched by environment variables", "[processes]") {
-    for (const auto& t : transports())
+    for (const std::string& t : process_transports())
         for (const int n : {2, 5}) {
             counters& c = shared_counters();
             setenv("COLLS_TRANSPORT", t.c_str(), 1);
@@ -490,7 +476,7 @@ TEST_CASE("processes: world() of processes launched by environment variables", "
 }
 
 TEST_CASE("processes: a progress thread advances operations while its rank computes", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         run_over(t, 3, [&](colls::communicator& comm) {
             std::vector<long> x(300'000, comm.rank() + 1), sum(x.size()), message(50'000, comm.rank()), got(50'000);
@@ -527,7 +513,7 @@ TEST_CASE("processes: a progress thread advances operations while its rank compu
 }
 
 TEST_CASE("processes: a dump says in which call each rank is, and for what it waits", "[processes]") {
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         const int file = memfd_create("dump", MFD_CLOEXEC);
         REQUIRE(file >= 0);

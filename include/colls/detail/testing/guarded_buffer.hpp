@@ -3,6 +3,7 @@
 // IWYU pragma: private, include <colls/testing/transport.hpp>
 #pragma once
 
+#include <colls/any_schedule.hpp>
 #include <colls/communicator.hpp>
 
 #include <algorithm>
