@@ -98,7 +98,7 @@ counted count_of(const log_of& log) {
             continue;
         }
         data.insert(e.doorbell);
-        c.payload += e.bytes - (k == kind::slot && e.what.announces ? 64 : 0);  // a slot's header
+        c.payload += e.bytes - (k == kind::slot && e.what.announces ? sizeof(rdma::message_header) : 0);
         c.messages += e.what.announces;
         c.asked += (e.what.immediate & rdma::acknowledgement_wanted) != 0;
     }
@@ -115,8 +115,8 @@ counted count_of(const log_of& log) {
     return c;
 }
 
-/// Empty, or what is wrong with the order of what was written, from the beginning of the group on: slots and notices
-/// one after the other, and none that was written before it was free, as far as its writer has been told.
+/// Checks the order of writes in the log of a group's whole life: slots and notices must be used one after the other,
+/// and none be written before credits have told its writer that it is free. Returns what is wrong, or nothing.
 std::string order_of(const log_of& log, const verbs_shape& shape) {
     struct word_of {
         const std::byte* at;
@@ -125,7 +125,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
     struct direction {
         std::uint32_t used[2] = {};  // slots, notices
         std::uint64_t told[2] = {};
-        std::vector<word_of> back;  // where credits came with what was written the other way
+        std::vector<word_of> back;  // where the credits lie that came with writes the other way
         std::size_t seen = 0;
         const dry_network::entry* begun = nullptr;  // the first request of a slot, or notice, with its header
     };
@@ -136,7 +136,9 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
         direction& w = directions[{e.to, e.from}];
         const bool alone = k == kind::notice && !e.what.announces;
         if (!alone && !w.begun) w.begun = &e;
-        if (alone || e.what.announces) w.back.push_back({alone ? e.head.data() : w.begun->head.data() + 40, e.landed});
+        if (alone || e.what.announces)
+            w.back.push_back(
+                {alone ? e.head.data() : w.begun->head.data() + offsetof(rdma::message_header, returned), e.landed});
         if (!alone && e.what.announces) w.begun = nullptr;
     }
     for (const auto& e : log) {
@@ -162,8 +164,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
     return "";
 }
 
-/// One call of a collective by that schedule, out of place, with data of which the result is known to the tests of
-/// collectives.
+/// Calls the schedule's collective by it, out of place.
 void call_by(colls::communicator& comm, const colls::any_schedule& s, const std::uint64_t* in, std::uint64_t* out,
     std::size_t count) {
     const auto what_it_is = static_cast<what>(s.implements);
@@ -208,8 +209,8 @@ void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int 
         shape);
 }
 
-/// Lowers a call of each schedule, with a line of figures for each; the lengths take turns, three times. f(schedule,
-/// bytes, figures of this call alone, copies of all ranks).
+/// Calls each schedule's collective, and calls f(schedule, bytes, figures of this call, bytes that all ranks have
+/// copied) for each. Of several lengths each call takes the next one, three calls a schedule.
 template <class F>
 void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, const verbs_shape& shape, F f,
     std::uint64_t request_bytes = 1 << 30) {
@@ -352,7 +353,7 @@ TEST_CASE(
                         CHECK(c.bytes == e.payload + 64 * static_cast<std::uint64_t>(c.messages) +
                                              24 * static_cast<std::uint64_t>(c.credits));
                         CHECK(c.requests == c.messages + c.credits);
-                        // What goes by itself was asked for, or gives back half a ring.
+                        // Credits that are written by themselves were asked for, or give back half a ring.
                         CHECK(c.credits <= c.asked + e.messages * 2 / static_cast<long>(shape.slots) + n * n);
                         CHECK(copied.in == e.payload);
                         CHECK(copied.out <= (where == memory_of::device ? 0 : e.payload));
@@ -374,14 +375,14 @@ TEST_CASE("verbs, large messages: none in registered memory is copied; few signa
         const std::size_t words = n > 4 ? 2000 : 4000;
         all.push_back({n, words});
         all.push_back({n, words, memory_of::other});
-        all.push_back({n, words, memory_of::device, 4096});  // a packet a request, as between devices of software
+        all.push_back({n, words, memory_of::device, 4096});  // one packet a request, as between soft-RoCE devices
     }
     if (!sanitized) all.insert(all.end(), {{2, 60'000}, {4, 60'000}});
     for (const form& f : all) {
         lower_all(
             f.n, {f.words}, f.where, shape,
             [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const rdma::copied_bytes& copied) {
-                planned e = planned_of(s, f.n, bytes), ahead;  // what goes ahead of it is small
+                planned e = planned_of(s, f.n, bytes), ahead;  // the length, which the root tells first, is small
                 if (root_tells_length(s, f.n)) ahead = planned_of(count_schedule(), f.n, 8);
                 e += ahead;
                 CHECK(c.payload == e.payload);

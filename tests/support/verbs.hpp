@@ -31,7 +31,7 @@ public:
     std::byte* take(std::size_t bytes) override { return registry_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { registry_->give(at, bytes); }
     rdma::memory_registry& registry() { return *registry_; }
-    /// Bytes that the transports of all groups on it have copied. While all of these exist.
+    /// Bytes that the transports on this device have copied. To be called while all of them exist.
     rdma::copied_bytes copied() const {
         rdma::copied_bytes all;
         for (const verbs_transport* w : transports_) {

@@ -149,7 +149,7 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
     std::string wrong;
     try {
         colls::processes::run(n, [&](colls::communicator& comm) {
-            alarm(400);  // a hang ends, later than by the library's own deadline, whose error says more
+            alarm(400);  // ends a hang, but only after the library's deadline, since its error says more
             report& mine = reported()->of[comm.rank()];
             double begun = 0;
             try {

@@ -92,9 +92,9 @@ inline const bool installed = [] {
 
 }  // namespace detail
 
-/// Memory of the caller's that is registered with this process's RDMA device as long as this object lives. Collectives
-/// and messages whose buffers lie in it are then not copied, if they are larger than 8 KB: without it, only memory from
-/// communicator::allocate has that.
+/// Memory of the caller's that is registered with this process's RDMA device as long as this object lives. A message
+/// above 8 KB that is sent from it is read by the device directly, and one received into it is written there directly.
+/// Memory from communicator::allocate is registered already.
 ///
 /// The memory must stay mapped while the object lives, and no call may be using it when the object ends. The object may
 /// outlive the groups whose calls use the memory, or be made before them. Calls find registered memory by its address,
