@@ -19,7 +19,7 @@
 namespace support {
 
 /// Messages between hosts on a device of a dry network.
-class dry_device final : public colls::net::inter_node_transport {
+class dry_device final : public colls::detail::hosts::inter_node_transport {
 public:
     dry_device(const std::shared_ptr<colls::testing::dry_network>& net, int rank, const verbs_shape& shape)
         : registry_(std::make_shared<rdma::memory_registry>(net->device(rank))), shape_(shape) {}
@@ -54,7 +54,7 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
     int per_host = 0) {
     using colls::processes::detail::arena;
     meeting_place place(n);
-    std::vector<colls::net::site> sites;
+    std::vector<colls::detail::hosts::site> sites;
     for (int r = 0; r < n; ++r)
         sites.push_back(
             {place.members[static_cast<std::size_t>(r)], static_cast<std::uint64_t>(per_host > 0 ? r / per_host : r)});
@@ -77,7 +77,7 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
             const auto& near = memory[static_cast<std::size_t>(r)];
             if (near) near->assemble(patience_s);
             colls::communicator comm =
-                colls::net::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, device);
+                colls::detail::hosts::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, device);
             try {
                 f(comm, *device);
             } catch (...) {
