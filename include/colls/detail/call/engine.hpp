@@ -6,7 +6,8 @@
 #include <colls/detail/call/check_arguments.hpp>
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/dump.hpp>
-#include <colls/detail/execute/operations.hpp>
+#include <colls/detail/execute/eager.hpp>
+#include <colls/detail/execute/progress.hpp>
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/regroup/groups.hpp>
@@ -66,11 +67,11 @@ inline pick checked(rank_context& e, request& q, bool eager) {
 inline void fill(operation_state& o, const call& c, const pick& p) {
     o.kind = operation_kind::collective;
     o.request = c;
-    o.steps = p.steps;
-    o.instead = p.staged;
-    o.name = p.name;
-    o.instead_name = p.staged_name;
-    o.tuned = p.tuned;
+    o.plan = p.steps;
+    o.staged_plan = p.staged;
+    o.schedule = p.name;
+    o.staged_schedule = p.staged_name;
+    o.chunk_bytes = p.chunk_bytes;
 }
 
 /// Back to the idle ones when it leaves the scope.

@@ -1,4 +1,5 @@
-// What `automatic` would do, over all families.
+// What `automatic` would choose, and a table of what it weighs: behind colls/explain.hpp.
+// IWYU pragma: private, include <colls/explain.hpp>
 #pragma once
 
 #include <colls/detail/choose/choose.hpp>
@@ -18,11 +19,13 @@ candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
     return all[static_cast<int>(what)]();
 }
 
-/// Of any collective: names every family. A template, so that a program that does not ask does not compile them.
+/// The candidates of a collective that is known at run time. A template, so that programs that do not call it do not
+/// compile the candidates of all collectives.
 template <int count = collective_count>
 candidates all_candidates_of(collective what) {
     return candidates_of(what, std::make_integer_sequence<int, count>{});
 }
+/// The demand of a call with an operator that commutes.
 inline demand demand_of(const rank_context& e, collective what, std::size_t bytes) {
     const bool own = what == collective::all_gather || what == collective::gather,
                unsized = owned(what) && rooted(what);
@@ -57,7 +60,7 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add("mailbox", 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
+        add(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
@@ -80,8 +83,8 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
 template <int>
 std::string_view choice(const rank_context& e, collective what, std::size_t bytes) {
     const prediction p = choose(e, demand_of(e, what, bytes), all_candidates_of(what));
-    return p.of ? p.of->name : std::string_view("mailbox");
+    return p.of ? p.of->name : eager_name;
 }
-COLLS_INLINE model felt_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }
+COLLS_INLINE model group_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }
 
 }  // namespace colls::inline v1::detail

@@ -46,9 +46,9 @@ public:
             throw_poison(e, &at);
         }
         if (o.kind != operation_kind::collective) return begin_message(e, o);
-        if (o.passing == nullptr) {
-            o.passing = new message_state;
-            o.drop_passing = [](message_state* s) { delete s; };
+        if (o.messaging == nullptr) {
+            o.messaging = new message_state;
+            o.drop_messaging = [](message_state* s) { delete s; };
         }
         message_executor(e, o, *collectives_).begin();
         order_.push_back(&o);

@@ -60,9 +60,6 @@ struct memory_piece {
     std::byte* at = nullptr;
     std::size_t bytes = 0;
 };
-struct tuning {
-    std::size_t chunk = 64 << 10;  ///< bytes of a unit per chunk
-};
 /// How fast the machine is, as far as predictions go.
 struct machine {
     double alpha = 1e-6;   ///< seconds from a store to a peer's having seen it
@@ -80,7 +77,7 @@ struct message_count {
 struct pick {
     std::uint64_t key = 0;
     const execution_plan* steps = nullptr;
-    tuning tuned{};
+    std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
     const execution_plan* staged =
         nullptr;  ///< instead of `steps`, where not all buffers are within reach; null: the same schedule
     std::string_view name = {}, staged_name = {};  ///< of their schedules, in texts

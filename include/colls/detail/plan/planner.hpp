@@ -95,7 +95,7 @@ struct execution_plan {
     int parts = 1;   ///< units per user block, at most
     int fewest_parts = 1;
     list<int> parts_of;    ///< ... of each block, where they differ
-    bool own_only = true;  ///< messages: off the root, ranks handle their own block alone
+    bool own_blocks_only = true;  ///< messages: off the root, ranks handle their own block alone
     int root = 0;
     std::uint64_t fingerprint = 0;  ///< of the schedule's type and every step
     bool order_preserving = false;  ///< known where the schedule was proven at run time
@@ -598,7 +598,7 @@ inline void planner::pass(int a, int q, int port, int round) {
         receiver.units.resize(receiver.operands.size());
         receiver.units.back() = landed;
         for (const auto& [r, unit] : {std::pair{a, length}, std::pair{q, landed}})
-            plan_->own_only = plan_->own_only && (r == root_ || unit / plan_->parts == r);
+            plan_->own_blocks_only = plan_->own_blocks_only && (r == root_ || unit / plan_->parts == r);
         if (lands)
             changes_.push_back({q, to, goal, source.contributions});
         else

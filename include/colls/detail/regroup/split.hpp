@@ -1,7 +1,7 @@
 // New groups out of one: split, and shrink where the ranks share memory.
 #pragma once
 
-#include <colls/detail/execute/operations.hpp>
+#include <colls/detail/execute/guarded.hpp>
 #include <colls/detail/regroup/groups.hpp>
 #include <colls/operation.hpp>
 
