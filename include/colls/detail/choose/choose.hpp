@@ -25,6 +25,7 @@ struct demand {
 [[gnu::cold]] inline std::string_view forced_schedule(const rank_context& e) {
     if (!e.env.schedule) return {};
     const std::string_view name = e.env.schedule;
+    if (name == "mailbox") return eager_name;  // the former name
     if (name == eager_name || is_known_name(name)) return name;
     message text;
     text << "colls: rank " << e.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;

@@ -19,7 +19,7 @@
 namespace colls::inline v1::detail {
 
 /// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
-inline constexpr std::string_view eager_name = "mailbox";
+inline constexpr std::string_view eager_name = "eager";
 
 /// Does every rank of the collective wait for every other?
 constexpr bool waits_for_all(collective c) {
