@@ -19,8 +19,8 @@ model group_model(const rank_context& e);
 }  // namespace detail
 
 /// The figures of the machine from which `automatic` predicts in comm's group, for use as cost_of<S>(n).seconds(model,
-/// bytes): seconds a round, seconds a byte sent and seconds a byte reduced. Where ranks outnumber cores, all three are
-/// larger by their ratio. They are measured at most once in a process, in a few milliseconds. Not collective.
+/// bytes): seconds a round, seconds a byte sent and seconds a byte reduced. Where ranks outnumber cores, each figure
+/// grows with the ranks per core. They are measured at most once in a process, in a few milliseconds. Not collective.
 template <class Comm>
 model model_of(Comm& comm) {
     return detail::group_model(comm.context());

@@ -50,17 +50,17 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk",
         "predicted us");
     text += row;
-    const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
-                         bool taken) {
-        char piece[24] = "-";
-        if (chunk > 0 && chunk < (std::size_t{1} << 39)) std::snprintf(piece, sizeof piece, "%zu", chunk);
+    const auto add_row = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
+                             bool taken) {
+        char chunk_text[24] = "-";
+        if (chunk > 0 && chunk < whole_unit_bytes) std::snprintf(chunk_text, sizeof chunk_text, "%zu", chunk);
         std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()),
-            name.data(), rounds, sent, piece, seconds * 1e6, taken ? "  <- chosen" : "");
+            name.data(), rounds, sent, chunk_text, seconds * 1e6, taken ? "  <- chosen" : "");
         text += row;
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
+        add_row(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
@@ -68,12 +68,12 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         const cost counted = traffic_of_candidate(c.schedule, e.size);
         const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
-        add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
+        add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c);
     }
     if (two) {
         const cost counted = traffic_of_candidate(two->schedule, e.size);
-        add(two->name, counted.rounds,
+        add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two);
     }

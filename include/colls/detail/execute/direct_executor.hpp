@@ -61,7 +61,7 @@ private:
     const rank_buffers* buffers_of(int rank);
     const std::byte* address(const rank_buffers& b, const location& l) const;
     bool perform(const instruction& i);
-    bool has_reached(const instruction& i, std::size_t chunk);
+    bool try_wait(const instruction& i, std::size_t chunk);
     bool copy(const instruction& i);
     bool fold(const instruction& i);
     bool fold_and_push(const instruction& i, std::byte* to, std::size_t count);
@@ -242,9 +242,9 @@ inline const std::byte* direct_executor::address(const rank_buffers& b, const lo
     return base + (unit_in(b, l.where, l.index).first + skip) * o_.request.element;
 }
 
-/// Has the peer come to the value that the instruction waits for, in that chunk? Acquire: what the peer stored before
-/// it published the value is visible after.
-inline bool direct_executor::has_reached(const instruction& i, std::size_t chunk) {
+/// Passes a wait if the peer has come to the instruction's value in that chunk; else false, and the operation waits for
+/// that peer. Acquire: what the peer stored before it published the value is visible after.
+inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
     const int peer = rank_of(i.peer);
     o_.site.peer = peer;
     o_.site.round = i.round;
@@ -288,6 +288,7 @@ inline bool direct_executor::fold(const instruction& i) {
     const location* sources = o_.program->operands.data() + i.first;
     const std::size_t count = chunk_of(unit_in(own, place::input, i.unit)).count;
     if (count == 0) return true;
+    make_room_for_operands(i);
     const int first = first_operand(i);
     for (int k = 0; k < i.count; ++k) {
         const location& from = sources[(k + first) % i.count];
@@ -349,7 +350,7 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
 inline bool direct_executor::perform(const instruction& i) {
     switch (i.op) {
         case opcode::wait:
-            return (o_.chunk > 0 && i.value == 0) || has_reached(i, o_.chunk);
+            return (o_.chunk > 0 && i.value == 0) || try_wait(i, o_.chunk);
         case opcode::publish:
             line_of(e_.rank).progress.store(progress_word(o_.chunk, i.value), std::memory_order_release);
             return true;
@@ -372,13 +373,13 @@ inline bool direct_executor::advance() {
     const auto &reuse_waits = o_.program->reuse_waits, &body = o_.program->body;
     for (; o_.chunk < o_.layout.chunks; ++o_.chunk, o_.at = 0) {
         for (; o_.at < reuse_waits.size(); ++o_.at)
-            if (o_.chunk >= o_.scratch_chunks && !has_reached(reuse_waits[o_.at], o_.chunk - o_.scratch_chunks))
+            if (o_.chunk >= o_.scratch_chunks && !try_wait(reuse_waits[o_.at], o_.chunk - o_.scratch_chunks))
                 return false;
         for (; o_.at < reuse_waits.size() + body.size(); ++o_.at)
             if (!perform(body[o_.at - reuse_waits.size()])) return false;
     }
     for (; o_.exit_at < o_.program->exit.size(); ++o_.exit_at)
-        if (!has_reached(o_.program->exit[o_.exit_at], o_.layout.chunks - 1)) return false;
+        if (!try_wait(o_.program->exit[o_.exit_at], o_.layout.chunks - 1)) return false;
     finish();
     return true;
 }

@@ -113,11 +113,13 @@ protected:
         return {unit.first + skip, remaining < o_.layout.count ? remaining : o_.layout.count};
     }
 
-    /// Makes room for the operands of a fold, and says with which of them it begins: a fold of all ranks' contributions
-    /// takes them in the order of ranks, also where the root is not rank 0, not in the order of roles.
-    int first_operand(const instruction& i) {
+    void make_room_for_operands(const instruction& i) {
         if (o_.operands.size() < static_cast<std::size_t>(i.count))
             o_.operands.resize(static_cast<std::size_t>(i.count));
+    }
+    /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
+    /// where the root is not rank 0, not in the order of roles.
+    int first_operand(const instruction& i) const {
         return i.count == e_.size && rooted(o_.request.what) ? mod(plan_->root - o_.request.root, e_.size) : 0;
     }
     /// Folds `count` elements of each operand into `to`.

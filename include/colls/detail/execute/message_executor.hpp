@@ -68,7 +68,7 @@ private:
     void lay_out(const execution_plan& plan);
     void count_messages();
     bool run();
-    bool has_left(std::size_t slot);
+    bool try_wait_until_left(std::size_t slot);
     /// The schedule by which the root tells the count.
     static const any_schedule& count_schedule() {
         const candidates all = candidates_for<collective::broadcast>();
@@ -239,6 +239,7 @@ inline void message_executor::copy(const instruction& i) {
 }
 
 inline void message_executor::fold(const instruction& i) {
+    make_room_for_operands(i);
     const int first = first_operand(i);
     std::size_t count = 0;
     for (int k = 0; k < i.count; ++k) {
@@ -292,8 +293,9 @@ inline bool message_executor::advance() {
     return true;
 }
 
-/// Have all messages left that were sent from a slot, so that another chunk may use its scratch memory?
-inline bool message_executor::has_left(std::size_t slot) {
+/// Passes if all messages have left that were sent from a slot, whose scratch memory another chunk may use then; else
+/// false, and the operation waits for the peer of one of them.
+inline bool message_executor::try_wait_until_left(std::size_t slot) {
     for (int r = 0; r < e_.size; ++r)
         if (transport_.sent(r) < s_.last_sent[slot * static_cast<std::size_t>(e_.size) + static_cast<std::size_t>(r)]) {
             o_.site.peer = r;
@@ -323,7 +325,7 @@ inline bool message_executor::run() {
             const std::size_t begin = segment == 0 ? 0 : static_cast<std::size_t>(ends[segment - 1]);
             const std::size_t end =
                 segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : o_.program->body.size();
-            if (segment == 0 && o_.chunk >= s_.under_way && !has_left(slot())) return false;
+            if (segment == 0 && o_.chunk >= s_.under_way && !try_wait_until_left(slot())) return false;
             for (; begin + o_.at < end; ++o_.at)
                 if (!perform(o_.program->body[begin + o_.at])) {
                     transport_.flush();
@@ -337,7 +339,7 @@ inline bool message_executor::run() {
     }
     o_.chunk = o_.layout.chunks;
     for (std::size_t k = 0; k < s_.under_way; ++k)
-        if (!has_left(k)) return false;
+        if (!try_wait_until_left(k)) return false;
     return true;
 }
 
