@@ -83,18 +83,19 @@ constexpr double class_bytes(std::size_t bytes) {
 inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
 /// The plan of a schedule that the caller has given.
-inline pick resolve_given(rank_context& e, const any_schedule& given) {
+inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {
     constexpr std::uint64_t key = ~std::uint64_t{0};
-    for (const pick& p : e.picks)
+    for (const schedule_choice& p : e.choices)
         if (p.steps && p.key == key && p.steps->schedule == given && p.name.data() == given.name().data()) return p;
-    const pick p{.key = key, .steps = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
-    e.picks.push_back(p);
+    const schedule_choice p{
+        .key = key, .steps = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
+    e.choices.push_back(p);
     return p;
 }
 
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
 /// once there was a call of the kind there is no search among the candidates, and no lock.
-inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eager) {
+inline schedule_choice resolve(rank_context& e, const call& c, const chooser& how, bool eager) {
     if (how.given) return resolve_given(e, *how.given);
     // Where not all ranks know the size, no rank may choose by it.
     const bool unsized = c.ragged || (owned(c.what) && rooted(c.what));
@@ -104,11 +105,11 @@ inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eag
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23;
-    for (const pick& p : e.picks)
+    for (const schedule_choice& p : e.choices)
         if (p.key == key) return p;
     const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager};
     const prediction best = choose(e, d, how.list());
-    pick p{.key = key, .name = eager_name};
+    schedule_choice p{.key = key, .name = eager_name};
     if (best.of) {
         p.steps = execution_plan_for(best.of->schedule, e.size, reached_by(e));
         p.name = best.of->name;
@@ -119,7 +120,7 @@ inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eag
         p.staged = execution_plan_for(staged.schedule, e.size, reach::scratch);
         p.staged_name = staged.name;
     }
-    e.picks.push_back(p);
+    e.choices.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                       << " bytes, " << e.size << " ranks: " << p.name << ", predicted " << best.seconds * 1e6 << " us");

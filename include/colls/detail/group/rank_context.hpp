@@ -74,7 +74,7 @@ struct message_count {
     std::uint64_t begun = 0, over = 0;
 };
 /// The choice for one kind of call. Without steps: the eager path.
-struct pick {
+struct schedule_choice {
     std::uint64_t key = 0;
     const execution_plan* steps = nullptr;
     std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
@@ -182,7 +182,7 @@ struct rank_context {
     list<operation_state*> in_flight, idle;
     const operation_state* current = nullptr;  ///< that is waited for
     list<memory_piece> pieces;                 ///< scratch memory that is not in use
-    list<pick> picks;                          ///< what `automatic` chose
+    list<schedule_choice> choices;             ///< what `automatic` chose
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend l)
         : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(l)) {}
