@@ -1,11 +1,11 @@
-// How long a schedule is predicted to take: from its traffic, and from what the machine needs for each byte and
-// message.
+// Predictions of the time that a schedule takes, from its traffic and the figures of the machine.
 // IWYU pragma: private, include <colls/explain.hpp>
 //
-// Predictions serve to compare schedules. They are equal on all ranks of a group, since the figures of the machine are.
+// They serve to compare schedules. They are equal on all ranks of a group, since the figures of the machine are.
 #pragma once
 
 #include <colls/detail/choose/candidates.hpp>
+#include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/plan/planner.hpp>
 
 namespace colls::inline v1::detail {
@@ -40,7 +40,7 @@ inline double predict(const cost& c, bool pulled, const model& m, double bytes, 
 /// Seconds of the message executor. Each message costs both its ranks some time; where ranks outnumber cores, the work
 /// of all ranks together is shared by the cores.
 inline double predict_messages(const cost& c, const machine& m, int n, double bytes) {
-    constexpr double chunk = 512 << 10;  // message_policy::chunk
+    constexpr auto chunk = static_cast<double>(message_policy::chunk);
     const double block = c.blocks > 0 ? bytes / c.blocks : 0, chunks = block > chunk ? block / chunk : 1;
     const double waits = m.alpha * c.rounds + m.message * 0.5 * static_cast<double>(c.critical_messages - 2 * c.rounds);
     const auto bytes_take = [&](long sent, long reduced) {

@@ -55,8 +55,8 @@ protected:
             balanced(count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
         if (e_.rank != c.root && own != c.own_count)
             fail(e_, errc::mismatch, o_.site,
-                message() << "this rank's block has " << c.own_count << " elements, and of the " << count << " of rank "
-                          << c.root << ", the root, it should have " << own);
+                message() << "this rank's block has " << c.own_count << " elements, and should have " << own
+                          << ", since the buffer of rank " << c.root << ", the root, has " << count);
     }
 
     /// Bytes of the input that an operation needs a copy of: of an all_to_all in place, whose output overwrites it.

@@ -16,6 +16,7 @@
 
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/execute/executor.hpp>
+#include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
 
@@ -24,12 +25,6 @@
 #include <vector>
 
 namespace colls::inline v1::detail {
-
-/// How data is cut into messages.
-struct message_policy {
-    static constexpr std::size_t chunk = std::size_t{512} << 10;  ///< bytes of a unit
-    static constexpr std::size_t chunks = 4;  ///< under way at most, where the schedule has many rounds
-};
 
 /// What the message executor knows of an operation besides operation_state. It stays with the operation_state, whose
 /// next operation uses its memory again.
