@@ -99,15 +99,15 @@ TEST_CASE("operations: blocking calls work while operations are in flight", "[no
             for (int turn = 0; turn < 50; ++turn) {
                 const std::size_t count = turn % 3 == 0 ? 5 : turn % 3 == 1 ? 3000 : 30'000;
                 auto first = numbers(rank, count, turn), third = numbers(rank, 7, turn);
-                std::vector<long> second = numbers(rank, count, turn + 1), everyone(static_cast<std::size_t>(n) * 3);
+                std::vector<long> second = numbers(rank, count, turn + 1), gathered(static_cast<std::size_t>(n) * 3);
                 auto a = colls::start::all_reduce(comm, first, colls::sum);
                 auto b = colls::start::broadcast(comm, second, turn % n);
                 colls::all_reduce(comm, third, colls::sum);
                 if (third != sum_of_numbers(n, 7, turn)) ++wrong;
                 const std::vector<long> own(3, rank);
-                colls::all_gather(comm, own, everyone);
-                for (std::size_t i = 0; i < everyone.size(); ++i)
-                    if (everyone[i] != static_cast<long>(i / 3)) ++wrong;
+                colls::all_gather(comm, own, gathered);
+                for (std::size_t i = 0; i < gathered.size(); ++i)
+                    if (gathered[i] != static_cast<long>(i / 3)) ++wrong;
                 if (rank % 2) {
                     b.wait();
                     colls::barrier(comm);
@@ -284,12 +284,12 @@ TEST_CASE("a prepared collective: allocates nothing when it is run or started ag
             allocations = 0;
             colls::threads::run(n, [&](auto& comm) {
                 const int rank = comm.rank();
-                std::vector<long> x(count), sum(count), everyone(count * static_cast<std::size_t>(n)), piece;
+                std::vector<long> x(count), sum(count), gathered(count * static_cast<std::size_t>(n)), piece;
                 const std::vector<std::size_t> parts = balanced(count, n);
                 piece.resize(parts[static_cast<std::size_t>(rank)]);
                 std::vector<long> b(count), scan(count);
                 auto reduce = colls::prepare::all_reduce(comm, x, sum, colls::sum);
-                auto gather = colls::prepare::all_gather(comm, x, everyone);
+                auto gather = colls::prepare::all_gather(comm, x, gathered);
                 auto scatter = colls::prepare::reduce_scatter(comm, x, piece, colls::sum);
                 auto broadcast = colls::prepare::broadcast(comm, b, n - 1);
                 auto scans = colls::prepare::inclusive_scan(comm, x, scan, colls::sum);
@@ -313,7 +313,7 @@ TEST_CASE("a prepared collective: allocates nothing when it is run or started ag
                     if (sum != sum_of_numbers(n, count, turn)) ++wrong;
                     if (b != numbers(n - 1, count, turn)) ++wrong;
                     const auto last = numbers(n - 1, count, turn);
-                    if (!std::equal(last.begin(), last.end(), everyone.end() - static_cast<long>(count))) ++wrong;
+                    if (!std::equal(last.begin(), last.end(), gathered.end() - static_cast<long>(count))) ++wrong;
                     if (rank == n - 1 && scan != sum) ++wrong;
                 }
             });

@@ -42,7 +42,7 @@ protected:
         return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
     }
 
-    /// Is it a gather or scatter, off whose root a rank may know its own block only?
+    /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
     bool is_owned_and_rooted() const { return owned(o_.request.what) && rooted(o_.request.what); }
 
     /// Takes the whole count of a gather or scatter, as the root has told it; fails where this rank's block does not
