@@ -293,7 +293,7 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
 /// Whether the root first tells the block's length, since ranks that pass blocks on must know it.
 bool root_tells_length(const colls::any_schedule& s, int n) {
     return (s.implements == collective::gather || s.implements == collective::scatter) &&
-           !colls::detail::execution_plan_for(s, n, colls::detail::reach::nothing)->own_only;
+           !colls::detail::execution_plan_for(s, n, colls::detail::reach::nothing)->own_blocks_only;
 }
 const colls::any_schedule& count_schedule() {
     const auto all = colls::detail::candidates_for<collective::broadcast>();

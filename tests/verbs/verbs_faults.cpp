@@ -82,7 +82,7 @@ private:
     rdma::verbs_device device_;
 };
 
-class faulty_between_hosts final : public colls::net::inter_node_transport {
+class faulty_between_hosts final : public colls::detail::hosts::inter_node_transport {
 public:
     explicit faulty_between_hosts(const colls::detail::address& own)
         : registry_(std::make_shared<rdma::memory_registry>(std::make_shared<faulty_device>(own))) {}
@@ -206,8 +206,8 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
 
 void trials(const char* name, fault how) {
     setenv("COLLS_TRANSPORT", "verbs", 1);
-    colls::net::open_verbs =
-        [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::inter_node_transport> {
+    colls::detail::hosts::open_verbs =
+        [](int, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
         return std::make_shared<faulty_between_hosts>(own);
     };
     const std::uint64_t count = setting("COLLS_TEST_TRIALS", 100), seed = setting("COLLS_TEST_SEED", 1);

@@ -130,7 +130,7 @@ inline void message_lowering::post(int sender, int receiver, int port, int round
         add_operand(sends, source.at, sent_unit);
         add_operand(receives, goal, received_unit);
         for (const auto& [rank, unit] : {std::pair{sender, sent_unit}, std::pair{receiver, received_unit}})
-            plan_.own_only = plan_.own_only && (rank == plan_.root || units_.is_of(rank, unit));
+            plan_.own_blocks_only = plan_.own_blocks_only && (rank == plan_.root || units_.is_of(rank, unit));
         if (lands)
             slots_.move(receiver, slot, goal, source.contributions);
         else
