@@ -1,6 +1,7 @@
 // hierarchical<Intra, Inter>: its laws, for every collective, at two and three levels, with nodes of every size.
 #include "catch.hpp"
 
+#include <colls/algebra.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/hierarchical.hpp>

@@ -15,6 +15,7 @@
 //                    legal, and derived: `overwrites_sent`, `properties::staged_rounds`.
 #pragma once
 
+#include <colls/detail/derive/expect.hpp>
 #include <colls/family.hpp>
 #include <colls/verify/properties.hpp>
 

@@ -16,8 +16,8 @@ TEST_CASE("double tree: the collectives it comes by") {
 
 TEST_CASE("double tree: proof") {
     laws::prove<double_tree>();
-    laws::prove<colls::detail::in_order_tree<0>>();
-    laws::prove<colls::detail::in_order_tree<1>>();
+    laws::prove<colls::double_tree::in_order_tree<0>>();
+    laws::prove<colls::double_tree::in_order_tree<1>>();
 }
 
 TEST_CASE("double tree: rounds and volume") {
@@ -31,7 +31,7 @@ TEST_CASE("double tree: rounds and volume") {
                                                                                        : 4; });
     CHECK(colls::blocks_of(double_tree::broadcast{}, 10) == 2);
     laws::check_cost<broadcast>(
-        colls::detail::in_order_tree<0>{}, [](int n) { return colls::log2_ceil(n); },
+        colls::double_tree::in_order_tree<0>{}, [](int n) { return colls::log2_ceil(n); },
         [](int n) { return n < 4 ? n > 1 : 2; });
 }
 
