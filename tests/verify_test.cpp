@@ -128,11 +128,11 @@ TEST_CASE("law in_range: extents", "[verify]") {
     CHECK(verify(s, 8).law == law::in_range);
     s = from_root(broadcast, 5);
     s.root_rank = 5;
-    CHECK(verify(s, 5).text() == "the root is 5 of 5 ranks (law: in_range)");
+    CHECK(verify(s, 5).text() == "the root is rank 5, but the group has ranks 0 to 4 (law: in_range)");
     CHECK(verify(s, 5).value == 5);
     s = pairwise();
     s.home_rule = [](int, int slot) { return slot == 3 ? 8 : slot; };
-    CHECK(verify(s, 8).text() == "block 3 has home 8 of 8 ranks (law: in_range)");
+    CHECK(verify(s, 8).text() == "block 3 has home rank 8, but the group has ranks 0 to 7 (law: in_range)");
     s.home_rule = [](int, int slot) { return slot == 3 ? none : slot; };
     CHECK(verify(s, 8).text() == "no block has its home at rank 3 (law: in_range)");
     s = loose{.implements = all_to_all, .round_count = 0, .block_count = 2};
@@ -146,7 +146,7 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
         if (rank == 4 && round == 3) s.send.peer = 8;
     }),
               8)
-              .text() == "round 3: rank 4 names rank 8 of 8 ranks on port 0 (law: in_range)");
+              .text() == "round 3: rank 4 on port 0 names rank 8, but the group has ranks 0 to 7 (law: in_range)");
     CHECK(where(verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.recv.peer = -2;
     }),
@@ -160,7 +160,8 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
             CHECK(where(r) == found{law::in_range, 4, 3, 0, bad, receiving ? 2 : 6});
             CHECK(r.limit == 8);
             CHECK(r.peer_block == none);
-            CHECK(r.text() == "round 3: rank 4 names block " + std::to_string(bad) + " of 8 on port 0 (law: in_range)");
+            CHECK(r.text() == "round 3: rank 4 on port 0 names block " + std::to_string(bad) +
+                                  ", but has blocks 0 to 7 (law: in_range)");
         }
     for (const block_set bad : {block_set{.count = -1}, block_set{.count = 9}, block_set{.count = 3, .run = 0},
              block_set{.count = 1 << 20, .grain = 1 << 20, .reps = 1 << 20}, block_set{.count = 1, .modulus = -1}}) {
@@ -191,7 +192,7 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
     s = loose{.implements = barrier, .steps = [](int rank, int, int, int) {
                   return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0)}};
               }};
-    CHECK(verify(s, 2).text() == "round 0: rank 0 moves blocks in a barrier on port 0 (law: in_range)");
+    CHECK(verify(s, 2).text() == "round 0: rank 0 on port 0 names blocks, but a barrier sends none (law: in_range)");
 }
 
 TEST_CASE("law matched", "[verify]") {
@@ -205,15 +206,15 @@ TEST_CASE("law matched", "[verify]") {
     }),
         8);
     CHECK(where(unheard) == found{law::matched, 4, 3, 0, none, 6});
-    CHECK(
-        unheard.text() == "round 3: rank 4 sends to rank 6 on port 0, which receives there from no one (law: matched)");
+    CHECK(unheard.text() ==
+          "round 3: rank 4 sends to rank 6 on port 0, which receives there from no rank (law: matched)");
     const report unsent = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 6 && round == 3) s.send = {};
     }),
         8);
     CHECK(where(unsent) == found{law::matched, 0, 3, 0, none, 6});
     CHECK(
-        unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no one (law: matched)");
+        unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no rank (law: matched)");
     const report sizes = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.recv.blocks = block_range(4, 2);
     }),
@@ -316,7 +317,7 @@ TEST_CASE("law complete", "[verify]") {
                          return step{.send = {(rank + 1) % n}, .recv = {(rank + n - 1) % n}};
                      }};
     CHECK(verify(deaf, 2).ok());
-    CHECK(verify(deaf, 3).text() == "rank 0 ends without having heard of rank 1 (law: complete)");
+    CHECK(verify(deaf, 3).text() == "rank 0 ends without depending on rank 1 (law: complete)");
 }
 
 TEST_CASE("law live: what the proof implies, played", "[verify]") {
