@@ -1,7 +1,7 @@
 // The proof, tested: right schedules are broken in one place, at random but always in the same places. What the proof
 // then accepts, an interpreter that shares nothing with it must find harmless; and what is right, both must accept.
 #include "catch.hpp"
-#include "support/every_schedule.hpp"
+#include "support/schedules.hpp"
 #include "support/interpreter.hpp"
 
 #include <colls/testing/schedule.hpp>

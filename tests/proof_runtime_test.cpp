@@ -1,6 +1,6 @@
 // The proof at run time, at sizes beyond what a compiler evaluates: every schedule of the library at every group size.
 #include "catch.hpp"
-#include "support/every_schedule.hpp"
+#include "support/schedules.hpp"
 
 #include <colls/testing/schedule.hpp>
 
