@@ -39,18 +39,18 @@ void check_costs() {
 }
 }  // namespace
 
-TEST_CASE("pat: the collectives it comes by") {
+TEST_CASE("pat: provides the collectives that are documented") {
     CHECK(laws::collectives_of<pat<>>() == "all_gather reduce_scatter all_reduce barrier");
 }
 
-TEST_CASE("pat: proof") {
+TEST_CASE("pat: every schedule is proven, at compile time and at run time") {
     laws::prove<pat<>>();
     laws::prove<pat<2>>();
     laws::prove<pat<8>>();
     laws::prove<pat<256>>();
 }
 
-TEST_CASE("pat: rounds, volume, and blocks a message") {
+TEST_CASE("pat: rounds, volume and blocks a message follow the closed formulas") {
     check_costs<1>();
     check_costs<2>();
     check_costs<4>();
@@ -60,7 +60,7 @@ TEST_CASE("pat: rounds, volume, and blocks a message") {
     CHECK(colls::schedule_of<all_gather>(pat<256>{}).rounds(129) == 8);
 }
 
-TEST_CASE("pat: does not combine in rank order; all ranks agree") {
+TEST_CASE("pat: does not combine in rank order; all ranks compute the same bits") {
     CHECK(!laws::keeps_order<reduce_scatter>(pat<>{}));
     laws::check_identical<pat<>>();
     laws::check_identical<pat<4>>();
