@@ -14,8 +14,8 @@ static_assert(colls::proven<pat<4>::all_gather, proven_to>);
 namespace {
 template <int A>
 void check_costs() {
-    // log2 A + P/A - 1 with P the power of two from n on, A no more than P; rounds for offsets that are not there
-    // fall away.
+    // log2 A + P/A - 1 with P the least power of two not below n, A at most P; there are no rounds for offsets from n
+    // on.
     const auto rounds = [](int n) {
         int p = 1, a = A, log = 0;
         while (p < n) p *= 2;

@@ -33,7 +33,7 @@ void check_costs() {
     laws::check_cost<broadcast>(f, depth<K>, children<K>);
     laws::check_cost<reduce>(f, depth<K>, one);
     laws::check_cost<scatter>(f, depth<K>, [](int n) { return n - 1; });
-    // A child of the root passes on all it stands for: the biggest such interval, cut off by n.
+    // A child of the root sends the blocks of the interval that it serves: the greatest such interval, cut off at n.
     laws::check_cost<gather>(f, depth<K>, [](int n) {
         int d = 1;
         while (d < n) d *= K;
@@ -41,7 +41,7 @@ void check_costs() {
         d /= K;
         return d < n - d ? d : n - d > d / K ? n - d : d / K;
     });
-    // Sent up once, but by the root; and down to the children of one's own.
+    // Each rank but the root sends once upwards, and then to its own children.
     laws::check_cost<all_reduce>(f, [](int n) { return 2 * depth<K>(n); }, children<K>);
 }
 }  // namespace
