@@ -2,7 +2,7 @@
 #include "catch.hpp"
 
 #include "support/calls.hpp"
-#include "support/every_schedule.hpp"
+#include "support/schedules.hpp"
 #include "support/verbs.hpp"
 
 #include <colls/detail/choose/choose.hpp>
