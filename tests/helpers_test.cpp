@@ -214,10 +214,10 @@ TEST_CASE("exchange: wrong arguments are refused before anything moves", "[helpe
         const std::span<int> all(data);
         const int peer = 1 - comm.rank();
         expect(lacks(refusal_of([&] { colls::exchange(comm, data, 2, other, peer); }),
-                   {"in exchange: peer 2 of a group of 2 ranks"})
+                   {"in exchange: peer 2 is out of range: this group has ranks 0 to 1"})
                    .empty(),
             "to");
-        expect(lacks(refusal_of([&] { colls::exchange(comm, data, peer, other, -1); }), {"in exchange: peer -1 of"})
+        expect(lacks(refusal_of([&] { colls::exchange(comm, data, peer, other, -1); }), {"in exchange: peer -1 is out of range"})
                    .empty(),
             "from");
         expect(lacks(refusal_of([&] { colls::exchange(comm, all.first(6), peer, all.last(5), peer); }),

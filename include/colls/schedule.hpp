@@ -5,7 +5,7 @@
 // (proof, cost, executors, kernels) interprets that one function.
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/precondition.hpp>
 
 #include <concepts>
 #include <type_traits>

@@ -4,6 +4,7 @@
 
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/transport/verbs/interface.hpp>
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 
 #include <algorithm>

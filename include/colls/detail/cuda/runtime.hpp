@@ -1,6 +1,7 @@
 // The CUDA runtime, as far as a group of ranks needs it: errors as colls::error, memory that frees itself.
 #pragma once
 
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 
 #include <cuda_runtime.h>

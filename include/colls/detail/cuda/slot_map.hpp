@@ -3,6 +3,7 @@
 // at() alone.
 #pragma once
 
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 #include <colls/schedule.hpp>
 

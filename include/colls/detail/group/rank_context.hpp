@@ -5,7 +5,9 @@
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/told_calls.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 
 #include <pthread.h>

@@ -121,6 +121,60 @@ inline bool offers(by schedule, collective what) {
     return schedule == by::tree ? asked(tree<2>{}) : true;
 }
 
+/// The blocking calls as a class, as start and prepare are.
+struct blocking {
+    using result = void;
+    template <class S>
+    static void broadcast(communicator& comm, const auto&... a) {
+        v1::broadcast<S>(comm, a...);
+    }
+    template <class S>
+    static void scatter(communicator& comm, const auto&... a) {
+        v1::scatter<S>(comm, a...);
+    }
+    template <class S>
+    static void gather(communicator& comm, const auto&... a) {
+        v1::gather<S>(comm, a...);
+    }
+    template <class S>
+    static void all_gather(communicator& comm, const auto&... a) {
+        v1::all_gather<S>(comm, a...);
+    }
+    template <class S>
+    static void all_to_all(communicator& comm, const auto&... a) {
+        v1::all_to_all<S>(comm, a...);
+    }
+    template <class S>
+    static void barrier(communicator& comm, const auto&... a) {
+        v1::barrier<S>(comm, a...);
+    }
+    template <class S>
+    static void reduce(communicator& comm, const auto&... a) {
+        v1::reduce<S>(comm, a...);
+    }
+    template <class S>
+    static void reduce_scatter(communicator& comm, const auto&... a) {
+        v1::reduce_scatter<S>(comm, a...);
+    }
+    template <class S>
+    static void all_reduce(communicator& comm, const auto&... a) {
+        v1::all_reduce<S>(comm, a...);
+    }
+    template <class S>
+    static void inclusive_scan(communicator& comm, const auto&... a) {
+        v1::inclusive_scan<S>(comm, a...);
+    }
+    template <class S>
+    static void exclusive_scan(communicator& comm, const auto&... a) {
+        v1::exclusive_scan<S>(comm, a...);
+    }
+    static void scatter_v(communicator& comm, const auto&... a) { v1::scatter_v(comm, a...); }
+    static void gather_v(communicator& comm, const auto&... a) { v1::gather_v(comm, a...); }
+    static void all_gather_v(communicator& comm, const auto&... a) { v1::all_gather_v(comm, a...); }
+    static void reduce_scatter_v(communicator& comm, const auto&... a) { v1::reduce_scatter_v(comm, a...); }
+    static void all_to_all_v(communicator& comm, const auto&... a) { v1::all_to_all_v(comm, a...); }
+};
+
 template <class T>
 class collective_case {
 public:
@@ -156,7 +210,7 @@ public:
             fill();
             p.start().wait();
         } else {
-            choose<v1::detail::calls<v1::detail::blocking_mode>>();
+            choose<blocking>();
         }
         judge();
     }
