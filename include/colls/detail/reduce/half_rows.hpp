@@ -1,5 +1,7 @@
-// Rows of half to rows of float and back, for the reduce loop: by F16C where the processor has it (eight a
-// instruction), else by the integer code of types.hpp. Both give the same bits (but for the quiet bit of a NaN).
+// Converts rows of half to rows of float and back, for the reduce loop: by F16C where the processor has it (eight
+// numbers an instruction), else by the integer code of small_float.hpp. Both give the same bits (but for the quiet bit
+// of a NaN).
+// IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/config.hpp>

@@ -9,7 +9,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Has real() and imag() and is two numbers: std::complex, without its header.
+/// Has real() and imag() and consists of two numbers: std::complex, without its header.
 template <class T>
 concept complex_like = requires(const T& x) {
     typename T::value_type;
@@ -42,7 +42,7 @@ constexpr bool is_nan(const T& x) {
         return false;
 }
 
-/// True where the text holds `name` as the template's name in namespace std (an inline namespace allowed between)?
+/// True where the text holds `name` as the template's name in namespace std (an inline namespace between is allowed).
 constexpr bool names_std_template(const char* text, const char* name) {
     for (; *text != '\0'; ++text) {
         if (text[0] != '=' || text[1] != ' ') continue;
