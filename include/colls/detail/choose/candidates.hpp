@@ -20,7 +20,7 @@ struct candidates {
 
 /// The schedules of the known families for one collective, made at the first call.
 template <collective C>
-candidates candidates_for();
+[[gnu::cold]] candidates candidates_for();
 
 struct chooser {
     const any_schedule* given = nullptr;  ///< null: one of the candidates

@@ -14,7 +14,7 @@ namespace colls::inline v1 {
 namespace detail {
 
 template <collective C>
-[[gnu::cold]] candidates candidates_for() {
+candidates candidates_for() {
     static constexpr int count = known_families.count_of<C>;
     static const candidate* const all = [] {
         auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
