@@ -1,6 +1,7 @@
-// The definitions behind perform.hpp. Included with the calls, or compiled once, in src/calls.cpp, for units that
-// define COLLS_SEPARATE.
+// The definitions of what perform.hpp declares.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Included with the calls; or compiled once, in src/calls.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
 #include <colls/detail/call/allocation.hpp>

@@ -1,6 +1,7 @@
-// Declarations of what is behind the calls, operation, plan, communicator, memory and progress_thread: none of it
-// depends on the type of a schedule, an element or an operator. definitions.hpp lists where it is defined.
+// What the calls and the objects that they return are made of: declarations.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Nothing here depends on the type of a schedule, an element or an operator. definitions.hpp includes the definitions.
 #pragma once
 
 #include <colls/error.hpp>

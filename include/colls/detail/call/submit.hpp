@@ -1,5 +1,4 @@
-// From a call to its mode: the request is made, the schedule's type is erased, and the call is performed, started or
-// prepared.
+// From a typed call to a request that is performed, started or prepared.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 

@@ -1,6 +1,7 @@
-// A schedule without its type: the one interface by which the proof, the cost and the executors read schedules, so that
-// they are compiled once however many schedules a program names.
+// A schedule without its type: the one interface by which the library reads schedules.
 // IWYU pragma: private, include <colls/any_schedule.hpp>
+//
+// The proof, the cost and the executors use it, so that they are compiled once however many schedules a program names.
 #pragma once
 
 #include <colls/schedule.hpp>

@@ -4,6 +4,7 @@
 
 #include <colls/algebra/folded.hpp>
 #include <colls/detail/prove/schedule_reader.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/message.hpp>
 #include <colls/detail/support/type_name.hpp>
 
@@ -23,7 +24,7 @@ struct finding {
 };
 
 struct schedule_table {
-    std::string_view type;  ///< its name: part of the fingerprint
+    std::string_view type;  ///< its name, whose hash begins the fingerprint of a plan
     bool folds;             ///< folded<S> exists
     int (*ask)(const void* s, question q, int rank, int n, int slot);
     step (*at)(const void* s, int rank, int n, int round, int port);

@@ -1,8 +1,8 @@
 // op_table: the folds of an operator on an element type, their types erased, as executors call them.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
 // On x86-64 each loop is compiled for the baseline and for AVX2 (without fused multiply-add, so that all machines get
 // the same bits); that of bfloat16, whose conversions limit it, also for AVX-512. Half is converted to rows of float.
-// IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/config.hpp>

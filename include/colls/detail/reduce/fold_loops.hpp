@@ -1,9 +1,10 @@
-// The reduce loops, each one pass over memory for any number of operands:
+// The reduce loops, each one pass over memory for any number of operands.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
 //   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
 //   paired_fold   pure operators on bfloat16: two of them in a 32-bit word, folded in float, rounded once
 //   tile_fold     everything else: partial folds in a tile on the stack
 // fold.hpp compiles them for several processors and chooses one.
-// IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/config.hpp>

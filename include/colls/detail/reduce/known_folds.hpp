@@ -1,6 +1,7 @@
-// The usual element types and operators. Their loops are compiled once, in src/folds.cpp, for units that define
-// COLLS_SEPARATE.
+// The usual element types and operators.
 // IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Their loops are compiled once, in src/folds.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
 #include <colls/detail/reduce/fold.hpp>

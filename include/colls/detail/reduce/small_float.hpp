@@ -1,7 +1,7 @@
 // small_float<Format>: a number stored in 2 bytes and computed in float. bfloat16 and half are two of them.
+// IWYU pragma: private, include <colls/types.hpp>
 //
 // Everything is constexpr integer code without branches, so that loops over arrays vectorise.
-// IWYU pragma: private, include <colls/types.hpp>
 #pragma once
 
 #include <colls/config.hpp>

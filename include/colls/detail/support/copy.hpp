@@ -1,8 +1,8 @@
 // Copies with plain and with non-temporal stores.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
 // Non-temporal stores are the fastest way into another rank's memory: the line is not fetched first, and does not stay
 // in this core's cache, from which the other core would have to fetch it. Only a store fence orders them.
-// IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/config.hpp>

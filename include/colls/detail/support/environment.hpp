@@ -1,5 +1,5 @@
-// The library's environment variables. Nothing else reads the environment, but for launch.hpp, which finds out how the
-// process was launched.
+// The library's environment variables.
+// IWYU pragma: private, include <colls/world.hpp>
 //
 //   COLLS_DEBUG      what is written to stderr. warn (default): warnings; info: also each new choice of `automatic`;
 //                    trace: also each call of each rank (trace.hpp)
@@ -9,7 +9,7 @@
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
 //
 // Any other value is an error that names the variable. An empty one counts as not set.
-// IWYU pragma: private, include <colls/world.hpp>
+// How the process was launched is read from other variables, in launch.hpp; nothing else reads the environment.
 #pragma once
 
 #include <colls/detail/support/message.hpp>
