@@ -1,7 +1,7 @@
-// Two sides take short turns on one machine: the library's ranks, and a peer's: the processes of an MPI, those of Gloo,
-// or two that only stream through a pair of sockets. Both are started once
-// and sleep between their turns; before every turn the latency of a cache line between two cores is probed, because a
-// virtual machine may move its cores apart within minutes, and figures are compared within one such state only.
+// Compares the library with a peer on one machine: the processes of an MPI, those of Gloo, or two that stream through a
+// pair of sockets. Each side is a program of its own, started once; the sides take short alternating turns and sleep in
+// between. The latency of a cache line between two cores is measured around every turn, because a virtual machine may
+// move its cores apart within minutes; figures are compared within one such state only.
 #include "measure.hpp"
 
 #include <fmt/core.h>
@@ -71,7 +71,7 @@ public:
         argv.push_back(nullptr);
         id_ = fork();
         if (id_ == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGTERM);  // however this program ends, its sides do
+            prctl(PR_SET_PDEATHSIG, SIGTERM);  // the sides end when this program ends, however it ends
             execvp(argv[0], argv.data());
             fmt::print(stderr, "cannot run {}: {}\n", name_, std::strerror(errno));
             _exit(127);
@@ -79,7 +79,7 @@ public:
     }
     ~child() {
         if (id_ <= 0) return;
-        for (int i = 0; i < 300; ++i) {  // a side that was told to quit needs a moment
+        for (int i = 0; i < 300; ++i) {  // a side that was told to quit takes some time to end
             if (waitpid(id_, nullptr, WNOHANG) != 0) return;
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
         }
@@ -117,8 +117,7 @@ private:
     std::string path_;
 };
 
-/// Open MPI through what carries our side too: shared memory, TCP on loopback and nothing else, or the RDMA device, by
-/// UCX.
+/// Starts Open MPI on the transport that our side uses: shared memory, TCP on loopback only, or the RDMA device by UCX.
 std::vector<std::string> mpi_command(const settings& s, const std::string& ranks) {
     std::vector<std::string> words{
         s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
@@ -128,7 +127,7 @@ std::vector<std::string> mpi_command(const settings& s, const std::string& ranks
             words.emplace_back(word);
     if (s.transport == "verbs") {
         const char* const device = std::getenv("COLLS_VERBS_DEVICE");
-        // It connects by datagrams, and takes soft-RoCE's for wrong ones unless told not to look.
+        // UCX connects by datagrams, and rejects those of soft-RoCE unless this check is off.
         for (const char* word :
             {"--mca", "pml", "ucx", "-x", "UCX_TLS=rc_v,self", "-x", "UCX_UD_VERBS_ETH_DGID_CHECK=n", "-x"})
             words.emplace_back(word);
@@ -137,7 +136,7 @@ std::vector<std::string> mpi_command(const settings& s, const std::string& ranks
     return words;
 }
 
-/// Both sides for one number of ranks.
+/// Both sides, for one number of ranks.
 class arena {
 public:
     arena(const settings& s, int ranks, std::size_t largest, double ticks_per_ns)
@@ -147,7 +146,7 @@ public:
         shared_->ticks_per_ns = ticks_per_ns;
         const std::string count = std::to_string(ranks), bytes = std::to_string(largest);
         sides_[0].emplace_back(std::vector<std::string>{s.ours, path_, bytes, s.transport});
-        const temporary_folder meeting(path_ + "-meeting");  // needed until all are ready
+        const temporary_folder meeting(path_ + "-meeting");  // until all ranks are ready
         if (s.peer == "mpi") {
             auto words = mpi_command(s, count);
             words.insert(words.end(), {s.peer_program, path_, bytes});
@@ -208,12 +207,12 @@ private:
 };
 
 bool all_reduces(job j) { return j == job::all_reduce || j == job::all_reduce_in_place; }
-/// As nccl-tests: the factor from algorithm bandwidth (size / time) to what each rank's link carries.
+/// Bus bandwidth over algorithm bandwidth (size / time), as nccl-tests defines them: what each rank's link carries.
 double bus_factor(job j, int n) {
     const double others = static_cast<double>(n - 1) / n;
     return all_reduces(j) ? 2 * others : j == job::broadcast ? 1 : others;
 }
-/// Bytes that must be loaded and stored, over those of n ranks each copying as many bytes as the call's size.
+/// Bytes that a call must load and store, over those that n ranks load and store when each copies the call's size.
 double bound_over_copy(job j, int n) {
     switch (j) {
         case job::broadcast:
@@ -224,7 +223,7 @@ double bound_over_copy(job j, int n) {
             return 1;
     }
 }
-/// What the project asks for: the peer's time over ours.
+/// The project's target for the peer's time over ours.
 std::optional<double> target_of(const settings& s, job j, int n, std::size_t bytes) {
     if (s.peer == "sockets") return bytes >= 2 << 20 ? std::optional(0.8) : std::nullopt;
     if (s.peer == "gloo")
@@ -247,7 +246,7 @@ std::optional<double> target_of(const settings& s, job j, int n, std::size_t byt
     return at->second;
 }
 
-/// The state of the machine, by the latency of a line in ns: siblings of one core, one package, farther.
+/// The state of the machine, by the latency of a cache line in ns: hardware threads of one core, one package, farther.
 constexpr int states = 3;
 constexpr int state_of(double line) { return line < 100 ? 0 : line < 320 ? 1 : 2; }
 
@@ -319,7 +318,7 @@ private:
             if (isatty(2))
                 fmt::print(stderr, "\r{}, {} ranks, {}: turn {} of {}, line {:.0f} ns    ", bench::name_of(j), n,
                     show_size(bytes), t + 1, s_.turns, median(lines));
-            if (!same) continue;  // the cores moved meanwhile: not one state
+            if (!same) continue;  // the cores have moved during the turn
             for (std::size_t v = 0; v < ours.size(); ++v) {
                 samples& to = seen[v][static_cast<std::size_t>(state)];
                 to.ours.push_back(ours[v]);
@@ -371,9 +370,9 @@ int main(int argc, char** argv) {
         "ours, peer: median over turns of the median call, us; a call ends when its last rank ends.\n"
         "ratio: peer / ours, the median over pairs of turns. bus GB/s: as nccl-tests.\n"
         "bound: fraction reached of the traffic that cannot be avoided (all_reduce: 2nS bytes) at the bandwidth\n"
-        "of n ranks copying, measured beside. line: one way between cores 0 and 1; one row for each state of\n"
-        "the machine that was met (below 100 ns, below 320 ns, above).\n"
-        "target: what the ratio should reach."};
+        "of n ranks copying, measured in the same turns. line: one way between cores 0 and 1; one row for each\n"
+        "state of the machine that occurred (below 100 ns, below 320 ns, above).\n"
+        "target: the ratio that the project asks for."};
     const std::string here = std::string(argv[0]).substr(0, std::string(argv[0]).find_last_of('/') + 1);
     s.ours = here + "side_colls";
     bool alone = false;
@@ -388,25 +387,26 @@ int main(int argc, char** argv) {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     app.add_option("--seconds", s.seconds, "length of a turn")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--schedules", schedules, "of our side's all_reduce, each a row")
+    app.add_option("--schedules", schedules, "schedules of our side's all_reduce, a row for each")
         ->delimiter(',')
         ->check(
             CLI::IsMember(std::vector<std::string>(std::begin(bench::variant_names), std::end(bench::variant_names))));
-    app.add_option("--variants", s.variants, "the same by number, for another program of our side")->delimiter(',');
-    app.add_option("--transport", s.transport, "of our side; staged: processes, ordinary buffers")
+    app.add_option("--variants", s.variants, "as --schedules, by number, for another program of our side")
+        ->delimiter(',');
+    app.add_option("--transport", s.transport, "transport of our side; staged: processes with ordinary buffers")
         ->check(CLI::IsMember({"threads", "shm", "staged", "tcp", "verbs"}))
         ->capture_default_str();
-    app.add_option("--ours", s.ours, "program of our side")->capture_default_str();
+    app.add_option("--ours", s.ours, "the program of our side")->capture_default_str();
     app.add_option("--peer", s.peer,
            "mpi: Open MPI, through shared memory (tcp: its tcp BTL on loopback; verbs: UCX's rc_verbs); gloo: over "
            "TCP; sockets: one pair of\n"
            "sockets that streams both ways at once, the bound of all_gather on 2 ranks")
         ->check(CLI::IsMember({"mpi", "gloo", "sockets"}))
         ->capture_default_str();
-    app.add_option("--peer-program", s.peer_program, "another program of the other side");
-    app.add_option("--mpirun", s.mpirun, "what starts it")->capture_default_str();
-    app.add_flag("--alone", alone, "without the other side");
-    app.add_flag("--quick", s.quick, "all_reduce alone on 2 and 4 ranks, fewer and shorter turns");
+    app.add_option("--peer-program", s.peer_program, "another program of the peer");
+    app.add_option("--mpirun", s.mpirun, "the mpirun that starts the peer")->capture_default_str();
+    app.add_flag("--alone", alone, "time our side only");
+    app.add_flag("--quick", s.quick, "all_reduce only, on 2 and 4 ranks, fewer and shorter turns");
     app.add_flag("--check", s.check, "exit with 1 if a target is missed");
     app.add_option("--json", s.json, "write the figures to this file");
     CLI11_PARSE(app, argc, argv);
@@ -421,7 +421,7 @@ int main(int argc, char** argv) {
         s.turns = 3;
         s.seconds = 0.1;
     }
-    if (s.peer == "gloo") std::erase(s.jobs, "reduce_scatter");  // it has none in the interface measured here
+    if (s.peer == "gloo") std::erase(s.jobs, "reduce_scatter");  // the interface measured here has none
     if (s.peer == "sockets") {
         s.ranks = {2};
         s.jobs = {"all_gather"};
@@ -429,7 +429,7 @@ int main(int argc, char** argv) {
     try {
         if (!s.peer.empty() && access(s.peer_program.c_str(), X_OK) != 0)
             throw std::runtime_error(
-                fmt::format("{}: {}. It is built where CMake finds {}; --alone goes without", s.peer_program,
+                fmt::format("{}: {}. It is built where CMake finds {}; --alone runs without it", s.peer_program,
                     std::strerror(errno), s.peer == "gloo" ? "Gloo (libgloo-dev)" : "an MPI (libopenmpi-dev)"));
         return comparison(s).run();
     } catch (const std::exception& e) {

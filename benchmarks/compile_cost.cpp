@@ -1,6 +1,6 @@
-// What the library costs to compile, for every transport, header-only and with the engine compiled apart
-// (COLLS_SEPARATE): the first call of a unit, and each further schedule, type and operator. Times are the compiler's
-// user seconds, medians of several turns taken in alternation.
+// Times how long units that use the library take to compile, for every transport, header-only and with the engine
+// compiled separately (COLLS_SEPARATE): including it, the first call, and each further schedule, type and operator.
+// Times are user seconds of the compiler, medians over several turns; all units are compiled once in each turn.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -68,7 +68,7 @@ spent run(const std::vector<std::string>& words) {
     return s;
 }
 
-/// A source text and what compiling it took.
+/// A source text, and the time and size of its compilation.
 struct unit {
     std::string name, text;
     bool separate = false;
@@ -107,7 +107,7 @@ public:
         return source;
     }
 
-    /// By turns, so that what else the machine does falls on all alike.
+    /// Compiles all units in each turn, so that other load on the machine affects all of them alike.
     void measure(std::vector<unit>& units) const {
         const std::string object = (folder_ / "unit.o").string();
         for (int turn = 0; turn < how_.turns; ++turn)
@@ -137,14 +137,14 @@ private:
     fs::path folder_;
 };
 
-/// The unit of comparison, whatever the library includes today: the standard headers that a unit with threads.hpp came
-/// to include in version 0.1.0, when the goals were set.
+/// The unit of comparison: the standard headers that a unit with threads.hpp included in version 0.1.0, when the goals
+/// were set. It does not change with what the library includes.
 constexpr const char* standard_headers[] = {"atomic", "bit", "concepts", "cstddef", "cstdint", "cstdio", "cstdlib",
     "cstring", "exception", "initializer_list", "memory", "mutex", "new", "sched.h", "stdexcept", "string",
     "string_view", "sys/mman.h", "thread", "time.h", "type_traits", "utility"};
 
 struct transport {
-    const char *name, *header, *groups;  ///< how a program comes by its communicator, and calls f
+    const char *name, *header, *groups;  ///< groups: how a program makes a communicator, and calls f
     double header_only_goal;
 };
 constexpr transport transports[] = {
@@ -181,15 +181,16 @@ std::string calls_text(const std::vector<call>& calls) {
 
 int main(int argc, char** argv) {
     settings how;
-    CLI::App app{"What the library costs to compile."};
+    CLI::App app{"Times how long units that use the library take to compile."};
     app.add_option("--compiler", how.compiler, "the compiler")->capture_default_str();
     app.add_option("--flags", how.flags, "its flags")->capture_default_str();
-    app.add_option("--include", how.include, "where the library is")->capture_default_str();
-    app.add_option("--mpi", how.mpi, "where mpi.h is; empty: without MPI")->capture_default_str();
-    app.add_option("--turns", how.turns, "how often each unit is compiled")
+    app.add_option("--include", how.include, "folder of the library's headers")->capture_default_str();
+    app.add_option("--mpi", how.mpi, "folders of mpi.h, separated by colons; empty: without MPI")
+        ->capture_default_str();
+    app.add_option("--turns", how.turns, "times that each unit is compiled")
         ->capture_default_str()
         ->check(CLI::PositiveNumber);
-    app.add_flag("--check", how.check, "fail where a goal is missed");
+    app.add_flag("--check", how.check, "exit with 1 if a goal is missed");
     CLI11_PARSE(app, argc, argv);
 
     try {
@@ -201,7 +202,8 @@ int main(int argc, char** argv) {
         const std::vector<std::string> operators{"prod", "min", "max", "avg", "sum", "prod", "min", "max"};
         const std::size_t further = schedules.size();
 
-        // What the units are made of: one call, and then one new thing each, all three, or the same three crossed.
+        // Units of one call; of further calls with a new schedule, type or operator, or all three new; of all
+        // combinations.
         std::vector<call> first{{}}, new_schedule = first, new_type = first, new_operator = first, new_all = first,
                                      crossed = first;
         for (std::size_t i = 0; i < further; ++i) {

@@ -1,5 +1,5 @@
-// Two processes that write 72 bytes to each other at once, again and again, by the device that the library uses, and
-// nothing else: what an 8-byte all_reduce of two ranks cannot be faster than.
+// A lower bound for an 8-byte all_reduce of two ranks over RDMA: two processes write 72 bytes to each other at the same
+// time, by the library's interface to the device and nothing else.
 #include <colls/detail/transport/verbs/device.hpp>
 
 #include <fmt/core.h>
@@ -24,7 +24,7 @@ namespace {
 
 namespace rdma = colls::detail::rdma;
 
-/// What the two tell each other.
+/// Memory that the two processes share, to connect their queues.
 struct board {
     std::atomic<int> named[2], connected[2], done[2];
     rdma::queue_name name[2];
@@ -35,7 +35,7 @@ struct board {
 void check(const char* wrong) {
     if (wrong) throw std::runtime_error(wrong);
 }
-/// Waits until `is()`, not for ever.
+/// Waits until `is()` returns true; throws after 20 s.
 template <class Is>
 void await(Is is) {
     const auto begin = std::chrono::steady_clock::now();
@@ -104,9 +104,11 @@ double exchange(board& b, int me, int times) {
 
 int main(int argc, char** argv) {
     CLI::App app{
-        "Two processes write 72 bytes to each other at once, by RDMA: the bound of an 8-byte all_reduce of two ranks."};
+        "Two processes write 72 bytes to each other at the same time, by RDMA: a lower bound for an 8-byte all_reduce "
+        "of two "
+        "ranks."};
     int times = 3000;
-    app.add_option("--times", times, "exchanges")->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--times", times, "number of exchanges")->check(CLI::PositiveNumber)->capture_default_str();
     CLI11_PARSE(app, argc, argv);
     void* const shared = mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 1;

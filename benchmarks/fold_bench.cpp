@@ -1,6 +1,6 @@
-// What the reduce loop and the copies cost: bytes read and written a second, by element type, operator, number of
-// operands and size. The pushes go to a second core, which rewrites what is folded before each (otherwise no line would
-// cross), and are timed until it has read them.
+// Times the reduce loop and the copies: bytes read and written a second, by element type, operator, number of operands
+// and size. `pushing` stores into memory that a second core reads: that core rewrites an operand before each fold, so
+// that cache lines move between the cores, and the time ends when it has read the result.
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/support/copy.hpp>
 
@@ -36,7 +36,7 @@ buffer make_buffer(std::size_t bytes) {
 
 constexpr auto user_sum = [](float a, float b) { return a + b; };
 
-/// Arguments: bytes an operand, operands.
+/// Arguments: bytes of an operand, number of operands.
 template <class T, class Op>
 void fold(benchmark::State& state) {
     const auto bytes = static_cast<std::size_t>(state.range(0));

@@ -1,4 +1,4 @@
-// What is measured: the collectives, the shapes of their buffers, what goes in and what must come out.
+// The measured collectives: the sizes of their buffers, their input, and the check of their output.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +24,10 @@ inline constexpr const char* job_names[] = {
     "all_reduce", "all_reduce_in_place", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "copy", "quit"};
 inline const char* name_of(job j) { return job_names[static_cast<int>(j)]; }
 
-/// Our side's variants: what `automatic` takes, and families forced by type (all_reduce alone).
+/// Variants of our side's all_reduce: the library's choice, and schedules given by type.
 inline constexpr const char* variant_names[] = {"automatic", "direct", "ring", "circulant", "recursive_doubling"};
 
-/// Cache-line aligned floats on ordinary pages, touched by the rank that uses them.
+/// Floats on pages of their own, first touched by the rank that uses them.
 class buffer {
 public:
     explicit buffer(std::size_t count)
@@ -62,7 +62,7 @@ inline shape shape_of(job j, std::size_t bytes, int ranks) {
     }
 }
 
-// Small whole numbers: their sums are exact in float, so that every element can be compared.
+// Small integers: their sums are exact in float, so that every element can be checked.
 inline float value_at(std::size_t i, int rank, std::uint32_t call) {
     return static_cast<float>(static_cast<int>(i & 15) + rank + static_cast<int>(call & 7));
 }

@@ -1,5 +1,5 @@
-// What a measurement needs of the machine: a clock, sleeping and waking across processes, cores, and two yardsticks
-// that are probed beside every figure: the latency of a cache line and the bandwidth of a copy.
+// What a measurement needs of the machine: a clock, futexes, pinning, and two reference figures that are measured
+// beside every result: the latency of a cache line and the bandwidth of a copy.
 #pragma once
 
 #include <linux/futex.h>
@@ -50,7 +50,7 @@ inline void pause_briefly() {
 #endif
 }
 
-// The words of a futex shared between processes; the idle side must sleep, not spin: it would steal a core.
+// A futex shared between processes. The idle side must sleep: spinning, it would take a core from the other side.
 inline void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, double seconds = 0) {
     const auto whole = static_cast<time_t>(seconds);
     const timespec limit{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
@@ -67,7 +67,7 @@ inline void pin_to(int core) {
     sched_setaffinity(0, sizeof set, &set);
 }
 
-/// Copies past the caches (variant 1) or through them (variant 0): the yardstick of a machine's memory.
+/// Copies with stores past the caches (`streaming`) or through them: the reference for memory bandwidth.
 inline void copy_through(std::span<const float> in, std::span<float> out, bool streaming) {
     std::size_t i = 0;
 #if defined(__x86_64__)
@@ -81,7 +81,7 @@ inline void copy_through(std::span<const float> in, std::span<float> out, bool s
     if (i < in.size()) std::memcpy(&out[i], &in[i], (in.size() - i) * sizeof(float));
 }
 
-/// How long a cache line takes from one core to another, one way, in ns: the median of `rounds` exchanges in batches.
+/// The latency of a cache line from one core to another, one way, in ns: the median of 21 batches of exchanges.
 inline double line_latency(int core_a, int core_b, double ticks_per_ns) {
     struct alignas(128) line {
         std::atomic<std::uint32_t> value{0};

@@ -1,11 +1,11 @@
-// One way of measuring, shared by every side of a comparison: the ranks of one library or another, threads or
-// processes. A driver and its sides share one block of memory; a side sleeps until it is given a turn.
+// How all sides of a comparison are measured, whether their ranks are threads or processes. The driver and its sides
+// share a block of memory; a side sleeps until it has a turn.
 //
-// What is timed is one call. Before it every rank rewrites its whole input, after it every rank reads (and checks) its
-// whole output: otherwise no cache line would cross the cores and the figure would be a fiction. Ranks that have a core
-// each start at a moment agreed on beforehand; ranks that share cores start when rank 0 says so, and yield until then;
-// where a library moves data by threads of its own, ranks nap until shortly before the moment, so as not to starve
-// those. The time of a call runs from that start to the end of the last rank.
+// Single calls are timed. Before a call every rank rewrites its whole input, after it every rank reads and checks its
+// whole output: otherwise data would stay in the caches, and no cache line would move between cores. Ranks that have a
+// core each start at a time agreed on beforehand. Ranks that share cores yield until rank 0 starts them. Where a
+// library moves data by threads of its own, ranks sleep until shortly before the start, so that these threads run. The
+// time of a call is from the start to the end of the last rank.
 #pragma once
 
 #include "jobs.hpp"
@@ -30,19 +30,19 @@ struct alignas(128) rank_line {
     std::uint64_t end = 0;
 };
 
-/// What a driver and one side share.
+/// The memory that the driver and one side share.
 struct side_block {
     std::atomic<std::uint32_t> turn{0};   // raised by the driver: a turn begins
     std::atomic<std::uint32_t> done{0};   // raised by the side: the turn is over
     std::atomic<std::uint32_t> ready{0};  // ranks that wait for turns
     job what = job::quit;
-    std::uint32_t variant = 0;  // of a side's own meaning (a forced schedule; plain or streaming copy)
+    std::uint32_t variant = 0;  // its meaning is the side's: a schedule; for copies, plain or streaming
     std::uint64_t bytes = 0;
     double seconds = 0;
     std::uint32_t min_calls = 3;
     // results of the turn
     std::uint32_t calls = 0;
-    std::atomic<std::uint32_t> wrong{0};  // elements that were not what they should be
+    std::atomic<std::uint32_t> wrong{0};  // number of wrong elements
     double ns[max_calls];
     char chosen[96];
     char failure[256];
@@ -59,7 +59,7 @@ struct control {
     side_block sides[2];
 };
 
-/// The shared block, created by the driver and opened by the sides under one path.
+/// The shared memory: the driver creates it at a path, the sides open it there.
 class shared_control {
 public:
     shared_control(const std::string& path, bool create) : path_(create ? path : "") {
@@ -86,14 +86,16 @@ private:
     control* block_;
 };
 
-/// Serves turns until told to quit. `Side` has
+/// Runs one rank of a side: makes calls in its turns, until the driver tells it to quit. `Side` has
 ///     void run(job, std::span<float> in, std::span<float> out, std::uint32_t variant)
-///     std::string chosen(job, std::size_t bytes, std::uint32_t variant)      what it runs, for the table
+///         makes one call; broadcast and all_reduce_in_place use `out` only, which has been filled
+///     std::string chosen(job, std::size_t bytes, std::uint32_t variant)
+///         the schedule that run() uses, for the table
 /// and may have
-///     void finish(job, std::span<const float> in, std::span<float> out)      what is not timed, before `out` is
-///     checked static constexpr bool has_threads = true                               that move its data, beside the
-///     caller
-/// broadcast and all_reduce_in_place take `out` as their one buffer, filled by the measuring code.
+///     void finish(job, std::span<const float> in, std::span<float> out)
+///         completes `out` after the timed part, before it is checked
+///     static constexpr bool has_threads = true
+///         threads of the side's own move the data
 template <class Side>
 void serve(control& shared, int which, int rank, std::span<float> input, std::span<float> output, Side&& side) {
     side_block& at = shared.sides[which];
@@ -137,7 +139,7 @@ void serve(control& shared, int which, int rank, std::span<float> input, std::sp
             if (rank == 0) {
                 for (int r = 1; r < n; ++r) wait_for(at.ranks[r].arrived, call);
                 const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - whole).count();
-                // one call more than is kept: the first of a turn finds the other side's lines in its caches
+                // The first call of a turn is not kept: the other side's data is in the caches.
                 at.last = (calls >= at.min_calls && spent >= budget) || calls == max_calls;
                 at.start = ticks() + lead;
                 at.go.store(call, std::memory_order_release);
@@ -156,7 +158,7 @@ void serve(control& shared, int which, int rank, std::span<float> input, std::sp
             if constexpr (requires { side.finish(what, in, out); })
                 if (what != job::copy) side.finish(what, in, out);
             wrong += check(what, out, rank, n, call);
-            // every rank's end is read by rank 0 once all have arrived here
+            // Rank 0 reads the ends of all ranks when all have arrived here.
             ++call;
             if (rank == 0) {
                 for (int r = 1; r < n; ++r) wait_for(at.ranks[r].arrived, call);

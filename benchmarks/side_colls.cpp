@@ -1,4 +1,4 @@
-// Our side: the library's collectives on one of its transports. A variant above 0 forces a family by type.
+// Our side: the library's collectives on one of its transports. The variant picks the schedule of an all_reduce.
 #include "measure.hpp"
 
 #include <colls/colls.hpp>

@@ -1,4 +1,4 @@
-// The other side: Gloo's collectives over its TCP transport, on the loopback device. One process is one rank.
+// A peer: Gloo's collectives over its TCP transport, on the loopback device. One process a rank.
 #include "measure.hpp"
 
 #include <gloo/allgather.h>
@@ -18,9 +18,9 @@ namespace {
 void add(void* to, const void* a, const void* b, std::size_t count) { gloo::sum<float>(to, a, b, count); }
 
 struct gloo_side {
-    static constexpr bool has_threads = true;  // the device's loop
+    static constexpr bool has_threads = true;  // the event loop of its device
     std::shared_ptr<gloo::Context> context;
-    std::uint32_t calls = 0;  // a tag of its own for each call, as Gloo asks where calls may overlap
+    std::uint32_t calls = 0;  // a tag for each call, which Gloo requires where calls may overlap
 
     void run(bench::job what, std::span<float> in, std::span<float> out, std::uint32_t) {
         using bench::job;
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     if (argc != 5) {
         std::fputs(
             "usage: side_gloo CONTROL LARGEST FOLDER RANK  (started by compare, once for each rank)\n"
-            "    FOLDER: empty, shared by the ranks; they find one another there\n",
+            "    FOLDER: an empty folder, the same for all ranks, through which they connect\n",
             stderr);
         return 2;
     }

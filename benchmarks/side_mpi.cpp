@@ -1,7 +1,7 @@
-// The other side: the collectives of the MPI library that it is linked against.
+// A peer: the collectives of the MPI library that it is linked against.
 #include "measure.hpp"
 
-#define OMPI_SKIP_MPICXX 1  // the C interface alone: the C++ one was removed from MPI and warns
+#define OMPI_SKIP_MPICXX 1  // without the C++ interface, which MPI has removed, and which causes warnings
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 

@@ -1,5 +1,5 @@
-// The bound, not a library: what one pair of TCP sockets on loopback streams, both ways at once. Two ranks; as their
-// all_gather, each sends its block while it receives the other's. The own block is not copied within the timed part.
+// A bound, not a library: two ranks stream through one pair of TCP sockets on loopback, both ways at the same time. As
+// an all_gather each sends its block while it receives the other's; its own block is copied outside the timed part.
 #include "measure.hpp"
 
 #include <arpa/inet.h>
@@ -75,14 +75,14 @@ struct socket_side {
                 step(sent, bytes, [&] { return send(socket, from + sent, bytes - sent, MSG_NOSIGNAL); }) +
                     step(received, bytes, [&] { return recv(socket, to + received, bytes - received, 0); }) >
                 0;
-            if (!moved && !own_core) {  // else the next turn of the loop is the wait
+            if (!moved && !own_core) {  // with a core of its own the rank spins
                 pollfd wanted{
                     socket, static_cast<short>((sent < bytes ? POLLOUT : 0) | (received < bytes ? POLLIN : 0)), 0};
                 poll(&wanted, 1, 1000);
             }
         }
     }
-    /// Outside the timed part: the block that needs no socket.
+    /// Copies the rank's own block, outside the timed part.
     void finish(bench::job what, std::span<const float> in, std::span<float> out) const {
         if (what == bench::job::all_gather)
             std::memcpy(out.data() + static_cast<std::size_t>(rank) * in.size(), in.data(), in.size_bytes());
@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
         ends[rank == 0 ? 1 : 0].reset();
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != parent) _exit(1);  // it died before the line above
+            if (getppid() != parent) _exit(1);  // the parent ended before prctl
         }
         const int failed = guarded(argv[1], argv[2], rank, ends[static_cast<std::size_t>(rank)].get());
         if (child == 0) _exit(failed);

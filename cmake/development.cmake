@@ -1,4 +1,4 @@
-# Settings of the project's own programs, which its users do not get: warnings, sanitizers, a compiler cache.
+# Options for the project's own programs alone, not for those of its users: warnings, sanitizers, a compiler cache.
 
 find_program(COLLS_CCACHE ccache)
 mark_as_advanced(COLLS_CCACHE)
@@ -11,8 +11,8 @@ endif()
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# Finds the packages that a part of the project needs, given as NAME=DEBIAN_PACKAGE. Missing ones are reported, with the Debian
-# package to install, and listed in colls_missing, so that the caller leaves the part out.
+# Finds the packages that a part of the project needs, given as NAME=DEBIAN_PACKAGE. Sets colls_missing to those that are missing, and
+# prints which to install; the caller then leaves the part out.
 function(colls_find part)
     set(missing "")
     set(packages "")
@@ -32,13 +32,13 @@ function(colls_find part)
     endif()
 endfunction()
 
-# A list, which the tests that call the compiler themselves use, too.
+# A list, since tests that call the compiler directly use the same warnings.
 set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(COLLS_WERROR)
     list(APPEND colls_warnings -Werror)
 endif()
 
-# The project's programs include the declarations of calls alone: the definitions are compiled once in a build tree, with the same flags.
+# The project's programs include declarations of calls alone; the definitions are compiled once in a build tree, with these flags.
 add_library(colls_flags INTERFACE)
 target_compile_features(colls_flags INTERFACE cxx_std_20)
 target_compile_options(colls_flags INTERFACE ${colls_warnings})

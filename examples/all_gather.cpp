@@ -1,5 +1,9 @@
-// Results of unknown number: each rank searches an interval for numbers that are sums of two cubes in two ways
-// (Hardy's taxi, 1729 = 1 + 12^3 = 9^3 + 10^3); all_gather makes the counts known, all_gather_v then the numbers.
+// all_gather and all_gather_v, for results whose number is not known before: each rank searches an interval for numbers
+// that are sums of two cubes in two ways (1729 = 1 + 12^3 = 9^3 + 10^3). all_gather tells every rank the counts,
+// all_gather_v the numbers.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/all_gather.cpp -o all_gather
+// Run:   ./all_gather [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -1,5 +1,8 @@
-// Standardising data that no rank holds whole: count, mean and variance are merged by an operator of our own
-// (Chan, Golub, LeVeque 1979), and every rank then rescales its part.
+// all_reduce with an operator of the program's own: standardises data that is spread over the ranks. The operator
+// merges count, mean and variance (Chan, Golub, LeVeque 1979); then every rank rescales its part.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/all_reduce.cpp -o all_reduce
+// Run:   ./all_reduce [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -1,4 +1,8 @@
-// Sample sort: the ranks agree on splitters, send every number to the rank whose range it falls in, and sort locally.
+// all_to_all and all_to_all_v, in a sample sort: the ranks agree on splitters, send every number to the rank of its
+// range, and sort what they have received.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/all_to_all.cpp -o all_to_all
+// Run:   ./all_to_all [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -38,7 +42,7 @@ int main(int argc, char** argv) {
             send_counts[r] = static_cast<std::size_t>(end - begin);
             begin = end;
         }
-        colls::all_to_all(comm, send_counts, receive_counts);  // how much comes from whom
+        colls::all_to_all(comm, send_counts, receive_counts);  // counts from each rank
 
         std::vector<std::uint32_t>& own = sorted[rank];
         own.resize(std::accumulate(receive_counts.begin(), receive_counts.end(), std::size_t{0}));

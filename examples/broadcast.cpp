@@ -1,4 +1,8 @@
-// Counting primes: rank 0 finds the small primes and broadcasts them; every rank sieves an interval of its own.
+// broadcast and reduce, in a count of primes: rank 0 finds the small primes and broadcasts them; every rank sieves an
+// interval of its own; rank 0 gets the sum of the counts.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/broadcast.cpp -o broadcast
+// Run:   ./broadcast [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -19,7 +23,7 @@ int main(int argc, char** argv) {
             for (int p = 2; p < small_limit; ++p)
                 if (std::ranges::none_of(primes, [p](int q) { return p % q == 0; })) primes.push_back(p);
 
-        // Only the root knows how many there are: first the count, then the primes.
+        // Only the root knows the number of primes: broadcast it first, then the primes.
         int count = static_cast<int>(primes.size());
         colls::broadcast(comm, std::span(&count, 1), 0);
         primes.resize(static_cast<std::size_t>(count));

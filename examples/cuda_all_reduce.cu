@@ -1,5 +1,8 @@
-// Ranks as blocks of one GPU: an all_reduce of floats by two schedules, one of them the program's own, and of bfloat16
-// with an epilogue. Prints "left out" where there is no GPU.
+// all_reduce on a GPU, with ranks as blocks of one device: floats by two schedules, one of them the program's own, and
+// bfloat16 with an epilogue. Prints "left out" and returns 77 where there is no GPU.
+//
+// Build: nvcc -std=c++20 --expt-relaxed-constexpr -arch=native -Iinclude examples/cuda_all_reduce.cu -o cuda_all_reduce
+// Run:   ./cuda_all_reduce
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 #include <colls/verify.hpp>
@@ -10,7 +13,7 @@
 
 namespace {
 
-/// A schedule of the program's own: everyone's block straight to its owner, one peer after the other.
+/// A schedule of the program's own: in each round a rank sends one peer that peer's block.
 struct pairwise_reduce_scatter {
     static constexpr colls::collective implements = colls::collective::reduce_scatter;
     static constexpr int rounds(int n) { return n - 1; }
@@ -30,7 +33,7 @@ struct halved_relu {
 constexpr int n = 4;
 constexpr std::size_t count = 1'000'003;
 
-/// Every rank's buffer, one behind the other, 16 elements apart.
+/// The buffers of all ranks within `all`, one after the other, 16 elements apart.
 template <class T>
 std::vector<std::span<T>> buffers(T* all) {
     std::vector<std::span<T>> each;
@@ -56,7 +59,7 @@ int run() {
             sums[i] += input(r, i);
         }
     int wrong = 0;
-    const auto look = [&](const char* what, const auto& expected) {
+    const auto check = [&](const char* what, const auto& expected) {
         if (cudaDeviceSynchronize() != cudaSuccess) ++wrong;
         ranks.check();
         for (const auto& buffer : buffers(out))
@@ -65,13 +68,13 @@ int run() {
     };
     const auto as_is = [](float x) { return x; };
     colls::cuda::all_reduce<colls::ring>(ranks, buffers(in), buffers(out), colls::sum, cudaStream_t{});
-    look("ring", as_is);
+    check("ring", as_is);
     colls::cuda::all_reduce<own_all_reduce>(ranks, buffers(in), buffers(out), colls::sum, cudaStream_t{});
-    look("a schedule of its own", as_is);
+    check("the program's own schedule", as_is);
     colls::cuda::all_reduce(ranks, buffers(narrow), buffers(out), colls::sum, cudaStream_t{}, halved_relu{});
-    // Integers of up to 8 bits are exact in bfloat16, and so are the sums of the ranks where they need no more.
+    // All inputs and sums are integers of up to 8 bits, which bfloat16 holds exactly.
     const auto halved = [](float x) { return x > 0 ? __bfloat162float(__float2bfloat16(x)) / 2 : 0.0f; };
-    look("bfloat16, halved and cut off at zero", halved);
+    check("bfloat16, halved, negative values set to zero", halved);
     cudaFree(in);
     cudaFree(out);
     cudaFree(narrow);

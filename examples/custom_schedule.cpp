@@ -1,4 +1,8 @@
-// A schedule of your own: state who sends what to whom, let the compiler prove it, derive an all_reduce, run it.
+// A schedule of the program's own: state which rank sends which block to which rank, let the compiler prove it, derive
+// an all_reduce, and run that. Then a wrong schedule, and what the proof says of it.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/custom_schedule.cpp -o custom_schedule
+// Run:   ./custom_schedule
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -1,5 +1,7 @@
-// What would `automatic` choose, and why? The candidates for a collective and a size, with their predicted times.
-//     explain [ranks] [bytes]
+// Prints which schedule `automatic` chooses for an all_reduce, and why: all candidates with their predicted times.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/explain.cpp -o explain
+// Run:   ./explain [RANKS [BYTES]]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -1,4 +1,7 @@
-// A picture made by all ranks: each computes its share of the pixels of a Mandelbrot set, rank 0 gathers and prints.
+// gather: each rank computes its share of the pixels of a Mandelbrot set; rank 0 gathers and prints them.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/gather.cpp -o gather
+// Run:   ./gather [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

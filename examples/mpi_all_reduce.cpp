@@ -1,5 +1,7 @@
-// In an MPI program: the same calls over the user's own communicator, beside what the program says through MPI itself.
-//     mpirun -n 4 mpi_all_reduce
+// The calls in an MPI program: over the program's own MPI communicator, beside its own MPI calls.
+//
+// Build: mpicxx -std=c++20 -O2 -pthread -Iinclude examples/mpi_all_reduce.cpp -o mpi_all_reduce
+// Run:   mpirun -n 4 ./mpi_all_reduce
 #include <colls/colls.hpp>
 #include <colls/transports/mpi.hpp>
 
@@ -9,19 +11,19 @@
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     bool right = true;
-    {  // before MPI_Finalize the communicator must be gone
+    {  // the communicator must be destroyed before MPI_Finalize
         // example-begin communicator
         colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
         std::vector<double> histogram(1000, comm.rank() + 1.0);
         colls::all_reduce<colls::ring>(comm, histogram, colls::sum);
         // example-end
 
-        // MPI itself must come to the same.
+        // MPI's own all-reduce must give the same result.
         std::vector<double> own(1000, comm.rank() + 1.0);
         MPI_Allreduce(MPI_IN_PLACE, own.data(), 1000, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
         right = own == histogram;
 
-        // The ranks of one host among themselves.
+        // A communicator of the ranks of one host.
         MPI_Comm host;
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
         colls::communicator here = colls::mpi::communicator_of(host);

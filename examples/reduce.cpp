@@ -1,5 +1,8 @@
-// Where is the minimum? Each rank searches a part of a grid for the lowest point of Himmelblau's function, and minloc
-// tells rank 0 the value and the place. Ties go to the lower index, so that any number of ranks gives one answer.
+// reduce with minloc: each rank searches a part of a grid for the minimum of Himmelblau's function; rank 0 gets the
+// value and its index. Of equal values the lower index wins, so that any number of ranks gives the same result.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/reduce.cpp -o reduce
+// Run:   ./reduce [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

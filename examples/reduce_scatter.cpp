@@ -1,5 +1,8 @@
-// y = A x with the columns of A dealt out: each rank multiplies its columns by its part of x, which gives a summand of
-// all of y; reduce_scatter adds the summands and leaves each rank its block of y.
+// reduce_scatter, in y = A x with the columns of A distributed over the ranks: each rank multiplies its columns by its
+// part of x, which gives a summand of all of y; reduce_scatter adds the summands and leaves each rank its block of y.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/reduce_scatter.cpp -o reduce_scatter
+// Run:   ./reduce_scatter [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 

@@ -1,5 +1,8 @@
-// Stream compaction: each rank keeps some of its numbers, and an exclusive scan of the counts tells it where in the
-// common result they belong. An inclusive scan then gives running totals.
+// exclusive_scan and inclusive_scan, in a stream compaction: each rank keeps some of its numbers; the exclusive scan of
+// the counts gives the place of its first one in the common result, the inclusive scan the place behind its last one.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/scan.cpp -o scan
+// Run:   ./scan [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -27,10 +30,10 @@ int main(int argc, char** argv) {
             if (x % 3 == 0) mine.push_back(x);
 
         const std::size_t count = mine.size();
-        std::size_t offset = 0, end = 0;  // rank 0 has nobody before it: its offset stays 0
+        std::size_t offset = 0, end = 0;  // exclusive_scan leaves rank 0's offset as it is
         colls::exclusive_scan(comm, std::span(&count, 1), std::span(&offset, 1), colls::sum);
         colls::inclusive_scan(comm, std::span(&count, 1), std::span(&end, 1), colls::sum);
-        for (std::size_t i = 0; i < count; ++i) kept[offset + i] = mine[i];  // disjoint places of one array
+        for (std::size_t i = 0; i < count; ++i) kept[offset + i] = mine[i];  // ranks write disjoint ranges
         std::printf("rank %d keeps %zu of %zu, at [%zu, %zu)\n", comm.rank(), count, each, offset, end);
         if (comm.rank() == comm.size() - 1) total = end;
     });

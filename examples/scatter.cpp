@@ -1,5 +1,8 @@
-// Sharing out work: rank 0 holds shuffled numbers and scatters them; each rank looks for the longest Collatz chain
-// among its own, and rank 0 hears of the longest of all.
+// scatter and reduce: rank 0 scatters shuffled numbers; each rank finds the one of its numbers with the longest Collatz
+// chain; rank 0 gets the longest of all.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/scatter.cpp -o scatter
+// Run:   ./scatter [RANKS]
 #include <colls/colls.hpp>
 #include <colls/transports/threads.hpp>
 
@@ -17,7 +20,7 @@ struct chain {
 
 int main(int argc, char** argv) {
     const int ranks = argc > 1 ? std::atoi(argv[1]) : 4;
-    constexpr int total = 99'999;  // need not divide by the number of ranks: the first few get one more
+    constexpr int total = 99'999;  // not a multiple of the number of ranks: the first ranks get one more
     chain longest;
 
     colls::threads::run(ranks, [&](auto& comm) {

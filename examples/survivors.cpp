@@ -1,4 +1,8 @@
-// One of five processes dies in the middle of the work. The others learn of it, shrink the group, and go on.
+// Going on after a failure: one of five processes is killed in the middle of the work. The others get an error, shrink
+// the group, and go on.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/survivors.cpp -o survivors
+// Run:   ./survivors
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 
@@ -11,7 +15,7 @@ int main() {
     int survivors = 0;
     try {
         colls::processes::run(5, [](colls::communicator& comm) {
-            auto x = comm.allocate<double>(100'000);  // memory that the others reach: nothing is copied on the way
+            auto x = comm.allocate<double>(100'000);  // shared memory: the other processes access it directly
             for (int step = 0; step < 20; ++step) {
                 for (double& v : x) v = 1;
                 if (step == 7 && comm.size() == 5 && comm.rank() == 3) raise(SIGKILL);

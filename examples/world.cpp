@@ -1,5 +1,8 @@
-// Ranks as processes, wherever they run: the estimate of pi by counting points in a circle. Start it with mpirun,
-// mpiexec, srun or torchrun, or by hand with COLLS_RANK and COLLS_SIZE set; alone it is a group of one.
+// Ranks as processes, on one host or several: estimates pi by counting random points in a circle. Started by mpirun,
+// mpiexec, srun or torchrun, or by hand with COLLS_RANK and COLLS_SIZE set; started alone it is a group of one rank.
+//
+// Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/world.cpp -o world
+// Run:   mpirun -n 4 ./world
 #include <colls/colls.hpp>
 #include <colls/world.hpp>
 

@@ -6,7 +6,7 @@
 #include "support/every_transport.hpp"
 #include "support/says.hpp"
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 
 #include <array>
 #include <csignal>

@@ -3,7 +3,7 @@
 
 #include "support/batch.hpp"
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 
 #include <atomic>
 #include <chrono>

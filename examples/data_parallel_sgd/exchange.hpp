@@ -42,7 +42,7 @@ public:
             unsent_ -= count;
             in_flight_.push_back(start_(comm_, gradient_.subspan(unsent_, count)));
         }
-        for (colls::operation& sum : in_flight_) sum.test();  // lets it move on
+        for (colls::operation& sum : in_flight_) sum.test();  // lets it progress
         spent_ += stopwatch::now() - begin;
     }
 

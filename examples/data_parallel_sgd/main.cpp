@@ -1,5 +1,10 @@
-// Data-parallel training of a small network on Fashion-MNIST: each rank computes the gradient of its shard of a batch,
-// the gradients are summed bucket by bucket while back-propagation still runs, and every rank makes the same update.
+// Data-parallel training of a small network on Fashion-MNIST, with ranks as threads: each rank computes the gradient of
+// its shard of a batch, the gradients are summed bucket by bucket while back-propagation still runs, and every rank
+// makes the same update. Checks that several ranks compute the same as one, and compares schedules.
+//
+// Build and run: scripts/demo [OPTION...], which installs what is missing; scripts/demo --help lists the options. Or
+//     cmake --preset release -B build && cmake --build build --target data_parallel_sgd
+//     build/examples/data_parallel_sgd/data_parallel_sgd [OPTION...]
 #include "data.hpp"
 #include "exchange.hpp"
 #include "methods.hpp"
@@ -27,7 +32,7 @@ namespace {
 
 using namespace example;
 
-/// One line that is rewritten on a terminal; elsewhere a line now and then.
+/// Prints progress: one line that is rewritten on a terminal, one line an epoch elsewhere.
 class progress_line {
 public:
     progress_line(const settings& how, int steps) : how_(how), steps_(steps) {}
@@ -54,14 +59,14 @@ private:
     stopwatch::time_point begin_ = stopwatch::now(), shown_{};
 };
 
-/// What a schedule promises for the exchange of one step's gradient, and what it takes with nothing else running.
+/// A schedule's predicted and measured costs of exchanging the gradient of one step, with no computation beside it.
 struct table_row {
     std::string name, proof;
     int rounds = 0;
     double bytes_sent = 0, predicted = 0, measured = 0;  // of one step: by the busiest rank; seconds
 };
 
-/// What the training came to.
+/// Measurements and results of a training run.
 struct outcome {
     double step = 0, exchange = 0, accuracy = 0;  // seconds a step, of which in the exchange
     std::size_t bytes = 0, buckets = 0;
@@ -90,7 +95,7 @@ double timed(Comm& comm, const settings& how, std::span<float> gradient, starter
     gradient_exchange<Comm, float> exchange(comm, gradient, how.bucket_bytes, start);
     std::vector<double> times;
     for (int i = 0; i < 41; ++i) {
-        std::ranges::fill(gradient, 1.0f);  // its lines in this rank's cache, as after back-propagation
+        std::ranges::fill(gradient, 1.0f);  // brings it into this core's cache, as back-propagation does
         colls::barrier(comm);
         const auto begin = stopwatch::now();
         exchange.ready(0);
@@ -201,7 +206,7 @@ int main(int argc, char** argv) {
     for (const auto& m : methods<colls::threads::communicator>) names.emplace_back(m.name);
 
     CLI::App app(
-        "Trains a small network on Fashion-MNIST by several ranks (threads), whose gradients are all-reduced.");
+        "Trains a small network on Fashion-MNIST by several ranks (threads), which all-reduce their gradients.");
     app.option_defaults()->always_capture_default();
     app.add_option("-r,--ranks", how.ranks, "ranks that share each batch")->check(CLI::Range(1, 64));
     app.add_option("-e,--epochs", how.epochs, "times through the training set")->check(CLI::PositiveNumber);

@@ -1,4 +1,4 @@
-// The schedules that --schedule may name: for each, the calls that the training makes and what is known of it.
+// The schedules that --schedule may name: for each, the calls that the training makes, its proof and its cost.
 #pragma once
 
 #include "exchange.hpp"
@@ -30,8 +30,7 @@ constexpr method<Comm> make_method(std::string_view name) {
         [](int n) { return colls::cost_of<schedule>(n); }};
 }
 
-/// A schedule of this program's own: each rank collects its block from one peer after the other, then all spread
-/// theirs.
+/// A schedule of this program's own: in each round a rank sends one peer that peer's block.
 struct pairwise_reduce_scatter {
     static constexpr colls::collective implements = colls::collective::reduce_scatter;
     static constexpr int rounds(int n) { return n - 1; }

@@ -2,7 +2,7 @@
 //
 // Parameters lie in one vector, layer by layer, each layer its weights (outputs x inputs, column-major) and then its
 // biases. Back-propagation finishes the gradient from the end of that vector to its beginning and says so as it goes,
-// so that a caller may send what is finished while the rest is computed.
+// so that a caller can send what is final while the rest is computed.
 #pragma once
 
 #include <Eigen/Core>

@@ -1,4 +1,4 @@
-// One rank's part in the training: its shard of every batch, and the same update as everyone else.
+// One rank's part in the training: its shard of every batch, and the update, which is the same on every rank.
 #pragma once
 
 #include "data.hpp"
@@ -22,7 +22,7 @@ struct settings {
     double learning_rate = 0.1, momentum = 0.9;
 };
 
-/// Where a training run stands; `loss` is the mean over this rank's shards since the epoch began.
+/// Progress of a training run; `loss` is the mean over this rank's shards since the epoch began.
 struct state {
     int epoch, step, steps_an_epoch, samples;
     double loss;

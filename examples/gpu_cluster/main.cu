@@ -1,9 +1,10 @@
-// One process a GPU, on any number of hosts: gradients reduced within each host over NVLink or PCIe by kernels, between
-// hosts by the library's own transport with host staging (RDMA or TCP, as COLLS_TRANSPORT says), and spread within the
-// host again. That is hierarchical<direct, ring> with each level where it is fastest: what crosses the network is 1/n
-// of the data a rank.
+// One process a GPU, on any number of hosts: an all_reduce of gradients over all GPUs. A reduce_scatter within each
+// host, by kernels over NVLink or PCIe; an all_reduce between hosts, by the library's host transport (RDMA or TCP, as
+// COLLS_TRANSPORT says) through host memory; an all_gather within each host. With n GPUs a host, each rank sends 1/n of
+// the data across the network. Prints "left out" and returns 77 where there is no GPU.
 //
-// Started by mpirun, srun, torchrun or anything else that colls::world() knows; see README.md and job.sbatch.
+// Build: nvcc -std=c++20 --expt-relaxed-constexpr -arch=native -Iinclude examples/gpu_cluster/main.cu -o gpu_cluster
+// Run:   mpirun -np 8 ./gpu_cluster [FLOATS [TIMES]], or by srun, torchrun and others: see README.md and job.sbatch.
 #include <colls/colls.hpp>
 #include <colls/transports/cuda.hpp>
 #include <colls/world.hpp>
@@ -11,26 +12,34 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace {
 
 using clock_type = std::chrono::steady_clock;
 
-void check(cudaError_t code, const char* what) { colls::cuda::detail::check(code, what); }
+void check(cudaError_t code, const char* what) {
+    if (code != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code));
+}
 
-/// Which host this is, as a color: the least rank of the world that shares it.
+/// The color of this rank's host: the lowest rank of the world on the same host. Linux gives a host an id at each boot.
 int host_color(colls::communicator& world) {
-    const std::vector<std::uint64_t> own = {colls::cuda::detail::host_identity()};
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
+    std::string id;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+    const std::vector<std::size_t> own = {std::hash<std::string>{}(id)};
+    std::vector<std::size_t> all(static_cast<std::size_t>(world.size()));
     colls::all_gather(world, own, all);
     int color = 0;
     while (all[static_cast<std::size_t>(color)] != own[0]) ++color;
     return color;
 }
 
-/// Gradients of a rank: summed over all of the world.
+/// The gradients of a rank, which run() sums over all ranks of the world.
 class exchange {
 public:
     exchange(colls::communicator& world, std::size_t count)
@@ -81,7 +90,7 @@ private:
         const auto n = static_cast<std::size_t>(node_.size()), r = static_cast<std::size_t>(node_.rank());
         return count / n + (r < count % n);
     }
-    colls::communicator node_, lane_;  // the ranks of this host; those of all hosts with this one's number
+    colls::communicator node_, lane_;  // the ranks of this host; the ranks of all hosts with the same number in theirs
     int device_;
     colls::cuda::communicator gpu_;
     colls::cuda::memory<float> gradients_, block_;
@@ -127,7 +136,7 @@ int main(int argc, char** argv) {
     const std::size_t count = argc > 1 ? std::strtoull(argv[1], nullptr, 0) : std::size_t{1} << 24;
     try {
         return run(count, argc > 2 ? std::atoi(argv[2]) : 10);
-    } catch (const colls::error& e) {
+    } catch (const std::exception& e) {
         return std::fprintf(stderr, "%s\n", e.what()), 1;
     }
 }

@@ -5,7 +5,7 @@
 // (proof, cost, executors, kernels) interprets that one function.
 #pragma once
 
-#include <colls/detail/support/precondition.hpp>
+#include <colls/detail/schedule/precondition.hpp>
 
 #include <concepts>
 #include <type_traits>

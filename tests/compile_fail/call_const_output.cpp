@@ -9,4 +9,6 @@ using element = int;
 #else
 using element = const int;
 #endif
-void call(colls::threads::communicator& comm, std::span<const int> in, std::span<element> out) { colls::all_gather(comm, in, out); }
+void call(colls::threads::communicator& comm, std::span<const int> in, std::span<element> out) {
+    colls::all_gather(comm, in, out);
+}

@@ -10,7 +10,8 @@ struct to_the_right {
 #ifdef RIGHT
     static
 #endif
-    constexpr colls::step at(int rank, int, int round) {
+        constexpr colls::step
+        at(int rank, int, int round) {
         colls::step s;
         if (rank == round) s.send = {rank + 1, colls::block(0)};
         if (rank == round + 1) s.recv = {rank - 1, colls::block(0)};

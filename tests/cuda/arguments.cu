@@ -1,5 +1,5 @@
-// What is refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that
-// overlap, schedules that are wrong, and a machine without a device.
+// Calls that are refused before anything is launched, as far as that needs no GPU: sizes that do not fit, buffers that
+// overlap, wrong schedules, and a machine without a device. Prints each error's text.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -36,19 +36,20 @@ void accepted(const char* what, const F& f) {
     }
 }
 
-/// A ring whose last round is missing: steps that match, results that do not.
+/// A ring without its last round: sends and receives match, results are incomplete.
 struct cut_ring : colls::ring::reduce_scatter {
     static constexpr int rounds(int n) { return n - 2; }
 };
-/// What is received is not what is sent.
-struct deaf {
+/// A send without a receive.
+struct lone_sender {
     static constexpr collective implements = collective::broadcast;
     static constexpr int rounds(int) { return 1; }
     static constexpr colls::step at(int rank, int n, int) {
         return rank == 0 ? colls::step{.send = {n - 1, colls::block(0)}} : colls::step{};
     }
 };
-struct deaf_receiver : deaf {
+/// A receive without a send.
+struct lone_receiver : lone_sender {
     static constexpr colls::step at(int rank, int n, int) {
         return rank == n - 1 ? colls::step{.recv = {0, colls::block(0), colls::action::copy}} : colls::step{};
     }
@@ -57,25 +58,28 @@ struct deaf_receiver : deaf {
 void overlaps() {
     alignas(16) static float x[64];
     const auto buffers = [](int in, std::size_t in_count, int out, std::size_t out_count) {
-        return given{x + in, x + out, in_count, out_count};
+        return rank_buffers{x + in, x + out, in_count, out_count};
     };
-    const auto check = [](collective what, const given& b, std::uint64_t first = 0, std::size_t of_out = 4) {
-        check_overlap(what, 1, b, 4, of_out, first);
+    const auto check = [](collective what, const rank_buffers& b, std::uint64_t first = 0, std::size_t size_out = 4) {
+        check_overlap(what, 1, b, 4, size_out, first);
     };
     using enum collective;
-    accepted("apart", [&] { check(all_reduce, buffers(0, 32, 32, 32)); });
+    accepted("buffers apart from each other", [&] { check(all_reduce, buffers(0, 32, 32, 32)); });
     accepted("in place", [&] { check(all_reduce, buffers(0, 32, 0, 32)); });
-    accepted("nothing", [&] { check(all_reduce, buffers(0, 0, 0, 0)); });
-    accepted("the own block of the output", [&] { check(all_gather, buffers(8, 8, 0, 32), 8); });
-    accepted("the own block of the input", [&] { check(reduce_scatter, buffers(0, 32, 8, 8), 8); });
-    refused(errc::invalid_argument, "one element apart", [&] { check(all_reduce, buffers(0, 32, 1, 32)); });
-    refused(errc::invalid_argument, "the last element", [&] { check(inclusive_scan, buffers(31, 32, 0, 32)); });
+    accepted("empty buffers", [&] { check(all_reduce, buffers(0, 0, 0, 0)); });
+    accepted("an input that is the rank's block of the output", [&] { check(all_gather, buffers(8, 8, 0, 32), 8); });
+    accepted(
+        "an output that is the rank's block of the input", [&] { check(reduce_scatter, buffers(0, 32, 8, 8), 8); });
+    refused(errc::invalid_argument, "an output one element behind the input",
+        [&] { check(all_reduce, buffers(0, 32, 1, 32)); });
     refused(
-        errc::invalid_argument, "another's block of the output", [&] { check(all_gather, buffers(0, 8, 0, 32), 8); });
-    refused(errc::invalid_argument, "another's block of the input",
+        errc::invalid_argument, "an overlap of one element", [&] { check(inclusive_scan, buffers(31, 32, 0, 32)); });
+    refused(errc::invalid_argument, "an input that is the block of another rank in the output",
+        [&] { check(all_gather, buffers(0, 8, 0, 32), 8); });
+    refused(errc::invalid_argument, "an output that is the block of another rank in the input",
         [&] { check(reduce_scatter, buffers(0, 32, 16, 8), 8); });
     refused(errc::invalid_argument, "all_to_all in place", [&] { check(all_to_all, buffers(0, 32, 0, 32)); });
-    refused(errc::invalid_argument, "in place with narrower results",
+    refused(errc::invalid_argument, "in place with narrower elements in the output",
         [&] { check(all_reduce, buffers(0, 32, 0, 32), 0, 2); });
 }
 
@@ -85,16 +89,17 @@ void counts() {
         return whole_count(what, {nullptr, nullptr, in, out}, 1, 4, root, offsets);
     };
     using enum collective;
-    accepted("what fits", [&] {
+    accepted("sizes that fit", [&] {
         if (whole(all_reduce, 7, 7) != 7 || whole(all_gather, 2, 7) != 7 || whole(reduce_scatter, 7, 2) != 7 ||
             whole(gather, 3, 0) != 12 || whole(scatter, 0, 3) != 12 || whole(reduce, 5, 0) != 5 ||
             whole(all_gather, 5, 9, 0, {0, 1, 6, 6, 9}) != 9)
             ++failed, std::printf("wrong counts\n");
     });
-    refused(errc::invalid_argument, "all_reduce into less", [&] { whole(all_reduce, 7, 6); });
-    refused(errc::invalid_argument, "all_gather of another block", [&] { whole(all_gather, 1, 7); });
-    refused(errc::invalid_argument, "reduce at the root into less", [&] { whole(reduce, 5, 4, 1); });
-    refused(errc::invalid_argument, "all_to_all of blocks that are not alike", [&] { whole(all_to_all, 7, 7); });
+    refused(errc::invalid_argument, "all_reduce into a smaller output", [&] { whole(all_reduce, 7, 6); });
+    refused(errc::invalid_argument, "all_gather of a block of the wrong size", [&] { whole(all_gather, 1, 7); });
+    refused(errc::invalid_argument, "reduce into a smaller output at the root", [&] { whole(reduce, 5, 4, 1); });
+    refused(errc::invalid_argument, "all_to_all of a size that n does not divide", [&] { whole(all_to_all, 7, 7); });
+    refused(errc::invalid_argument, "counts of too few ranks", [&] { whole(all_gather, 5, 6, 0, {0, 1, 6}); });
     refused(errc::invalid_argument, "counts that do not add up", [&] { whole(all_gather, 5, 10, 0, {0, 1, 6, 6, 9}); });
 }
 
@@ -103,15 +108,15 @@ void counts() {
 int main() {
     overlaps();
     counts();
-    accepted("the ring", [] { proven_map(colls::ring::reduce_scatter{}, 5); });
-    refused(errc::wrong_schedule, "a ring that ends too early", [] { proven_map(cut_ring{}, 5); });
-    refused(errc::wrong_schedule, "a send that nobody receives", [] { proven_map(deaf{}, 3); });
-    refused(errc::wrong_schedule, "a receive that nobody sends", [] { proven_map(deaf_receiver{}, 3); });
-    refused(errc::unsupported, "73 ranks", [] { proven_map(colls::ring::reduce_scatter{}, 73); });
+    accepted("the ring", [] { proven_slot_map(colls::ring::reduce_scatter{}, 5); });
+    refused(errc::wrong_schedule, "a ring that ends too early", [] { proven_slot_map(cut_ring{}, 5); });
+    refused(errc::wrong_schedule, "a send without a receive", [] { proven_slot_map(lone_sender{}, 3); });
+    refused(errc::wrong_schedule, "a receive without a send", [] { proven_slot_map(lone_receiver{}, 3); });
+    refused(errc::unsupported, "73 ranks", [] { proven_slot_map(colls::ring::reduce_scatter{}, 73); });
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
         refused(errc::unsupported, "ranks without a device", [] { colls::cuda::virtual_ranks(2); });
-        refused(errc::unsupported, "devices that are not there", [] { colls::cuda::communicator::of_devices({0, 1}); });
+        refused(errc::unsupported, "devices that do not exist", [] { colls::cuda::communicator::of_devices({0, 1}); });
     }
     refused(errc::invalid_argument, "no devices", [] { colls::cuda::communicator::of_devices({}); });
     std::printf("%d wrong\n", failed);

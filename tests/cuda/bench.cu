@@ -1,7 +1,7 @@
-// On a GPU: what all_reduce takes with virtual ranks, against the memory bound 2·n·S / (bandwidth of a device-to-device
-// copy in the same run), and 16 bytes against a synchronisation of the same grid. Columns as nccl-tests prints them; "%
-// bound" is of the memory bound, there being no link. Inputs are taken in turn, so that the second-level cache does not
-// hold them.
+// On a GPU: times of all_reduce with virtual ranks, compared with the memory bound 2·n·S / (bandwidth of a
+// device-to-device copy in the same run), and of 16 bytes, compared with a synchronisation of the same grid. The
+// columns are those of nccl-tests; "% bound" is the memory bound over the time. Calls use several inputs alternately,
+// so that the second-level cache does not hold them.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -109,7 +109,7 @@ int run() {
     }
     std::printf("\n%3s %-10s %12s %12s %8s %6s %10s %8s %8s %8s\n", "n", "schedule", "size (B)", "count", "type",
         "redop", "time (us)", "algbw", "busbw", "% bound");
-    // What the size of chunks does: results that are read again from the cache, against more waits.
+    // The size of chunks: with smaller ones results are read from the cache, with larger ones there are fewer waits.
     for (const int n : {2, 8}) {
         table<colls::direct>(n, "chunk 32K", bandwidth, stream, a, b, room, 256 << 20, 32 << 10);
         table<colls::direct>(n, "chunk 64K", bandwidth, stream, a, b, room, 256 << 20, 64 << 10);

@@ -1,5 +1,5 @@
-// On a GPU: collectives by several schedules and protocols with virtual ranks, against the serial reference. With an
-// argument: of that many ranks alone, and without the largest counts, which take long where memory is watched.
+// On a GPU: collectives by several schedules and on the eager path with virtual ranks, against a serial reference. With
+// an argument: of that many ranks only, and without the largest counts, which take long under compute-sanitizer.
 #include <colls/schedules.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -163,7 +163,7 @@ int run(int only) {
     colls::cuda::detail::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     for (const int n : {2, 3, 4, 7, 8}) {
         if (only != 0 && n != only) continue;
-        // Without small messages in one hop as well, so that schedules see every count.
+        // Once with the eager path and once without it, so that schedules run with every count.
         for (const std::size_t small : {std::size_t{32} << 10, std::size_t{0}}) {
             colls::cuda::virtual_ranks ranks(n, {.small_bytes = small, .chunk_bytes = 8 << 10});
             family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce,

@@ -1,5 +1,5 @@
-// On a GPU: calls captured into a graph, replayed 10,000 times; two groups on two streams at once; small floats; what
-// bad arguments come to.
+// On a GPU: calls captured into a graph and replayed 10,000 times; two groups on two streams at the same time; small
+// floats; bad arguments. With an argument: that many replays.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -38,7 +38,7 @@ struct data {
     std::vector<std::span<float>> each;
 };
 
-/// x -> the average of all ranks', again and again: stays what it is once it is the same everywhere.
+/// Replays an all_reduce that averages in place: the first replay makes all ranks equal, the others change nothing.
 void replay(int times, std::size_t count) {
     colls::cuda::virtual_ranks ranks(n, {.channels = 8});
     data d(count);
@@ -88,7 +88,7 @@ void two_streams() {
     cudaStreamDestroy(t);
 }
 
-/// Sums of zeros and ones, which all types hold.
+/// Sums of zeros and ones, which all types hold exactly.
 template <class T>
 void small_floats(const char* name) {
     colls::cuda::virtual_ranks ranks(n);

@@ -1,5 +1,5 @@
-// Two processes on one GPU, by CUDA IPC: memory of the group and other memory, a call that differs, a rank that does
-// not come. The processes share the GPU by turns, so this is about results and errors, never about time.
+// On a GPU: two processes through CUDA IPC: memory from allocate and other memory, ranks with different counts, a rank
+// that makes no call. The processes share the GPU by time slices, so that times mean nothing here.
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -17,7 +17,7 @@ using colls::cuda::detail::check;
 
 [[noreturn]] void wrong(const char* what) { throw colls::error(colls::errc::invalid_argument, what); }
 
-/// Sums over the ranks, by the ring and as a small message, from and to the given device memory.
+/// Checks sums over the ranks in the given device memory, by the ring and on the eager path.
 void sums(colls::cuda::communicator& gpu, float* at, std::size_t count, cudaStream_t stream) {
     std::vector<float> host(count);
     for (const std::size_t elements : {std::size_t{5}, count}) {
@@ -83,7 +83,7 @@ void rank_main(colls::communicator& host) {
 }  // namespace
 
 int main() {
-    // Processes are forked, which the CUDA runtime does not survive: it is first used in them.
+    // The CUDA runtime does not survive a fork, so this process does not use it.
     if (access("/dev/nvidiactl", F_OK) != 0) return std::printf("left out: there is no GPU\n"), 77;
     try {
         colls::processes::run(2, [](auto& comm) { rank_main(comm); });

@@ -1,5 +1,4 @@
-// The main kernels, compiled for what ptxas says of them. Runs, where there is a GPU, as a check that their modules
-// load.
+// The main kernels, whose registers and size tests/cuda/compile checks. Run on a GPU it checks that they load.
 #include <colls/family.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/ring.hpp>
@@ -11,17 +10,17 @@ namespace {
 
 using colls::collective;
 using colls::cuda::no_epilogue;
-using colls::cuda::detail::large_kernel;
-using colls::cuda::detail::small_kernel;
+using colls::cuda::detail::eager_kernel;
+using colls::cuda::detail::schedule_kernel;
 
 template <class F, class T>
 const void* large() {
     return reinterpret_cast<const void*>(
-        &large_kernel<colls::schedule_for<F, collective::all_reduce>, T, T, colls::sum_t, no_epilogue>);
+        &schedule_kernel<colls::schedule_for<F, collective::all_reduce>, T, T, colls::sum_t, no_epilogue>);
 }
 template <class T>
 const void* small() {
-    return reinterpret_cast<const void*>(&small_kernel<collective::all_reduce, T, T, colls::sum_t, no_epilogue>);
+    return reinterpret_cast<const void*>(&eager_kernel<collective::all_reduce, T, T, colls::sum_t, no_epilogue>);
 }
 
 }  // namespace

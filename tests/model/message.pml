@@ -1,17 +1,17 @@
-/* Messages of one ordered pair of ranks: advance_message() of include/colls/detail/execute/operations.hpp, over a pair_line. The sender has
- * up to two messages started, and so has the receiver; each tries to advance them in any order. A message is of one piece
- * where the receiver reaches the sender's buffer, else of 1 ... PIECES, which go through two copies. The buffer, and the
- * copies, hold nothing any more when the send is over.
+/* Messages of one ordered pair of ranks in shared memory: advance_message() over a pair_line. The sender has up to two
+ * messages in flight, and so has the receiver; each tries to advance them in any order. A message has one piece if the
+ * receiver reaches the sender's buffer, else 1 ... PIECES, which go through two copies. When the send is over, its buffer
+ * and the copies hold nothing any more.
  *
- * Holds: the receiver copies each message's pieces, in order, and of no other; nothing blocks for ever.
+ * Holds: the receiver copies each message's pieces, in order, and those of no other message; no deadlock.
  *
- * What breaks it:
+ * Mutants, which break it:
  *   MUTANT_NO_ORDER      messages started later may go first
- *   MUTANT_THREE_AHEAD   a third piece is offered before the first of them is taken
- *   MUTANT_POSTED_FIRST  `posted` is raised before it is said where the piece lies
- *   MUTANT_ENDS_EARLY    a send is over when all its pieces are offered
+ *   MUTANT_THREE_AHEAD   a third piece is posted before the first one is taken
+ *   MUTANT_POSTED_FIRST  `posted` is raised before the place of the piece is written
+ *   MUTANT_ENDS_EARLY    a send is over when all its pieces are posted
  *   MUTANT_TAKEN_FIRST   `taken` is raised before the piece is copied
- *   MUTANT_LAST_LATE     the receiver asks whether a piece was the last after it has said that it is taken */
+ *   MUTANT_LAST_LATE     the receiver checks whether a piece is the last one after it has raised `taken` */
 #ifndef MESSAGES
 #define MESSAGES 5
 #endif
@@ -24,32 +24,32 @@
 #define AHEAD 2
 #endif
 
-/* pair_line. data[i] says where an even or odd piece lies; `bytes` is of the message: here, which it is; how many pieces
- * it has follows from `bytes` and `piece`. */
+/* pair_line. data[i]: the place of an even or odd piece; `bytes`: here the number of the message. (In the code the number
+ * of pieces follows from the message's size and that of a piece.) */
 byte posted, taken;
 byte data[2], bytes, pieces;
 
-/* What lies where: in the buffers of messages 0 ... MESSAGES - 1, and in the sender's two copies. */
+/* The contents of the buffers of messages 0 ... MESSAGES - 1, and of the sender's two copies. */
 #define buffer(m) (m)
 #define copy(i) (MESSAGES + (i))
 byte memory[MESSAGES + 2];
 #define content(m, c) ((m) * PIECES + (c) + 1)
 
-/* A rank's started operations: message m is operation m % 2. `over` is of message_count. */
+/* A rank's operations in flight: message m is operation m % 2. `over`: messages of the rank that are over. */
 #ifdef MUTANT_NO_ORDER
-#define may_advance(o) flies[o]
+#define may_advance(o) in_flight[o]
 #else
-#define may_advance(o) (flies[o] && sequence[o] == over)
+#define may_advance(o) (in_flight[o] && sequence[o] == over)
 #endif
 inline start() {
     o = begun % 2;
     sequence[o] = begun;
     chunk[o] = 0;
-    flies[o] = 1;
+    in_flight[o] = 1;
     begun++
 }
 
-/* The sender's half: as far as it gets. */
+/* The sender's half of advance_message(): advances as far as it can. */
 #ifdef MUTANT_ENDS_EARLY
 #define all_taken(seen) true
 #else
@@ -94,14 +94,14 @@ inline advance_send() {
             :: !reached[o] -> memory[copy(0)] = 0; memory[copy(1)] = 0
             :: else
             fi;
-            flies[o] = 0;
+            in_flight[o] = 0;
             over++
         }
     :: else
     fi
 }
 
-/* The receiver's half. */
+/* The receiver's half of advance_message(). */
 #define can_receive(o) (may_advance(o) && taken < posted)
 inline advance_receive() {
     seen = posted;
@@ -121,7 +121,7 @@ inline advance_receive() {
 #endif
         chunk[o]++;
         if
-        :: last -> atomic { flies[o] = 0; over++; last = 0; break }
+        :: last -> atomic { in_flight[o] = 0; over++; last = 0; break }
         :: else
         fi
     :: taken == seen -> break
@@ -130,10 +130,10 @@ inline advance_receive() {
 
 active proctype sender() {
     byte begun, over, o, seen, sequence[2], chunk[2];
-    bit flies[2], reached[2];
+    bit in_flight[2], reached[2];
     do
     :: atomic {
-        begun < MESSAGES && begun < over + 2 && !flies[begun % 2] ->
+        begun < MESSAGES && begun < over + 2 && !in_flight[begun % 2] ->
             start();
             if
             :: reached[o] = 1
@@ -149,9 +149,9 @@ active proctype sender() {
 
 active proctype receiver() {
     byte begun, over, o, seen, sequence[2], chunk[2];
-    bit flies[2], last;
+    bit in_flight[2], last;
     do
-    :: atomic { begun < MESSAGES && begun < over + 2 && !flies[begun % 2] -> start() }
+    :: atomic { begun < MESSAGES && begun < over + 2 && !in_flight[begun % 2] -> start() }
     :: atomic { can_receive(0) -> o = 0 } advance_receive()
     :: atomic { can_receive(1) -> o = 1 } advance_receive()
     :: over == MESSAGES -> break

@@ -1,19 +1,21 @@
-/* Operations that expose buffers: runner of include/colls/detail/execute/direct_executor.hpp. N ranks make CALLS calls in a row, each of a kind that is
- * chosen when the first rank comes to it, and have up to two of them in flight. Each of a rank's two lanes runs every other
- * operation; that they are steps of one thread, which moves them on in turn, only takes orders away.
+/* Operations that access buffers of other ranks: the direct executor, include/colls/detail/execute/direct_executor.hpp. N
+ * ranks make CALLS calls in a row, each of a kind that is chosen when the first rank comes to it, and have up to two of them
+ * in flight. Each of a rank's two lanes runs every other operation. In the code one thread advances both, which only
+ * excludes some orders.
  *
- * Holds: a rank touches another's buffer only after its owner has entered the operation and before it has left it; what it
- * reads there is what it should be at that point of the script; what it publishes is never mistaken for another
- * operation's; results are complete when a rank leaves; nothing blocks for ever.
+ * Holds: a rank accesses another rank's buffer only after its owner has entered the operation and before it has left it;
+ * what it reads there is what the plan says; a published value is never taken for that of another operation; results are
+ * complete when a rank leaves; no deadlock.
  *
- * -DN=2|3, -DCALLS=..., -DWINDOW=..., -DCHUNKS=..., -DSTAGED (scratch memory alone is within reach), and what breaks it:
- *   MUTANT_SHORT_WINDOW   begin() takes a slot one operation too early
- *   MUTANT_NO_MASK        finish() counts an operation that was over before an earlier one as that one
- *   MUTANT_ENTRY_FIRST    enter() publishes before it has written where its buffers are
- *   MUTANT_NO_ENTRY_WAIT  buffers are touched before their owner has entered
+ * -DN=2|3, -DCALLS=..., -DWINDOW=..., -DCHUNKS=..., -DSTAGED (only scratch memory is within reach), and mutants, which
+ * break it:
+ *   MUTANT_SHORT_WINDOW   begin() uses an operation slot again one operation too early
+ *   MUTANT_NO_MASK        finish() counts an operation that ends before an earlier one as the earlier one
+ *   MUTANT_ENTRY_FIRST    enter() publishes before it has written where the buffers are
+ *   MUTANT_NO_ENTRY_WAIT  buffers are accessed before their owner has entered
  *   MUTANT_NO_EXIT_WAIT   a rank leaves without the waits at the exit
  *   MUTANT_PUBLISH_FIRST  a rank publishes its copies before it has made them
- *   MUTANT_NO_RING_WAIT   (STAGED) scratch memory is written again before the chunk that used it has been read */
+ *   MUTANT_NO_RING_WAIT   (STAGED) scratch memory is written again before the chunk in it has been read */
 #ifndef N
 #define N 2
 #endif
@@ -34,16 +36,16 @@
 #define EVERY(f) (f(0) && f(1) && f(2))
 #endif
 
-/* group_memory: operation(slot, rank), and `completed` of state(rank). `fingerprint` is the call's kind, `buffers` the call
- * whose buffers the line tells. */
+/* group_memory: operation(slot, rank), and `completed` of state(rank). `fingerprint`: the call's kind; `buffers`: the call
+ * whose buffers the line names, + 1. */
 short progress[WINDOW * N];
 byte fingerprint[WINDOW * N], buffers[WINDOW * N];
 byte completed[N];
 #define line(q) ((s % WINDOW) * N + (q))
 #define word(chunk, value) ((s + 1) * 64 + ((value) == 0 -> 0 : (chunk) * 4 + (value)))
 
-/* The calls' buffers, of which a rank has a few: whose they are now (call + 1; 0: nobody's), and of each block how many
- * chunks of the result are there. Scratch memory: which chunk (+ 1) lies in a slot of the ring. */
+/* The buffers of calls: which call uses them (+ 1; 0: none), and how many chunks of each block of the result they hold.
+ * Scratch memory: which chunk (+ 1) a slot of the ring holds. */
 #define KEPT 4                         /* more than can be in use */
 byte owner[KEPT * N], result[KEPT * N * N];
 #define own(q) owner[(s % KEPT) * N + (q)]
@@ -54,10 +56,10 @@ byte scratch[KEPT * N * RING * 2];
 #define slot(q, i) slot_of(q, chunk, i)
 #endif
 
-/* Each rank's endpoint. */
+/* Each rank's context. */
 byte sequence[N], completed_by_all[N], finished[N];
 
-/* What all ranks agree on. */
+/* The kinds of the calls, which all ranks agree on. */
 #define ALL_REDUCE 1                   /* direct: reduce_scatter, which pulls, and all_gather, which pushes */
 #define FROM_FIRST 2                   /* broadcast, pulled */
 #define FROM_LAST 3
@@ -77,7 +79,7 @@ inline choose() {
     fi
 }
 
-/* runner::begin() and enter(). */
+/* begin(), which waits for the slot, and enter(). */
 #ifdef MUTANT_SHORT_WINDOW
 #define FREE (WINDOW + 1)
 #else
@@ -113,7 +115,7 @@ inline begin() {
 #endif
 }
 
-/* runner::wait_for(), view_of(). A rank's own progress is not waited for. Whose word is there must be in the same call. */
+/* Waits for progress. A rank does not wait for its own. A rank whose word is there must be in the same call. */
 #define same_call(q) (fingerprint[line(q)] == what && buffers[line(q)] == s + 1 && progress[line(q)] < (s + 2) * 64)
 #define reached(q, chunk, value) (q == me || progress[line(q)] >= word(chunk, value))
 inline publish(value) { progress[line(me)] = word(chunk, value) }
@@ -124,14 +126,13 @@ inline publish(value) { progress[line(me)] = word(chunk, value) }
 #define published_3(q) reached(q, chunk, 3)
 #define published_4(q) reached(q, chunk, 4)
 
-/* A peer's memory is touched: it must be the one that the peer has exposed for this call, and still be its. Reads of several
- * peers are one step, as late as may be, and so are writes. */
-#define touches(q) (same_call(q) && own(q) == s + 1)
+/* Accesses a peer's memory: it must be what the peer has exposed for this call, and still be in use by it. Reads from
+ * several peers are one step, as late as possible, and so are writes. */
+#define accesses(q) (same_call(q) && own(q) == s + 1)
 
 #ifndef STAGED
-/* direct, all_reduce: block `me` of all is folded here, and pushed to all. In place: the result lands where others' inputs
- * were. */
-#define input_of(q) (touches(q) && done(q, me) == chunk)
+/* direct, all_reduce: folds block `me` of all ranks, and pushes the result to all. In place: the result overwrites inputs. */
+#define input_of(q) (accesses(q) && done(q, me) == chunk)
 inline all_reduce() {
     do
     :: chunk < CHUNKS ->
@@ -145,7 +146,7 @@ inline all_reduce() {
         publish(3);
 #endif
         atomic {
-            assert(EVERY(touches));
+            assert(EVERY(accesses));
             q = 0;
             do
             :: q < N -> done(q, me) = chunk + 1; q++
@@ -157,8 +158,7 @@ inline all_reduce() {
     od
 }
 
-/* broadcast, pulled. The root waits before its own copy, which may be in place: not at the exit. It has not looked at the
- * others' lines before. */
+/* broadcast, pulled. The root waits for the others in each chunk, not at the exit; only then it checks their lines. */
 inline broadcast() {
     do
     :: chunk < CHUNKS ->
@@ -176,7 +176,7 @@ inline broadcast() {
 #ifdef MUTANT_PUBLISH_FIRST
             publish(2);
 #endif
-            assert(touches(root));
+            assert(accesses(root));
             atomic { publish(2); chunk++ }
         fi
     :: chunk == CHUNKS -> break
@@ -185,15 +185,15 @@ inline broadcast() {
 
 #define exit_waits (what != ALL_REDUCE || EVERY(published_3))
 #else
-/* runner::agree(): whether all can reach all buffers is known when all have entered. */
+/* agree(): whether all buffers are within reach is known when all ranks have entered. */
 inline agree() {
     atomic { EVERY(has_entered); assert(EVERY(same_call)) }
 }
 
-/* The same by copies in scratch memory, which everything is pulled from. Each chunk uses the slots that the chunk RING before it
- * used. Of an all_reduce those need no wait of their own (planner::ring_phase()): slot 0 holds the input, 1 the result. */
-#define input_of(q) (q == me || (touches(q) && slot(q, 0) == chunk + 1))
-#define result_of(q) (q == me || (touches(q) && slot(q, 1) == chunk + 1))
+/* The same by copies in scratch memory, from which all data is pulled. Each chunk uses the slots of the chunk RING before it.
+ * An all_reduce needs no further waits for them (memory_dependencies::flush_reuse()): slot 0 holds the input, 1 the result. */
+#define input_of(q) (q == me || (accesses(q) && slot(q, 0) == chunk + 1))
+#define result_of(q) (q == me || (accesses(q) && slot(q, 1) == chunk + 1))
 inline all_reduce() {
     agree();
     do
@@ -227,9 +227,9 @@ inline broadcast() {
 #ifdef MUTANT_PUBLISH_FIRST
             reached(root, chunk, 1);
             publish(2);
-            assert(touches(root) && slot(root, 0) == chunk + 1);
+            assert(accesses(root) && slot(root, 0) == chunk + 1);
 #else
-            atomic { reached(root, chunk, 1); assert(touches(root) && slot(root, 0) == chunk + 1) }
+            atomic { reached(root, chunk, 1); assert(accesses(root) && slot(root, 0) == chunk + 1) }
 #endif
             atomic { publish(2); chunk++ }
         fi
@@ -239,8 +239,8 @@ inline broadcast() {
 #define exit_waits (what == ALL_REDUCE -> EVERY(published_4) : me != root || EVERY(published_2))
 #endif
 
-/* The waits at the exit, for the last chunk, and finish(). Lines of a call that all ranks have left are set to 0, so that states
- * that differ in them alone are one. */
+/* The waits at the exit, for the last chunk, and finish(). Lines of a call that all ranks have left are set to 0, so that
+ * states that differ only in them are one. */
 #define complete(q) (done(me, q) == CHUNKS)
 inline finish() {
     atomic {

@@ -1,22 +1,23 @@
-/* How a group fails: poison(), activate(), leave(), rest(), guarded() of include/colls/detail/group/rank_context.hpp and operation.hpp. N ranks
- * start an operation S, make a small call M through the mailboxes and a blocking call B, and wait for S; S is of the same
- * group as M and B, or with -DTWO_GROUPS of another. (Three ranks: start S, wait for it, call B.) At most FAILURES times,
- * wherever that may be, a rank fails: its deadline passes in a wait, it finds a peer in another call, or its operator throws
- * while it touches a peer's buffer. The program catches and goes on.
+/* How a group fails: poison(), activate(), leave() and the deactivation at the end of a call (include/colls/detail/group/),
+ * guarded() and progress() (include/colls/detail/execute/). N ranks start an operation S, make an eager call M and a
+ * blocking call B, and wait for S. S belongs to the same group as M and B, or with -DTWO_GROUPS to another. (Three ranks:
+ * start S, wait for it, call B.) At most FAILURES times, at any place, a rank fails: its deadline passes in a wait, it finds
+ * a peer in another call, or its operator throws while it accesses a peer's buffer. The program catches the error and goes
+ * on.
  *
- * Holds: nobody touches a buffer whose call has ended; between calls a rank is not active; the first report stands, and
- * is whole when it is read; every rank comes to its end (else: an invalid end state). The deadlines in leave() and
- * throw_poison() are left out: whoever would need them to go on is stuck here.
+ * Holds: no rank accesses a buffer whose call has ended; between calls a rank is not active; the first report stands, and
+ * is complete when it is read; every rank comes to its end (else: an invalid end state). The deadlines in leave() and
+ * throw_poison() are left out: a rank that needed one would be a deadlock here.
  *
- * -DN=2|3, -DFAILURES=..., and what breaks it:
- *   MUTANT_LATE_ACTIVE        activate() looks for poison before it says that it is active
- *   MUTANT_NO_LEAVE           errors do not wait until the others are out
- *   MUTANT_LEAVE_STAYS        leave() does not say that this rank is out before it waits
- *   MUTANT_POISON_STORED      poison() loads and stores where it should compare and swap
- *   MUTANT_TEXT_LATE          poison() says that the text is written before it is
- *   MUTANT_OPERATOR_UNTOLD    an operator that throws does not break the group
- *   MUTANT_MAIL_STAYS_ACTIVE  a call through the mailboxes does not rest, though its waits have advanced operations
- *   MUTANT_OTHERS_ERRORS      progress() lets errors of another group's operation out of this group's call (TWO_GROUPS) */
+ * -DN=2|3, -DFAILURES=..., and mutants, which break it:
+ *   MUTANT_LATE_ACTIVE         activate() looks for poison before it sets this rank active
+ *   MUTANT_NO_LEAVE            errors do not wait until the other ranks have left their calls
+ *   MUTANT_LEAVE_STAYS         leave() does not set this rank inactive before it waits
+ *   MUTANT_POISON_STORED       poison() loads and stores instead of comparing and swapping
+ *   MUTANT_TEXT_LATE           poison() announces the text before it is written
+ *   MUTANT_OPERATOR_UNTOLD     an operator that throws does not break the group
+ *   MUTANT_EAGER_STAYS_ACTIVE  an eager call does not deactivate, though its waits have advanced operations
+ *   MUTANT_OTHERS_ERRORS       progress() throws errors of another group's operation out of this group's call (TWO_GROUPS) */
 #ifndef N
 #define N 2
 #endif
@@ -29,7 +30,7 @@
 #define EVERY(f, x) (f(x, 0) && f(x, 1) && f(x, 2))
 #endif
 
-/* group_memory of each group: the poison word, who set it, whose text it is; `active` of state(rank). */
+/* group_memory of each group: the poison word, the rank that set it, the rank that wrote the text; `active` of state(rank). */
 #ifdef TWO_GROUPS
 #define GROUPS 2
 #else
@@ -39,7 +40,7 @@ byte state[GROUPS], reporter[GROUPS], text[GROUPS];
 bit active_[GROUPS * N];
 #define is_active(g) active_[(g) * N + me]
 
-/* The operations, and the calls' buffers. */
+/* The operations, and the buffers of the calls. */
 #define B 0
 #define S 1
 #define M 2
@@ -52,9 +53,9 @@ bit entered_[3 * N], done_[3 * N], buffer_[3 * N], posted_[N];
 
 byte failures = FAILURES;
 
-/* What a rank has thrown and not caught. */
+/* What a rank has thrown and not yet caught. */
 #define ERROR 1                        /* colls::error: the group is broken, and leave() is over */
-#define OPERATOR 2                     /* what a user's operator threw */
+#define OPERATOR 2                     /* an exception of a user's operator */
 
 /* poison(): the first report stands. */
 inline poison(g) {
@@ -87,7 +88,7 @@ inline poison(g) {
     fi
 }
 
-/* leave(): this rank is out, and waits until all others are. */
+/* leave(): sets this rank inactive, and waits until all others are. */
 inline leave(g) {
 #ifndef MUTANT_LEAVE_STAYS
     is_active(g) = 0;
@@ -108,7 +109,7 @@ inline throw_poison(g) {
     thrown = ERROR
 }
 
-/* activate(): Dekker with leave(). */
+/* activate(): with leave() this is Dekker's algorithm. */
 inline activate(g) {
 #ifdef MUTANT_LATE_ACTIVE
     first = (state[g] == 0);
@@ -131,17 +132,17 @@ inline call_threw(g) {
     leave(g)
 }
 
-/* runner::advance(): touches each peer's buffer once the peer has entered, publishes, and leaves when all have published.
- * Touching takes a while: the buffer must be there when it begins and when it ends. */
+/* advance(): accesses each peer's buffer once the peer has entered, publishes, and leaves when all have published. An access
+ * takes time: the buffer must be there when it begins and when it ends. */
 #define PUBLISH (N + 1)
 #define EXIT (N + 2)
 #define OVER (N + 3)
-#define flies(o) (at[o] > 0 && at[o] < OVER)
-#define can_advance(o) (flies(o) && (at[o] <= N -> (at[o] == me + 1 || entered(o, at[o] - 1)) : \
+#define in_flight(o) (at[o] > 0 && at[o] < OVER)
+#define can_advance(o) (in_flight(o) && (at[o] <= N -> (at[o] == me + 1 || entered(o, at[o] - 1)) : \
                                      (at[o] == PUBLISH || EVERY(done, o))))
 inline advance(o) {
     if
-    :: flies(o) && !is_active(of(o)) -> activate(of(o))
+    :: in_flight(o) && !is_active(of(o)) -> activate(of(o))
     :: else
     fi;
     do
@@ -169,7 +170,7 @@ inline advance(o) {
     od
 }
 
-/* progress(), called in a wait of group g: advances S. Its errors are another group's: they come out of that one's calls. */
+/* progress(), called in a wait of group g: advances S. If S belongs to another group, that group's calls throw its errors. */
 inline progress(g) {
     if
     :: of(S) == g -> advance(S)
@@ -192,11 +193,11 @@ inline progress(g) {
     fi
 }
 
-/* patience, in a call of group g: returns when what is waited for is there, looks for poison and the deadline, and makes
- * progress. It blocks until there is something of that to do: a busy wait would hide a hang. */
+/* backoff, in a call of group g: returns when the awaited condition holds, looks for poison and the deadline, and makes
+ * progress. It blocks until one of these is possible: a busy wait would hide a deadlock. */
 #define can_progress(g) (can_advance(S) && (of(S) == g || state[of(S)] == 0))
 #define there(o) ((o) == M -> EVERY(posted, 0) : can_advance(o))
-inline patience(g, o) {
+inline backoff(g, o) {
     if
     :: there(o)
     :: can_progress(g) -> progress(g)
@@ -208,7 +209,7 @@ inline patience(g, o) {
     fi
 }
 
-/* guarded() and rest(): what a call of group g does about what is thrown in it. */
+/* guarded(): how a call of group g ends, whatever has been thrown in it. */
 inline guarded(g) {
     if
     :: thrown == OPERATOR -> call_threw(g)
@@ -217,7 +218,7 @@ inline guarded(g) {
     is_active(g) = 0
 }
 
-/* A call of operation o has ended, well or not: its buffers go, and its rank touches nobody's. */
+/* A call of operation o has ended, by an error or not: its buffers are freed, and its rank accesses no other's. */
 inline ended(o) {
     atomic {
         buffer(o, me) = 0;
@@ -237,12 +238,12 @@ inline begin(o) {
 }
 inline wait_until_done(o) {
     do
-    :: thrown || !flies(o) -> break
-    :: !thrown && flies(o) ->
+    :: thrown || !in_flight(o) -> break
+    :: !thrown && in_flight(o) ->
         advance(o);
         if
-        :: thrown || !flies(o)
-        :: !thrown && flies(o) -> patience(of(o), o)
+        :: thrown || !in_flight(o)
+        :: !thrown && in_flight(o) -> backoff(of(o), o)
         fi
     od;
     guarded(of(o))
@@ -252,7 +253,7 @@ active [N] proctype rank() {
     byte me = _pid, r, thrown, at[3];
     bit first;
 
-    /* engine: begin_call() */
+    /* a started operation */
     begin(S);
     if
     :: thrown -> ended(S)
@@ -260,17 +261,17 @@ active [N] proctype rank() {
     fi;
 
 #if N == 2
-    /* run_to_end() through mailman::run() */
+    /* an eager call */
     if
     :: state[0] != 0 -> throw_poison(0)
     :: else ->
         posted(0, me) = 1;
         do
         :: thrown || there(M) -> break
-        :: !thrown -> patience(0, M)
+        :: !thrown -> backoff(0, M)
         od
     fi;
-#ifndef MUTANT_MAIL_STAYS_ACTIVE
+#ifndef MUTANT_EAGER_STAYS_ACTIVE
     guarded(0);
 #else
     if
@@ -284,7 +285,7 @@ active [N] proctype rank() {
     ended(S);
 #endif
 
-    /* run_to_end() through begin() */
+    /* a blocking call by a schedule */
     begin(B);
     wait_until_done(B);
     ended(B);

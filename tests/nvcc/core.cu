@@ -1,4 +1,4 @@
-// The core as nvcc reads it: every schedule of every family answers inside a kernel, as it does on the host.
+// The core compiled by nvcc: every schedule of every family gives the same steps in a kernel as on the host.
 #include <colls/algebra.hpp>
 #include <colls/cost.hpp>
 #include <colls/family.hpp>
@@ -14,7 +14,7 @@ using namespace colls;
 
 namespace {
 
-/// All that an executor asks of a schedule, folded into a number.
+/// A hash of all that an executor asks of a schedule.
 template <class S>
 __host__ __device__ long long asked(const S& s, int rank, int n) {
     long long sum = blocks_of(s, n) + scratch_of(s, n) + root_of(s, n) + supports(s, n);
@@ -37,7 +37,7 @@ __global__ void ask(S s, int n, long long* answers) {
     answers[threadIdx.x] = asked(s, static_cast<int>(threadIdx.x), n);
 }
 
-/// Compares kernel and host; -1 where there is no device.
+/// The number of ranks for which kernel and host differ; -1 where there is no device.
 template <class S>
 int differences(const S& s, int n, long long* answers) {
     ask<<<1, static_cast<unsigned>(n)>>>(s, n, answers);

@@ -1,148 +1,281 @@
-// A transport as a user may write one: threads that pass messages through memory. And what breaks a transport on
-// purpose: transports and links that pass everything on to others, but for what those derived from them do wrong.
+// A transport as a user writes one: ranks are threads, and messages are copied through queues. It includes only what is
+// there to be extended. docs/extending.md explains it.
 #pragma once
 
-#include <colls/detail/execute/messaging_backend.hpp>
-#include <colls/detail/transport/shm/memory_transport.hpp>
-#include <colls/detail/transport/threads/group.hpp>
-#include <colls/transports/threads.hpp>
+#include <colls/extend/message_group.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace support {
 
-using namespace colls::detail;
+namespace extend = colls::extend;
 
-/// Passes everything on.
-class passing_transport : public message_transport, private message_transport::listener {
+/// The queues between the ranks of one group. A message stays in the memory of its sender until its receiver copies it.
+struct queue_network {
+    struct message {
+        extend::message_label label;
+        std::vector<extend::piece> pieces;
+    };
+    struct control {
+        extend::control_message what;
+        std::string text;
+    };
+    struct channel {
+        std::deque<message> messages;
+        std::uint64_t taken = 0;  // messages
+        std::deque<control> controls;
+    };
+    explicit queue_network(int ranks)
+        : size(ranks),
+          channels(static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)),
+          stirred(static_cast<std::size_t>(ranks)) {}
+    channel& between(int from, int to) {
+        return channels[static_cast<std::size_t>(from) * static_cast<std::size_t>(size) + static_cast<std::size_t>(to)];
+    }
+    /// Wakes that rank. The caller holds the mutex.
+    void stir(int rank) {
+        stirred[static_cast<std::size_t>(rank)] = true;
+        changed.notify_all();
+    }
+    const int size;
+    std::mutex mutex;  // of all that follows
+    std::vector<channel> channels;
+    std::vector<bool> stirred;  // of each rank: something has changed for it since it last slept
+    std::condition_variable changed;
+};
+
+class queue_transport : public extend::message_transport {
 public:
-    explicit passing_transport(std::unique_ptr<message_transport> to) : to_(std::move(to)) { to_->listening = this; }
-    std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
-        return to_->send(peer, label, pieces, count);
+    queue_transport(std::shared_ptr<queue_network> network, int rank)
+        : network_(std::move(network)), rank_(rank), peers_(static_cast<std::size_t>(network_->size)) {}
+    ~queue_transport() override {
+        tell_all({extend::control_kind::leave});
+        std::unique_lock lock(network_->mutex);
+        network_->changed.wait_for(lock, std::chrono::duration<double>(linger), [&] { return nothing_queued(); });
+        forget_messages();
     }
-    std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
-        return to_->receive(peer, label, pieces, count);
-    }
-    void flush() override { to_->flush(); }
-    void request_completion(int peer) override { to_->request_completion(peer); }
-    std::uint64_t sent(int peer) const override { return to_->sent(peer); }
-    std::uint64_t received(int peer) const override { return to_->received(peer); }
-    bool offloads() const override { return to_->offloads(); }
-    void abandon() override { to_->abandon(); }
-    bool tell(int peer, const control_message& what) override { return to_->tell(peer, what); }
-    void tell_all(const control_message& what) override { to_->tell_all(what); }
-    void progress() override { to_->progress(); }
-    void idle(double seconds) override { to_->idle(seconds); }
 
-protected:
-    void heard(int peer, const control_message& what) override { listening->heard(peer, what); }
-    void lost(int peer, const char* why) override { listening->lost(peer, why); }
-    void failed(int peer, const char* why) override { listening->failed(peer, why); }
-    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
-        std::size_t got_bytes) override {
-        listening->unexpected(peer, wanted, got, wanted_bytes, got_bytes);
+    std::uint64_t send(int to, const extend::message_label& label, const extend::piece* pieces, int count) override {
+        const std::lock_guard lock(network_->mutex);
+        if (!abandoned_) network_->between(rank_, to).messages.push_back({label, {pieces, pieces + count}});
+        network_->stir(to);
+        return peer_of(to).posted_sends++;
     }
-    const std::unique_ptr<message_transport> to_;
+    std::uint64_t receive(
+        int from, const extend::message_label& label, const extend::piece* pieces, int count) override {
+        peer& p = peer_of(from);
+        if (!abandoned_) p.expected.push_back({label, {pieces, pieces + count}});
+        return p.posted_receives++;
+    }
+    std::uint64_t sent(int to) const override {
+        const std::lock_guard lock(network_->mutex);
+        return network_->between(rank_, to).taken;
+    }
+    std::uint64_t received(int from) const override { return peers_[static_cast<std::size_t>(from)].received; }
+    void abandon() override {
+        const std::lock_guard lock(network_->mutex);
+        abandoned_ = true;
+        forget_messages();
+        for (peer& p : peers_) p.expected.clear();
+    }
+
+    bool tell(int to, const extend::control_message& what) override {
+        const std::lock_guard lock(network_->mutex);
+        network_->between(rank_, to).controls.push_back({what, what.text});
+        network_->stir(to);
+        return true;
+    }
+    void tell_all(const extend::control_message& what) override {
+        for (int r = 0; r < network_->size; ++r)
+            if (r != rank_) tell(r, what);
+    }
+
+    void progress() override {
+        for (int r = 0; r < network_->size; ++r) {
+            if (r == rank_) continue;
+            take_messages(r);
+            take_controls(r);
+        }
+    }
+    void idle(double seconds) override {
+        const auto own = static_cast<std::size_t>(rank_);
+        std::unique_lock lock(network_->mutex);
+        const auto stirred = [&] { return network_->stirred[own]; };
+        network_->changed.wait_for(lock, std::chrono::duration<double>(seconds), stirred);
+        network_->stirred[own] = false;
+    }
+
+private:
+    struct peer {
+        std::uint64_t posted_sends = 0, posted_receives = 0, received = 0;
+        std::deque<queue_network::message> expected;  // where the next messages go
+    };
+    peer& peer_of(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
+
+    // Both with the mutex held.
+    bool nothing_queued() {
+        for (int r = 0; r < network_->size; ++r)
+            if (!network_->between(rank_, r).messages.empty()) return false;
+        return true;
+    }
+    void forget_messages() {
+        for (int r = 0; r < network_->size; ++r) network_->between(rank_, r).messages.clear();
+    }
+
+    static std::size_t bytes_of(const queue_network::message& m) {
+        std::size_t bytes = 0;
+        for (const extend::piece& part : m.pieces) bytes += part.bytes;
+        return bytes;
+    }
+    /// Copies pieces to pieces of the same length together, cut otherwise.
+    static void copy(const queue_network::message& from, const queue_network::message& to) {
+        std::size_t k = 0, used = 0;  // of to.pieces
+        for (extend::piece part : from.pieces)
+            while (part.bytes > 0) {
+                while (used == to.pieces[k].bytes) ++k, used = 0;
+                const std::size_t n = std::min(part.bytes, to.pieces[k].bytes - used);
+                std::copy_n(part.data, n, to.pieces[k].data + used);
+                used += n;
+                part = {part.data + n, part.bytes - n};
+            }
+    }
+
+    void take_messages(int from) {
+        peer& p = peer_of(from);
+        while (!p.expected.empty()) {
+            std::unique_lock lock(network_->mutex);
+            queue_network::channel& c = network_->between(from, rank_);
+            if (c.messages.empty()) return;
+            const queue_network::message m = c.messages.front(), to = p.expected.front();
+            p.expected.pop_front();
+            const bool as_expected = m.label == to.label && bytes_of(m) == bytes_of(to);
+            if (as_expected) copy(m, to);
+            c.messages.pop_front();
+            ++c.taken;
+            network_->stir(from);
+            lock.unlock();
+            if (!as_expected) return listening->unexpected(from, to.label, m.label, bytes_of(to), bytes_of(m));
+            ++p.received;
+        }
+    }
+    // The listener may answer, so the mutex is not held when it is called.
+    void take_controls(int from) {
+        for (;;) {
+            std::unique_lock lock(network_->mutex);
+            queue_network::channel& c = network_->between(from, rank_);
+            if (c.controls.empty()) return;
+            // That a rank leaves is reported after all of its messages.
+            const bool leaves = c.controls.front().what.what == extend::control_kind::leave;
+            if (leaves && !c.messages.empty() && !abandoned_) return;
+            queue_network::control next = std::move(c.controls.front());
+            c.controls.pop_front();
+            lock.unlock();
+            next.what.text = next.text.c_str();
+            listening->heard(from, next.what);
+        }
+    }
+
+    const std::shared_ptr<queue_network> network_;
+    const int rank_;
+    std::vector<peer> peers_;
+    bool abandoned_ = false;
 };
 
 /// Puts a transport around each transport that a rank gets.
 using transport_change =
-    std::function<std::unique_ptr<message_transport>(int rank, std::unique_ptr<message_transport>)>;
+    std::function<std::unique_ptr<extend::message_transport>(int rank, std::unique_ptr<extend::message_transport>)>;
 
-class message_group : public messaging_backend {
+class queue_group : public extend::message_group {
 public:
-    /// Where a group meets: the memory of its two transports, until all members have come.
-    struct place {
-        place(int n, transport_change w)
+    /// Where the ranks of a group meet.
+    struct meeting_place {
+        meeting_place(int n, transport_change c)
             : missing(n),
-              change(std::move(w)),
-              bytes((memory_transport::bytes(n) + 4095) / 4096 * 4096),
-              memory(new(page) std::byte[2 * bytes]{}, [](std::byte* p) { operator delete[](p, page); }) {}
-        static constexpr std::align_val_t page{4096};
+              change(std::move(c)),
+              collectives(std::make_shared<queue_network>(n)),
+              messages(std::make_shared<queue_network>(n)) {}
         std::atomic<int> missing;
         const transport_change change;
-        const std::size_t bytes;
-        const std::shared_ptr<std::byte> memory;
+        const std::shared_ptr<queue_network> collectives, messages;
     };
-    explicit message_group(const place& p) : change_(p.change), memory_(p.memory) {}
+    queue_group(transport_change change, bool crowded) : change_(std::move(change)), crowded_(crowded) {}
 
-    static std::unique_ptr<rank_context> end_of(place* at, int rank, int n) {
-        const auto g = std::make_shared<message_group>(*at);
-        auto e = std::make_unique<rank_context>(rank, n, g->own_memory(n), g);
-        e->by_messages = true;
-        e->crowded = n > cores();
-        const auto made = [&](std::size_t which) -> std::unique_ptr<message_transport> {
-            auto plain = std::make_unique<memory_transport>(at->memory.get() + which * at->bytes, rank, n, nullptr);
+    /// What a rank brings into the group that meets there. The last rank to come deletes the place.
+    static extend::message_member member_of(meeting_place* at, int rank) {
+        const auto made = [&](const std::shared_ptr<queue_network>& network) {
+            std::unique_ptr<extend::message_transport> plain = std::make_unique<queue_transport>(network, rank);
             return at->change ? at->change(rank, std::move(plain)) : std::move(plain);
         };
-        g->be(*e, made(0), made(1));
+        extend::message_member m;
+        m.crowded = at->collectives->size > static_cast<int>(std::thread::hardware_concurrency());
+        m.group = std::make_shared<queue_group>(at->change, m.crowded);
+        m.collectives = made(at->collectives);
+        m.messages = made(at->messages);
+        m.number = reinterpret_cast<std::uintptr_t>(at->collectives.get());
         if (at->missing.fetch_sub(1, std::memory_order_acq_rel) == 1) delete at;
-        return e;
+        return m;
     }
-    std::uint64_t create(int n) override { return reinterpret_cast<std::uintptr_t>(new place(n, change_)); }
-    std::unique_ptr<rank_context> attach(rank_context&, std::uint64_t at, int rank, const list<int>& members) override {
-        return end_of(reinterpret_cast<place*>(at), rank, static_cast<int>(members.size()));
+
+    std::uint64_t create(int size) override {
+        return reinterpret_cast<std::uintptr_t>(new meeting_place(size, change_));
     }
-    void discard(std::uint64_t at, int) override { delete reinterpret_cast<place*>(at); }
-    const machine& figures() override {
-        static const machine some{.alpha = 2e-6, .beta = 2e-10, .gamma = 1.5e-10, .cores = cores(), .message = 1e-6};
+    extend::message_member join(const extend::message_formation& f) override {
+        return member_of(reinterpret_cast<meeting_place*>(f.place), f.rank);
+    }
+    void discard(std::uint64_t place, int) override { delete reinterpret_cast<meeting_place*>(place); }
+    const extend::machine& figures() const override {
+        static const extend::machine some{.alpha = 2e-6,
+            .beta = 2e-10,
+            .gamma = 1.5e-10,
+            .cores = static_cast<int>(std::thread::hardware_concurrency()),
+            .message = 1e-6};
         return some;
     }
 
 private:
     const transport_change change_;
-    const std::shared_ptr<std::byte> memory_;  // longer than the transports
+    const bool crowded_;
 };
 
 using rank_function = std::function<void(colls::communicator&)>;
 
-/// f on n threads that pass messages.
+/// Calls f on n threads that pass messages. An exception of a rank breaks the group, and is thrown here at the end; one
+/// that another rank's exception caused is thrown only if there is no other.
 inline void run_by_messages(int n, const rank_function& f, const transport_change& change = {}) {
-    colls::threads::detail::outcome how;
-    auto* const at = new message_group::place(n, change);
+    std::mutex mutex;
+    std::exception_ptr first;
+    bool caused_by_other = true;
+    auto* const place = new queue_group::meeting_place(n, change);
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
         ranks.emplace_back([&, r] {
-            colls::communicator comm = colls::detail::communicator_over(message_group::end_of(at, r, n));
+            colls::communicator comm = extend::join(queue_group::member_of(place, r), r, n);
             try {
                 f(comm);
-            } catch (...) {
-                colls::threads::detail::tell(comm.context(), how);
+            } catch (const std::exception& e) {
+                const auto* const own = dynamic_cast<const colls::error*>(&e);
+                const bool caused = own && own->code() == colls::errc::peer_failed;
+                {
+                    const std::lock_guard lock(mutex);
+                    if (!first || (caused_by_other && !caused))
+                        first = std::current_exception(), caused_by_other = caused;
+                }
+                comm.abort(std::string("its function threw: ") + e.what());
             }
         });
     for (std::thread& t : ranks) t.join();
-    how.rethrow();
+    if (first) std::rethrow_exception(first);
 }
-
-/// Passes everything on. To be put in the place of an rank context's own link.
-class passing_backend : public group_backend {
-public:
-    explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
-    void look(rank_context& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
-    void idle(rank_context& e, double waited) override { to_->idle(e, waited); }
-    void broke(rank_context& e) override { to_->broke(e); }
-    void close() override { to_->close(); }
-    void abandon(rank_context& e) override { to_->abandon(e); }
-    void begin(rank_context& e, operation_state& o) override { to_->begin(e, o); }
-    bool advance(rank_context& e, operation_state& o) override { return to_->advance(e, o); }
-    bool dead(int rank) const override { return to_->dead(rank); }
-    std::byte* take(std::size_t bytes) override { return to_->take(bytes); }
-    void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at, bytes); }
-    std::uint64_t create(int n) override { return to_->create(n); }
-    std::unique_ptr<rank_context> attach(
-        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
-        return to_->attach(from, place, rank, members);
-    }
-    void discard(std::uint64_t place, int n) override { to_->discard(place, n); }
-    std::unique_ptr<rank_context> shrink(rank_context& from) override { return to_->shrink(from); }
-    const machine& figures() override { return to_->figures(); }
-
-protected:
-    const shared_backend to_;
-};
 
 }  // namespace support

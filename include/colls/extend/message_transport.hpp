@@ -1,5 +1,21 @@
-// What a transport that passes messages does for a group: ordered, reliable messages between pairs of ranks. The
-// executor of channel.hpp needs nothing else.
+// The interface of a transport that passes messages: ordered, reliable messages between pairs of ranks, and short
+// control messages beside them.
+//
+// Implement message_transport, and a message_group that makes the transports of each group (message_group.hpp); then
+// every schedule and every call runs over it. colls/testing/transport.hpp tests the result. docs/extending.md goes
+// through it step by step.
+//
+// Contract, for one group:
+// - One object is one rank's connections to all ranks of the group. One thread at a time uses it, and no call waits but
+//   `idle` and the destructor.
+// - Messages from one rank to another arrive in the order in which they were sent. They are numbered from 0, for each
+//   peer and direction. A rank never sends to itself.
+// - Sender and receiver may come in either order: a message that no receive has been posted for waits.
+// - Control messages do not wait for messages: they pass messages that no receive has been posted for. Between two
+// ranks
+//   they keep their order.
+// - `leave` and `broken` come after the messages that the sender completed before it said so.
+// - Failures are reported to the listener, from within `progress`; no call throws, except std::bad_alloc.
 #pragma once
 
 #include <colls/config.hpp>
@@ -9,96 +25,100 @@
 
 namespace colls::inline v1::extend {
 
-/// Memory that a message comes from or goes to.
+/// A part of the memory that a message comes from or goes to.
 struct piece {
     std::byte* data;
     std::size_t bytes;
 };
 
-/// What both sides say about a message, so that no message is taken for another.
+/// What sender and receiver both state about a message, so that no message is taken for another. The transport carries
+/// it, and compares it for equality.
 struct message_label {
-    std::uint64_t fingerprint = 0;  ///< of the call, and of all before
-    std::uint64_t sequence = 0;     ///< of the call, in this group
-    std::uint32_t part = 0;         ///< of the call: chunk, round and port, hashed
+    std::uint64_t fingerprint = 0;  ///< of the call and of all calls before it
+    std::uint64_t sequence = 0;     ///< number of the call in this group
+    std::uint32_t part = 0;         ///< hash of chunk, round and port
     friend bool operator==(const message_label&, const message_label&) = default;
 };
 
-/// Short control messages between ranks, outside the order of messages. What they mean is the executor's affair.
+/// What a control message is about. A transport carries them without a look, but for `leave` and `broken` (see the
+/// contract above) and `wiring`, which is its own.
 enum class control_kind : std::uint8_t {
-    offer,   ///< send: `a` the message's number in its direction, `b` its bytes, `c` its type
+    offer,   ///< send: a message is ready; `a` its number in its direction, `b` its bytes, `c` its type
     accept,  ///< recv: message `a` may come
-    ask,     ///< recv: from now on each message is to be offered that has not been accepted
-    board,   ///< a rank waits in call `a`, whose fingerprint is `b`; `c` 0: for the one that it tells
+    ask,     ///< recv: from now on the receiver of this wants an `offer` for each message that it has not accepted
+    board,   ///< the sender waits in call `a`, whose fingerprint is `b`; `c` is 0 where it waits for the receiver
     broken,  ///< the group is broken: `a` error code, `b` (rank + 1) << 32 | (round + 1), `c` the rank that reports it;
-             ///< with a text
+             ///< the text says why
     leave,   ///< the sender leaves the group for good
-    join,    ///< shrink: `a`, `b`, `c` as shrink.hpp says
-    wiring,  ///< between transports, of which no listener hears: how the peers' devices reach each other; see the
-             ///< transport
-    inquire,  ///< the sender would like to know the receiver's latest calls
-    told,     ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text its parts
-    refused,  ///< the sender does not make call `a` - 1, for what is wrong there; the text says what; 0: it has made it
-              ///< by now
-    away      ///< the sender shrinks the group of number `a`, and comes to no call of this one meanwhile; 0: it is back
+    join,    ///< a line of the agreement on which ranks remain in a shrink
+    wiring,  ///< from transport to transport, never passed to the listener
+    inquire,  ///< the sender asks for the receiver's latest calls
+    told,     ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text describes it
+    refused,  ///< the sender has refused call `a` - 1 for an error on its own side, which the text describes; 0: it has
+              ///< made that call by now
+    away      ///< the sender shrinks the group of number `a` and makes no call of this group meanwhile; 0: it is back
 };
 inline constexpr control_kind last_control_kind = control_kind::away;
+
 struct control_message {
     control_kind what{};
     std::uint64_t a = 0, b = 0, c = 0;
-    const char* text = "";  ///< at most 400 characters
+    const char* text = "";  ///< at most 400 characters; valid during the call only
 };
 
-/// One rank's connections. Used by one thread at a time. Numbers of messages count from 0, for each peer and direction.
-/// Failures are reported to the rank context (poison, `gone`), never thrown, unless it says so.
 class message_transport {
 public:
+    /// Tells every peer that this rank leaves, and waits, for `linger` seconds at most, until what is queued has gone.
     virtual ~message_transport() = default;
 
-    /// Offers one message, which follows those that were sent to `peer` before. The pieces' memory stays as it is until
-    /// the message has left; the array of pieces is copied. Returns the message's number. Never waits.
+    /// Posts one message to `peer`, behind those posted before. The memory of the pieces must stay unchanged until the
+    /// message has left; the array of pieces is copied. Returns the message's number.
     virtual std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) = 0;
-    /// Says where the next message from `peer` goes; it must be of the label given and of as many bytes as the pieces.
-    /// Returns its number. Never waits.
+    /// Posts where the next message from `peer` goes. It must have this label, and as many bytes as the pieces
+    /// together. The array of pieces is copied. Returns the message's number.
     virtual std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) = 0;
-    /// What was sent may wait for others, to go together, until this is called or `progress`.
+    /// Posted messages may be held back, to go together, until `flush` or `progress` is called.
     virtual void flush() {}
-    /// No message to `peer` follows in this operation, or, where none goes to it, none from it: the transport should
-    /// come to know soon, by itself, that the last has left.
+    /// No message to `peer` follows in this operation (or, where none goes to it, no message from it): a transport that
+    /// learns late that messages have left should now see to it that it learns so of the last one.
     virtual void request_completion(int /*peer*/) {}
-    /// Messages to `peer` that have left (their memory may change), messages from it that have arrived.
+
+    /// How many messages to `peer` have left: their memory may be changed.
     virtual std::uint64_t sent(int peer) const = 0;
+    /// How many messages from `peer` have arrived: their memory holds them.
     virtual std::uint64_t received(int peer) const = 0;
-    /// Does a device move messages while this rank computes? The same at all ranks of a group: their order depends on
-    /// it.
+    /// Does a device move messages while this rank computes? All ranks of a group must give the same answer: the order
+    /// in which they post messages depends on it.
     virtual bool offloads() const { return false; }
-    /// Forgets what is still to be sent or received: the group is broken. No memory of a caller is touched after.
+    /// The group is broken: forgets all messages still to be sent or received, and those posted later. The memory of
+    /// callers is not touched afterwards. Control messages go on.
     virtual void abandon() = 0;
 
-    /// A short message outside the order of the others; queued if it cannot go at once. False where there is no way to
-    /// the peer.
+    /// Sends a control message, which is queued if it cannot go at once. False where the peer cannot be reached.
     virtual bool tell(int peer, const control_message& what) = 0;
-    /// To everyone to whom there is a connection.
+    /// Sends a control message to every rank to which there is a connection.
     virtual void tell_all(const control_message& what) = 0;
 
-    /// Moves whatever can be moved without waiting. News that arrive go to `listening`.
+    /// Moves what can be moved without waiting. Reports to the listener come from here.
     virtual void progress() = 0;
-    /// Sleeps until something may have arrived or left, at most so long.
+    /// Sleeps until something may have arrived or left, for at most so many seconds.
     virtual void idle(double seconds) = 0;
 
-    /// Called from `progress`: control messages from a peer; the peer's end is gone without having said `leave`; a
-    /// message that is not the one expected.
+    /// Implemented by the library.
     struct listener {
         virtual ~listener() = default;
+        /// A control message from a peer.
         virtual void heard(int peer, const control_message& what) = 0;
+        /// The peer's connection has ended, and the peer had not said `leave`: it has died.
         virtual void lost(int peer, const char* why) = 0;
-        /// Messages to or from the peer cannot be moved any more, though it may live.
+        /// Messages to or from the peer cannot be moved any more, though the peer may live.
         virtual void failed(int peer, const char* why) { lost(peer, why); }
+        /// The next message from the peer has another label or another size than its receive. It must not land.
         virtual void unexpected(int peer, const message_label& wanted, const message_label& got,
             std::size_t wanted_bytes, std::size_t got_bytes) = 0;
     };
-    listener* listening = nullptr;
-    /// For how many seconds at most its end waits for peers that have not taken in yet what was sent to them.
-    double linger = 1;
+    listener* listening = nullptr;  ///< set before the first call
+    double linger = 1;              ///< seconds that the destructor waits at most; set before the first call
 };
 
 }  // namespace colls::inline v1::extend

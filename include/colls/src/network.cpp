@@ -4,4 +4,5 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/detail/transport/hosts/world.hpp>
+#include <colls/detail/backend/messaging_backend.hpp>
+#include <colls/detail/run/world.hpp>

@@ -1,7 +1,7 @@
 // Ranks as processes of one host, over shared memory.
 //
-// Buffers from communicator::allocate lie in the memory that they share (arena.hpp), and peers read and write them
-// directly; others are copied through it.
+// Buffers from communicator::allocate lie in the memory that the ranks share: peers read and write them directly. Other
+// buffers are copied through that memory.
 #pragma once
 
 #include <colls/communicator.hpp>
@@ -17,10 +17,14 @@ using colls::detail::rank_task;
 void run(int n, rank_task f);
 }  // namespace detail
 
-/// Calls f(communicator&) in n processes of this host, forked from this one, and waits for them. What f changes is
-/// changed in its own process only. An exception that leaves f on one rank, or the death of its process, makes the
-/// others' calls throw colls::error (peer_failed), and is thrown here as colls::error when all have ended; a rank's
-/// process that dies does not take the others along. Call it from a process of one thread.
+/// Calls f(communicator&) in n processes, one for each rank, which are forked from this one, and waits for them. What f
+/// changes, it changes in its own process. COLLS_TRANSPORT=tcp makes the ranks pass messages instead of sharing memory.
+/// Call it from a process that has one thread.
+///
+/// Throws invalid_argument where n < 1 or the environment holds an invalid value, and unsupported where the system
+/// gives no process or no shared memory. Where an exception leaves f on one rank, or its process dies, the calls of the
+/// other ranks throw colls::error (peer_failed), and colls::error is thrown here when all have ended, with the code,
+/// rank, peer, round and text of the first cause. Cost: n forks; shared memory that the ranks use.
 template <class F>
 void run(int n, F&& f) {
     detail::run(n, detail::rank_task(f));
@@ -30,5 +34,5 @@ void run(int n, F&& f) {
 
 #include <colls/world.hpp>
 #ifndef COLLS_SEPARATE
-#include <colls/detail/transport/shm/processes.hpp>
+#include <colls/detail/run/processes.hpp>
 #endif

@@ -14,8 +14,12 @@ using colls::detail::rank_task;
 void run(int n, rank_task f);
 }  // namespace detail
 
-/// Calls f(communicator&) on n threads, one a rank, rank 0 on the caller's own. An exception that leaves f on one rank
-/// makes the others' calls throw colls::error (peer_failed), and comes out here when all have ended.
+/// Calls f(communicator&) on n threads, one for each rank; rank 0 runs on the caller's thread. Returns when all have
+/// ended. The communicator is valid until f returns.
+///
+/// Throws invalid_argument where n < 1 or the environment holds an invalid value. An exception that leaves f on one
+/// rank makes the calls of the other ranks throw colls::error (peer_failed), and is thrown here when all have ended;
+/// where several ranks throw, the first exception that no other rank caused. Cost: n - 1 threads.
 template <class F>
 void run(int n, F&& f) {
     detail::run(n, detail::rank_task(f));
@@ -24,5 +28,5 @@ void run(int n, F&& f) {
 }  // namespace colls::inline v1::threads
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/transport/threads/group.hpp>
+#include <colls/detail/run/threads.hpp>
 #endif

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <colls/communicator.hpp>
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/split.hpp>
 #include <colls/detail/call/started_operation.hpp>
 #include <colls/detail/execute/dump.hpp>
-#include <colls/detail/regroup/groups.hpp>
-#include <colls/detail/regroup/split.hpp>
 
 #include <memory>
 

@@ -2,13 +2,14 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
+#include <colls/detail/backend/groups.hpp>
 #include <colls/detail/call/check_arguments.hpp>
 #include <colls/detail/call/perform.hpp>
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/operations.hpp>
 #include <colls/detail/execute/trace.hpp>
+#include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/prove/examine.hpp>
-#include <colls/detail/regroup/groups.hpp>
 
 #include <atomic>
 

@@ -1,7 +1,7 @@
 // How fast this machine is between two of its cores, as far as predictions go.
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/group/backoff.hpp>
 
 #include <sched.h>
 #include <atomic>

@@ -1,37 +1,41 @@
-// The kernels: a block is one channel of one rank, all blocks of a launch being resident at once.
+// The kernels of collective calls.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// A launch runs all channels of its ranks, one thread block each, all resident at once.
 #pragma once
 
-#include <colls/detail/cuda/body.hpp>
-#include <colls/detail/cuda/device_group.hpp>
-#include <colls/detail/cuda/small.hpp>
+#include <colls/detail/cuda/device_thread_group.hpp>
+#include <colls/detail/cuda/eager_executor.hpp>
+#include <colls/detail/cuda/schedule_executor.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
-/// Ranks that one launch may hold; threads of a block.
-inline constexpr int max_local = 32, block_threads = 512;
+/// Ranks of a launch, at most; threads of a block.
+inline constexpr int max_local_ranks = 32, block_threads = 512;
 
 /// A local rank's buffers in a call.
-struct buffers {
+struct kernel_buffers {
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
-    reachable in_where, out_where;
+    shared_address in_where, out_where;
 };
+
 template <class Op, class Epilogue>
-struct launch {
-    const team* teams = nullptr;  ///< [locals], in the device's memory
-    std::int32_t locals = 1;
-    call common;
-    buffers of[max_local];
+struct kernel_arguments {
+    const rank_handle* handles = nullptr;  ///< [rank_count], in device memory
+    std::int32_t rank_count = 1;
+    kernel_call common;  ///< without the buffers
+    kernel_buffers of[max_local_ranks];
     Op op;
     Epilogue epilogue;
 
-    /// Puts a local rank's call on the board; returns which block of it this one is.
-    __device__ int take_up() const {
+    /// Sets the call of this block's rank in the block's state; returns the block's channel.
+    __device__ int load_call() const {
         if (threadIdx.x == 0) {
-            const unsigned local = blockIdx.x % static_cast<unsigned>(locals);
-            blackboard& board = device_group::board();
-            board.us = teams[local];
-            call& c = board.now;
+            const unsigned local = blockIdx.x % static_cast<unsigned>(rank_count);
+            block_state& state = device_thread_group::state();
+            state.self = handles[local];
+            kernel_call& c = state.call;
             c = common;
             c.in = of[local].in;
             c.out = of[local].out;
@@ -39,21 +43,24 @@ struct launch {
             c.out_where = of[local].out_where;
         }
         __syncthreads();
-        return static_cast<int>(blockIdx.x / static_cast<unsigned>(locals));
+        return static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count));
     }
 };
 
+/// A call by a schedule.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 __global__ void __launch_bounds__(block_threads, 1)
-    large_kernel(const __grid_constant__ launch<Op, Epilogue> a, const Schedule s) {
-    const int block = a.take_up();
-    run_body<T, D>(device_group(), block, s, a.op, a.epilogue);
+    schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
+    const int channel = a.load_call();
+    run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
 }
 
+/// A call on the eager path.
 template <collective what, class T, class D, class Op, class Epilogue>
-__global__ void __launch_bounds__(block_threads, 1) small_kernel(const __grid_constant__ launch<Op, Epilogue> a) {
-    const int block = a.take_up();
-    run_small<what, T, D>(device_group(), block, a.op, a.epilogue);
+__global__ void __launch_bounds__(block_threads, 1)
+    eager_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a) {
+    const int channel = a.load_call();
+    run_eager<what, T, D>(device_thread_group(), channel, a.op, a.epilogue);
 }
 
 }  // namespace colls::inline v1::cuda::detail

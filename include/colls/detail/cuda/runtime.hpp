@@ -1,4 +1,5 @@
-// The CUDA runtime, as far as a group of ranks needs it: errors as colls::error, memory that frees itself.
+// The CUDA runtime as a group of ranks uses it: errors as colls::error; devices, streams and memory as owning types.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
 #include <colls/detail/support/message.hpp>
@@ -14,10 +15,11 @@ namespace colls::inline v1::cuda::detail {
 
 using v1::detail::message;
 
-/// Throws where the runtime reports an error; what the call was, and on which rank, stand in the text.
+/// Throws colls::error if `code` is an error of the runtime: unsupported where there is no such device or driver, else
+/// peer_failed. `call`: the name of the function that returned it. `rank`: of the group, if known.
 inline void check(cudaError_t code, const char* call, int rank = none) {
     if (code == cudaSuccess) return;
-    cudaGetLastError();  // else the next call, of whoever it is, would find it again
+    cudaGetLastError();  // clears it, or a later cudaGetLastError of the program would report it again
     const bool absent =
         code == cudaErrorNoDevice || code == cudaErrorInsufficientDriver || code == cudaErrorInvalidDevice;
     message text;
@@ -28,16 +30,16 @@ inline void check(cudaError_t code, const char* call, int rank = none) {
 }
 
 /// Makes a device the thread's current one for a scope.
-class on_device {
+class device_guard {
 public:
-    explicit on_device(int device) {
+    explicit device_guard(int device) {
         check(cudaGetDevice(&before_), "cudaGetDevice");
         if (device != before_) check(cudaSetDevice(device), "cudaSetDevice");
         changed_ = device != before_;
     }
-    on_device(const on_device&) = delete;
-    on_device& operator=(const on_device&) = delete;
-    ~on_device() {
+    device_guard(const device_guard&) = delete;
+    device_guard& operator=(const device_guard&) = delete;
+    ~device_guard() {
         if (changed_) cudaSetDevice(before_);
     }
 
@@ -46,8 +48,8 @@ private:
     bool changed_ = false;
 };
 
-/// Until a device's kernels are over. For destructors: throws nothing.
-inline void settle(int device) {
+/// Waits until all work on a device is over. Throws nothing, ignores errors: for destructors.
+inline void synchronise(int device) {
     int before = 0;
     cudaGetDevice(&before);
     cudaSetDevice(device);
@@ -55,41 +57,41 @@ inline void settle(int device) {
     cudaSetDevice(before);
 }
 
-/// Lets a scope allocate and copy while some stream is being captured into a graph.
-class outside_capture {
+/// Lets a scope allocate and copy while a stream is being captured into a graph.
+class relaxed_capture {
 public:
-    outside_capture() { check(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode"); }
-    outside_capture(const outside_capture&) = delete;
-    outside_capture& operator=(const outside_capture&) = delete;
-    ~outside_capture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    relaxed_capture() { check(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode"); }
+    relaxed_capture(const relaxed_capture&) = delete;
+    relaxed_capture& operator=(const relaxed_capture&) = delete;
+    ~relaxed_capture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
 
 private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// A stream beside all others, for what must not touch those that are captured.
-class own_stream {
+/// A stream that does not synchronise with the default stream: for copies while another stream is being captured.
+class private_stream {
 public:
-    explicit own_stream(int device) {
-        const on_device there(device);
+    explicit private_stream(int device) {
+        const device_guard there(device);
         check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     }
-    own_stream(const own_stream&) = delete;
-    own_stream& operator=(const own_stream&) = delete;
-    ~own_stream() { cudaStreamDestroy(stream_); }
+    private_stream(const private_stream&) = delete;
+    private_stream& operator=(const private_stream&) = delete;
+    ~private_stream() { cudaStreamDestroy(stream_); }
     cudaStream_t get() const { return stream_; }
 
 private:
     cudaStream_t stream_ = nullptr;
 };
 
-/// Memory of one device: a copy of host data, or all zero.
+/// Memory of one device, which begins as a copy of host data, or as zeros.
 class device_memory {
 public:
     device_memory() = default;
     device_memory(int device, std::size_t bytes, const void* data = nullptr) : device_(device), bytes_(bytes) {
-        const on_device there(device);
-        const own_stream stream(device);
+        const device_guard there(device);
+        const private_stream stream(device);
         check(cudaMalloc(&at_, bytes == 0 ? 1 : bytes), "cudaMalloc");
         cudaError_t code = cudaSuccess;
         if (bytes != 0)
@@ -109,7 +111,7 @@ public:
     ~device_memory() {
         if (at_ != nullptr) cudaFree(at_);
     }
-    /// Leaves the memory to the process's end.
+    /// Leaves the memory allocated until the process ends.
     void leak() { at_ = nullptr; }
     std::byte* data() const { return static_cast<std::byte*>(at_); }
     std::size_t size() const { return bytes_; }
@@ -121,18 +123,18 @@ private:
     void* at_ = nullptr;
 };
 
-/// Host memory that kernels write.
+/// A value in host memory that kernels of all devices can write.
 template <class T>
-class pinned {
+class pinned_value {
 public:
-    pinned() {
+    pinned_value() {
         void* at = nullptr;
         check(cudaHostAlloc(&at, sizeof(T), cudaHostAllocPortable | cudaHostAllocMapped), "cudaHostAlloc");
         at_ = new (at) T{};
     }
-    pinned(pinned&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
-    pinned& operator=(pinned&&) = delete;
-    ~pinned() {
+    pinned_value(pinned_value&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
+    pinned_value& operator=(pinned_value&&) = delete;
+    ~pinned_value() {
         if (at_ != nullptr) cudaFreeHost(at_);
     }
     T* get() const { return at_; }

@@ -1,167 +1,90 @@
-// What a rank's blocks share with those of other ranks: counters, entry records, the eager path and scratch memory, in
-// one piece of memory that every rank can reach, and what a kernel is told of a call. Plain data: the same on host and
-// device.
+// A rank's workspace: the memory through which its kernels synchronise with those of other ranks.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// In order: the rank's poison word, the state of each channel, the eager slots, scratch memory. Every rank reaches
+// every workspace.
+//
+// A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
+// barrier over its grid.
 #pragma once
 
-#include <colls/detail/cuda/group.hpp>
-#include <colls/detail/cuda/slot_map.hpp>
+#include <colls/detail/cuda/failure_report.hpp>
+#include <colls/detail/cuda/kernel_call.hpp>
+#include <colls/detail/cuda/thread_group.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
-/// Memory as a rank names it to the others. In one address space, or within the rank's exported memory: `at` plus what
-/// the reader knows `region` to begin at. Region `hidden`: nobody else can reach it, what is sent is copied to scratch
-/// memory.
-struct reachable {
-    static constexpr std::uint32_t everywhere = 0, hidden = 0xffffffffu;
-    std::uint64_t at = 0;
-    std::uint32_t region = everywhere;
-    std::uint32_t unused = 0;
-};
-
-/// What a block of a rank says of itself when it enters a call.
-struct entry {
+/// What a rank tells the others of a channel at the start of a call.
+struct entry_record {
     std::uint64_t fingerprint;
-    reachable in, out;
+    shared_address in, out;
 };
 
-/// A block's part of a rank's workspace. All blocks of one index, over the ranks, are a channel of their own: they meet
-/// each other alone, so that no kernel needs a barrier over its grid.
-struct alignas(128) channel {
-    alignas(128) std::uint64_t progress;  ///< what this rank has done, ever: read by all
-    alignas(128) entry entries[2];        ///< of this call and the one before, by turns
-    alignas(128) std::uint32_t calls;     ///< private: calls so far (large ones; picks the entry)
-    std::uint32_t letters;                ///< private: small calls so far (the flag within a word)
-};
-
-/// Why a kernel gave up.
-enum class failure : std::uint32_t { nothing, late, mismatch };
-
-/// A rank's poison word: nothing, or why it gave up, and because of whom. Others look at it.
-constexpr std::uint32_t blame(failure why, int peer) {
-    return static_cast<std::uint32_t>(why) << 16 | static_cast<std::uint32_t>(peer);
-}
-constexpr failure blamed_for(std::uint32_t word) { return static_cast<failure>(word >> 16); }
-constexpr int blamed(std::uint32_t word) { return static_cast<int>(word & 0xffffu); }
-
-/// Where the host looks: pinned host memory. `what` is written last.
-struct report {
-    std::uint64_t what;
-    std::int32_t rank, peer, round, block;
-    std::int32_t told_by;        ///< who had given up before, or none
-    std::uint64_t mine, theirs;  ///< fingerprints
+/// The state of one channel of a rank.
+struct alignas(128) channel_state {
+    alignas(128) std::uint64_t progress;        ///< how far this rank has come, over all calls; read by all ranks
+    alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
+    alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
+    std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
 };
 
 /// Sizes of a workspace: the same on all ranks.
-struct layout {
-    std::int32_t ranks = 0, blocks = 0;  ///< blocks: channels
-    std::uint64_t letter_bytes = 0;   ///< the longest small message that one block sends to one peer; a multiple of 4
-    std::uint64_t scratch_bytes = 0;  ///< of a block; a multiple of 128
+struct workspace_layout {
+    std::int32_t ranks = 0, channels = 0;
+    std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 4
+    std::uint64_t scratch_bytes = 0;  ///< of a channel; a multiple of 128
 
-    // The poison word has a line to itself, before the channels.
-    static constexpr std::uint64_t channels_at = 128;
-    constexpr std::uint64_t words() const { return 1 + letter_bytes / 4; }
-    constexpr std::uint64_t letters_at() const {
-        return channels_at + static_cast<std::uint64_t>(blocks) * sizeof(channel);
+    /// The poison word has a cache line to itself, before the channels.
+    static constexpr std::uint64_t channels_begin = 128;
+    /// Words of an eager slot: one of the fingerprint, and one for each 4 bytes of data.
+    constexpr std::uint64_t words() const { return 1 + eager_bytes / 4; }
+    constexpr std::uint64_t eager_begin() const {
+        return channels_begin + static_cast<std::uint64_t>(channels) * sizeof(channel_state);
     }
-    constexpr std::uint64_t box_bytes() const { return (words() * 8 + 127) / 128 * 128; }
-    constexpr std::uint64_t letters_of_block() const { return 2 * static_cast<std::uint64_t>(ranks) * box_bytes(); }
-    constexpr std::uint64_t scratch_at() const {
-        return letters_at() + static_cast<std::uint64_t>(blocks) * letters_of_block();
+    constexpr std::uint64_t eager_slot_bytes() const { return (words() * 8 + 127) / 128 * 128; }
+    constexpr std::uint64_t eager_bytes_of_channel() const {
+        return 2 * static_cast<std::uint64_t>(ranks) * eager_slot_bytes();
     }
-    constexpr std::uint64_t bytes() const { return scratch_at() + static_cast<std::uint64_t>(blocks) * scratch_bytes; }
+    constexpr std::uint64_t scratch_begin() const {
+        return eager_begin() + static_cast<std::uint64_t>(channels) * eager_bytes_of_channel();
+    }
+    constexpr std::uint64_t bytes() const {
+        return scratch_begin() + static_cast<std::uint64_t>(channels) * scratch_bytes;
+    }
 };
 
-/// A rank's view of its group: where every rank's workspace is, as mapped here.
-struct team {
+/// What a kernel is told of a rank and of its group. Addresses are as mapped on this rank.
+struct rank_handle {
     std::int32_t rank = 0;
-    layout sizes;
+    workspace_layout sizes;
     std::byte* const* workspaces = nullptr;  ///< [ranks]
-    const std::uint64_t* regions = nullptr;  ///< [ranks * region_count]: where exported memory begins, as mapped here
-    std::uint32_t region_count = 1;          ///< region 0 begins at 0: addresses that are the same everywhere
-    report* status = nullptr;
-    std::uint64_t patience = 0;  ///< nanoseconds
+    const std::uint64_t* regions = nullptr;  ///< [ranks * region_count]: where regions of a shared_address begin
+    std::uint32_t region_count = 1;
+    failure_report* status = nullptr;
+    std::uint64_t timeout_ns = 0;
 };
 
-COLLS_DEVICE inline std::uint32_t* poison_of(const team& t, int rank) {
+COLLS_DEVICE inline std::uint32_t* poison_of(const rank_handle& t, int rank) {
     return reinterpret_cast<std::uint32_t*>(t.workspaces[rank]);
 }
-COLLS_DEVICE inline channel& channel_of(const team& t, int rank, int block) {
-    return reinterpret_cast<channel*>(t.workspaces[rank] + layout::channels_at)[block];
+COLLS_DEVICE inline channel_state& channel_of(const rank_handle& t, int rank, int channel) {
+    return reinterpret_cast<channel_state*>(t.workspaces[rank] + workspace_layout::channels_begin)[channel];
 }
-/// The eager path at `to` for what `from` sends, in turn 0 or 1.
-COLLS_DEVICE inline std::uint64_t* eager_slot_of(const team& t, int to, int block, int from, unsigned turn) {
-    const layout& l = t.sizes;
+/// Where rank `from` writes its eager messages to rank `to`; `parity`: of the call.
+COLLS_DEVICE inline std::uint64_t* eager_slot_of(const rank_handle& t, int to, int channel, int from, unsigned parity) {
+    const workspace_layout& l = t.sizes;
     return reinterpret_cast<std::uint64_t*>(
-        t.workspaces[to] + l.letters_at() + static_cast<std::uint64_t>(block) * l.letters_of_block() +
-        (std::uint64_t{turn} * static_cast<std::uint64_t>(l.ranks) + static_cast<std::uint64_t>(from)) * l.box_bytes());
+        t.workspaces[to] + l.eager_begin() + static_cast<std::uint64_t>(channel) * l.eager_bytes_of_channel() +
+        (std::uint64_t{parity} * static_cast<std::uint64_t>(l.ranks) + static_cast<std::uint64_t>(from)) *
+            l.eager_slot_bytes());
 }
-COLLS_DEVICE inline std::byte* scratch_of_block(const team& t, int rank, int block) {
-    return t.workspaces[rank] + t.sizes.scratch_at() + static_cast<std::uint64_t>(block) * t.sizes.scratch_bytes;
+COLLS_DEVICE inline std::byte* scratch_of_channel(const rank_handle& t, int rank, int channel) {
+    return t.workspaces[rank] + t.sizes.scratch_begin() + static_cast<std::uint64_t>(channel) * t.sizes.scratch_bytes;
 }
-COLLS_DEVICE inline std::byte* resolved(const team& t, int rank, const reachable& m) {
+/// Where this rank reaches memory that `rank` has named; null: nowhere.
+COLLS_DEVICE inline std::byte* resolved(const rank_handle& t, int rank, const shared_address& m) {
     if (m.region >= t.region_count) return nullptr;
     return reinterpret_cast<std::byte*>(t.regions[static_cast<std::uint32_t>(rank) * t.region_count + m.region] + m.at);
-}
-
-/// A call on one rank.
-struct call {
-    const std::byte* in = nullptr;
-    std::byte* out = nullptr;
-    reachable in_where, out_where;
-    std::uint64_t count = 0;                 ///< elements of the whole layout: all user blocks
-    const std::uint64_t* offsets = nullptr;  ///< blocks + 1 entries, where blocks are not balanced
-    std::uint64_t fingerprint = 0;
-    std::int32_t root = 0;
-    std::int32_t blocks = 1;  ///< channels in use: the slices that every user block is cut in
-    std::int32_t chunks = 1;
-    std::uint64_t chunk = 0;  ///< elements of a slot in a chunk; a multiple of `quantum`
-    // The schedule's map.
-    const slot_info* slots = nullptr;
-    const std::uint8_t* overwrites = nullptr;
-    std::int32_t width = 0, user_blocks = 1;
-};
-
-/// A call of one block has the whole for itself, whatever its channel.
-constexpr std::uint64_t slice_of(const call& c, int block) {
-    return c.blocks == 1 ? 0 : static_cast<std::uint64_t>(block);
-}
-
-/// Slices and chunks are cut at multiples of so many elements, which keeps their alignment.
-inline constexpr std::uint64_t quantum = 16;
-
-struct extent {
-    std::uint64_t first = 0, count = 0;
-};
-/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
-COLLS_CALLED constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
-    if (parts == 1) return {0, count};  // divisions take long
-    const std::uint64_t q = count / parts, r = count % parts;
-    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
-}
-/// The elements of a range of `count` that slice `i` of `slices` has in chunk `c` of `chunk` elements.
-constexpr extent cut(std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
-    const extent mine = balanced((count + quantum - 1) / quantum, slices, i);
-    const std::uint64_t from = mine.first * quantum + c * chunk, all = (mine.first + mine.count) * quantum;
-    const std::uint64_t end = all < count ? all : count, stop = from + chunk < end ? from + chunk : end;
-    return {from, from < stop ? stop - from : 0};
-}
-/// Part `part` of `parts` of user block `block`, of all.
-COLLS_DEVICE_CALLED constexpr extent unit_of(
-    std::uint64_t count, const std::uint64_t* offsets, int blocks, int block, int part, int parts) {
-    const extent whole = offsets != nullptr
-                             ? extent{offsets[block], offsets[block + 1] - offsets[block]}
-                             : balanced(count, static_cast<std::uint64_t>(blocks), static_cast<std::uint64_t>(block));
-    if (parts == 1) return whole;
-    const extent some = balanced(whole.count, static_cast<std::uint64_t>(parts), static_cast<std::uint64_t>(part));
-    return {whole.first + some.first, some.count};
-}
-constexpr std::uint64_t chunks_needed(std::uint64_t longest, std::uint64_t slices, std::uint64_t chunk) {
-    const std::uint64_t slice = ((longest + quantum - 1) / quantum + slices - 1) / slices * quantum;
-    return slice == 0 ? 1 : (slice + chunk - 1) / chunk;
-}
-/// Bytes of a slot of scratch memory: a chunk, and room to begin at the same phase as its data does.
-constexpr std::uint64_t slot_bytes(std::uint64_t chunk, std::uint64_t element) {
-    return ((chunk + quantum) * element + 127) / 128 * 128;
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <colls/detail/call/call.hpp>
-#include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/plan/planner.hpp>
+#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/support/copy.hpp>
 

@@ -11,7 +11,7 @@
 namespace colls::inline v1::detail {
 
 inline constexpr int window = 32;                    ///< operations of one group that may be in flight
-inline constexpr int eager_slots = 4;                ///< the eager path per rank
+inline constexpr int eager_slots = 4;                ///< slots of the eager path for each rank
 inline constexpr std::size_t eager_inline = 56;      ///< bytes that travel in the flag's own cache line
 inline constexpr std::size_t eager_capacity = 8192;  ///< bytes behind one flag
 
@@ -20,7 +20,7 @@ inline constexpr std::size_t line = 128;
 
 /// One rank's part in one operation: how far it is, and where its buffers are: one cache line, for it travels at every
 /// entry. The fields behind `progress` are written before the entry is published (release) and constant until the
-/// operation is over. Addresses are told relative to the memory that the ranks share: see rank context::told.
+/// operation is over. Addresses are told relative to the memory that the ranks share: see rank_context::told.
 struct alignas(line) operation_line {
     std::atomic<std::uint64_t> progress;  // (sequence + 1) << 24 | value
     std::uint64_t fingerprint;
@@ -42,7 +42,7 @@ struct alignas(line) eager_line {
 
 struct alignas(line) rank_state {
     std::atomic<std::uint64_t> completed;   ///< every operation below this number is over for the rank
-    std::atomic<std::uint64_t> eager_sent;  ///< likewise for the the eager path that it reads
+    std::atomic<std::uint64_t> eager_sent;  ///< likewise of the eager path
     std::atomic<std::uint32_t> active;      ///< it may be touching others' memory
     std::atomic<std::uint32_t> gone;        ///< it has left the group for good
     std::atomic<std::uint64_t> board_call;  ///< where it has waited for long: the call's number + 1 ...
@@ -64,9 +64,9 @@ struct alignas(line) pair_line {
     std::uint64_t type;
 };
 
-/// Set once, by whoever fails first; every wait reads it.
+/// The report of the rank that failed first. Every wait reads it.
 struct alignas(line) poison_state {
-    std::atomic<std::uint32_t> state;  // 0 whole, 1 being written, 2 broken
+    std::atomic<std::uint32_t> state;  // 0: the group is whole, 1: the report is being written, 2: the group is broken
     int code, rank, peer, round;
     char text[400];
 };
@@ -95,22 +95,22 @@ private:
     std::atomic<std::uint64_t> words_[words];
 };
 
-/// One of a rank's latest calls, as it tells the others: see told_calls.hpp.
+/// One of a rank's latest calls, as the rank publishes it: see told_calls.hpp.
 struct told_call {
     static constexpr std::uint64_t kept = 16;
     std::atomic<std::uint64_t> number;  ///< + 1; 0: none, or it is being written
     std::atomic<std::uint64_t> fingerprint;
     shared_text<22> text;
 };
-/// A call that a rank has not made, since it was refused for what is wrong on that rank alone.
+/// A call that a rank has refused, for an error on its own side.
 struct alignas(line) refusal_state {
-    std::atomic<std::uint64_t> call;  ///< its number + 1; 0: none, or the rank has made it by now
+    std::atomic<std::uint64_t> call;  ///< its number + 1; 0: none, or the rank has made the call by now
     shared_text<30> text;
 };
 
-/// How a group that is to shrink agrees: whoever's proposal is named first has decided.
+/// How a group agrees on the members that remain in a shrink: the first proposal named here stands.
 struct alignas(line) decision_state {
-    std::atomic<std::uint32_t> decided;  ///< 1 + the rank whose proposal stands
+    std::atomic<std::uint32_t> decided;  ///< 1 + the number of the rank whose proposal stands
 };
 /// Followed by a byte for each rank: is it a member?
 struct proposal_head {

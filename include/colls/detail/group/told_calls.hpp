@@ -1,5 +1,6 @@
-// What ranks know of one another's calls, so that a mismatch can be named: each remembers its own, and tells the latest
-// of them where it waits for long or is asked.
+// What ranks know of one another's calls, so that an error can say how they differ. Each rank records its own calls,
+// and publishes the latest of them when it has waited for long, or is asked for them.
+// IWYU pragma: private
 #pragma once
 
 #include <colls/detail/group/group_memory.hpp>
@@ -22,7 +23,7 @@ struct call_record {
     bool own_lengths = false, non_blocking = false;
 };
 
-/// The parts of a call, each with a bar behind it, in the order of call_parts.
+/// The parts of a call in the order of call_parts, each followed by a bar.
 [[gnu::cold]] inline message parts_of(const call_record& c) {
     message text;
     const auto put = [&](std::string_view name) {
@@ -50,16 +51,16 @@ inline constexpr std::string_view call_parts[] = {
 
 [[gnu::cold]] inline void tell_call(told_call& to, std::uint64_t number, std::uint64_t fingerprint, const char* text) {
     to.number.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // no reader takes new words for the old call's
+    std::atomic_thread_fence(std::memory_order_release);  // a reader that sees new words does not see the old number
     to.fingerprint.store(fingerprint, std::memory_order_relaxed);
     to.text.store(text);
     to.number.store(number + 1, std::memory_order_release);
 }
-/// Of so many calls the first that is told.
+/// The number of the first call, of so many, that is published.
 constexpr std::uint64_t first_told(std::uint64_t calls) {
     return calls > told_call::kept ? calls - told_call::kept : 0;
 }
-/// A rank's latest calls, for the others to read.
+/// Publishes a rank's latest calls.
 [[gnu::cold]] inline void tell_calls(
     const group_memory& memory, int rank, const call_record* recent, std::uint64_t calls) {
     for (std::uint64_t i = first_told(calls); i < calls; ++i) {
@@ -71,8 +72,8 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
     return memory.told(rank, number).number.load(std::memory_order_acquire) == number + 1;
 }
 
-/// Says in which call, of those up to `last`, a peer's calls begin to differ from this rank's, and in what. False: that
-/// is not known.
+/// Appends in which call, of those up to `last`, a peer's calls begin to differ from this rank's, and how. False where
+/// that is not known.
 [[gnu::cold]] inline bool say_difference(
     message& text, const group_memory& memory, int rank, int peer, const call_record* recent, std::uint64_t last) {
     for (std::uint64_t i = first_told(last + 1); i <= last; ++i) {
@@ -81,7 +82,7 @@ inline bool has_told(const group_memory& memory, int rank, std::uint64_t number)
         const std::uint64_t fingerprint = told.fingerprint.load(std::memory_order_relaxed);
         char theirs[decltype(told.text)::most + 1];
         told.text.load(theirs);
-        std::atomic_thread_fence(std::memory_order_acquire);  // the words before the number: it is still that call
+        std::atomic_thread_fence(std::memory_order_acquire);  // the words are loaded before the number is checked
         if (!has_told(memory, peer, i) || fingerprint == recent[i % call_record::kept].fingerprint) continue;
         const message ours = parts_of(recent[i % call_record::kept]);
         std::string_view a = ours.text(), b = theirs;

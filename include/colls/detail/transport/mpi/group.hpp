@@ -1,21 +1,19 @@
 // Groups of ranks that are the processes of an MPI program.
+// IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
 #include <colls/communicator.hpp>
 #include <colls/detail/choose/machine.hpp>
-#include <colls/detail/execute/messaging_backend.hpp>
-#include <colls/detail/regroup/groups.hpp>
 #include <colls/detail/transport/mpi/mpi_transport.hpp>
+#include <colls/extend/message_group.hpp>
 
 namespace colls::inline v1::mpi {
 
 namespace detail {
 
-using colls::detail::list;
-using colls::detail::machine;
 using colls::detail::message;
 using colls::detail::mpi_context;
-using colls::detail::rank_context;
+using extend::machine;
 
 [[gnu::cold]] inline void check(int code, const char* call, int rank) {
     if (code == MPI_SUCCESS) return;
@@ -26,68 +24,50 @@ using colls::detail::rank_context;
         errc::peer_failed, (message() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
 }
 
-class group : public colls::detail::messaging_backend {
+class group : public extend::message_group {
 public:
-    group(std::shared_ptr<mpi_context> context, const machine& figures)
+    group(std::shared_ptr<mpi_context> context, const extend::machine& figures)
         : context_(std::move(context)), figures_(figures) {}
 
-    static std::unique_ptr<rank_context> end_of(
-        const std::shared_ptr<mpi_context>& context, const machine& figures, bool crowded) {
-        const auto g = std::make_shared<group>(context, figures);
-        auto e = std::make_unique<rank_context>(context->rank(), context->size(), g->own_memory(context->size()), g);
-        e->by_messages = true;
-        e->crowded = crowded;
-        g->be(*e, std::make_unique<colls::detail::mpi_transport>(context, 0),
-            std::make_unique<colls::detail::mpi_transport>(context, 1));
-        return e;
+    static extend::message_member member_of(
+        const std::shared_ptr<mpi_context>& context, const extend::machine& figures, bool crowded) {
+        extend::message_member m;
+        m.group = std::make_shared<group>(context, figures);
+        m.collectives = std::make_unique<colls::detail::mpi_transport>(context, 0);
+        m.messages = std::make_unique<colls::detail::mpi_transport>(context, 1);
+        m.crowded = crowded;
+        m.advances_others = true;
+        return m;
     }
 
-    /// The process's other groups over MPI: a wait for one of them makes progress for all.
-    static void join_others(rank_context& e) {
-        if (latest) {
-            const colls::detail::progress_lock mine(*latest);
-            e.join(*latest);
-        }
-        latest = &e;
-    }
-    void close() override {
-        if (latest == &own()) latest = own().next == &own() ? nullptr : own().next;
-        messaging_backend::close();
-        context_.reset();
-    }
-
-    /// A tag by which MPI tells apart the groups that are made at once. Not one of the transports': Open MPI sends its
-    /// own messages under it, on the communicator that the new one comes from.
-    std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(own().rank) % 32'000; }
-    std::unique_ptr<rank_context> attach(
-        rank_context& from, std::uint64_t place, int, const list<int>& members) override {
+    /// A tag by which MPI tells apart groups that are made at the same time. Not a tag of the transports: Open MPI
+    /// sends its own messages under it, on the communicator that the new one is made from.
+    std::uint64_t create(int) override { return 16 + static_cast<std::uint64_t>(context_->rank()) % 32'000; }
+    extend::message_member join(const extend::message_formation& f) override {
+        const int own = context_->rank();
         MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-        check(MPI_Comm_group(context_->get(), &all), "MPI_Comm_group", from.rank);
-        int code = MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
+        check(MPI_Comm_group(context_->get(), &all), "MPI_Comm_group", own);
+        int code = MPI_Group_incl(all, f.size(), f.members.data(), &some);
         MPI_Comm part = MPI_COMM_NULL;
         if (code == MPI_SUCCESS) {
-            code = MPI_Comm_create_group(context_->get(), some, static_cast<int>(place), &part);
+            code = MPI_Comm_create_group(context_->get(), some, static_cast<int>(f.place), &part);
             MPI_Group_free(&some);
         }
         MPI_Group_free(&all);
-        check(code, "MPI_Comm_create_group", from.rank);
-        return end_of(std::make_shared<mpi_context>(part), figures_, from.crowded);
+        check(code, "MPI_Comm_create_group", own);
+        return member_of(std::make_shared<mpi_context>(part), figures_, f.crowded);
     }
-    void discard(std::uint64_t, int) override {}
-    std::unique_ptr<rank_context> shrink(rank_context& from) override {
-        throw error(errc::unsupported,
-            (message() << "colls: rank " << from.rank
-                       << " in shrink: not over MPI, which itself would have to survive the loss of a "
-                          "rank; let its launcher start the program anew, or use colls::world() instead")
-                .text(),
-            from.rank);
+    const char* cannot_shrink() const override {
+        return "not over MPI, which itself would have to survive the loss of a rank; let its launcher start the "
+               "program "
+               "anew, or use colls::world() instead";
     }
-    const machine& figures() override { return figures_; }
+    void close() override { context_.reset(); }
+    const extend::machine& figures() const override { return figures_; }
 
 private:
     std::shared_ptr<mpi_context> context_;
-    const machine figures_;
-    static inline thread_local rank_context* latest = nullptr;
+    const extend::machine figures_;
 };
 
 }  // namespace detail
@@ -119,10 +99,10 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users) {
     } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
         colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
     check(MPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    auto e = group::end_of(context, common.figures, here > cores);
-    colls::detail::label_group(*e, common.number);
-    group::join_others(*e);
-    return colls::detail::communicator_over(std::move(e));
+    communicator comm =
+        extend::join(group::member_of(context, common.figures, here > cores), context->rank(), context->size());
+    colls::detail::label_group(comm.context(), common.number);
+    return comm;
 }
 
 }  // namespace colls::inline v1::mpi

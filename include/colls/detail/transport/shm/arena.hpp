@@ -1,7 +1,9 @@
 // The memory that the processes of one host share, as each of them sees it.
 //
-// It is one anonymous file (memfd), mapped by all: the group's flags and the eager path, and a part for each rank from
-// which that rank alone allocates. It has no name and goes with the last process that has it, however that ends.
+// It is one anonymous file (memfd), mapped by all: flags and small messages of the group of all, and a part for each
+// rank from which that rank alone allocates. It has no name, and goes with the last process that has it, however that
+// process ends.
+// IWYU pragma: private, include <colls/transports/shm.hpp>
 #pragma once
 
 #include <colls/detail/choose/machine.hpp>
@@ -24,11 +26,12 @@ using colls::detail::group_memory;
 using colls::detail::list;
 using colls::detail::machine;
 using colls::detail::message;
+using colls::detail::poison_state;
 using colls::detail::rank_context;
 using colls::detail::report_in;
 using colls::detail::seconds_now;
 
-/// SIGUSR1 asks for a dump, where the program has no use of its own for it. A rank gives it while it waits.
+/// Makes SIGUSR1 ask for a dump, unless the program handles that signal itself. A rank prints the dump while it waits.
 inline void dump_on_signal() {
     struct sigaction now{};
     if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
@@ -37,16 +40,16 @@ inline void dump_on_signal() {
     sigaction(SIGUSR1, &now, nullptr);
 }
 
-/// How the ranks of one `run` ended: the first exception stands, but a rank's own is worth more than the control
-/// messages of another's.
+/// How the ranks of one `run` ended: the first exception stands, but a rank's own exception replaces one that another
+/// rank's error caused.
 struct outcome {
     std::atomic<std::uint32_t> lock;
-    std::uint32_t worth;  // 0 nothing, 1 control messages of another rank, 2 a rank's own
+    std::uint32_t worth;  // 0 nothing, 1 caused by another rank's error, 2 a rank's own
     int code, rank, peer, round;
     char text[480];
 };
 
-/// At the beginning of the shared memory. Zeroed.
+/// At the beginning of the shared memory, which is zero at first.
 struct arena_head {
     machine figures;
     outcome how;
@@ -55,14 +58,14 @@ struct arena_head {
 /// The shared memory as one process sees it.
 class arena {
 public:
-    /// Made by one process, for `ranks` of them. Throws colls::error.
+    /// One process makes it, for `ranks` processes. Throws colls::error.
     explicit arena(int ranks) : arena(ranks, create_file()) { head().figures = colls::detail::measured(); }
-    /// Through a descriptor, which it then owns.
+    /// Maps the file of that descriptor, which it then owns. Throws colls::error.
     arena(int ranks, int file) : ranks_(ranks), file_(file) {
         struct stat status{};
         fstat(file_, &status);
         int why = 0;
-        // A file that is new has no size yet: as much as may be had.
+        // A new file has no size yet: it gets as much as the system grants.
         for (std::size_t part = most_part_bytes(); base_ == nullptr && part >= std::size_t{1} << 24; part /= 4) {
             bytes_ = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : size_for(ranks, part);
             void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
@@ -89,13 +92,13 @@ public:
     int file() const { return file_; }
     int ranks() const { return ranks_; }
     group_memory whole() const { return {base_ + head_bytes, ranks_}; }
-    /// A number of each rank's: where it listens, before there is a group.
+    /// The port on which the rank listens, before there is a group.
     std::atomic<std::uint32_t>& port(int rank) const { return numbers()[rank]; }
-    /// Another one: 1 + the status with which its process ends, once its function has returned. Read by the parent of a
-    /// run.
+    /// 1 + the status with which the rank's process ends, once the rank's function has returned. The parent of a run
+    /// reads it.
     std::atomic<std::uint32_t>& ended(int rank) const { return numbers()[ranks_ + rank]; }
 
-    /// From now on this process is the rank, and allocates from its part.
+    /// From now on this process is that rank, and allocates from its part.
     void be(int rank) {
         dead_.resize(static_cast<std::size_t>(ranks_));
         watched_.resize(static_cast<std::size_t>(ranks_), -1);
@@ -130,12 +133,13 @@ public:
                 ++i;
             }
         free_.push_back(back);
-        // Whole pages go back to the system.
+        // Whole pages are given back to the system.
         const std::size_t first = (static_cast<std::size_t>(p - base_) + page - 1) / page * page;
         const std::size_t last = static_cast<std::size_t>(p - base_) + padded(bytes);
         if (last > first + 64 * page) madvise(base_ + first, (last - first) / page * page, MADV_REMOVE);
     }
-    /// Memory of this rank's part that others use as well, until `over`, which is asked whenever more is lent.
+    /// Memory of this rank's part is used by others as well, until `over` returns true. It is called whenever memory is
+    /// lent.
     void lend(std::byte* at, std::size_t bytes, std::function<bool()> over) {
         look();
         for (std::size_t i = 0; i < lent_.size();)
@@ -147,76 +151,81 @@ public:
             }
         lent_.push_back({at, bytes, std::move(over)});
     }
-    /// Is that in this rank's part?
+    /// Is the address in this rank's part?
     bool owns(const std::byte* at) const {
         const auto first = base_ + head_bytes + control_bytes(ranks_) + part_bytes() * static_cast<std::size_t>(rank_);
         return at >= first && at < first + part_bytes();
     }
-    /// A rank that does not answer may yet come back and write: nothing is used again.
+    /// A rank that does not answer may yet write: memory that is given back is not taken again.
     void pin() { pinned_ = true; }
 
-    /// Looks, at most once a millisecond, whose process has ended.
+    /// Finds out, at most once a millisecond, which ranks' processes have ended.
     void look() {
         const double now = seconds_now();
         if (now < looked_ + 1e-3) return;
         looked_ = now;
         list<pollfd> all;
-        list<int> whose;
+        list<int> ranks;
         for (int r = 0; r < ranks_; ++r)
             if (watched_[r] >= 0 && !dead_[r]) {
                 all.push_back({watched_[r], POLLIN, 0});
-                whose.push_back(r);
+                ranks.push_back(r);
             }
         if (all.empty() || poll(all.data(), all.size(), 0) <= 0) return;
         for (std::size_t i = 0; i < all.size(); ++i)
-            if (all[i].revents != 0) dead_[whose[i]] = true;
+            if (all[i].revents != 0) dead_[ranks[i]] = true;
     }
     bool dead(int rank) const { return dead_[rank]; }
 
     static constexpr std::uint32_t phases = 3;  // of assembling
-    /// All ranks are there, and each sees every other's process, before anyone goes on. A descriptor of a process is
-    /// sure to be that of the rank, and not of a later process with its number, if the rank lives on after it was
-    /// opened.
+    /// Returns when all ranks have come, and each watches the process of every other. A descriptor of a process is sure
+    /// to be that of the rank, and not of a later process with its number, if the rank is alive after it was opened.
+    /// Throws colls::error.
     void assemble(double timeout) {
         const group_memory m = whole();
         m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
         const double until = seconds_now() + timeout;
         for (std::uint32_t phase = 1; phase <= phases; ++phase) {
             m.state(rank_).arrived.store(phase, std::memory_order_release);
-            for (int r = 0; r < ranks_; ++r) {
-                const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
-                while (missing()) {
-                    look();
-                    const bool hopeless =
-                        m.poison().state.load(std::memory_order_acquire) != 0 || dead_[r] || seconds_now() > until;
-                    if (hopeless &&
-                        missing()) {  // it may have come, seen all others, gone on and ended since it was asked for
-                        if (m.poison().state.load(std::memory_order_acquire) == 2)
-                            throw error(errc::peer_failed,
-                                (message() << "colls: rank " << rank_
-                                           << ": the group does not come about: " << report_in(m.poison()))
-                                    .text(),
-                                rank_, m.poison().peer == none ? m.poison().rank : m.poison().peer);
-                        throw error(dead_[r] ? errc::peer_failed : errc::timeout,
-                            (message() << "colls: rank " << rank_ << ": rank " << r << " did not join the group"
-                                       << (dead_[r] ? ": its process has ended" : ""))
-                                .text(),
-                            rank_, r);
-                    }
-                    usleep(50);
-                }
-            }
-            if (phase != 1) continue;
-            for (int r = 0; r < ranks_; ++r) {
-                if (r == rank_) continue;
-                const auto process = static_cast<pid_t>(m.state(r).process.load(std::memory_order_relaxed));
-                watched_[r] = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-                if (watched_[r] < 0 && errno == ESRCH) dead_[r] = true;
-            }
+            for (int r = 0; r < ranks_; ++r) wait_for(r, phase, until);
+            if (phase == 1) watch_processes();
         }
     }
 
 private:
+    void wait_for(int r, std::uint32_t phase, double until) {
+        const group_memory m = whole();
+        const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
+        while (missing()) {
+            look();
+            const std::uint32_t broken = m.poison().state.load(std::memory_order_acquire);
+            const bool late = seconds_now() > until;
+            // A report that is being written (1) is complete in a moment. And the rank may have come, seen all others,
+            // gone on and ended since the first look.
+            if ((broken == 2 || dead_[r] || late) && missing()) fail_to_assemble(r, broken == 2);
+            usleep(50);
+        }
+    }
+    [[noreturn]] void fail_to_assemble(int r, bool reported) const {
+        message text;
+        text << "colls: rank " << rank_ << ": ";
+        const poison_state& p = whole().poison();
+        if (reported) {
+            text << "the group does not come about: " << report_in(p);
+            throw error(errc::peer_failed, text.text(), rank_, p.peer == none ? p.rank : p.peer);
+        }
+        text << "rank " << r << " did not join the group" << (dead_[r] ? ": its process has ended" : "");
+        throw error(dead_[r] ? errc::peer_failed : errc::timeout, text.text(), rank_, r);
+    }
+    void watch_processes() {
+        for (int r = 0; r < ranks_; ++r) {
+            if (r == rank_) continue;
+            const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
+            watched_[r] = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+            if (watched_[r] < 0 && errno == ESRCH) dead_[r] = true;
+        }
+    }
+
     struct extent {
         std::size_t at, bytes;
     };
@@ -234,7 +243,7 @@ private:
     static std::size_t control_bytes(int ranks) {
         return (group_memory::bytes(ranks) + 8 * static_cast<std::size_t>(ranks) + page - 1) / page * page;
     }
-    /// A rank may allocate as much as the machine has: pages are there only once they are used.
+    /// A rank may allocate as much as the machine has: a page takes memory only once it is used.
     static std::size_t most_part_bytes() {
         static const std::size_t all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * page;
         constexpr std::size_t least = std::size_t{1} << 30, most = std::size_t{1} << 36;
@@ -262,7 +271,7 @@ private:
     std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
-    std::mutex mutex_;  // of the allocator: buffers may be given back by any thread
+    std::mutex mutex_;  // of the allocator: any thread may give memory back
     list<extent> free_;
     bool pinned_ = false;
     std::vector<loan> lent_;

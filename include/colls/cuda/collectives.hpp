@@ -1,0 +1,143 @@
+// Collective calls on GPUs: a kernel for each schedule type. For units that nvcc compiles; CMake: link colls::cuda.
+//
+//     colls::cuda::all_reduce<colls::ring>(comm, gradients, colls::sum, stream);
+//
+// What is common to all calls:
+//
+// comm      cuda::communicator or cuda::virtual_ranks. All ranks make the same calls in the same order.
+// buffers   `in`, `out`, `inout`: a contiguous range of device or managed memory (cuda::std::span, std::span, ... with
+//           data() and size()) of any type that is trivially copyable and default constructible; for virtual_ranks a
+//           range of such buffers, one for each rank. n is the number of ranks, rank r's block of a buffer of `size`
+//           elements is its r-th part: blocks are balanced, the first size % n of them are longer by one.
+//           In place means that `in` and `out` are the same buffer or, where one of them has a block only, that this is
+//           the rank's own block of the other. Buffers that overlap otherwise are refused.
+// S         the schedule, or family of schedules, by type. Without one: `direct`. It is proven at the group's size
+//           before its first launch. Small messages (options.small_bytes) take the eager path, whatever S is: one hop,
+//           in which each rank writes to every other rank what that one needs.
+// op        as for the host's calls. Small floats (half, bfloat16 and fp8, of CUDA and of colls) are folded in float.
+//           An operator that does not commute needs `direct` or `one_shot`, which fold in rank order.
+// stream    cudaStream_t, or an object with get(). The call returns when its kernel is launched; the kernel is ordered
+//           like any other on the stream. The stream may be capturing: graphs replay. The first call of a kind copies
+//           tables to the device and loads its kernel; make it once before kernels of the group may be waiting for each
+//           other (for the ranks of one process: before any of them is running).
+// epilogue  is applied to each element of a rank's result as it is written: see epilogue.hpp.
+//
+// Errors: a call throws colls::error before anything is launched: invalid_argument (sizes, root, overlap, memory that
+// the device does not reach, stream of another device), unsupported (too many ranks, ports or blocks, too little
+// scratch memory), wrong_schedule. What goes wrong in the kernel is thrown by the next call on this rank, or by
+// comm.check(): timeout (a peer did not come within options.timeout; the error says which, and in which round),
+// mismatch (a peer made another call).
+//
+// Costs are those of the eager path, 1 round, or of the schedule (colls::cost_of); given below are rounds and the bytes
+// that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer.
+#pragma once
+
+#include <colls/cuda/epilogue.hpp>
+#include <colls/detail/cuda/call.hpp>
+#include <colls/schedules/direct.hpp>
+
+namespace colls::inline v1::cuda {
+
+/// out[i] = op over all ranks' in[i], on every rank. `in`, `out`: of one size, equal on all ranks. May be in place.
+/// direct: 2 rounds, 2 (n - 1) / n S bytes.
+template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+    requires(detail::buffers_like<Out>)
+void all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::all_reduce, S>(comm, in, out, op, 0, epilogue, stream);
+}
+/// all_reduce in place.
+template <class S = direct, class Comm, class X, class Op, class Stream, class Epilogue = no_epilogue>
+    requires(!detail::buffers_like<const Op>)
+void all_reduce(Comm& comm, X&& inout, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::all_reduce, S>(comm, inout, inout, op, 0, epilogue, stream);
+}
+
+/// Rank r's `out` = block r of (op over all ranks' `in`). `in`: of one size on all ranks; `out`: of the size of the
+/// rank's block. May be in place: `out` is the rank's block of `in`. direct: 1 round, (n - 1) / n S bytes.
+template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+void reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::reduce_scatter, S>(comm, in, out, op, 0, epilogue, stream);
+}
+/// reduce_scatter with blocks of any sizes. `counts`: a range of n integers, the elements of each rank's block, the
+/// same on all ranks; they add up to the size of `in`.
+template <class S = direct, class Comm, class In, class Out, class Counts, class Op, class Stream,
+    class Epilogue = no_epilogue>
+void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const Stream& stream,
+    const Epilogue& epilogue = {}) {
+    detail::make_call<collective::reduce_scatter, S>(
+        comm, in, out, op, 0, epilogue, stream, detail::offsets_of(counts));
+}
+
+/// At the root out[i] = op over all ranks' in[i]. `in`: of one size on all ranks; `out`: of that size at the root, not
+/// used elsewhere (it may be empty). May be in place at the root. direct: 2 rounds, 2 (n - 1) / n S bytes at the root.
+template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+void reduce(
+    Comm& comm, In&& in, Out&& out, const Op& op, int root, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::reduce, S>(comm, in, out, op, root, epilogue, stream);
+}
+
+/// Every rank's `out` = the `in` of rank 0, of rank 1, ... one after the other. `out`: of one size on all ranks; `in`:
+/// of the size of the rank's block of it. May be in place: `in` is the rank's block of `out`.
+/// direct: 1 round, (n - 1) / n S bytes.
+template <class S = direct, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
+void all_gather(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::all_gather, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream);
+}
+/// all_gather with blocks of any sizes. `counts`: a range of n integers, the elements of each rank's block, the same on
+/// all ranks; they add up to the size of `out`.
+template <class S = direct, class Comm, class In, class Out, class Counts, class Stream, class Epilogue = no_epilogue>
+void all_gather_v(
+    Comm& comm, In&& in, Out&& out, const Counts& counts, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::all_gather, S>(
+        comm, in, out, detail::no_operator{}, 0, epilogue, stream, detail::offsets_of(counts));
+}
+
+/// Every rank's `inout` = that of the root. Of one size on all ranks. direct: 1 round, S bytes on each rank.
+template <class S = direct, class Comm, class X, class Stream>
+void broadcast(Comm& comm, X&& inout, int root, const Stream& stream) {
+    detail::make_call<collective::broadcast, S>(comm, inout, inout, detail::no_operator{}, root, no_epilogue{}, stream);
+}
+
+/// The root's `out` = the `in` of rank 0, of rank 1, ... one after the other. `in`: of one size on all ranks; `out`: n
+/// times that at the root, not used elsewhere (it may be empty). May be in place at the root: `in` is its block of
+/// `out`. direct: 1 round, (n - 1) / n S bytes at the root.
+template <class S = direct, class Comm, class In, class Out, class Stream>
+void gather(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
+    detail::make_call<collective::gather, S>(comm, in, out, detail::no_operator{}, root, no_epilogue{}, stream);
+}
+
+/// Rank r's `out` = block r of the root's `in`. `out`: of one size on all ranks; `in`: n times that at the root, not
+/// used elsewhere (it may be empty). May be in place at the root: `out` is its block of `in`.
+/// direct: 1 round, S / n bytes on each rank.
+template <class S = direct, class Comm, class In, class Out, class Stream>
+void scatter(Comm& comm, In&& in, Out&& out, int root, const Stream& stream) {
+    detail::make_call<collective::scatter, S>(comm, in, out, detail::no_operator{}, root, no_epilogue{}, stream);
+}
+
+/// Block s of rank r's `in` becomes block r of rank s's `out`. Both of one size on all ranks, a multiple of n. Not in
+/// place. direct: 1 round, (n - 1) / n S bytes.
+template <class S = direct, class Comm, class In, class Out, class Stream, class Epilogue = no_epilogue>
+void all_to_all(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::all_to_all, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream);
+}
+
+/// Work that follows on a rank's stream begins when the streams of all ranks have reached the barrier. Eager path.
+template <class S = direct, class Comm, class Stream>
+void barrier(Comm& comm, const Stream& stream) {
+    detail::make_barrier<S>(comm, stream);
+}
+
+/// Rank r's out[i] = op over in[i] of ranks 0 ... r. `in`, `out`: of one size, equal on all ranks. May be in place.
+/// direct: 1 round, up to (n - 1) S bytes.
+template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::inclusive_scan, S>(comm, in, out, op, 0, epilogue, stream);
+}
+/// Rank r's out[i] = op over in[i] of ranks 0 ... r - 1; rank 0's `out` is left as it is. `in`, `out`: of one size,
+/// equal on all ranks. May be in place. direct: 2 rounds, up to (n - 1) S bytes.
+template <class S = direct, class Comm, class In, class Out, class Op, class Stream, class Epilogue = no_epilogue>
+void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const Stream& stream, const Epilogue& epilogue = {}) {
+    detail::make_call<collective::exclusive_scan, S>(comm, in, out, op, 0, epilogue, stream);
+}
+
+}  // namespace colls::inline v1::cuda

@@ -1,0 +1,29 @@
+// Options and limits of a group of ranks on GPUs.
+#pragma once
+
+#include <cstddef>
+
+namespace colls::inline v1::cuda {
+
+/// The most ranks of a group.
+inline constexpr int max_ranks = 72;
+
+/// The same on all ranks of a group.
+struct options {
+    /// Thread blocks (of 512 threads) of a rank, at most. Each is a channel, which works on a slice of the data. 0: as
+    /// many as the device holds at once, up to 64; of virtual_ranks, an equal share of them for each rank.
+    int channels = 0;
+    /// A call takes the eager path, one hop whatever the schedule, if what one rank sends to another (a block, or the
+    /// whole buffer) has at most this many bytes, and at most about 8 KB a channel. 0: only barriers do.
+    std::size_t small_bytes = 32 << 10;
+    /// A channel passes its slice on in chunks of this many bytes, at most; all rounds of a chunk precede the next.
+    std::size_t chunk_bytes = 128 << 10;
+    /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.
+    std::size_t scratch_bytes = 1 << 20;
+    /// Between processes: memory of a rank from which communicator::allocate takes.
+    std::size_t arena_bytes = 64 << 20;
+    /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
+    double timeout = 0;
+};
+
+}  // namespace colls::inline v1::cuda

@@ -1,0 +1,501 @@
+// The backend of groups whose ranks pass messages: adapts an extend::message_group and its transports.
+//
+// Ranks that share memory read there whether the group is broken, which ranks have left, and where each waits. Here
+// each rank keeps that to itself, in a group_memory of its own that the control messages of its peers are written into,
+// so that waiting and failing are the same code for both. A rank that learns that the group is broken tells all ranks
+// that it is connected to. Each rank that waits hears of it: it waits for a rank that has died, that waits itself, or
+// that has told it.
+// IWYU pragma: private, include <colls/extend/message_group.hpp>
+#pragma once
+
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/shrink_agreement.hpp>
+#include <colls/detail/execute/message_executor.hpp>
+#include <colls/detail/group/progress_lock.hpp>
+#include <colls/extend/message_group.hpp>
+
+#include <cstdlib>
+#include <deque>
+
+namespace colls::inline v1::detail {
+
+class messaging_backend final : public group_backend, private message_transport::listener {
+public:
+    messaging_backend(extend::message_member&& m, int size)
+        : group_(std::move(m.group)),
+          advances_others_(m.advances_others),
+          collectives_(std::move(m.collectives)),
+          messages_(std::move(m.messages)),
+          // Fresh pages, which calloc takes for that much, cost nothing until they are used.
+          memory_(std::calloc(1, group_memory::bytes(size) + line)) {
+        if (memory_ == nullptr) throw std::bad_alloc();
+        const auto n = static_cast<std::size_t>(size);
+        dead_.resize(n);
+        accepted_.resize(n);
+        asked_by_.resize(n);
+        offered_.resize(n);
+    }
+    ~messaging_backend() override { std::free(memory_); }
+
+    static std::unique_ptr<rank_context> context(extend::message_member&& m, int rank, int size) {
+        const bool crowded = m.crowded;
+        const std::uint64_t number = m.number;
+        const int ranks_per_host = m.ranks_per_host;
+        const auto b = std::make_shared<messaging_backend>(std::move(m), size);
+        auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
+        e->by_messages = true;
+        e->crowded = crowded;
+        e->number = number;
+        e->ranks_per_host = ranks_per_host;
+        b->e_ = e.get();
+        for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
+            t->listening = b.get();
+            t->linger = e->env.timeout;
+        }
+        return e;
+    }
+    /// Adds the group, whose context this is, to the cycle of the thread's other groups that advance together.
+    void join_others(rank_context& e) {
+        if (!advances_others_) return;
+        if (latest) {
+            const progress_lock mine(*latest);
+            e.join(*latest);
+        }
+        latest = &e;
+    }
+
+    void begin(rank_context& e, operation_state& o) override {
+        judge_suspect();
+        // An operation that waited just before has moved messages already: what this one sends comes first.
+        if (!looked_) collectives_->progress();
+        looked_ = false;
+        fresh_ = true;
+        if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) {
+            leave(e);
+            const wait_site at{.what = o.kind == operation_kind::collective ? name_of(o.request.what) : o.site.what};
+            throw_poison(e, &at);
+        }
+        if (o.kind != operation_kind::collective) return begin_message(e, o);
+        if (o.passing == nullptr) {
+            o.passing = new message_state;
+            o.drop_passing = [](message_state* s) { delete s; };
+        }
+        message_executor(e, o, *collectives_).begin();
+        order_.push_back(&o);
+        for (int r = 0; r < e.size; ++r) compare_board(r);
+    }
+    bool advance(rank_context& e, operation_state& o) override {
+        if (o.kind != operation_kind::collective) return advance_message(e, o);
+        if (!fresh_) {
+            collectives_->progress();
+            looked_ = true;
+        }
+        fresh_ = false;
+        bool reached = o.done;
+        for (auto i = order_.begin(); i != order_.end();) {
+            message_executor p(e, **i, *collectives_);
+            const bool over = p.advance();
+            reached = reached || *i == &o;
+            if (!p.posted_all()) {
+                // It waits for an operation that was started before, and so for the peer of that one, which changes.
+                if (!reached) o.site.peer = (*i)->site.peer;
+                break;
+            }
+            i = over ? order_.erase(i) : i + 1;
+        }
+        return o.done;
+    }
+
+    void ask_for_messages(rank_context& e) override {
+        for (int r = 0; !asks_ && r < e.size; ++r)
+            if (r != e.rank) messages_->tell(r, control_message{control_kind::ask});
+        asks_ = true;
+        messages_->progress();
+    }
+    bool announced(rank_context& e, int rank) override {
+        if (rank == e.rank) return !own_sends_.empty();
+        return offered_[rank] > (e.received.empty() ? 0 : e.received[rank].begun);
+    }
+
+    void look(rank_context& e, const wait_site* at, double seconds) override {
+        collectives_->progress();
+        messages_->progress();
+        judge_suspect();
+        // A rank that waits for long tells its peer in which call, and tells the ranks that wait for it that it waits.
+        if (at == nullptr || seconds < 10e-3 || at->peer == none || at->peer == e.rank) return;
+        if (at->fingerprint == no_call) {  // a message has no call number: the peer hears that this rank waits for it
+            if (waited_for_ != at->peer || waited_at_ + 0.1 < seconds_now())
+                collectives_->tell(at->peer, control_message{control_kind::board, no_call, 0, 1, ""});
+            waited_for_ = at->peer;
+            waited_at_ = seconds_now();
+            waiting_ = {};
+            return;
+        }
+        waiting_ = *at;
+        waited_at_ = seconds_now();
+        // Repeated now and then: the answer shows that the peer is alive.
+        const bool again = told_call_ == at->call + 1 && told_peer_ == at->peer;
+        if (again && waited_at_ < told_at_ + e.env.timeout / 8) return;
+        told_call_ = at->call + 1;
+        told_peer_ = at->peer;
+        told_at_ = waited_at_;
+        collectives_->tell(at->peer, control_message{control_kind::board, at->call, at->fingerprint, 0, ""});
+        if (again) return;
+        for (int r = 0; r < e.size; ++r)
+            if (const auto call = e.memory.state(r).board_call.load(std::memory_order_relaxed);
+                call != 0 && call + 64 > e.calls && r != at->peer)
+                collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
+    }
+    // Yields first: where ranks outnumber cores, a rank that sleeps at once is scheduled after those that yield.
+    void idle(rank_context&, double waited) override {
+        if (waited > 1e-3)
+            collectives_->idle(1e-3);
+        else
+            sched_yield();
+    }
+    void refused(rank_context& e) override {
+        const refusal_state& refusal = e.memory.refusal(e.rank);
+        char text[decltype(refusal.text)::most + 1];
+        refusal.text.load(text);
+        const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
+        const control_message what{control_kind::refused, call, 0, 0, text};
+        // Also to ranks that it has no connection to yet: this rank may not call the library again for long.
+        constexpr int few = 64;
+        if (e.size > few || call == 0)
+            collectives_->tell_all(what);
+        else
+            for (int r = 0; r < e.size; ++r)
+                if (r != e.rank) collectives_->tell(r, what);
+        for (const double until = seconds_now() + (call == 0 ? 0 : 5e-3);
+            collectives_->progress(), seconds_now() < until;)
+            sched_yield();
+    }
+    void absent(rank_context&, std::uint64_t group) override {
+        absent_ = group;
+        collectives_->tell_all(control_message{control_kind::away, group, 0, 0, ""});
+        collectives_->progress();
+    }
+    void broke(rank_context& e) override { spread(e.memory.poison()); }
+    void abandon(rank_context&) override {
+        order_.clear();
+        collectives_->abandon();
+        messages_->abandon();
+    }
+    void close() override {
+        if (latest == e_) latest = e_->next == e_ ? nullptr : e_->next;
+        collectives_.reset();  // tells the peers that this rank leaves
+        messages_.reset();
+        group_->close();
+    }
+    std::unique_ptr<rank_context> shrink(rank_context& e) override {
+        if (const char* const why = group_->cannot_shrink())
+            throw error(
+                errc::unsupported, (message() << "colls: rank " << e.rank << " in shrink: " << why).text(), e.rank);
+        break_to_shrink(e);
+        const shrink_agreement::value v = agreement_.agree(
+            e, *collectives_, [this](int r) { return dead_[r]; }, [&] { return create(e.size); },
+            [&] { e.for_others([](rank_context& x) { x.backend->look(x, nullptr, 0); }); });
+        list<int> members;
+        int mine = none;
+        for (int r = 0; r < e.size; ++r) {
+            if (!v.members[static_cast<std::size_t>(r)]) continue;
+            if (r == e.rank) mine = static_cast<int>(members.size());
+            members.push_back(r);
+        }
+        return attach(e, v.place, mine, members);
+    }
+    bool dead(int rank) const override { return dead_[rank]; }
+
+    std::byte* take(std::size_t bytes) override { return group_->allocate(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { group_->deallocate(at, bytes); }
+    const machine& figures() override { return group_->figures(); }
+
+    std::uint64_t create(int n) override { return group_->create(n); }
+    void discard(std::uint64_t place, int n) override { group_->discard(place, n); }
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+        // A group that is broken is shrunk: what breaks in it does not concern the new one.
+        const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
+        const extend::message_formation f(
+            {place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
+        std::unique_ptr<rank_context> e = context(group_->join(f), rank, f.size());
+        e->two_levels = from.two_levels;
+        return e;
+    }
+
+private:
+    static inline thread_local rank_context* latest = nullptr;  // of the groups that advance together
+    struct acceptance {
+        std::uint64_t number, bytes, type;
+    };
+
+    // A message waits until its receiver has accepted it, and then goes straight to its place.
+    void begin_message(rank_context& e, operation_state& o) {
+        o.exit_at = o.at = 0;
+        const int peer = o.site.peer;
+        const std::size_t bytes = o.request.count * o.request.element;
+        if (peer == e.rank) {
+            (o.kind == operation_kind::send ? own_sends_ : own_receives_).push_back(&o);
+        } else if (o.kind == operation_kind::recv) {
+            const piece to{o.request.out, bytes};
+            messages_->receive(peer, label_of(o), &to, bytes > 0);
+            messages_->flush();
+            messages_->tell(peer, control_message{control_kind::accept, o.sequence, bytes, o.request.signature, ""});
+        }
+    }
+    bool advance_message(rank_context& e, operation_state& o) {
+        const int peer = o.site.peer;
+        const std::size_t bytes = o.request.count * o.request.element;
+        messages_->progress();
+        if (peer == e.rank) {
+            while (!own_sends_.empty() && !own_receives_.empty()) {
+                operation_state &from = *own_sends_.front(), &to = *own_receives_.front();
+                check_sizes(e, to, peer, from.request.count * from.request.element, from.request.signature, "sends");
+                copy_bytes(to.request.out, from.request.in, to.request.count * to.request.element);
+                from.done = to.done = true;
+                ++e.sent[peer].over;
+                ++e.received[peer].over;
+                own_sends_.pop_front();
+                own_receives_.pop_front();
+            }
+            return o.done;
+        }
+        if (o.kind == operation_kind::recv) {
+            o.done = messages_->received(peer) > o.sequence;
+        } else {
+            auto& accepted = accepted_[static_cast<std::size_t>(peer)];
+            if (asked_by_[peer] && o.at == 0 && (accepted.empty() || accepted.back().number < o.sequence)) {
+                messages_->tell(peer, control_message{control_kind::offer, o.sequence, bytes, o.request.signature, ""});
+                o.at = 1;
+            }
+            if (o.exit_at == 0 && !accepted.empty() && accepted.front().number == o.sequence) {
+                check_sizes(e, o, peer, accepted.front().bytes, accepted.front().type, "expects");
+                accepted.pop_front();
+                const piece from{const_cast<std::byte*>(o.request.in), bytes};
+                messages_->send(peer, label_of(o), &from, bytes > 0);
+                messages_->request_completion(peer);
+                messages_->flush();
+                o.exit_at = 1;
+            }
+            o.done = o.exit_at == 1 && messages_->sent(peer) > o.sequence;
+        }
+        if (o.done) ++(o.kind == operation_kind::send ? e.sent : e.received)[peer].over;
+        return o.done;
+    }
+    static message_label label_of(const operation_state& o) { return {o.request.signature, o.sequence, 0}; }
+    static void check_sizes(rank_context& e, const operation_state& o, int peer, std::uint64_t bytes,
+        std::uint64_t type, const char* does) {
+        const std::uint64_t own = o.request.count * o.request.element;
+        if (bytes == own && type == o.request.signature) return;
+        fail(e, errc::mismatch, o.site,
+            message() << (o.kind == operation_kind::send ? "sends " : "expects ") << static_cast<std::size_t>(own)
+                      << " bytes, rank " << peer << " " << does << " " << static_cast<std::size_t>(bytes)
+                      << (bytes == own ? " of another type" : ""));
+    }
+
+    void spread(const poison_state& p) {
+        const control_message what{control_kind::broken, static_cast<std::uint64_t>(p.code),
+            static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 |
+                static_cast<std::uint32_t>(p.round + 1),
+            static_cast<std::uint64_t>(p.rank), p.text};
+        messages_->tell_all(what);
+        // Also to ranks that it has no connection to: one that comes only after this rank has gone would take this rank
+        // for the one that failed. In a large group, distant ranks hear it from others.
+        constexpr int few = 64;
+        if (e_->size > few) collectives_->tell_all(what);
+        for (int far = 1; far<e_->size; far = e_->size> few ? 2 * far : far + 1) {
+            const int r = e_->rank + far;
+            collectives_->tell(r < e_->size ? r : r - e_->size, what);
+        }
+    }
+    void breaks(errc code, int rank, int peer, int round, const char* text) {
+        if (poison(e_->memory, code, rank, peer, round, text)) spread(e_->memory.poison());
+    }
+
+    void heard(int peer, const control_message& what) override {
+        rank_state& s = e_->memory.state(peer);
+        switch (what.what) {
+            case control_kind::accept:
+                accepted_[static_cast<std::size_t>(peer)].push_back({what.a, what.b, what.c});
+                break;
+            case control_kind::board:
+                s.board_call.store(what.a + 1, std::memory_order_relaxed);
+                s.board_at.store(milliseconds_now(), std::memory_order_relaxed);
+                s.board_fingerprint.store(what.b, std::memory_order_relaxed);
+                if (what.c == 0 && waiting_.peer != none &&
+                    seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
+                    collectives_->tell(
+                        peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
+                compare_board(peer);
+                if (absent_ != 0) collectives_->tell(peer, control_message{control_kind::away, absent_, 0, 0, ""});
+                break;
+            case control_kind::inquire:
+                for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
+                    const call_record& c = e_->recent[i % call_record::kept];
+                    collectives_->tell(
+                        peer, control_message{control_kind::told, i, c.fingerprint, 0, parts_of(c).text()});
+                }
+                break;
+            case control_kind::told:
+                tell_call(e_->memory.told(peer, what.a), what.a, what.b, what.text);
+                break;
+            case control_kind::refused: {
+                refusal_state& refusal = e_->memory.refusal(peer);
+                refusal.text.store(what.text);
+                refusal.call.store(what.a, std::memory_order_relaxed);
+                break;
+            }
+            case control_kind::away:
+                s.away.store(what.a, std::memory_order_relaxed);
+                break;
+            case control_kind::broken: {
+                const int rank = static_cast<int>(what.c);
+                const auto code = static_cast<errc>(what.a);
+                if (rank < 0 || rank >= e_->size || what.a < 1 ||
+                    what.a > static_cast<std::uint64_t>(errc::peer_failed))
+                    break;
+                breaks(code, rank, static_cast<int>(what.b >> 32) - 1, static_cast<int>(what.b & 0xffffffffu) - 1,
+                    what.text);
+                break;
+            }
+            case control_kind::leave:
+                s.gone.store(1, std::memory_order_relaxed);
+                break;
+            case control_kind::join:
+                agreement_.heard(peer, what);
+                break;
+            case control_kind::ask:
+                asked_by_[peer] = true;
+                break;
+            case control_kind::offer:
+                if (what.a + 1 > offered_[peer]) offered_[peer] = what.a + 1;
+                break;
+            case control_kind::wiring:
+                break;
+        }
+    }
+    void lost(int peer, const char* why) override {
+        if (dead_[peer]) return;
+        dead_[peer] = true;
+        if (e_->memory.state(peer).gone.load(std::memory_order_relaxed) != 0) return;
+        breaks(errc::peer_failed, e_->rank, peer, none,
+            (message() << "colls: rank " << e_->rank << ": rank " << peer
+                       << " has died, or cannot be reached any more: " << why)
+                .text());
+    }
+    void failed(int peer, const char* why) override {
+        breaks(errc::peer_failed, e_->rank, peer, waiting_round(peer),
+            (message() << "colls: rank " << e_->rank << ": messages to or from rank " << peer
+                       << " cannot be moved: " << why)
+                .text());
+    }
+    // The round of the oldest operation that waits for the peer.
+    int waiting_round(int peer) const {
+        for (const operation_state* o : order_)
+            if (o->site.peer == peer) return o->site.round;
+        return none;
+    }
+    void unexpected(int peer, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
+        std::size_t got_bytes) override {
+        if (wanted.fingerprint != got.fingerprint) {
+            std::uint64_t call = e_->calls;  // the call that expects the message
+            while (call > 0 && call + call_record::kept > e_->calls &&
+                   e_->recent[(call - 1) % call_record::kept].fingerprint != wanted.fingerprint)
+                --call;
+            return suspects(peer, call > 0 ? call - 1 : 0, wanted.fingerprint, got.fingerprint);
+        }
+        message text;
+        text << "colls: rank " << e_->rank << ": rank " << peer << " sends " << got_bytes
+             << " bytes where this rank expects " << wanted_bytes
+             << ": their counts differ, or the order of their calls";
+        breaks(errc::mismatch, e_->rank, peer, none, text.text());
+    }
+    // Compares the call in which the peer waits, as far as it has said so, with this rank's call of that number.
+    void compare_board(int peer) {
+        const rank_state& s = e_->memory.state(peer);
+        const std::uint64_t call = s.board_call.load(std::memory_order_relaxed),
+                            theirs = s.board_fingerprint.load(std::memory_order_relaxed);
+        if (call == 0 || call > e_->calls || call + 64 <= e_->calls) return;
+        if (const std::uint64_t own = e_->recent[(call - 1) % call_record::kept].fingerprint; own != theirs)
+            suspects(peer, call - 1, own, theirs);
+    }
+    // The peer's calls differ: asks it for its calls, so that the error can say how.
+    void suspects(int peer, std::uint64_t call, std::uint64_t own, std::uint64_t theirs) {
+        if (suspect_.peer != none) return;
+        suspect_ = {peer, call, own, theirs, seconds_now() + time_to_tell};
+        collectives_->tell(peer, control_message{control_kind::inquire});
+    }
+    void judge_suspect() {
+        if (suspect_.peer == none ||
+            (!has_told(e_->memory, suspect_.peer, suspect_.call) && seconds_now() < suspect_.until))
+            return;
+        message text;
+        text << "colls: rank " << e_->rank << ": ";
+        say_mismatch(text, *e_, suspect_.peer, suspect_.call, suspect_.own, suspect_.theirs);
+        text << "; every rank must make the same calls in the same order";
+        breaks(errc::mismatch, e_->rank, suspect_.peer, none, text.text());
+    }
+    group_memory own_memory(int n) const {
+        const auto at = (reinterpret_cast<std::uintptr_t>(memory_) + line - 1) / line * line;
+        return {reinterpret_cast<std::byte*>(at), n};
+    }
+
+    const std::shared_ptr<extend::message_group> group_;
+    const bool advances_others_;
+    std::unique_ptr<message_transport> collectives_, messages_;
+    void* const memory_;
+    rank_context* e_ = nullptr;
+    std::vector<operation_state*> order_;  // that are not over, in the order in which they were started
+    std::deque<operation_state*> own_sends_, own_receives_;
+    std::vector<std::deque<acceptance>> accepted_;
+    // For recv_any: this rank has asked for offers; ranks that have asked this one; 1 + the latest number that each
+    // rank offered.
+    bool asks_ = false;
+    list<bool> asked_by_;
+    list<std::uint64_t> offered_;
+    list<bool> dead_;
+    std::uint64_t told_call_ = 0;
+    int told_peer_ = none;
+    double told_at_ = 0;
+    wait_site waiting_;  // where this rank has waited for long, when it last looked
+    double waited_at_ = 0;
+    struct suspicion {
+        int peer = none;
+        std::uint64_t call = 0, own = 0, theirs = 0;
+        double until = 0;
+    } suspect_;                 // whose calls do not fit, until the error is reported
+    int waited_for_ = none;     // by a message, when it last looked
+    std::uint64_t absent_ = 0;  // this rank shrinks the group of that number
+    shrink_agreement agreement_;
+    bool fresh_ = false, looked_ = false;  // an operation has just begun; progress has been made in one
+};
+
+}  // namespace colls::inline v1::detail
+
+namespace colls::inline v1::extend {
+
+namespace allocation {
+inline constexpr std::align_val_t align{128};
+}
+COLLS_INLINE std::byte* message_group::allocate(std::size_t bytes) {
+    return static_cast<std::byte*>(operator new(bytes, allocation::align));
+}
+COLLS_INLINE void message_group::deallocate(std::byte* at, std::size_t) noexcept {
+    operator delete(at, allocation::align);
+}
+
+COLLS_INLINE void message_formation::exchange(
+    message_member&& over, const void* own, std::size_t bytes, void* all) const {
+    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(over), rank, size());
+    e->forming_from = from_;
+    detail::exchange(*e, own, bytes, all);
+    detail::communicator_over(std::move(e));  // tells the others that this rank leaves
+}
+
+COLLS_INLINE communicator join(message_member&& member, int rank, int size) {
+    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(member), rank, size);
+    static_cast<detail::messaging_backend&>(*e->backend).join_others(*e);
+    return detail::communicator_over(std::move(e));
+}
+
+}  // namespace colls::inline v1::extend

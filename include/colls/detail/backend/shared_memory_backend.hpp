@@ -1,0 +1,74 @@
+// The backend of groups whose ranks share memory: adapts an extend::memory_group.
+// IWYU pragma: private, include <colls/extend/memory_group.hpp>
+#pragma once
+
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/group/failure.hpp>
+#include <colls/extend/memory_group.hpp>
+
+#include <unistd.h>
+
+namespace colls::inline v1::detail {
+
+class shared_memory_backend final : public group_backend {
+public:
+    explicit shared_memory_backend(extend::memory_member&& m) : member_(std::move(m)) {}
+
+    static std::unique_ptr<rank_context> context(extend::memory_member&& m, int rank, int size) {
+        const group_memory memory(m.control, size);
+        const auto b = std::make_shared<shared_memory_backend>(std::move(m));
+        const extend::memory_member& own = b->member_;
+        auto e = std::make_unique<rank_context>(rank, size, memory, b);
+        e->crowded = own.crowded;
+        e->number = own.number;
+        if (own.base == nullptr) return e;
+        e->base = own.base;
+        e->reach = own.bytes;
+        memory.state(rank).process.store(getpid(), std::memory_order_relaxed);
+        return e;
+    }
+
+    // Threads die together: there is nothing to look for.
+    void look(rank_context& e, const wait_site*, double) override {
+        if (member_.base == nullptr) return;
+        member_.group->look();
+        if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) return;
+        for (int r = 0; r < e.size; ++r)
+            if (dead(r) && e.memory.state(r).gone.load(std::memory_order_acquire) == 0)
+                poison(e.memory, errc::peer_failed, e.rank, r, none,
+                    (message() << "colls: rank " << r << " (process "
+                               << static_cast<long long>(e.memory.state(r).process.load(std::memory_order_relaxed))
+                               << ") has died")
+                        .text());
+    }
+    bool dead(int rank) const override { return member_.base != nullptr && member_.group->dead(rank); }
+    std::byte* take(std::size_t bytes) override { return member_.group->allocate(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { member_.group->deallocate(at, bytes); }
+    void pin() override { member_.group->retire_memory(); }
+    std::uint64_t create(int n) override { return member_.group->create(n); }
+    void discard(std::uint64_t place, int n) override { member_.group->discard(place, n); }
+    std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
+        extend::formation f{place, rank, {members.data(), members.size()}, from.crowded};
+        return context(member_.group->join(f), rank, f.size());
+    }
+    std::unique_ptr<rank_context> shrink(rank_context& from) override { return shrink_shared(from); }
+    const machine& figures() override { return member_.group->figures(); }
+
+private:
+    const extend::memory_member member_;
+};
+
+}  // namespace colls::inline v1::detail
+
+namespace colls::inline v1::extend {
+
+COLLS_INLINE std::size_t control_bytes(int size) { return detail::group_memory::bytes(size); }
+COLLS_INLINE bool has_left(std::byte* control, int size, int rank) {
+    return detail::group_memory(control, size).state(rank).gone.load(std::memory_order_acquire) != 0;
+}
+COLLS_INLINE communicator join(memory_member&& member, int rank, int size) {
+    return detail::communicator_over(detail::shared_memory_backend::context(std::move(member), rank, size));
+}
+
+}  // namespace colls::inline v1::extend

@@ -1,0 +1,182 @@
+// How ranks that pass messages agree on which of them remain, for a shrink.
+//
+// Each rank says that it is here. When all others have said so, are known to be dead, or the deadline has passed, the
+// lowest rank that is here proposes the members, by the synod of Paxos (Lamport, The Part-Time Parliament, 1998) over
+// the whole old group: what a majority has accepted is decided, whichever rank dies meanwhile, and a part of the group
+// that is cut off from the majority decides nothing. A rank that learns the decision tells it to all others before it
+// goes on, so that the proposer may die at any point.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/transport/vocabulary.hpp>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+class shrink_agreement {
+public:
+    enum class line : std::uint8_t { here, prepare, promise, accept, accepted, decide };
+    /// The members of the new group, and a number for it.
+    struct value {
+        std::vector<bool> members;
+        std::uint64_t place = 0;
+    };
+
+    /// Takes a control message of kind `join`. It is read when this rank shrinks the group, too.
+    void heard(int peer, const control_message& what) { inbox_.push_back({peer, what.a, what.b, what.c, what.text}); }
+
+    /// Returns the decision. `dead(r)`: is the rank known to be dead? `make_place`: makes the place of the new group.
+    /// `look_at_others`: called now and then, for the thread's other groups. Throws colls::error: timeout, or
+    /// peer_failed where no majority is left or the decision excludes this rank.
+    template <class Dead, class MakePlace, class Look>
+    value agree(rank_context& e, message_transport& w, Dead dead, MakePlace make_place, Look look_at_others) {
+        const auto n = static_cast<std::size_t>(e.size);
+        here_.assign(n, false);
+        here_[static_cast<std::size_t>(e.rank)] = true;
+        e_ = &e;
+        w_ = &w;
+        const auto gone = [&](int r) { return dead(r) || e.memory.state(r).gone.load(std::memory_order_relaxed) != 0; };
+        to_all(line::here, 0, 0, {});
+        const double until = seconds_now() + e.env.timeout;
+        double again = 0;
+        while (!decided_) {
+            w.progress();
+            look_at_others();
+            for (; !inbox_.empty() && !decided_; inbox_.pop_front()) read(inbox_.front());
+            if (decided_) break;
+            const double now = seconds_now();
+            std::size_t count = 0, missing = 0;
+            int leader = none;
+            for (int r = 0; r < e.size; ++r) {
+                const bool alive = !gone(r) || r == e.rank;
+                const bool is_here = here_[static_cast<std::size_t>(r)] && alive;
+                count += is_here;
+                missing += alive && !is_here;
+                if (is_here && leader == none) leader = r;
+            }
+            if (missing == 0 || now > until) {
+                if (2 * count <= n)
+                    refuse(errc::peer_failed,
+                        message() << "only " << count << " of " << n << " ranks are left, which is no majority: "
+                                  << "another part of the group may go on without this one. Start anew");
+                if (now > until + e.env.timeout + 5)
+                    refuse(errc::timeout, message() << "the ranks that are left came to no decision");
+                if (leader == e.rank && now > again) {
+                    if (again == 0) own_ = {here_, make_place()};
+                    for (int r = 0; r < e.size; ++r)
+                        if (gone(r) && r != e.rank) own_.members[static_cast<std::size_t>(r)] = false;
+                    propose();
+                    again = now + 0.5;
+                }
+            }
+            w.idle(1e-3);
+        }
+        to_all(line::decide, 0, 0, accepted_);
+        w.progress();
+        if (!accepted_.members[static_cast<std::size_t>(e.rank)])
+            refuse(errc::peer_failed, message() << "the others have shrunk the group without this rank, which came too "
+                                                   "late: leave, and start anew");
+        return accepted_;
+    }
+
+private:
+    struct received_line {
+        int from;
+        std::uint64_t a, b, c;
+        std::string text;
+    };
+    [[noreturn]] void refuse(errc code, const message& why) const {
+        throw error(code, (message() << "colls: rank " << e_->rank << " in shrink: " << why.text()).text(), e_->rank);
+    }
+    // Fields of the control message: a: ballot and kind of line; b: ballot of the value; c and text: the value, a
+    // character for four members.
+    void to(int peer, line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
+        std::string text((v.members.size() + 3) / 4, 'a');
+        for (std::size_t i = 0; i < v.members.size(); ++i)
+            if (v.members[i]) text[i / 4] = static_cast<char>(text[i / 4] + (1 << i % 4));
+        const std::uint64_t a = ballot << 8 | static_cast<std::uint64_t>(what);
+        if (peer == e_->rank)
+            inbox_.push_back({peer, a, of, v.place, text});
+        else
+            w_->tell(peer, {control_kind::join, a, of, v.place, text.c_str()});
+    }
+    void to_all(line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
+        for (int r = 0; r < e_->size; ++r)
+            if (r != e_->rank || what == line::prepare || what == line::accept) to(r, what, ballot, of, v);
+    }
+    value read_value(const received_line& l) const {
+        value v{std::vector<bool>(static_cast<std::size_t>(e_->size)), l.c};
+        for (std::size_t i = 0; i < v.members.size() && i / 4 < l.text.size(); ++i)
+            v.members[i] = ((l.text[i / 4] - 'a') >> i % 4 & 1) != 0;
+        return v;
+    }
+
+    void propose() {
+        // Higher than every ballot that this rank has seen, and never one of another rank.
+        const auto n = static_cast<std::uint64_t>(e_->size);
+        ballot_ = (promised_ / n + 1) * n + static_cast<std::uint64_t>(e_->rank);
+        best_ = 0;
+        promises_.assign(static_cast<std::size_t>(n), false);
+        acceptances_.assign(static_cast<std::size_t>(n), false);
+        asked_ = false;
+        to_all(line::prepare, ballot_, 0, {});
+    }
+    bool majority(const std::vector<bool>& ranks) const {
+        std::size_t count = 0;
+        for (const bool x : ranks) count += x;
+        return 2 * count > ranks.size();
+    }
+    void read(const received_line l) {  // a copy: answers to this rank itself are added behind it
+        const std::uint64_t ballot = l.a >> 8;
+        const auto from = static_cast<std::size_t>(l.from);
+        switch (static_cast<line>(l.a & 0xff)) {
+            case line::here:
+                here_[from] = true;
+                break;
+            case line::prepare:
+                if (ballot <= promised_) break;
+                promised_ = ballot;
+                to(l.from, line::promise, ballot, accepted_ballot_, accepted_);
+                break;
+            case line::promise:
+                if (ballot != ballot_ || asked_) break;
+                promises_[from] = true;
+                if (l.b > best_) best_ = l.b, own_ = read_value(l);  // this value may have been decided already
+                if (!majority(promises_)) break;
+                asked_ = true;
+                to_all(line::accept, ballot_, ballot_, own_);
+                break;
+            case line::accept:
+                if (ballot < promised_) break;
+                promised_ = accepted_ballot_ = ballot;
+                accepted_ = read_value(l);
+                to(l.from, line::accepted, ballot, 0, {});
+                break;
+            case line::accepted:
+                if (ballot != ballot_) break;
+                acceptances_[from] = true;
+                if (!majority(acceptances_)) break;
+                accepted_ = own_;
+                decided_ = true;
+                break;
+            case line::decide:
+                accepted_ = read_value(l);
+                decided_ = true;
+                break;
+        }
+    }
+
+    rank_context* e_ = nullptr;
+    message_transport* w_ = nullptr;
+    std::deque<received_line> inbox_;
+    std::vector<bool> here_, promises_, acceptances_;
+    std::uint64_t promised_ = 0, accepted_ballot_ = 0, ballot_ = 0, best_ = 0;
+    value accepted_, own_;
+    bool asked_ = false, decided_ = false;
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,146 @@
+// New groups made of one: split, and shrink where the ranks share memory.
+// IWYU pragma: private, include <colls/communicator.hpp>
+#pragma once
+
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/execute/operations.hpp>
+#include <colls/detail/group/progress_lock.hpp>
+#include <colls/operation.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Called in a handler: breaks the old group, and throws the cause that is known there.
+[[noreturn, gnu::cold]] inline void split_failed(rank_context& e, std::unique_ptr<rank_context> part) {
+    if (part) {
+        part->forming_from = nullptr;
+        leave_group(part.release());
+    }
+    // The rank that caused the failure has told the old group, or it is dead, which is about to be found there.
+    const auto& state = e.memory.poison().state;
+    for (const double until = seconds_now() + 0.5;
+        state.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+        e.backend->look(e, nullptr, 0);
+        sched_yield();
+    }
+    const bool known = state.load(std::memory_order_acquire) != 0;
+    call_threw(e, "split");
+    if (!known) throw;
+    const wait_site at{.what = "split"};
+    throw_poison(e, &at);
+}
+
+/// Has another member broken the new group for a reason of its own? That member went on because it had heard from all
+/// others; so all have come, this rank is a member, too, and its next call reports the reason.
+inline bool broken_by_others(const rank_context& part) {
+    const poison_state& p = part.memory.poison();
+    return p.state.load(std::memory_order_acquire) == 2 && p.rank != part.rank &&
+           report_in(p).find(origin_is_broken) == std::string_view::npos;
+}
+
+inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int key) {
+    const progress_lock lock(e);
+    const auto n = static_cast<std::size_t>(e.size);
+    struct wish {
+        int color, key;
+    };
+    const wish own{color, key};
+    list<wish> wishes;
+    wishes.resize(n);
+    ++e.splits;
+    exchange(e, &own, sizeof own, wishes.data());
+    // The ranks of this rank's color, ordered by key, then by rank.
+    const auto before = [&](int a, int b) {
+        return wishes[a].key != wishes[b].key ? wishes[a].key < wishes[b].key : a < b;
+    };
+    list<int> members;
+    for (int r = 0; r < e.size; ++r) {
+        if (wishes[r].color != color) continue;
+        members.push_back(r);
+        for (std::size_t i = members.size() - 1; i > 0 && before(members[i], members[i - 1]); --i) {
+            const int other = members[i];
+            members[i] = members[i - 1];
+            members[i - 1] = other;
+        }
+    }
+    int mine = 0;
+    while (members[mine] != e.rank) ++mine;
+    const std::uint64_t made = color >= 0 && mine == 0 ? e.backend->create(static_cast<int>(members.size())) : 0;
+    list<std::uint64_t> places;
+    places.resize(n);
+    exchange(e, &made, sizeof made, places.data());
+    if (color < 0) return nullptr;
+    // No rank goes on before all members have come: from then on each of them hears of failures in the new group. Until
+    // then a rank that fails is heard of in the old group, which all of them look at.
+    std::unique_ptr<rank_context> part;
+    try {
+        part = e.backend->attach(e, places[members[0]], mine, members);
+        part->forming_from = &e;
+        const std::byte here{};
+        list<std::byte> all;
+        all.resize(members.size());
+        exchange(*part, &here, 1, all.data());
+    } catch (...) {
+        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_acquire) != 0)
+            split_failed(e, std::move(part));
+    }
+    part->forming_from = nullptr;
+    part->join(e);
+    bool several = false;
+    for (const wish& w : wishes) several = several || (w.color >= 0 && w.color != color);
+    message label;
+    label << e.label << "." << static_cast<std::size_t>(e.splits);
+    if (several) label << ":" << color;
+    put_label(*part, label);
+    part->began = e.began;
+    return part;
+}
+
+/// Shrinks a group whose ranks share memory. Each rank says that it takes part, and waits until every other rank does
+/// so, is dead, or has missed the deadline. Then it proposes the ranks that take part as members. The first proposal
+/// stands, so that all ranks that return agree, whatever each of them has seen.
+[[gnu::cold]] COLLS_INLINE std::unique_ptr<rank_context> shrink_shared(rank_context& e) {
+    const group_memory& m = e.memory;
+    break_to_shrink(e);
+    m.state(e.rank).shrinks.store(1, std::memory_order_release);
+    const auto gone = [&](int r) { return e.backend->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
+    const double until = seconds_now() + e.env.timeout;
+    for (bool missing = true;
+        missing && m.decision().decided.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+        missing = false;
+        for (int r = 0; r < e.size; ++r)
+            missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
+        e.backend->look(e, nullptr, 0);
+        if (missing) sched_yield();
+    }
+    if (m.decision().decided.load(std::memory_order_acquire) == 0) {
+        int count = 0;
+        for (int r = 0; r < e.size; ++r) {
+            const bool in = m.state(r).shrinks.load(std::memory_order_acquire) != 0 && !gone(r);
+            m.members(e.rank)[r] = in;
+            count += in;
+        }
+        const std::uint64_t place = m.proposal(e.rank).place = e.backend->create(count);
+        std::uint32_t none_yet = 0;
+        // Release: a rank that sees the decision sees the proposal.
+        if (!m.decision().decided.compare_exchange_strong(
+                none_yet, static_cast<std::uint32_t>(e.rank) + 1, std::memory_order_acq_rel))
+            e.backend->discard(place, count);  // another was first
+    }
+    const int decider = static_cast<int>(m.decision().decided.load(std::memory_order_acquire)) - 1;
+    list<int> members;
+    int mine = none;
+    for (int r = 0; r < e.size; ++r) {
+        if (m.members(decider)[r] == 0) continue;
+        if (r == e.rank) mine = static_cast<int>(members.size());
+        members.push_back(r);
+    }
+    if (mine == none)
+        throw error(errc::peer_failed,
+            (message() << "colls: rank " << e.rank << " in shrink: the others, led by rank " << decider
+                       << ", have shrunk the group without this rank, which came too late: leave, and start anew")
+                .text(),
+            e.rank, decider);
+    return e.backend->attach(e, m.proposal(decider).place, mine, members);
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,58 @@
+// The memory that the threads of a block share during a call.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// It says which rank and call they run, which peers take part in the round, and which pass over memory is next: one
+// thread prepares it for all.
+#pragma once
+
+#include <colls/detail/cuda/fold_elements.hpp>
+#include <colls/detail/cuda/workspace.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+/// What a port receives in a round.
+struct arrival {
+    std::int32_t peer = none;
+    action act = action::copy;
+    block_set from, to;  ///< slots of the peer, and of this rank
+};
+
+/// A peer's buffers as this rank reaches them; null: out of reach.
+struct peer_buffers {
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+};
+
+/// One pass over memory by all threads: operands are folded into a destination.
+struct memory_pass {
+    std::byte* to = nullptr;
+    std::uint64_t index = 0;     ///< of the first element in its buffer
+    std::uint32_t count = 0;     ///< elements
+    std::int32_t operands = 1;   ///< 1: a copy
+    std::int32_t ranks = 0;      ///< of how many ranks the fold is complete; 0: not complete
+    std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
+};
+
+/// Shared memory of a block. Arrays of two are used alternately, so that a pass is prepared while the last one is read.
+struct block_state {
+    rank_handle self;
+    kernel_call call;
+    peer_buffers buffers[max_ranks];  ///< by role
+    arrival arrivals[max_ports];
+    std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity
+    std::int32_t matches[2][max_ports];    ///< position of the pass's slot in what each port receives; -1: not in it
+    operand operands[2][max_ports + 1];
+    memory_pass passes[2];
+};
+
+/// Sets the call that the block runs next. By all threads.
+template <class G>
+COLLS_DEVICE void load_call(G& g, const rank_handle& handle, const kernel_call& call) {
+    if (g.index() == 0) {
+        g.state().self = handle;
+        g.state().call = call;
+    }
+    g.any(false);
+}
+
+}  // namespace colls::inline v1::cuda::detail

@@ -1,0 +1,170 @@
+// From a call's checked arguments to the launch of a kernel.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <colls/detail/cuda/check_arguments.hpp>
+#include <colls/detail/cuda/local_ranks.hpp>
+
+#include <algorithm>
+#include <string_view>
+
+namespace colls::inline v1::cuda::detail {
+
+/// Least bytes of a channel's slice, by a schedule and on the eager path: smaller messages use fewer channels.
+inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10;
+
+/// A hash of the types' names: the same in all processes that run the same program.
+template <class... X>
+constexpr std::uint64_t name_hash() {
+    std::uint64_t h = 0xcbf29ce484222325ull;
+    for (const char c : std::string_view(__PRETTY_FUNCTION__))
+        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return h;
+}
+
+/// Elements of T in a chunk of at most `bytes`: a multiple of `quantum`, and at least one.
+template <class T>
+constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
+    const std::uint64_t quanta = bytes / sizeof(T) / quantum;
+    return (quanta < 1 ? 1 : quanta) * quantum;
+}
+
+/// Launches `kernel` with blocks for `channels` channels of each local rank. Throws unsupported where the device does
+/// not hold them all at once.
+inline void launch_kernel(
+    local_ranks& ranks, collective what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank;
+    const int resident = ranks.resident_blocks(kernel), blocks = channels * static_cast<int>(ranks.ranks().size());
+    if (blocks > resident)
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: " << name_of(what) << " needs " << blocks
+                       << " blocks at once, and the device holds " << resident
+                       << ": take fewer ranks, or a lower options.channels")
+                .text(),
+            rank);
+    const device_guard guard(ranks.device());
+    check(cudaLaunchCooperativeKernel(
+              kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0, stream),
+        "cudaLaunchCooperativeKernel", rank);
+}
+
+/// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
+/// user blocks begin (n + 1 entries); empty: they are balanced. Throws invalid_argument, unsupported, wrong_schedule,
+/// and what an earlier kernel has reported.
+template <class Schedule, class T, class D, class Op, class Epilogue>
+void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const Schedule& s,
+    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets = {}) {
+    constexpr collective what = implemented_by<Schedule>;
+    static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
+        "colls: elements must be trivially copyable, and default constructible");
+    if constexpr (reduces(what))
+        static_assert(operator_on<Op, accumulator<T, Op>>,
+            "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
+    const int n = ranks.size();
+    const int rank = ranks.ranks().front().rank;
+    ranks.throw_if_failed();
+    if (all.size() != ranks.ranks().size()) {
+        message why;
+        why << "it takes one buffer a rank, which is " << ranks.ranks().size() << ", and got " << all.size();
+        refuse(what, rank, why.text());
+    }
+    if (rooted(what) && (root < 0 || root >= n)) {
+        message why;
+        why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
+        refuse(what, rank, why.text());
+    }
+    check_stream(what, rank, stream, ranks.device());
+
+    kernel_arguments<Op, Epilogue> a{ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, op, epilogue};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const rank_buffers& b = all[i];
+        const int r = ranks.ranks()[i].rank;
+        const std::uint64_t count = whole_count(what, b, r, n, root, offsets);
+        if (i != 0 && count != a.common.count) {
+            message why;
+            why << "its buffers are of another size than those of rank " << ranks.ranks()[i - 1].rank;
+            refuse(what, r, why.text());
+        }
+        a.common.count = count;
+        check_pointer(what, r, b.in, b.in_count, ranks.device(), "input");
+        check_pointer(what, r, b.out, b.out_count, ranks.device(), "output");
+        check_overlap(what, r, b, sizeof(T), sizeof(D),
+            offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
+                            : offsets[static_cast<std::size_t>(r)]);
+        a.of[i] = {static_cast<const std::byte*>(b.in), static_cast<std::byte*>(b.out),
+            ranks.address_for_peers(b.in, b.in_count * sizeof(T)),
+            ranks.address_for_peers(b.out, b.out_count * sizeof(D))};
+    }
+
+    kernel_call& c = a.common;
+    c.root = root;
+    if (!offsets.empty()) c.offsets = ranks.device_copy(offsets);
+    const auto longest_of = [&](int blocks) {
+        if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;
+        std::uint64_t longest = 0;
+        for (int b = 0; b < blocks; ++b)
+            longest =
+                std::max(longest, offsets[static_cast<std::size_t>(b) + 1] - offsets[static_cast<std::size_t>(b)]);
+        return longest;
+    };
+    const auto channels_for = [&](std::uint64_t bytes, std::uint64_t slice) {
+        const auto most = static_cast<std::uint64_t>(ranks.sizes().channels);
+        return static_cast<std::int32_t>(std::clamp<std::uint64_t>((bytes + slice - 1) / slice, 1, most));
+    };
+    const auto set_fingerprint = [&](std::uint64_t h) {
+        for (const std::uint64_t x : {h, name_hash<T, D, Op, Epilogue>(), static_cast<std::uint64_t>(what), c.count,
+                 static_cast<std::uint64_t>(root), static_cast<std::uint64_t>(c.channels),
+                 static_cast<std::uint64_t>(c.chunk)})
+            c.fingerprint = mixed(c.fingerprint, x);
+        for (const std::uint64_t x : offsets) c.fingerprint = mixed(c.fingerprint, x);
+    };
+
+    // The eager path: if what one rank sends another is short enough, in all and for each channel.
+    const bool by_rank = owned(what) || what == collective::all_to_all;
+    const std::uint64_t longest_message = longest_of(by_rank ? n : 1) * sizeof(T);
+    c.channels = channels_for(longest_message, least_eager_slice);
+    // A slice is a whole number of quanta, one more where they do not divide.
+    const std::uint64_t slice =
+        (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
+        4;
+    if (what == collective::barrier ||
+        (longest_message <= ranks.chosen_options().small_bytes && slice <= ranks.sizes().eager_bytes)) {
+        c.user_blocks = by_rank ? n : 1;
+        set_fingerprint(1);
+        void* arguments[] = {&a};
+        return launch_kernel(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>),
+            c.channels, arguments, stream);
+    }
+
+    const stored_slot_map& m = ranks.map_for(s);
+    c.slots = m.slots;
+    c.overwrites = m.overwrites;
+    c.width = m.map.width;
+    c.user_blocks = m.map.blocks;
+    c.channels = channels_for(c.count * sizeof(T), least_slice);
+    c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
+    constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
+    if (m.map.scratch_needed || !is_plain || ranks.reachable().all == 0) {
+        // Each slot, and its landing slot, has to fit into scratch memory.
+        const std::uint64_t slots = 2 * static_cast<std::uint64_t>(c.width), room = ranks.sizes().scratch_bytes / slots;
+        while (c.chunk > quantum && slot_bytes(c.chunk, sizeof(T)) > room)
+            c.chunk = chunk_elements<T>((c.chunk - quantum) * sizeof(T) / 2);
+        if (slot_bytes(c.chunk, sizeof(T)) > room)
+            throw error(errc::unsupported,
+                (message() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                           << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
+                           << " slots of " << static_cast<std::size_t>(slot_bytes(quantum, sizeof(T)))
+                           << " bytes: raise it")
+                    .text(),
+                rank);
+    }
+    c.chunks = static_cast<std::int32_t>(
+        chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
+    set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
+    Schedule value = s;
+    void* arguments[] = {&a, &value};
+    launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
+        c.channels, arguments, stream);
+}
+
+}  // namespace colls::inline v1::cuda::detail

@@ -1,0 +1,215 @@
+// The ranks of a group that one communicator drives, all on one device.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Holds what their kernels are told of the group, what the kernels have reported, and what is kept between calls.
+#pragma once
+
+#include <colls/any_schedule.hpp>
+#include <colls/cuda/options.hpp>
+#include <colls/detail/cuda/device_tables.hpp>
+#include <colls/detail/cuda/kernels.hpp>
+#include <colls/detail/support/environment.hpp>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace colls::inline v1::cuda::detail {
+
+/// The longest eager message of a channel from one rank to another.
+inline constexpr std::size_t eager_bytes_of_rank = 8 << 10;
+
+struct local_rank {
+    int rank = 0;
+    pinned_value<failure_report> status;
+};
+
+/// Multiprocessors of a device, each of which holds a block of a kernel. Throws unsupported where the device has no
+/// cooperative launch.
+inline int multiprocessors(int device) {
+    int count = 0;
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+    int cooperative = 0;
+    check(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, device), "cudaDeviceGetAttribute");
+    if (cooperative == 0)
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: device " << device << " has no cooperative launch, which all kernels here need")
+                .text());
+    return count;
+}
+
+/// The slot map of a schedule that has been proven at this group size: a kernel cannot refuse a wrong schedule. Throws
+/// wrong_schedule, unsupported.
+template <class S>
+slot_map proven_slot_map(const S& s, int n) {
+    slot_map map = make_slot_map(s, n);
+    if (const v1::detail::finding f = any_schedule(s).prove(n); !f.right)
+        throw error(errc::wrong_schedule,
+            (message() << "colls: a kernel at " << n << " ranks: " << f.text.text()).text(), f.rank, none, f.round);
+    return map;
+}
+
+/// The slot map of a schedule's type and value, at the size of a group, with its tables in device memory.
+struct stored_slot_map {
+    const void* type = nullptr;
+    std::vector<std::byte> value;
+    slot_map map;
+    const slot_info* slots = nullptr;
+    const std::uint8_t* overwrites = nullptr;
+};
+
+class local_ranks {
+public:
+    /// For ranks of a group of n on `device`. `channels`: of each rank, the same on all ranks.
+    local_ranks(int n, int device, int channels, const options& o)
+        : n_(n), device_(device), options_(limited(o)), tables_(device) {
+        sizes_.ranks = n;
+        sizes_.channels = channels;
+        sizes_.eager_bytes = eager_bytes_of_rank;
+        sizes_.scratch_bytes = (o.scratch_bytes + 127) / 128 * 128;
+        timeout_ = o.timeout > 0 ? o.timeout : environment::read().timeout;
+    }
+    local_ranks(const local_ranks&) = delete;
+    local_ranks& operator=(const local_ranks&) = delete;
+
+    int size() const { return n_; }
+    int device() const { return device_; }
+    const workspace_layout& sizes() const { return sizes_; }
+    const options& chosen_options() const { return options_; }
+    const std::vector<local_rank>& ranks() const { return ranks_; }
+    /// Of each local rank, in device memory.
+    const rank_handle* handles() const { return reinterpret_cast<const rank_handle*>(handles_.data()); }
+
+    /// Makes the handles of `ranks`, which are local. workspaces[r]: of rank r. regions: for each rank of the group
+    /// where its regions begin (see shared_address), the same number for each rank. Addresses as this device reaches
+    /// them.
+    void connect(const std::vector<int>& ranks, const std::vector<std::byte*>& workspaces,
+        const std::vector<std::uint64_t>& regions) {
+        workspaces_ = device_memory(device_, workspaces.size() * sizeof(std::byte*), workspaces.data());
+        regions_ = device_memory(device_, regions.size() * sizeof(std::uint64_t), regions.data());
+        std::vector<rank_handle> handles;
+        for (const int r : ranks) {
+            ranks_.push_back({r, {}});
+            rank_handle h;
+            h.rank = r;
+            h.sizes = sizes_;
+            h.workspaces = reinterpret_cast<std::byte* const*>(workspaces_.data());
+            h.regions = reinterpret_cast<const std::uint64_t*>(regions_.data());
+            h.region_count = static_cast<std::uint32_t>(regions.size() / workspaces.size());
+            h.status = ranks_.back().status.get();
+            h.timeout_ns = static_cast<std::uint64_t>(timeout_ * 1e9);
+            handles.push_back(h);
+        }
+        handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());
+    }
+
+    /// Throws timeout or mismatch if a kernel of a local rank has reported a failure. A report stays for ever.
+    void throw_if_failed() const {
+        for (const local_rank& l : ranks_) {
+            const failure_report& r = *l.status.get();
+            const auto why =
+                static_cast<failure>(std::atomic_ref<std::uint64_t>(l.status->what).load(std::memory_order_acquire));
+            if (why == failure::nothing) continue;
+            message text;
+            text << "colls: cuda: rank " << l.rank << ": an earlier call failed: ";
+            if (r.told_by != none) text << "rank " << r.told_by << " gave up, because ";
+            if (why == failure::late) {
+                text << "rank " << r.peer << " did not come within " << timeout_ << " s";
+                if (r.round != none) text << " in round " << r.round;
+                text << " (block " << r.block << ")";
+            } else {
+                text << "rank " << r.peer
+                     << " made another call (its collective, schedule, type, operator, count or root differs)";
+            }
+            text << "; the group can no longer be used: make a new one";
+            // The peer of a rank that gave up because others missed it is the rank that said so.
+            const int peer = r.peer == l.rank ? r.told_by : r.peer;
+            throw error(why == failure::late ? errc::timeout : errc::mismatch, text.text(), l.rank, peer, r.round);
+        }
+    }
+
+    /// The memory of this device that other ranks reach.
+    const reachable_memory& reachable() const { return reachable_; }
+    /// How the other ranks reach a buffer of this device.
+    shared_address address_for_peers(const void* at, std::size_t bytes) const {
+        return reachable_.address_of(reinterpret_cast<std::uint64_t>(at), bytes);
+    }
+    /// Between processes: the others reach these bytes only, as region `exported`.
+    void export_memory(const std::byte* at, std::size_t bytes) {
+        reachable_ = {reinterpret_cast<std::uint64_t>(at), bytes, 0};
+    }
+
+    /// The slot map of a schedule: built, proven and copied to the device at its first use.
+    template <class S>
+    const stored_slot_map& map_for(const S& s) {
+        static const char type = 0;
+        std::vector<std::byte> value(std::is_empty_v<S> ? 0 : sizeof(S));
+        if (!value.empty()) std::memcpy(value.data(), &s, value.size());
+        for (const auto& m : maps_)
+            if (m->type == &type && m->value == value) return *m;
+        auto m = std::make_unique<stored_slot_map>();
+        m->type = &type;
+        m->value = std::move(value);
+        m->map = proven_slot_map(s, n_);
+        m->slots = tables_.copy(m->map.slots);
+        m->overwrites = tables_.copy(m->map.overwrites);
+        maps_.push_back(std::move(m));
+        return *maps_.back();
+    }
+    /// A copy of `offsets` on the device, for as long as the group lives: graphs may refer to it.
+    const std::uint64_t* device_copy(const std::vector<std::uint64_t>& offsets) {
+        for (const auto& [known, copy] : offsets_)
+            if (known == offsets) return copy;
+        offsets_.emplace_back(offsets, tables_.copy(offsets));
+        return offsets_.back().second;
+    }
+
+    /// Loads a kernel on this device and on the peer devices of the process; returns how many of its blocks this device
+    /// holds at once. Loaded by its first launch, a kernel would wait for running kernels that wait for it.
+    int resident_blocks(const void* kernel) {
+        for (const auto& [known, blocks] : kernels_)
+            if (known == kernel) return blocks;
+        const relaxed_capture relaxed;
+        const auto load = [&] {
+            cudaFuncAttributes unused{};
+            check(cudaFuncGetAttributes(&unused, kernel),
+                "cudaFuncGetAttributes (is the program compiled for this device?)");
+        };
+        for (const int peer : peer_devices_) {
+            const device_guard guard(peer);
+            load();
+        }
+        const device_guard guard(device_);
+        load();
+        int each = 0;
+        check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0),
+            "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+        kernels_.emplace_back(kernel, each * multiprocessors(device_));
+        return kernels_.back().second;
+    }
+    /// The devices of all ranks of this process.
+    void set_peer_devices(std::vector<int> devices) { peer_devices_ = std::move(devices); }
+
+private:
+    /// memory_pass::count has 32 bits, and counts the elements of a chunk.
+    static options limited(options o) {
+        if (o.chunk_bytes > (std::size_t{1} << 30)) o.chunk_bytes = std::size_t{1} << 30;
+        return o;
+    }
+
+    const int n_, device_;
+    const options options_;
+    workspace_layout sizes_;
+    double timeout_ = 0;  // seconds
+    std::vector<local_rank> ranks_;
+    device_memory workspaces_, regions_, handles_;
+    reachable_memory reachable_;
+    std::vector<std::unique_ptr<stored_slot_map>> maps_;
+    std::vector<std::pair<std::vector<std::uint64_t>, const std::uint64_t*>> offsets_;
+    device_tables tables_;
+    std::vector<std::pair<const void*, int>> kernels_;  // and how many blocks of each are resident
+    std::vector<int> peer_devices_;
+};
+
+}  // namespace colls::inline v1::cuda::detail

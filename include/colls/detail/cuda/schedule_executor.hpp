@@ -1,0 +1,401 @@
+// Runs a schedule in a kernel: a block of each rank works on its channel's slice of every user block.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// The same code serves every schedule, collective, type and operator, on a device and, for tests, on the host.
+//
+// All transfers are pulled: in round k a rank reads the slots that its peers had at the start of the round, and writes
+// its own memory only. A rank's progress is one counter that only grows. With R rounds, chunk c begins at v = base + 1
+// + c (2R + 1), and the counter says
+//     v + 2k      the rank's slots of the start of round k can be read
+//     v + 2k + 1  the rank has read all that it reads in round k (published only if round k overwrites what it sends)
+// Before a rank reads or writes anything in round k, it waits until the peers that it reads from, and those that read
+// from it in round k - 1, have published v + 2k. By induction on k no peer is still reading what the rank writes. Every
+// wait names an earlier round than the one it is made in, so the least unfinished round can always go on. If a round
+// receives into slots that it also sends, received data lands in scratch memory, and moves to its slots when the
+// readers have published v + 2k + 1.
+#pragma once
+
+#include <colls/detail/cuda/partition.hpp>
+#include <colls/detail/cuda/wait_for_peer.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+// The same functions of partition.hpp and schedule.hpp, not inlined.
+COLLS_DEVICE_CALLED inline extent cut_of(
+    std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
+    return cut(count, slices, i, chunk, c);
+}
+COLLS_DEVICE_CALLED inline int element_of(const block_set& blocks, int i) { return blocks[i]; }
+template <class S>
+COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int port) {
+    return step_of(s, rank, n, round, port);
+}
+
+/// One call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
+template <class Schedule, class T, class D, class Op, class Epilogue, class G>
+class schedule_executor {
+public:
+    COLLS_DEVICE schedule_executor(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue)
+        : g_(g), s_(s), op_(op), epilogue_(epilogue), channel_(channel), n_(self().sizes.ranks) {
+        if constexpr (rooted(what)) shift_ = call().root - root_of(s, n_);
+        me_ = role(self().rank);
+        rounds_ = s.rounds(n_);
+        ports_ = ports_of(s, n_);
+    }
+
+    /// False: the rank has given up, and the host learns why from the report. Control and data alternate, each at one
+    /// place in the code, so that a kernel stays small and both can use all registers.
+    COLLS_DEVICE bool run() {
+        start();
+        COLLS_ROLLED
+        while (next_pass()) run_pass(state().passes[parity_], state().operands[parity_]);
+        return !failed_;
+    }
+
+private:
+    static constexpr collective what = implemented_by<Schedule>;
+    static constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
+    static constexpr bool input_is_own_block = what == collective::gather || what == collective::all_gather;
+    static constexpr bool output_is_own_block = what == collective::scatter || what == collective::reduce_scatter;
+    static constexpr bool output_is_readable = is_plain && what != collective::all_to_all;
+
+    COLLS_DEVICE block_state& state() const { return g_.state(); }
+    COLLS_DEVICE const rank_handle& self() const { return state().self; }
+    COLLS_DEVICE const kernel_call& call() const { return state().call; }
+
+    // Rooted schedules are written for root 0: a role is a rank relative to the root.
+    COLLS_DEVICE int role(int rank) const { return rooted(what) ? mod(rank - shift_, n_) : rank; }
+    COLLS_DEVICE int rank_of(int role) const { return rooted(what) ? mod(role + shift_, n_) : role; }
+    COLLS_DEVICE const slot_info& info(int role, int slot) const { return call().slots[role * call().width + slot]; }
+
+    // Locations of slots.
+
+    COLLS_DEVICE extent unit(const block_part& p, int parts) const {
+        return unit_of(call().count, call().offsets, call().user_blocks,
+            owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
+    }
+    /// The part of a slot that this channel works on in this chunk, relative to the slot's unit.
+    COLLS_DEVICE_CALLED extent span_of(const slot_info& s) const {
+        return cut_of(unit(s.data, s.parts).count, static_cast<std::uint64_t>(call().channels),
+            slice_of(call(), channel_), call().chunk, chunk_);
+    }
+    /// A buffer that holds all user blocks, one that holds the rank's own block only, or a scratch slot, which begins
+    /// at the alignment that the data has in the user's buffer.
+    enum class buffer_kind : unsigned char { all_blocks, own_block, scratch_slot };
+    struct location {
+        const std::byte* base;
+        block_part data;
+        buffer_kind kind;
+    };
+    COLLS_DEVICE_CALLED std::uint64_t first_element(location at, int parts, std::uint64_t skip) const {
+        const std::uint64_t first = unit(at.data, parts).first;
+        if (at.kind == buffer_kind::scratch_slot) return first % quantum;
+        return first + skip - (at.kind == buffer_kind::own_block ? unit({at.data.block, 0}, 1).first : 0);
+    }
+    COLLS_DEVICE location input(const std::byte* buffer, const slot_info& s) const {
+        return {buffer, s.in, input_is_own_block ? buffer_kind::own_block : buffer_kind::all_blocks};
+    }
+    COLLS_DEVICE location output(const std::byte* buffer, const slot_info& s) const {
+        return {buffer, s.out, output_is_own_block ? buffer_kind::own_block : buffer_kind::all_blocks};
+    }
+    COLLS_DEVICE_CALLED location scratch(int role, int slot, const slot_info& s) const {
+        return {scratch_of_channel(self(), rank_of(role), channel_) +
+                    static_cast<std::uint64_t>(slot) * slot_bytes(call().chunk, sizeof(T)),
+            s.data, buffer_kind::scratch_slot};
+    }
+    /// From its first receive on, the slot is in the output, where others can read it; else in scratch memory.
+    COLLS_DEVICE bool lives_in_output(int role, const slot_info& s) const {
+        return output_is_readable && s.out.block != none && state().buffers[role].out != nullptr;
+    }
+    /// The scratch slot in which data for a slot lands in a round that overwrites what it sends.
+    COLLS_DEVICE int landing_slot(int slot) const { return call().width + slot; }
+    /// Where a slot of a role is read in this phase: as it was at the start of the round, or as it has landed.
+    COLLS_DEVICE location source_location(int role, int slot, const slot_info& s) const {
+        if (phase_ == phase::move_landed) return scratch(role, landing_slot(slot), s);
+        const peer_buffers& theirs = state().buffers[role];
+        if (round_ <= s.first_receive) {
+            const std::byte* const in = role == me_ ? call().in : theirs.in;
+            return in != nullptr || role == me_ ? input(in, s) : scratch(role, slot, s);
+        }
+        return lives_in_output(role, s) ? output(role == me_ ? call().out : theirs.out, s) : scratch(role, slot, s);
+    }
+    COLLS_DEVICE_CALLED operand source(int role, int slot, std::uint64_t skip) const {
+        const slot_info& s = info(role, slot);
+        const location at = source_location(role, slot, s);
+        // A staged input is raw in scratch memory too.
+        return {at.base + first_element(at, s.parts, skip) * sizeof(T),
+            (phase_ == phase::receive || phase_ == phase::deliver) && round_ <= s.first_receive};
+    }
+
+    // Synchronisation.
+
+    /// Sets this rank's progress, after a barrier: all threads have finished what it announces.
+    COLLS_DEVICE void publish(std::uint64_t value) {
+        g_.any(false);
+        if (g_.index() == 0) g_.release(&channel_of(self(), self().rank, channel_).progress, value);
+    }
+    COLLS_DEVICE_CALLED bool wait(int role, std::uint64_t value) {
+        return role == none || role == me_ || wait_for_peer(g_, channel_, rank_of(role), value, round_);
+    }
+    /// Waits for the entries of all ranks: checks that they make the same call, and learns where their buffers are.
+    COLLS_DEVICE bool exchange_entries() {
+        bool failed = false;
+        COLLS_ROLLED
+        for (int r = g_.index(); r < n_ && !failed; r += g_.size()) {
+            const int q = rank_of(r);
+            failed = r != me_ && !wait_for_peer(g_, channel_, q, value_, none);
+            if (failed) break;
+            const entry_record e = channel_of(self(), q, channel_).entries[entry_];
+            failed = e.fingerprint != call().fingerprint;
+            if (failed)
+                give_up(g_, channel_, failure::mismatch, q, none, e.fingerprint);
+            else
+                state().buffers[r] = {resolved(self(), q, e.in), resolved(self(), q, e.out)};
+        }
+        failed_ = g_.any(failed);
+        return !failed_;
+    }
+
+    // Data.
+
+    // Copies use the loop of the operator, with one operand, unless that loop computes in another type.
+    static constexpr bool copies_as_folds = reduces(what) && std::is_same_v<T, accumulator<T, Op>>;
+    static constexpr bool has_leaves = has_leaf<Op, accumulator<T, Op>>;
+
+    COLLS_DEVICE void run_pass(const memory_pass& o, const operand* x) {
+        if constexpr (!is_plain)
+            if (o.is_result != 0) {
+                D* const target = reinterpret_cast<D*>(o.to);
+                if constexpr (reduces(what))
+                    return fold_elements<T>(g_, target, x, o.operands, o.count, op_, epilogue_, o.ranks, o.index);
+                else
+                    return fold_elements<T>(g_, target, x, 1, o.count, no_operator{}, epilogue_, 0, o.index);
+            }
+        T* const target = reinterpret_cast<T*>(o.to);
+        const no_epilogue as_is;
+        const bool is_copy = o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0);
+        if (is_copy && x[0].data == target) return;
+        if constexpr (copies_as_folds) {
+            fold_elements<T>(g_, target, x, o.operands, o.count, op_, as_is, o.ranks, o.index);
+        } else {
+            if constexpr (reduces(what))
+                if (!is_copy) return fold_elements<T>(g_, target, x, o.operands, o.count, op_, as_is, o.ranks, o.index);
+            fold_elements<T>(g_, target, x, 1, o.count, no_operator{}, as_is, 0, o.index);
+        }
+    }
+
+    // Control: which pass is next.
+
+    /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
+    /// arrives; move_landed, after a receive into landing slots, moves it to its slots; deliver writes results that are
+    /// not in the output yet.
+    enum class phase : int { stage, receive, move_landed, deliver };
+
+    COLLS_DEVICE void start() {
+        channel_state& own = channel_of(self(), self().rank, channel_);
+        const bool failed_before = is_poisoned(g_);
+        const std::uint32_t calls = own.schedule_calls;
+        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress)) + 1;
+        entry_ = calls & 1;
+        failed_ = g_.any(failed_before);
+        if (g_.index() == 0 && !failed_) {
+            own.schedule_calls = calls + 1;
+            own.entries[entry_] = {call().fingerprint, call().in_where, call().out_where};
+        }
+        begin(phase::stage);
+        round_ = 0;
+    }
+    COLLS_DEVICE void begin(phase p) {
+        phase_ = p;
+        port_ = at_ = 0;
+    }
+
+    /// Prepares the next pass in the block's state; false: the call is over, or has failed.
+    COLLS_DEVICE bool next_pass() {
+        COLLS_ROLLED
+        while (!failed_) {
+            const int slot = what == collective::barrier ? none : next_slot();
+            if (slot != none ? prepare_pass(slot) : !advance()) return slot != none;
+        }
+        return false;
+    }
+    /// The next slot of this phase; none: there are no more.
+    COLLS_DEVICE int next_slot() {
+        if (phase_ == phase::stage || phase_ == phase::deliver)
+            return at_ < call().width && (phase_ == phase::deliver || call().in_where.region == shared_address::hidden)
+                       ? at_++
+                       : none;
+        COLLS_ROLLED
+        for (; port_ < ports_; ++port_, at_ = 0)
+            if (const arrival& in = state().arrivals[port_]; in.peer != none && at_ < in.to.size())
+                return element_of(in.to, at_++);
+        return none;
+    }
+
+    /// Goes on to the next phase; false: the call is over, or has failed. Threads may still run the last pass.
+    COLLS_DEVICE bool advance() {
+        if (phase_ == phase::deliver) {
+            g_.any(false);  // all threads have read scratch memory, which the next chunk overwrites
+            if (++chunk_ >= static_cast<std::uint64_t>(call().chunks)) return confirm_peers();
+            ++value_;
+            round_ = 0;
+            begin(phase::stage);
+            return true;
+        }
+        const bool first = phase_ == phase::stage, move_landed = phase_ == phase::receive && lands_;
+        if (!first && !move_landed) {
+            value_ += 2;
+            ++round_;
+        }
+        publish(value_ + move_landed);
+        if (first && chunk_ == 0 && !exchange_entries()) return false;
+        synchronise(!move_landed && round_ < rounds_, move_landed ? round_ : round_ - 1, value_ + move_landed);
+        begin(move_landed ? phase::move_landed : round_ < rounds_ ? phase::receive : phase::deliver);
+        return !failed_;
+    }
+    /// Ends the call: returns false. The caller of a rank that has given up may overwrite its buffers, so what was read
+    /// from a rank is valid only if it had not given up when the last read was over.
+    COLLS_DEVICE bool confirm_peers() {
+        bool failed = false;
+        g_.fence();
+        COLLS_ROLLED
+        for (int r = g_.index(); r < n_; r += g_.size()) failed = adopt_failure(g_, channel_, r, rounds_) || failed;
+        failed_ = g_.any(failed);
+        return false;
+    }
+    /// Waits until the peers that read from this rank in round `read`, and if `reads` those that it reads from in this
+    /// round, have published `value`.
+    COLLS_DEVICE void synchronise(bool reads, int read, std::uint64_t value) {
+        bool failed = false;
+        COLLS_ROLLED
+        for (int p = g_.index(); p < ports_; p += g_.size()) {
+            const int reader = read < 0 ? none : state().receivers[read & 1][p];
+            int from = none;
+            if (reads) {
+                const step mine = step_at(s_, me_, n_, round_, p);
+                from = mine.recv.peer;
+                arrival& in = state().arrivals[p];
+                in = {from, mine.recv.action, {}, mine.recv.blocks};
+                if (from != none) in.from = step_at(s_, from, n_, round_, p).send.blocks;
+                state().receivers[round_ & 1][p] = mine.send.peer;
+            }
+            failed = failed || !wait(from, value) || !wait(reader, value);
+        }
+        failed_ = g_.any(failed);
+        if (!reads) return;
+        const int over =
+            what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me_ * rounds_ + round_];
+        lands_ = over == overwrites_slots ||
+                 (over == overwrites_input &&
+                     (owned(what) || call().in == call().out || call().in_where.region == shared_address::hidden));
+    }
+
+    /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.
+    COLLS_DEVICE bool prepare_pass(int slot) {
+        const slot_info& s = info(me_, slot);
+        const bool arrives = phase_ == phase::receive || phase_ == phase::move_landed;
+        if (s.data.block == none) return false;
+        int operands = 1;
+        const bool never_received = s.first_receive >= rounds_;
+        if (phase_ == phase::stage && (s.in.block == none || s.is_sent == 0)) return false;
+        if (phase_ == phase::deliver && (s.out.block == none || s.result_round != none ||
+                                            (never_received ? s.in.block == none : lives_in_output(me_, s))))
+            return false;
+        parity_ ^= 1u;
+        if (arrives && ports_ > 1 && !match(slot, port_)) return false;
+        const std::uint64_t skip = span_of(s).first;
+        if (phase_ == phase::receive)
+            operands = collect_operands(slot, port_, s, skip);
+        else if (g_.index() == 0)
+            state().operands[parity_][0] = source(me_, slot, skip);
+        if (g_.index() == 0) {
+            memory_pass& o = state().passes[parity_];
+            const bool is_result =
+                phase_ == phase::deliver ||
+                (s.result_round == round_ && (phase_ == phase::move_landed || (phase_ == phase::receive && !lands_)));
+            const bool lands = phase_ == phase::receive && lands_;
+            const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(me_, s))
+                                    ? output(call().out, s)
+                                    : scratch(me_, lands ? landing_slot(slot) : slot, s);
+            const bool complete = phase_ == phase::receive ? s.complete_round == round_
+                                                           : phase_ == phase::deliver && reduces(what) && n_ == 1;
+            o.index = first_element(to, s.parts, skip);
+            o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
+            o.count = static_cast<std::uint32_t>(span_of(s).count);  // a chunk's elements fit 32 bits
+            o.operands = operands;
+            o.ranks = complete ? n_ : 0;
+            o.is_result = is_result;
+        }
+        g_.any(false);
+        return true;
+    }
+
+    /// Finds the ports that receive into the slot; false: one before `port` does, and its pass has done them all.
+    COLLS_DEVICE bool match(int slot, int port) {
+        std::int32_t* const found = state().matches[parity_];
+        COLLS_ROLLED
+        for (int p = g_.index(); p < ports_; p += g_.size()) {
+            const arrival& in = state().arrivals[p];
+            int j = in.peer == none ? 0 : in.to.size();
+            COLLS_ROLLED
+            while (--j >= 0)
+                if (element_of(in.to, j) == slot) break;
+            found[p] = j;
+        }
+        g_.any(false);
+        COLLS_ROLLED
+        for (int p = 0; p < port; ++p)
+            if (found[p] >= 0) return false;
+        return true;
+    }
+    /// The operands of a slot, in ascending order of ranks: what it receives in this round, and its own value, which
+    /// comes after one that the rank sends to itself. Each thread places one; port `ports_` stands for the own value.
+    /// Returns their number, 1 for a copy.
+    COLLS_DEVICE int collect_operands(int slot, int port, const slot_info& s, std::uint64_t skip) {
+        const std::int32_t* const found = state().matches[parity_];
+        const bool folds = state().arrivals[port].act == action::reduce,
+                   own = folds && (s.in.block != none || round_ > s.first_receive);
+        const int self = rank_of(me_);
+        int count = own ? 1 : 0;
+        COLLS_ROLLED
+        for (int p = 0; p < ports_; ++p) count += ports_ == 1 || found[p] >= 0;
+        COLLS_ROLLED
+        for (int p = g_.index(); p <= ports_; p += g_.size()) {
+            const bool is_own = p == ports_;
+            if (is_own ? !own : ports_ > 1 && found[p] < 0) continue;
+            const int role = is_own ? me_ : state().arrivals[p].peer, from = rank_of(role);
+            int at = own && !is_own && self < from ? 1 : 0;
+            COLLS_ROLLED
+            for (int other = 0; other < ports_; ++other) {
+                if (other == p || (ports_ > 1 && found[other] < 0)) continue;
+                const int there = rank_of(state().arrivals[other].peer);
+                at += there < from || (there == from && other < p);
+            }
+            state().operands[parity_][at] = source(
+                role, is_own ? slot : element_of(state().arrivals[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
+        }
+        return folds ? count : 1;
+    }
+
+    mutable G g_;
+    const Schedule& s_;
+    const Op& op_;
+    const Epilogue& epilogue_;
+    const int channel_, n_;
+    int shift_ = 0, me_ = 0, rounds_ = 0, ports_ = 1, round_ = 0;
+    int port_ = 0, at_ = 0;  // next: position `at_` in what the port receives, or slot `at_`
+    unsigned parity_ = 0, entry_ = 0;
+    phase phase_ = phase::stage;
+    int lands_ = false, failed_ = false;  // int: bool takes more code
+    std::uint64_t chunk_ = 0;
+    std::uint64_t value_ = 0;  // progress that announces the start of this round
+};
+
+/// Runs the call that load_call has set, by the block of one channel; all threads call. False: the rank has given up.
+template <class T, class D, class Schedule, class Op, class Epilogue, class G>
+    requires thread_group<G>
+COLLS_DEVICE bool run_schedule(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
+    return schedule_executor<Schedule, T, D, Op, Epilogue, G>(g, channel, s, op, epilogue).run();
+}
+
+}  // namespace colls::inline v1::cuda::detail

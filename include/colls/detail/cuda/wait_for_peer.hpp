@@ -1,0 +1,74 @@
+// Waiting for peers within a kernel, and giving up.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// A wait ends when the peer has come far enough, when the timeout is over, or when the peer or another block of this
+// rank has given up.
+#pragma once
+
+#include <colls/detail/cuda/block_state.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+/// Has a block of this rank given up?
+template <class G>
+COLLS_DEVICE bool is_poisoned(G& g) {
+    const rank_handle& t = g.state().self;
+    return g.relaxed(static_cast<const std::uint32_t*>(poison_of(t, t.rank))) != 0;
+}
+/// Poisons this rank and writes its report, unless another block has done so before. `told_by`: see failure_report.
+template <class G>
+COLLS_DEVICE_CALLED void give_up(
+    G g, int channel, failure why, int peer, int round, std::uint64_t theirs, int told_by = none) {
+    const rank_handle& t = g.state().self;
+    if (!g.claim(poison_of(t, t.rank), poison_word(why, peer))) return;
+    failure_report& r = *t.status;
+    r.rank = t.rank;
+    r.peer = peer;
+    r.round = round;
+    r.block = channel;
+    r.told_by = told_by;
+    r.own_fingerprint = g.state().call.fingerprint;
+    r.fingerprint_of_peer = theirs;
+    g.release(&r.what, static_cast<std::uint64_t>(why));
+}
+/// Gives up for the reason of `peer` if `peer` has given up; returns whether it has.
+template <class G>
+COLLS_DEVICE_CALLED bool adopt_failure(G g, int channel, int peer, int round) {
+    const std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(poison_of(g.state().self, peer)));
+    if (word != 0) give_up(g, channel, reason_in(word), peer_in(word), round, 0, peer);
+    return word != 0;
+}
+
+/// The pauses of one wait for a peer.
+template <class G>
+class backoff {
+public:
+    /// Between two looks at what is waited for. False: the wait has failed, and this rank has given up.
+    COLLS_DEVICE bool pause(G& g, int channel, int peer, int round) {
+        g.pause();
+        if ((++pauses_ & 63u) != 0) return true;  // reading the clock and poison words takes longer than a look
+        if (is_poisoned(g) || adopt_failure(g, channel, peer, round)) return false;
+        const std::uint64_t now = g.now();
+        if (since_ == 0) since_ = now;
+        if (now - since_ < g.state().self.timeout_ns) return true;
+        give_up(g, channel, failure::late, peer, round, 0);
+        return false;
+    }
+
+private:
+    std::uint32_t pauses_ = 0;
+    std::uint64_t since_ = 0;
+};
+
+/// Waits until the progress of `peer` is at least `value`; false: this rank has given up. By one thread: after their
+/// next barrier, the other threads of the block see what it has seen.
+template <class G>
+COLLS_DEVICE_CALLED bool wait_for_peer(G g, int channel, int peer, std::uint64_t value, int round) {
+    const std::uint64_t* const progress = &channel_of(g.state().self, peer, channel).progress;
+    backoff<G> pauses;
+    while (g.acquire(progress) < value)
+        if (!pauses.pause(g, channel, peer, round)) return false;
+    return true;
+}
+
+}  // namespace colls::inline v1::cuda::detail

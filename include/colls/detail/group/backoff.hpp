@@ -1,0 +1,160 @@
+// How a rank waits for a peer: spins, yields, sleeps, and meanwhile looks for failures.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/mismatch.hpp>
+
+namespace colls::inline v1::detail {
+
+/// How the report of a rank begins that cannot finish forming a group.
+inline constexpr std::string_view origin_is_broken = "the group that it is split from is broken";
+
+/// The policy of one wait: called between two looks at what the rank waits for. It spins, then yields (at once where
+/// ranks outnumber cores), then sleeps. Now and then it looks for failures, and throws: what was reported; timeout at
+/// the deadline; mismatch where the peer waits in another call; peer_failed where the peer has left, has refused the
+/// call, or cannot come.
+class backoff {
+public:
+    backoff() = default;
+    explicit backoff(rank_context& e) : e_(&e) {}
+
+    void operator()(const wait_site& at) {
+        if (!e_->crowded && spins_ < 2000) {
+            ++spins_;
+            if (!e_->by_messages) pause();  // polling a device, a socket or rings takes longer than a pause
+            return;
+        }
+        step(at);
+    }
+
+    /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
+    void asked(const wait_site& at) {
+        if (++steps_ % 16 == 0) look(at);
+    }
+
+private:
+    [[gnu::noinline]] void step(const wait_site& at) {
+        if (++steps_ % 16 == 0) look(at);
+        if (e_->by_messages) {
+            e_->backend->idle(*e_, waited_);
+        } else if (waited_ > 3e-3) {
+            const timespec nap{0, 50'000};
+            nanosleep(&nap, nullptr);
+        } else {
+            sched_yield();
+        }
+        progress(*e_);
+    }
+
+    [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
+        if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); e_->dumps != wanted) {
+            e_->dumps = wanted;
+            print_dump(*e_, &at);
+        }
+        e_->backend->look(*e_, &at, waited_);
+        if (e_->memory.poison().state.load(std::memory_order_seq_cst) != 0) {
+            leave(*e_);
+            throw_poison(*e_, &at);
+        }
+        const double now = seconds_now();
+        if (start_ == 0) start_ = now;
+        waited_ = now - start_;
+        if (waited_ > 10e-3) compare_boards(at);
+        if (e_->forming_from) check_origin(at);
+        if (at.peer != none) check_peer(at);
+        check_deadline(at);
+    }
+
+    void check_peer(const wait_site& at) {
+        const rank_state& peer = e_->memory.state(at.peer);
+        if (waited_ > 0.1 && at.fingerprint != no_call) check_refusal(at);
+        if (const std::uint64_t away = peer.away.load(std::memory_order_acquire); away != 0) check_absence(away, at);
+        // The peer may have done its part before it left: the caller looks once more before this is an error.
+        if (peer.gone.load(std::memory_order_acquire) != 0 && peer_gone_++ > 2)
+            fail(*e_, errc::peer_failed, at, message() << "rank " << at.peer << " has left the group");
+    }
+    void check_deadline(const wait_site& at) {
+        if (waited_ <= e_->env.timeout) return;
+        if (at.peer == none)
+            fail(*e_, errc::timeout, at,
+                message() << "no rank has sent a message: waited " << waited_
+                          << " s (COLLS_TIMEOUT sets the deadline)");
+        if (!leaves_error_to_peer(at))
+            fail(*e_, errc::timeout, at,
+                message() << "rank " << at.peer << " is unreachable: waited " << waited_ << " s for it"
+                          << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
+    }
+
+    // The peer may have refused the call for an error on its own side. It has 0.1 s to make the call correctly.
+    void check_refusal(const wait_site& at) {
+        const refusal_state& refusal = e_->memory.refusal(at.peer);
+        const std::uint64_t call = refusal.call.load(std::memory_order_acquire);
+        if (call == 0 || call - 1 > at.call) return;
+        char text[decltype(refusal.text)::most + 1];
+        refusal.text.load(text);
+        fail(*e_, errc::peer_failed, at,
+            message() << "rank " << at.peer << " has not made this call, which it refused: " << text);
+    }
+    // While a group is being formed: where the group breaks that it is split from, a rank may not come, and no rank has
+    // gone on yet.
+    [[gnu::cold]] void check_origin(const wait_site& at) {
+        rank_context& from = *e_->forming_from;
+        from.backend->look(from, nullptr, 0);
+        if (from.memory.poison().state.load(std::memory_order_acquire) == 2)
+            fail(*e_, errc::peer_failed, at, message() << origin_is_broken << ": " << report_in(from.memory.poison()));
+    }
+    // The peer shrinks a group. If this rank is a member of that group, the peer waits for it there.
+    [[gnu::cold]] void check_absence(std::uint64_t group, const wait_site& at) {
+        for (rank_context* x = e_->next; x != e_; x = x->next) {
+            if (x->number != group) continue;
+            x->backend->look(*x, nullptr, 0);
+            const poison_state& p = x->memory.poison();
+            if (p.state.load(std::memory_order_acquire) == 2)
+                fail(*e_, errc::peer_failed, at,
+                    message() << "rank " << at.peer
+                              << " does not come to this call: it shrinks another group of this rank, in which "
+                              << report_in(p));
+        }
+    }
+    // A peer that waits itself knows better which rank does not come: it has a quarter of the deadline more, at most
+    // 2 s, to report that.
+    bool leaves_error_to_peer(const wait_site& at) const {
+        const double longer = e_->env.timeout / 4;
+        if (at.peer == none || waited_ > e_->env.timeout + (longer < 2 ? longer : 2)) return false;
+        const rank_state& peer = e_->memory.state(at.peer);
+        const auto call = peer.board_call.load(std::memory_order_relaxed);
+        const double said = 1e-3 * static_cast<double>(peer.board_at.load(std::memory_order_relaxed));
+        return call != 0 && call + 64 > e_->calls && seconds_now() - said < e_->env.timeout * 3 / 8;
+    }
+
+    // Two ranks may both be waiting, in different calls. A rank that waits for long publishes its call on its board,
+    // and compares it with the boards of the others.
+    [[gnu::cold]] void compare_boards(const wait_site& at) {
+        if (at.fingerprint == no_call) return;
+        if (told_ != at.call + 1) tell_calls(e_->memory, e_->rank, e_->recent, e_->calls);
+        told_ = at.call + 1;
+        rank_state& own = e_->memory.state(e_->rank);
+        own.board_call.store(0, std::memory_order_relaxed);
+        own.board_fingerprint.store(at.fingerprint, std::memory_order_release);
+        own.board_at.store(milliseconds_now(), std::memory_order_relaxed);
+        own.board_call.store(at.call + 1, std::memory_order_release);
+        for (int r = 0; r < e_->size; ++r) {
+            if (r == e_->rank) continue;
+            const rank_state& other = e_->memory.state(r);
+            const auto call = other.board_call.load(std::memory_order_acquire);
+            const auto theirs = other.board_fingerprint.load(std::memory_order_acquire);
+            // The call in which the other rank waits may be over here.
+            if (call == 0 || call > e_->calls || call + 64 <= e_->calls ||
+                e_->recent[(call - 1) % call_record::kept].fingerprint == theirs)
+                continue;
+            if (other.board_call.load(std::memory_order_acquire) == call) fail_mismatch(*e_, at, r, theirs);
+        }
+    }
+
+    rank_context* e_ = nullptr;
+    unsigned spins_ = 0, steps_ = 0, peer_gone_ = 0;
+    std::uint64_t told_ = 0;  // 1 + the call in which this rank has published its calls
+    double start_ = 0, waited_ = 0;
+};
+
+}  // namespace colls::inline v1::detail

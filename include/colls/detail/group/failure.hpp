@@ -1,0 +1,138 @@
+// How a group breaks, how every rank hears of it, and how a rank leaves a call by an error.
+//
+// The first report stands: it is written into the group's poison_state, which every wait reads. Where ranks share no
+// memory, each has a poison_state of its own, and the backend tells the others.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/rank_context.hpp>
+
+#include <sched.h>
+
+namespace colls::inline v1::detail {
+
+/// To stderr, for COLLS_DEBUG.
+[[gnu::cold]] [[gnu::noinline]] inline void say(const message& what) { std::fprintf(stderr, "%s\n", what.text()); }
+
+/// Appends a warning to an error where a rank has not left its call in time.
+[[gnu::cold]] inline void warn_of_lingering(message& text, const rank_context& e) {
+    if (e.lingers != none)
+        text << "; rank " << e.lingers
+             << " has not left its call: should it wake, it may yet write into buffers from allocate()";
+}
+
+/// The report, which names the rank that reports.
+[[gnu::cold]] inline std::string_view report_in(const poison_state& p) { return quoted(p.text); }
+
+[[noreturn, gnu::cold]] inline void throw_poison(rank_context& e, const wait_site* at = nullptr) {
+    poison_state& p = e.memory.poison();
+    // The rank that writes the report may be killed before it is complete.
+    for (const double until = seconds_now() + 1; p.state.load(std::memory_order_acquire) == 1 && seconds_now() < until;)
+        sched_yield();
+    message text;
+    text << "colls: rank " << e.rank;
+    if (at) text << *at;
+    if (p.state.load(std::memory_order_acquire) == 1) {
+        text << ": the group is broken, by a rank that died before it had said why";
+        throw error(errc::peer_failed, text.text(), e.rank);
+    }
+    text << ": the group is broken: " << report_in(p);
+    warn_of_lingering(text, e);
+    // The peer to blame: the peer that the report blames, unless that is this rank; then the rank that reports.
+    const int peer = p.peer == none || p.peer == e.rank ? p.rank : p.peer;
+    throw error(static_cast<errc>(p.code), text.text(), e.rank, peer, p.round);
+}
+
+/// Breaks the group, so that every rank's waits end. The first report stands: false for a later one.
+[[gnu::cold]] inline bool poison(
+    const group_memory& memory, errc code, int rank, int peer, int round, const char* text) {
+    poison_state& p = memory.poison();
+    std::uint32_t whole = 0;
+    // seq_cst: `activate` relies on one order of this store and the loads of `active`.
+    if (!p.state.compare_exchange_strong(whole, 1, std::memory_order_seq_cst)) return false;
+    p.code = static_cast<int>(code);
+    p.rank = rank;
+    p.peer = peer;
+    p.round = round;
+    std::snprintf(p.text, sizeof p.text, "%s", text);
+    p.state.store(2, std::memory_order_seq_cst);
+    return true;
+}
+/// Breaks the group in the name of one of its ranks, and tells the others.
+[[gnu::cold]] inline void break_group(rank_context& e, errc code, int peer, int round, const char* text) {
+    if (poison(e.memory, code, e.rank, peer, round, text)) e.backend->broke(e);
+}
+
+/// Before an error leaves a call, no other rank may still touch this rank's buffers: waits until every rank has said
+/// that it is out of its call, or is dead. Bounded by the deadline and by 2 s: after that a rank may still be in its
+/// call, and the memory that it may write to is not used again.
+[[gnu::cold]] inline void leave(rank_context& e) {
+    e.backend->abandon(e);
+    e.memory.state(e.rank).active.store(0, std::memory_order_seq_cst);
+    const double most = e.env.timeout < 2 ? e.env.timeout : 2;
+    const double until = seconds_now() + (e.lingers == none ? most : 0);  // one such wait is enough
+    for (int r = 0; r < e.size; ++r) {
+        const auto inside = [&] {
+            return r != e.rank && e.memory.state(r).active.load(std::memory_order_seq_cst) != 0 && !e.backend->dead(r);
+        };
+        while (inside() && seconds_now() < until) {
+            e.backend->look(e, nullptr, 0);
+            sched_yield();
+        }
+        if (!inside()) continue;
+        e.lingers = r;
+        e.backend->pin();
+    }
+}
+
+/// Breaks the group before a shrink, if it is not broken yet. The report gives the cause as far as it is known, also
+/// where the cause was reported in another group of this rank.
+[[gnu::cold]] inline void break_to_shrink(rank_context& e) {
+    // Backends look for dead ranks once a millisecond: a rank that has just died is found first.
+    for (const double until = seconds_now() + 3e-3;
+        e.memory.poison().state.load(std::memory_order_acquire) == 0 && seconds_now() < until;)
+        e.backend->look(e, nullptr, 0);
+    message text;
+    text << "colls: rank " << e.rank << " shrinks the group";
+    for (rank_context* x = e.next; x != &e; x = x->next)
+        if (x->memory.poison().state.load(std::memory_order_acquire) == 2) {
+            text << ", after an error in another one: " << report_in(x->memory.poison());
+            break;
+        }
+    break_group(e, errc::peer_failed, none, none, text.text());
+    leave(e);
+}
+
+/// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
+/// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.
+inline void activate(rank_context& e) {
+    e.memory.state(e.rank).active.store(1, std::memory_order_seq_cst);
+    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
+    leave(e);
+    throw_poison(e);
+}
+
+/// After the last load from other ranks' buffers, before a call is over: a rank that has left the call by an error
+/// meanwhile may be using its buffers for something else already.
+inline void confirm(rank_context& e, const wait_site& at) {
+#if defined(__aarch64__)
+    asm volatile("dmb ishld" ::: "memory");  // the loads of data come before the load of the poison
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+    if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
+    leave(e);
+    throw_poison(e, &at);
+}
+
+/// Breaks the group with this rank's error, leaves the call, and throws.
+[[noreturn, gnu::cold]] inline void fail(rank_context& e, errc code, const wait_site& at, const message& why) {
+    message text;
+    text << "colls: rank " << e.rank << at << ": " << why.text();
+    break_group(e, code, at.peer, at.round, text.text());
+    leave(e);
+    warn_of_lingering(text, e);
+    throw error(code, text.text(), e.rank, at.peer, at.round);
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,93 @@
+// What differs between the transports behind a rank context, as a few small interfaces by subject.
+//
+// A transport does not implement these itself: it implements extend::memory_group or extend::message_group, and
+// shared_memory_backend and messaging_backend adapt those.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/wait_site.hpp>
+#include <colls/detail/support/list.hpp>
+#include <colls/extend/machine.hpp>
+
+#include <memory>
+
+namespace colls::inline v1::detail {
+
+using extend::machine;
+
+struct operation_state;
+struct rank_context;
+
+/// What a rank does about peers that fail, and tells them about itself.
+class failure_watch {
+public:
+    virtual ~failure_watch() = default;
+    /// Called now and then while a rank waits (`at`, for `seconds` so far; null outside of waits): finds ranks that
+    /// have died, and passes on what other ranks should know.
+    virtual void look(rank_context&, const wait_site* /*at*/, double /*seconds*/) {}
+    /// Is the rank known to be dead? False for a rank that is only slow.
+    virtual bool dead(int /*rank*/) const { return false; }
+    /// This rank has just broken the group: tells the others.
+    virtual void broke(rank_context&) {}
+    /// This rank leaves a call by an error: its buffers are not touched afterwards.
+    virtual void abandon(rank_context&) {}
+    /// This rank has refused a call, or has made it by now, as its refusal_state says. Ranks that share memory read it
+    /// there; others are told.
+    virtual void refused(rank_context&) {}
+    /// This rank shrinks the group of that number and makes no call of this group meanwhile; 0: it is back. Ranks that
+    /// share memory read rank_state::away; others are told.
+    virtual void absent(rank_context&, std::uint64_t /*group*/) {}
+    /// This rank leaves the group. Memory that was allocated may stay in use.
+    virtual void close() {}
+};
+
+/// Memory that the group's ranks can reach, aligned to 128 bytes.
+class group_allocator {
+public:
+    virtual ~group_allocator() = default;
+    virtual std::byte* take(std::size_t bytes) = 0;  ///< throws std::bad_alloc
+    virtual void give(std::byte* at, std::size_t bytes) noexcept = 0;
+    /// A rank that does not answer may yet come back and write: memory that is given back is not taken again.
+    virtual void pin() {}
+};
+
+/// How new groups are made of this one.
+class group_formation {
+public:
+    virtual ~group_formation() = default;
+    /// A place for a group of n ranks: one rank makes it, and tells the others its number.
+    virtual std::uint64_t create(int n) = 0;
+    /// The context of rank `rank` of that group; members[i] is the rank in this group of the new group's rank i.
+    virtual std::unique_ptr<rank_context> attach(
+        rank_context& from, std::uint64_t place, int rank, const list<int>& members) = 0;
+    /// The place is not used.
+    virtual void discard(std::uint64_t place, int n) = 0;
+    /// The ranks that still call, as a group of their own.
+    virtual std::unique_ptr<rank_context> shrink(rank_context& from) = 0;
+};
+
+/// How operations advance where ranks pass messages. Ranks that share memory have no use for it.
+class message_operations {
+public:
+    virtual ~message_operations() = default;
+    virtual void begin(rank_context&, operation_state&) {}
+    /// True when the operation is complete.
+    virtual bool advance(rank_context&, operation_state&) { return true; }
+    /// Waits a short while for a message; `waited`: seconds that this wait has taken so far.
+    virtual void idle(rank_context&, double /*waited*/) {}
+    /// From now on ranks announce each message to this rank, also those already begun.
+    virtual void ask_for_messages(rank_context&) {}
+    /// Has the rank announced its next message to this rank?
+    virtual bool announced(rank_context&, int /*rank*/) { return false; }
+};
+
+class group_backend : public failure_watch, public group_allocator, public group_formation, public message_operations {
+public:
+    /// What predictions are made from: the same for all ranks of the group.
+    virtual const machine& figures() = 0;
+};
+
+/// Memory of a group outlives it where it is still in use, and with it the backend.
+using shared_backend = std::shared_ptr<group_backend>;
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,58 @@
+// One thread at a time in the library with the groups of a rank, and no call from within an operator.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/rank_context.hpp>
+
+namespace colls::inline v1::detail {
+
+/// The context with which this thread is in a call; null outside of calls.
+inline constinit thread_local const rank_context* in_call_of = nullptr;
+
+/// Is this thread in a call of a context of the same cycle? Then an operator asks for another call.
+inline bool is_within_call(const rank_context& e) {
+    for (const rank_context* x = in_call_of; x != nullptr; x = x->next == in_call_of ? nullptr : x->next)
+        if (x == &e) return true;
+    return false;
+}
+[[noreturn, gnu::cold]] inline void refuse_progress(const rank_context& e) {
+    message text;
+    text << "colls: rank " << e.rank;
+    if (e.is_foreign())
+        text << ": this process was forked from the rank, whose group it cannot use: a group belongs to the process "
+                "that made it";
+    else
+        text << ": an operator calls the library while a call of this rank runs it: an operator may compute, but not "
+                "communicate or wait";
+    throw error(errc::invalid_argument, text.text(), e.rank);
+}
+
+/// While it lives, no other thread is in the library with contexts of this cycle. Throws invalid_argument in a forked
+/// child, and where an operator calls the library.
+class progress_lock {
+public:
+    struct quiet {};
+    explicit progress_lock(const rank_context& e) : progress_lock(e, e.is_foreign() || is_within_call(e)) {
+        if (within_) refuse_progress(e);
+    }
+    /// Never throws: within an operator, the lock of the call that runs it holds already.
+    progress_lock(const rank_context& e, quiet) : progress_lock(e, is_within_call(e)) {}
+    progress_lock(const progress_lock&) = delete;
+    progress_lock& operator=(const progress_lock&) = delete;
+    ~progress_lock() {
+        in_call_of = outer_;
+        if (shared_) shared_->unlock();
+    }
+
+private:
+    progress_lock(const rank_context& e, bool within)
+        : shared_(within ? nullptr : e.shared), outer_(in_call_of), within_(within) {
+        if (shared_) shared_->lock();
+        in_call_of = &e;
+    }
+    std::mutex* const shared_;
+    const rank_context* const outer_;
+    const bool within_;
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,225 @@
+// Runs of forked processes, one for each rank, and how they end.
+// IWYU pragma: private, include <colls/transports/shm.hpp>
+#pragma once
+
+#include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/run/group_of_all.hpp>
+#include <colls/detail/transport/shm/group.hpp>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <memory>
+
+namespace colls::inline v1::processes {
+
+namespace detail {
+
+using colls::detail::descriptor;
+using colls::detail::rank_task;
+
+/// The group of all ranks of an arena, once they have assembled.
+inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout) {
+    a->assemble(timeout);
+    std::vector<int> all;
+    for (int r = 0; r < a->ranks(); ++r) all.push_back(r);
+    return extend::join(std::make_shared<group>(a, a->whole().base(), std::move(all))->member(), a->rank(), a->ranks());
+}
+
+/// The same group over TCP on the loopback, or RDMA. The ranks find each other through the arena, and tell the parent
+/// through it how they ended.
+inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
+    namespace hosts = colls::detail::hosts;
+    descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
+    a->port(a->rank()).store(
+        static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
+    a->assemble(timeout);
+    std::vector<hosts::site> sites;
+    for (int r = 0; r < a->ranks(); ++r)
+        sites.push_back(
+            {colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
+                static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
+    auto way = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
+    return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
+        a->ranks() > colls::detail::cores(), nullptr, std::move(way));
+}
+
+/// Notes how a rank ended.
+[[gnu::cold]] inline void note(arena& a, errc code, int rank, int peer, int round, const char* text, bool own) {
+    outcome& o = a.head().how;
+    std::uint32_t expected = 0;
+    // The process that holds the lock copies a line of text; if it dies meanwhile, its report is lost.
+    for (const double until = seconds_now() + 1;
+        !o.lock.compare_exchange_strong(expected, 1, std::memory_order_acquire) && seconds_now() < until;)
+        expected = 0;
+    if (const std::uint32_t worth = own ? 2 : 1; worth > o.worth) {
+        o.worth = worth;
+        o.code = static_cast<int>(code), o.rank = rank, o.peer = peer, o.round = round;
+        std::snprintf(o.text, sizeof o.text, "%s", text);
+    }
+    o.lock.store(0, std::memory_order_release);
+}
+/// Called in a handler: notes the exception, and breaks the group, so that no rank waits for this one.
+[[gnu::cold]] inline void note_exception(arena& a, rank_context* end = nullptr) {
+    message text;
+    try {
+        throw;
+    } catch (const error& x) {
+        const bool caused_by_other = x.code() == errc::peer_failed;
+        note(a, x.code(), x.rank(), x.peer(), x.round(), x.what(), !caused_by_other);
+        text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
+    } catch (const std::exception& x) {
+        text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
+        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
+    } catch (...) {
+        text << "colls: rank " << a.rank() << ": its function threw";
+        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
+    }
+    if (end)
+        colls::detail::break_group(*end, errc::peer_failed, none, none, text.text());
+    else
+        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
+}
+
+/// The processes of one `run`, as their parent sees them. It watches their descriptors: waitpid does not tell that they
+/// have ended where SIGCHLD is ignored, or where another part of the program waits for all children.
+class children {
+public:
+    ~children() {
+        for (const child& c : all_)  // only where something went wrong
+            if (!c.over) {
+                kill(c.number, SIGKILL);
+                waitpid(c.number, nullptr, 0);
+            }
+    }
+    void add(pid_t number) {
+        const int process = static_cast<int>(syscall(SYS_pidfd_open, number, 0));
+        const bool gone = process < 0 && errno == ESRCH;
+        all_.push_back({number, descriptor(process), gone, false});
+    }
+
+    /// Returns when all have ended. A process that ends before its rank has joined breaks the group, so that the others
+    /// do not wait for it.
+    void wait(arena& a) {
+        const group_memory m = a.whole();
+        std::vector<pollfd> watched;
+        for (std::size_t left = all_.size(); left > 0;) {
+            watched.clear();
+            bool blind = false;  // on one whose descriptor the system does not give
+            for (const child& c : all_) {
+                if (!c.over && c.process) watched.push_back({c.process.get(), POLLIN, 0});
+                blind = blind || (!c.over && !c.process);
+            }
+            poll(watched.data(), watched.size(), blind ? 1 : -1);
+            for (std::size_t r = 0; r < all_.size(); ++r) {
+                if (all_[r].over || !ended(all_[r])) continue;
+                const auto rank = static_cast<int>(r);
+                // Checked before waitpid, which frees the process number: a rank that is to watch the process must not
+                // open another one.
+                const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
+                if (early)
+                    colls::detail::poison(m, errc::peer_failed, rank, rank, none,
+                        (message() << "colls: rank " << rank << ": its process ended before it had joined the group")
+                            .text());
+                note_end(a, rank, all_[r].number, early);
+                all_[r].over = true;
+                --left;
+            }
+        }
+    }
+
+private:
+    struct child {
+        pid_t number;
+        descriptor process;
+        bool gone;  // before it could be watched
+        bool over;
+    };
+    static bool ended(const child& c) {
+        if (c.process) {
+            pollfd p{c.process.get(), POLLIN, 0};
+            return poll(&p, 1, 0) > 0;
+        }
+        siginfo_t info{};
+        return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
+               info.si_pid != 0;
+    }
+    static void note_end(arena& a, int rank, pid_t number, bool early) {
+        const char* const when = early ? ", before it had joined the group" : "";
+        int status = 0;
+        pid_t waited = 0;
+        do waited = waitpid(number, &status, 0);
+        while (waited < 0 && errno == EINTR);
+        message text;
+        text << "colls: rank " << rank << "'s process ";
+        const std::uint32_t said = a.ended(rank).load(std::memory_order_acquire);
+        if (waited == number && WIFSIGNALED(status))
+            note(a, errc::peer_failed, rank, rank, none,
+                (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
+        else if (waited != number && said == 0)
+            note(a, errc::peer_failed, rank, rank, none,
+                (text << "has died" << when
+                      << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for "
+                         "its children")
+                    .text(),
+                true);
+        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
+            code != 0 || early)
+            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), early);
+    }
+
+    std::vector<child> all_;
+};
+
+COLLS_INLINE void run(int n, rank_task f) {
+    if (n < 1)
+        throw error(errc::invalid_argument,
+            (message() << "colls: processes::run of " << n << " ranks: a group has at least one").text());
+    static_cast<void>(environment::read());  // an invalid value is reported once
+    const auto shared = std::make_shared<arena>(n);
+    children all;
+    const pid_t parent = getpid();
+    const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
+    std::fflush(nullptr);
+    for (int r = 0; r < n; ++r) {
+        const pid_t child = fork();
+        if (child < 0)
+            throw error(
+                errc::unsupported, (message() << "colls: cannot fork rank " << r << ": " << strerror(errno)).text(), r);
+        if (child > 0) {
+            all.add(child);
+            continue;
+        }
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(1);
+        dump_on_signal();
+        int status = 0;
+        shared->be(r);
+        try {
+            const environment env = environment::read();
+            communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env.timeout);
+            colls::detail::label_group(comm.context(), number);
+            try {
+                f(comm);
+            } catch (...) {
+                note_exception(*shared, &comm.context());
+                status = 1;
+            }
+        } catch (...) {
+            note_exception(*shared);
+            status = 1;
+        }
+        std::fflush(nullptr);
+        shared->ended(r).store(1 + static_cast<std::uint32_t>(status), std::memory_order_release);
+        _exit(status);
+    }
+    all.wait(*shared);
+    const outcome& how = shared->head().how;
+    if (how.worth > 0) throw error(static_cast<errc>(how.code), how.text, how.rank, how.peer, how.round);
+}
+
+}  // namespace detail
+}  // namespace colls::inline v1::processes

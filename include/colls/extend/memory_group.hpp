@@ -1,0 +1,71 @@
+// Groups of ranks that load from and store to each other's memory: implement memory_group, and make the first group
+// with `join`. See docs/extending.md.
+#pragma once
+
+#include <colls/communicator.hpp>
+#include <colls/extend/formation.hpp>
+#include <colls/extend/machine.hpp>
+
+#include <cstddef>
+#include <memory>
+
+namespace colls::inline v1::extend {
+
+class memory_group;
+
+/// What a rank brings into a group.
+struct memory_member {
+    std::shared_ptr<memory_group> group;
+    /// control_bytes(size) bytes that all ranks share, aligned to 128; zero before the first rank joins.
+    std::byte* control = nullptr;
+    /// Memory that all ranks share, perhaps at different addresses: `control` and what `allocate` returns are in it.
+    /// Null: ranks share their whole address space, as threads do.
+    std::byte* base = nullptr;
+    std::size_t bytes = 0;     ///< of the memory at `base`
+    bool crowded = false;      ///< more ranks than cores: waits yield; the same on all ranks
+    std::uint64_t number = 0;  ///< equal on the group's ranks, different for each group of a process; 0: it has none
+};
+
+/// How much memory a group of `size` ranks needs for flags and small messages, in bytes. Pages of it that a group never
+/// uses are never touched.
+std::size_t control_bytes(int size);
+/// Has that rank left the group whose memory this is?
+bool has_left(std::byte* control, int size, int rank);
+
+/// One rank's part of a group, for as long as the rank is a member or has memory from `allocate`.
+class memory_group {
+public:
+    virtual ~memory_group() = default;
+
+    /// Makes a place for a group of `size` of this group's ranks, and returns its number, which the library tells the
+    /// others. One rank calls it.
+    virtual std::uint64_t create(int size) = 0;
+    /// Joins that group. Every member calls it. It may throw.
+    virtual memory_member join(const formation& f) = 0;
+    /// The place is not used: another rank's was chosen.
+    virtual void discard(std::uint64_t place, int size) = 0;
+
+    /// Called now and then while a rank waits: finds out which ranks have died.
+    virtual void look() {}
+    /// Is the rank known to be dead? The group breaks where it had not left.
+    virtual bool dead(int /*rank*/) const { return false; }
+
+    /// What predictions are made from: the same on all ranks of the group.
+    virtual const machine& figures() const = 0;
+    /// Memory that the group's ranks can reach, aligned to 128 bytes. Throws std::bad_alloc.
+    virtual std::byte* allocate(std::size_t bytes) = 0;
+    virtual void deallocate(std::byte* at, std::size_t bytes) noexcept = 0;
+    /// A rank that does not answer may yet write into this rank's memory: what is deallocated from now on must not be
+    /// allocated again.
+    virtual void retire_memory() {}
+};
+
+/// The communicator of rank `rank` of a group of `size` ranks. Not collective: each rank calls it with its own member.
+/// Throws std::bad_alloc; colls::error where the environment holds an invalid value.
+communicator join(memory_member&& member, int rank, int size);
+
+}  // namespace colls::inline v1::extend
+
+#ifndef COLLS_SEPARATE
+#include <colls/detail/backend/shared_memory_backend.hpp>
+#endif

@@ -1,0 +1,146 @@
+// Ranks whose kernels run on host threads: a group of ranks, each of several blocks of several threads.
+#pragma once
+
+#include <colls/any_schedule.hpp>
+#include <colls/detail/cuda/eager_executor.hpp>
+#include <colls/detail/cuda/host_thread_group.hpp>
+#include <colls/detail/cuda/schedule_executor.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace host_kernels {
+
+using colls::collective;
+namespace kernel = colls::cuda::detail;
+
+inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
+
+/// A schedule of which the compiler knows the collective only: one executor is compiled for all families.
+template <collective C>
+struct erased {
+    static constexpr collective implements = C;
+    colls::any_schedule s;
+    int rounds(int n) const { return s.rounds(n); }
+    int ports(int n) const { return s.ports(n); }
+    int blocks(int n) const { return s.blocks(n); }
+    int scratch(int n) const { return s.scratch(n); }
+    int root(int n) const { return s.root(n); }
+    bool supports(int n) const { return s.supports(n); }
+    int home(int n, int slot) const { return s.home(n, slot); }
+    int input(int r, int n, int slot) const { return s.input(r, n, slot); }
+    int output(int r, int n, int slot) const { return s.output(r, n, slot); }
+    colls::step at(int r, int n, int round, int port) const { return s.at(r, n, round, port); }
+};
+
+/// Memory of a rank's workspace, aligned to 128 bytes, all zero.
+class workspace {
+public:
+    explicit workspace(std::size_t bytes)
+        : bytes_(bytes), at_(static_cast<std::byte*>(::operator new(bytes, std::align_val_t{128}))) {
+        std::memset(at_, 0, bytes);
+    }
+    workspace(workspace&& other) noexcept : bytes_(other.bytes_), at_(other.at_) { other.at_ = nullptr; }
+    workspace(const workspace&) = delete;
+    ~workspace() {
+        if (at_ != nullptr) ::operator delete(at_, std::align_val_t{128});
+    }
+    std::byte* data() { return at_; }
+    std::size_t size() const { return bytes_; }
+
+private:
+    std::size_t bytes_;
+    std::byte* at_;
+};
+
+/// n ranks, each with `channels` blocks of `threads` host threads.
+class host_ranks {
+public:
+    host_ranks(
+        int n, int channels, int threads, std::size_t eager_bytes, std::size_t scratch_bytes, double seconds = 300)
+        : n_(n), channels_(channels), threads_(threads), regions_(index(n)), reports_(index(n)) {
+        sizes_.ranks = n;
+        sizes_.channels = channels;
+        sizes_.eager_bytes = eager_bytes;
+        sizes_.scratch_bytes = scratch_bytes;
+        for (int r = 0; r < n; ++r) workspaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
+        for (auto& s : workspaces_) addresses_.push_back(s.data());
+        for (int r = 0; r < n; ++r)
+            handles_.push_back({.rank = r,
+                .sizes = sizes_,
+                .workspaces = addresses_.data(),
+                .regions = regions_.data(),
+                .region_count = 1,
+                .status = &reports_[index(r)],
+                .timeout_ns = static_cast<std::uint64_t>(seconds * 1e9)});
+    }
+    int size() const { return n_; }
+    int channels() const { return channels_; }
+    const kernel::workspace_layout& sizes() const { return sizes_; }
+    const kernel::failure_report& report(int r) const { return reports_[index(r)]; }
+    const kernel::rank_handle& handle(int r) const { return handles_[index(r)]; }
+
+    /// Runs kernel(group, handle, channel) on every thread of every block of every rank; returns whether all returned
+    /// true. Group: the thread group of one thread, made from its block and its index.
+    template <class Group = kernel::host_thread_group, class Kernel>
+    bool run(const Kernel& kernel_of_thread) {
+        std::vector<std::unique_ptr<kernel::host_block>> all;
+        for (int i = 0; i < n_ * channels_; ++i) all.push_back(std::make_unique<kernel::host_block>(threads_));
+        std::atomic<int> failed{0};
+        std::vector<std::thread> threads;
+        for (int r = 0; r < n_; ++r)
+            for (int b = 0; b < channels_; ++b)
+                for (int t = 0; t < threads_; ++t)
+                    threads.emplace_back([&, r, b, t] {
+                        Group g(*all[index(r * channels_ + b)], t);
+                        if (!kernel_of_thread(g, handles_[index(r)], b)) ++failed;
+                    });
+        for (auto& t : threads) t.join();
+        return failed == 0;
+    }
+
+private:
+    const int n_, channels_, threads_;
+    kernel::workspace_layout sizes_;
+    std::vector<workspace> workspaces_;
+    std::vector<std::byte*> addresses_;
+    std::vector<std::uint64_t> regions_;
+    std::vector<kernel::failure_report> reports_;
+    std::vector<kernel::rank_handle> handles_;
+};
+
+/// A buffer between guard bytes, which begins `offset` bytes after a multiple of 16.
+template <class T>
+class buffer {
+public:
+    buffer(std::size_t count, std::size_t offset)
+        : count_(count), offset_(offset), all_(count * sizeof(T) + 2 * guard + 32, std::byte{0x5a}) {}
+    T* data() { return reinterpret_cast<T*>(base() + offset_); }
+    std::size_t size() const { return count_; }
+    /// Are the guard bytes as they were?
+    bool intact() {
+        const std::byte* const from = reinterpret_cast<const std::byte*>(data());
+        const std::byte* const to = from + count_ * sizeof(T);
+        for (const std::byte* b = all_.data(); b < all_.data() + all_.size(); ++b)
+            if ((b < from || b >= to) && *b != std::byte{0x5a}) return false;
+        return true;
+    }
+
+private:
+    static constexpr std::size_t guard = 64;
+    std::byte* base() {
+        const auto at = reinterpret_cast<std::uintptr_t>(all_.data() + guard);
+        return all_.data() + guard + (16 - at % 16) % 16;
+    }
+    std::size_t count_, offset_;
+    std::vector<std::byte> all_;
+};
+
+}  // namespace host_kernels

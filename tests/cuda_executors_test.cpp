@@ -1,0 +1,610 @@
+// The executors of kernels on host threads: every schedule and the eager path against a serial reference, and what
+// happens when ranks fail. Run under ThreadSanitizer too.
+#include "catch.hpp"
+
+#include "cuda/host_ranks.hpp"
+#include "support/random.hpp"
+#include "support/schedules.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+
+using namespace host_kernels;
+using support::random_source;
+
+namespace {
+
+using word = std::uint64_t;
+
+/// Maps x -> a x + b modulo 2^32: composing them is associative and does not commute.
+struct compose_maps {
+    constexpr word operator()(const word& x, const word& y) const {
+        const word xa = x >> 32, xb = x & 0xffffffffu, ya = y >> 32, yb = y & 0xffffffffu;
+        return (xa * ya & 0xffffffffu) << 32 | ((xa * yb + xb) & 0xffffffffu);
+    }
+};
+/// A sum of tripled contributions, with a last step: has leaf and finish, all that an operator may have.
+struct tripled_sum {
+    constexpr word operator()(const word& a, const word& b) const { return a + b; }
+    constexpr word leaf(const word& x) const { return 3 * x; }
+    constexpr word finish(const word& x, int n) const { return x + static_cast<word>(1000 * n); }
+};
+/// To another type; depends on value and index.
+struct halved {
+    constexpr std::uint32_t operator()(const word& x, std::size_t i) const {
+        return static_cast<std::uint32_t>((x >> 7) + 13 * i);
+    }
+};
+
+/// To the same type, so that it works in place; depends on value and index.
+struct marked {
+    constexpr word operator()(const word& x, std::size_t i) const { return x ^ (77 * i + 5); }
+};
+
+enum class mode { sum, ordered, all_hooks, epilogue, epilogue_of_one_type };
+
+/// One call of all ranks.
+struct job {
+    collective what{};
+    const support::row* row = nullptr;  // null: the eager path
+    mode how = mode::sum;
+    int n = 1, root = 0, channels = 1;
+    bool in_place = false;
+    std::size_t count = 0;  // elements of all user blocks
+    std::vector<std::uint64_t> offsets;
+    kernel::slot_map map;
+    std::vector<kernel::kernel_call> calls;
+    std::vector<std::unique_ptr<buffer<word>>> ins, outs;
+    std::vector<std::unique_ptr<buffer<std::uint32_t>>> narrow;
+    word seed = 0;
+
+    std::string describe() const {
+        return std::string(colls::name_of(what)) + " by " + (row ? row->name : "the eager path") + ", n " +
+               std::to_string(n) + ", root " + std::to_string(root) + ", count " + std::to_string(count) +
+               ", channels " + std::to_string(channels) + ", mode " + std::to_string(static_cast<int>(how)) +
+               (in_place ? ", in place" : "") + (offsets.empty() ? "" : ", v") + ", chunk " +
+               std::to_string(calls.empty() ? 0 : calls[0].chunk);
+    }
+    std::size_t before(int b) const {
+        return offsets.empty() ? kernel::balanced(count, index(n), index(b)).first : offsets[index(b)];
+    }
+    std::size_t length(int b) const { return (b + 1 == n ? count : before(b + 1)) - before(b); }
+    bool owns_in() const { return what == collective::gather || what == collective::all_gather; }
+    bool owns_out() const { return what == collective::scatter || what == collective::reduce_scatter; }
+    std::size_t gives(int r) const {
+        if (what == collective::barrier) return 0;
+        if (what == collective::broadcast || what == collective::scatter) return r == root ? count : 0;
+        return owns_in() ? length(r) : count;
+    }
+    std::size_t takes(int r) const {
+        if (what == collective::barrier) return 0;
+        if (what == collective::gather || what == collective::reduce) return r == root ? count : 0;
+        return owns_out() ? length(r) : count;
+    }
+    word input(int r, std::size_t i) const {
+        word x = (seed + static_cast<word>(r) * 0x10001 + i) * 0x9e3779b97f4a7c15ull;
+        x ^= x >> 29;
+        return x | word{1} << 32;
+    }
+    word fold(int ranks, std::size_t i) const {
+        const auto leaf = [&](int r) { return how == mode::all_hooks ? 3 * input(r, i) : input(r, i); };
+        word all = leaf(0);
+        for (int r = 1; r < ranks; ++r) all = how == mode::ordered ? compose_maps{}(all, leaf(r)) : all + leaf(r);
+        return how == mode::all_hooks && ranks == n ? all + static_cast<word>(1000 * n) : all;
+    }
+    word expected(int r, std::size_t i) const {
+        const auto from_blocks = [&] {
+            int b = 0;
+            while (i - before(b) >= length(b)) ++b;
+            return b;
+        };
+        switch (what) {
+            case collective::broadcast:
+                return input(root, i);
+            case collective::scatter:
+                return input(root, before(r) + i);
+            case collective::gather:
+            case collective::all_gather: {
+                const int b = from_blocks();
+                return input(b, i - before(b));
+            }
+            case collective::all_to_all: {
+                const int b = from_blocks();
+                return input(b, before(r) + i - before(b));
+            }
+            case collective::reduce_scatter:
+                return fold(n, before(r) + i);
+            case collective::inclusive_scan:
+                return fold(r + 1, i);
+            case collective::exclusive_scan:
+                return fold(r, i);
+            default:
+                return fold(n, i);
+        }
+    }
+    std::string wrong() {
+        for (int r = 0; r < n; ++r) {
+            const std::string at = "rank " + std::to_string(r) + ": ";
+            for (std::size_t i = 0; i < takes(r); ++i) {
+                if (what == collective::exclusive_scan && r == 0) break;
+                const word want = expected(r, i);
+                if (how == mode::epilogue) {
+                    const auto got = narrow[index(r)]->data()[i], narrowed = halved{}(want, i);
+                    if (got != narrowed)
+                        return at + "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
+                               std::to_string(narrowed);
+                } else if (const word got = reinterpret_cast<const word*>(calls[index(r)].out)[i],
+                    right = how == mode::epilogue_of_one_type ? marked{}(want, i) : want;
+                    got != right) {
+                    return at + "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " +
+                           std::to_string(right);
+                }
+            }
+            if (!in_place)
+                for (std::size_t i = 0; i < gives(r); ++i)
+                    if (ins[index(r)]->data()[i] != input(r, i))
+                        return at + "input " + std::to_string(i) + " has changed";
+            if (!ins[index(r)]->intact() || !outs[index(r)]->intact() ||
+                (how == mode::epilogue && !narrow[index(r)]->intact()))
+                return at + "memory beside a buffer has changed";
+        }
+        return {};
+    }
+};
+
+/// Makes the job's buffers and calls. `hide`: some buffers are out of the others' reach.
+void prepare(job& j, random_source& random, const kernel::workspace_layout& sizes, bool hide) {
+    const auto n = index(j.n);
+    for (int r = 0; r < j.n; ++r) {
+        const std::size_t a = 8 * random.below(2), b = random.one_in(2) ? a : 8 - a;
+        const std::size_t whole = j.in_place ? std::max(j.gives(r), j.takes(r)) : j.gives(r);
+        j.ins.push_back(std::make_unique<buffer<word>>(whole, a));
+        j.outs.push_back(std::make_unique<buffer<word>>(j.in_place ? 0 : j.takes(r), b));
+        if (j.how == mode::epilogue)
+            j.narrow.push_back(std::make_unique<buffer<std::uint32_t>>(j.takes(r), 4 * random.below(4)));
+        word *in = j.ins.back()->data(), *out = j.in_place ? in : j.outs.back()->data();
+        if (j.in_place && j.owns_in() && j.takes(r) == j.count) in += j.before(r);
+        if (j.in_place && j.owns_out() && j.gives(r) == j.count) out += j.before(r);
+        for (std::size_t i = 0; i < j.gives(r); ++i) in[i] = j.input(r, i);
+        kernel::kernel_call c;
+        c.in = reinterpret_cast<const std::byte*>(in);
+        c.out = j.how == mode::epilogue ? reinterpret_cast<std::byte*>(j.narrow.back()->data())
+                                        : reinterpret_cast<std::byte*>(out);
+        c.in_where = {
+            reinterpret_cast<std::uint64_t>(c.in), hide && random.one_in(3) ? kernel::shared_address::hidden : 0, 0};
+        c.out_where = {
+            reinterpret_cast<std::uint64_t>(c.out), hide && random.one_in(3) ? kernel::shared_address::hidden : 0, 0};
+        c.count = j.count;
+        c.offsets = j.offsets.empty() ? nullptr : j.offsets.data();
+        c.fingerprint = j.seed | 1;
+        c.root = j.root;
+        c.channels = j.channels;
+        c.user_blocks = j.row ? j.map.blocks : colls::owned(j.what) || j.what == collective::all_to_all ? j.n : 1;
+        if (j.row) {
+            c.slots = j.map.slots.data();
+            c.overwrites = j.map.overwrites.data();
+            c.width = j.map.width;
+            std::size_t longest = 0;
+            for (int i = 0; i < c.user_blocks; ++i)
+                longest = std::max(longest,
+                    j.offsets.empty()
+                        ? static_cast<std::size_t>(kernel::balanced(j.count, index(c.user_blocks), index(i)).count)
+                        : j.length(i));
+            c.chunk = 16 * (1 + j.seed % 3);
+            while (c.chunk > 16 && 2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) > sizes.scratch_bytes)
+                c.chunk -= 16;
+            REQUIRE(2 * index(c.width) * kernel::slot_bytes(c.chunk, sizeof(word)) <= sizes.scratch_bytes);
+            c.chunks = static_cast<std::int32_t>(kernel::chunks_needed(longest, index(j.channels), c.chunk));
+        }
+        j.calls.push_back(c);
+    }
+    REQUIRE(j.calls.size() == n);
+}
+
+template <collective C, class D, class Op, class E>
+bool run_call(
+    kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel, const Op& op, const E& e) {
+    const kernel::kernel_call& c = j.calls[index(t.rank)];
+    kernel::load_call(g, t, c);
+    if (!j.row) return kernel::run_eager<C, word, D>(g, channel, op, e);
+    const erased<C> s{j.row->schedule};
+    return kernel::run_schedule<word, D>(g, channel, s, op, e);
+}
+template <collective C>
+bool run_call(kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel) {
+    if (channel >= j.channels) return true;
+    const colls::cuda::no_epilogue none;
+    if constexpr (colls::reduces(C)) {
+        switch (j.how) {
+            case mode::sum:
+                return run_call<C, word>(g, t, j, channel, colls::sum, none);
+            case mode::ordered:
+                return run_call<C, word>(g, t, j, channel, compose_maps{}, none);
+            case mode::all_hooks:
+                return run_call<C, word>(g, t, j, channel, tripled_sum{}, none);
+            case mode::epilogue:
+                return run_call<C, std::uint32_t>(g, t, j, channel, colls::sum, halved{});
+            case mode::epilogue_of_one_type:
+                return run_call<C, word>(g, t, j, channel, colls::sum, marked{});
+        }
+        return false;
+    } else {
+        if (j.how == mode::epilogue)
+            return run_call<C, std::uint32_t>(g, t, j, channel, kernel::no_operator{}, halved{});
+        if (j.how == mode::epilogue_of_one_type)
+            return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, marked{});
+        return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, none);
+    }
+}
+template <std::size_t... c>
+bool run_any_call(
+    kernel::host_thread_group& g, const kernel::rank_handle& t, const job& j, int channel, std::index_sequence<c...>) {
+    bool ok = false;
+    static_cast<void>(((static_cast<std::size_t>(j.what) == c &&
+                           (ok = run_call<static_cast<collective>(c)>(g, t, j, channel), true)) ||
+                       ...));
+    return ok;
+}
+template <std::size_t... c>
+kernel::slot_map map_any(collective what, const colls::any_schedule& s, int n, std::index_sequence<c...>) {
+    kernel::slot_map m;
+    static_cast<void>(((static_cast<std::size_t>(what) == c &&
+                           (m = kernel::make_slot_map(erased<static_cast<collective>(c)>{s}, n), true)) ||
+                       ...));
+    return m;
+}
+using all_collectives = std::make_index_sequence<support::what_count>;
+
+/// Runs all jobs, one after the other, and checks their results. Each thread calls before(rank, job) ahead of each job.
+template <class Before>
+void run_and_check(host_ranks& group, std::deque<job>& jobs, const Before& before) {
+    const bool ok = group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& t, int channel) {
+        int call = 0;
+        for (const job& j : jobs) {
+            before(t.rank, call++);
+            if (!run_any_call(g, t, j, channel, all_collectives{})) return false;
+        }
+        return true;
+    });
+    for (int r = 0; r < group.size(); ++r) {
+        const auto& report = group.report(r);
+        INFO("rank " << r << " gave up: " << report.what << ", peer " << report.peer << ", round " << report.round
+                     << ", block " << report.block);
+        REQUIRE(report.what == 0);
+    }
+    REQUIRE(ok);
+    std::size_t i = 0;
+    for (job& j : jobs) {
+        if (const std::string wrong = j.wrong(); !wrong.empty())
+            FAIL("call " << i << ": " << j.describe() << ": " << wrong);
+        ++i;
+    }
+    CHECK(i == jobs.size());
+    jobs.clear();
+}
+
+void run_and_check(host_ranks& group, std::deque<job>& jobs) {
+    run_and_check(group, jobs, [](int, int) {});
+}
+
+constexpr std::size_t scratch_bytes = 1 << 17, eager_bytes = 1 << 14;
+
+/// A random call of the row's schedule, or on the eager path if there is none.
+job drawn(random_source& random, collective what, const support::row* row, int n, int channels) {
+    job j;
+    j.what = what;
+    j.row = row;
+    j.n = n;
+    j.seed = random.next();
+    j.channels = random.between(1, channels);
+    if (row) j.map = map_any(what, row->schedule, n, all_collectives{});
+    const bool direct = row == nullptr || row->name == "direct";
+    const bool in_order = !row || support::keeps_order(*row, n);
+    if (colls::reduces(what)) {
+        j.how = static_cast<mode>(random.below(5));
+        if (j.how == mode::ordered && !in_order) j.how = mode::all_hooks;
+    } else if (what != collective::barrier && random.one_in(3)) {
+        j.how = random.one_in(2) ? mode::epilogue : mode::epilogue_of_one_type;
+    }
+    if (colls::rooted(what)) j.root = j.how == mode::ordered && !direct ? 0 : random.between(0, n - 1);
+    const std::size_t ranks = index(n), limit = row ? 700 : 300;
+    const std::size_t counts[] = {
+        0, 1, ranks - 1, ranks, ranks + 1, 16 * ranks, 97, limit, random.below(static_cast<unsigned>(limit))};
+    j.count = counts[random.below(9)];
+    if (what == collective::all_to_all) j.count = (j.count + ranks - 1) / ranks * ranks;
+    if (what == collective::barrier) j.count = 0;
+    if ((what == collective::all_gather || what == collective::reduce_scatter) && random.one_in(4)) {
+        j.offsets = {0};
+        for (int b = 0; b < n; ++b)
+            j.offsets.push_back(j.offsets.back() + random.below(static_cast<unsigned>(2 * limit / ranks + 1)));
+        j.count = j.offsets.back();
+    }
+    j.in_place =
+        j.how != mode::epilogue && what != collective::barrier && what != collective::all_to_all && random.one_in(3);
+    return j;
+}
+
+}  // namespace
+
+TEST_CASE("kernel executors: every schedule gives the results of the serial reference", "[cuda]") {
+    struct shape {
+        int n, channels, threads, times;
+    };
+    for (const shape s : {shape{1, 2, 2, 2}, {2, 2, 2, 3}, {3, 2, 2, 2}, {4, 1, 2, 2}, {5, 2, 1, 1}, {6, 1, 1, 1},
+             {7, 1, 1, 1}, {8, 1, 1, 2}}) {
+        INFO("n " << s.n);
+        random_source random(static_cast<std::uint64_t>(s.n));
+        host_ranks group(s.n, s.channels, s.threads, eager_bytes, scratch_bytes);
+        std::deque<job> jobs;
+        for (int time = 0; time < s.times; ++time)
+            for (const support::row& r : support::all_schedules()) {
+                if (!r.supports(s.n)) continue;
+                const auto what = static_cast<collective>(r.collective);
+                jobs.push_back(drawn(random, what, &r, s.n, s.channels));
+                prepare(jobs.back(), random, group.sizes(), random.one_in(2));
+                if (random.one_in(6)) {  // an eager call in between
+                    jobs.push_back(drawn(random, what, nullptr, s.n, s.channels));
+                    prepare(jobs.back(), random, group.sizes(), false);
+                }
+            }
+        run_and_check(group, jobs);
+    }
+}
+
+TEST_CASE("kernel executors: the eager path gives the results of the serial reference", "[cuda]") {
+    for (const int n : {1, 2, 3, 4, 7, 8}) {
+        INFO("n " << n);
+        random_source random(static_cast<std::uint64_t>(n + 100));
+        host_ranks group(n, n < 5 ? 2 : 1, 2, eager_bytes, 128);
+        std::deque<job> jobs;
+        for (int i = 0; i < 200; ++i) {
+            jobs.push_back(
+                drawn(random, static_cast<collective>(i % support::what_count), nullptr, n, group.channels()));
+            prepare(jobs.back(), random, group.sizes(), false);
+        }
+        run_and_check(group, jobs);
+    }
+}
+
+namespace {
+
+/// One all_reduce of all ranks, by the ring or on the eager path, with a fingerprint for each rank; 0: the rank makes
+/// no call.
+struct failing_call {
+    static constexpr std::size_t count = 500;
+    explicit failing_call(const std::vector<std::uint64_t>& of_ranks)
+        : fingerprints(of_ranks), map(kernel::make_slot_map(ring_schedule{}, static_cast<int>(of_ranks.size()))) {
+        for (std::size_t r = 0; r < fingerprints.size(); ++r) {
+            data.emplace_back(count, word{r});
+            kernel::kernel_call c;
+            c.in = reinterpret_cast<const std::byte*>(data.back().data());
+            c.out = reinterpret_cast<std::byte*>(data.back().data());
+            c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+            c.count = count;
+            c.fingerprint = fingerprints[r];
+            c.chunk = 512;
+            c.slots = map.slots.data();
+            c.overwrites = map.overwrites.data();
+            c.width = map.width;
+            c.user_blocks = map.blocks;
+            calls.push_back(c);
+        }
+    }
+    bool run(kernel::host_thread_group& g, const kernel::rank_handle& t, bool eager) {
+        kernel::kernel_call c = calls[index(t.rank)];
+        if (c.fingerprint == 0) return true;
+        if (eager) c.user_blocks = 1;
+        kernel::load_call(g, t, c);
+        if (eager)
+            return kernel::run_eager<collective::all_reduce, word, word>(g, 0, colls::sum, colls::cuda::no_epilogue{});
+        return kernel::run_schedule<word, word>(g, 0, ring_schedule{}, colls::sum, colls::cuda::no_epilogue{});
+    }
+    using ring_schedule = colls::schedule_for<colls::ring, collective::all_reduce>;
+    std::vector<std::uint64_t> fingerprints;
+    kernel::slot_map map;
+    std::deque<std::vector<word>> data;
+    std::vector<kernel::kernel_call> calls;
+};
+
+}  // namespace
+
+TEST_CASE("kernel executors: the other ranks time out for a rank that makes no call", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
+        failing_call t({7, 7, 0});
+        CHECK_FALSE(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            return t.run(g, handle, eager);
+        }));
+        for (const int r : {0, 1}) {
+            CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
+            CHECK(group.report(r).rank == r);
+            CHECK(group.report(r).peer == 2);
+            CHECK(group.report(r).round == colls::none);
+        }
+        CHECK(group.report(2).what == 0);
+        // A rank that has given up fails at once in the next call.
+        std::atomic<int> gave_up{0};
+        group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            if (handle.rank != 2 && !t.run(g, handle, eager)) ++gave_up;
+            return true;
+        });
+        CHECK(gave_up == 4);
+    }
+}
+
+TEST_CASE("kernel executors: a rank that is late fails for the reason of the rank that gave up", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
+        failing_call t({7, 7, 7});
+        const auto call_on = [&](std::vector<int> ranks) {
+            group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+                return std::count(ranks.begin(), ranks.end(), handle.rank) == 0 || t.run(g, handle, eager);
+            });
+        };
+        call_on({0});
+        call_on({1, 2});
+        if (eager) {  // rank 0 has sent all its words: the others miss it in their next call only
+            for (const int r : {1, 2}) CHECK(group.report(r).what == 0);
+            call_on({1, 2});
+        }
+        CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::late));
+        CHECK(group.report(0).told_by == colls::none);
+        for (const int r : {1, 2}) {
+            INFO("rank " << r << ", eager " << eager);
+            CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
+            CHECK(group.report(r).told_by != colls::none);  // without a timeout of its own
+        }
+    }
+}
+
+namespace {
+
+/// Reads only when may_read() is true, so that the test decides when a rank gives up.
+struct late_reader : kernel::host_thread_group {
+    using kernel::host_thread_group::host_thread_group;
+    static inline std::function<bool()> may_read;
+    static kernel::quad load(const kernel::quad* from) {
+        while (!may_read()) std::this_thread::yield();
+        return kernel::host_thread_group::load(from);
+    }
+};
+static_assert(kernel::thread_group<late_reader>);
+
+}  // namespace
+
+// The root gives up while its data is being read. It may overwrite its data then, so the reader must fail too.
+TEST_CASE("kernel executors: a rank fails if the peer that it reads from gives up", "[cuda]") {
+    constexpr int n = 2;
+    constexpr std::size_t count = 600;
+    using schedule = colls::schedule_for<colls::direct, collective::broadcast>;
+    const kernel::slot_map map = kernel::make_slot_map(schedule{}, n);
+    host_ranks group(n, 1, 2, eager_bytes, scratch_bytes, 3);
+    late_reader::may_read = [&] { return kernel::host_thread_group::acquire(&group.report(0).what) != 0; };
+    std::vector<std::vector<word>> data(n, std::vector<word>(count, 5));
+    CHECK_FALSE(group.run<late_reader>([&](late_reader& g, const kernel::rank_handle& t, int) {
+        kernel::kernel_call c;
+        c.in = c.out = reinterpret_cast<std::byte*>(data[index(t.rank)].data());
+        c.in_where = c.out_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+        c.count = count;
+        c.chunk = 1024;
+        c.slots = map.slots.data();
+        c.overwrites = map.overwrites.data();
+        c.width = map.width;
+        c.user_blocks = map.blocks;
+        kernel::load_call(g, t, c);
+        return kernel::run_schedule<word, word>(g, 0, schedule{}, kernel::no_operator{}, colls::cuda::no_epilogue{});
+    }));
+    CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::late));
+    CHECK(group.report(0).peer == 1);
+    CHECK(group.report(1).what == static_cast<std::uint64_t>(kernel::failure::late));
+    CHECK(group.report(1).told_by == 0);
+    late_reader::may_read = nullptr;
+}
+
+// Flags repeat after 2^32 eager calls: words that were written 2^32 calls ago must not pass for new ones.
+TEST_CASE("kernel executors: eager flags start again after 2^32 calls", "[cuda]") {
+    for (const int n : {2, 3}) {
+        random_source random(static_cast<std::uint64_t>(n + 300));
+        host_ranks group(n, 2, 2, eager_bytes, 128);
+        for (int r = 0; r < n; ++r)
+            for (int b = 0; b < group.channels(); ++b) {
+                kernel::channel_of(group.handle(r), r, b).eager_calls = 0xfffffff9u;
+                for (const unsigned parity : {0u, 1u}) {
+                    std::uint64_t* const slot = kernel::eager_slot_of(group.handle(r), r, b, 0, parity);
+                    for (std::uint64_t i = 0; i < group.sizes().eager_bytes_of_channel() / 16; ++i)
+                        slot[i] = std::uint64_t{2 + parity} << 32 | 12345;
+                }
+            }
+        std::deque<job> jobs;
+        for (int i = 0; i < 24; ++i) {
+            // In the first calls only the root sends data: old words stay in the slots of the other ranks until the
+            // flags start again.
+            jobs.push_back(drawn(random, i < 6 ? collective::broadcast : collective::all_reduce, nullptr, n, 1));
+            jobs.back().channels = group.channels();  // all channels come to the last flag in the same call
+            jobs.back().root = 0;
+            jobs.back().count = 280;
+            prepare(jobs.back(), random, group.sizes(), false);
+        }
+        // One rank is late then, so that the others look at its slots before it has sent anything.
+        run_and_check(group, jobs, [&](int rank, int call) {
+            if (rank == n - 1 && (call == 6 || call == 7)) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        });
+        for (int r = 0; r < n; ++r)
+            CHECK(kernel::channel_of(group.handle(r), r, 0).eager_calls == 0xfffffff9u + 24 + 2);
+    }
+}
+
+TEST_CASE("kernel executors: all ranks report a rank that makes another call", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);
+        failing_call t({7, 9, 7});
+        CHECK_FALSE(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            return t.run(g, handle, eager);
+        }));
+        int found = 0;
+        for (const int r : {0, 1, 2}) {
+            const auto& report = group.report(r);
+            CHECK(report.what == static_cast<std::uint64_t>(kernel::failure::mismatch));
+            CHECK(report.own_fingerprint == (r == 1 ? 9u : 7u));
+            if (report.told_by != colls::none) {  // told by a rank that reports the same peer
+                REQUIRE(report.told_by != r);
+                CHECK(report.peer == group.report(report.told_by).peer);
+                CHECK(report.fingerprint_of_peer == 0);
+                continue;
+            }
+            ++found;
+            CHECK((r == 1 ? report.peer != 1 : report.peer == 1));
+            CHECK(report.fingerprint_of_peer == (r == 1 ? 7u : 9u));
+        }
+        CHECK(found > 0);
+    }
+}
+
+TEST_CASE("kernel executors: small floats are folded in float, and rounded once", "[cuda]") {
+    using colls::bfloat16;
+    constexpr int n = 4;
+    constexpr std::size_t count = 300;
+    const auto s = colls::schedule_of<collective::all_reduce>(colls::one_shot{});
+    const kernel::slot_map map = kernel::make_slot_map(s, n);
+    host_ranks group(n, 1, 2, eager_bytes, 1 << 14);
+    const auto input = [](int r, std::size_t i) {
+        return bfloat16(r == 0 ? 256.0f : 1.0f + 0.0078125f * static_cast<float>(i % 7));
+    };
+    for (const bool eager : {false, true}) {
+        std::vector<std::vector<bfloat16>> in(n, std::vector<bfloat16>(count)), out = in;
+        for (int r = 0; r < n; ++r)
+            for (std::size_t i = 0; i < count; ++i) in[index(r)][i] = input(r, i);
+        CHECK(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& t, int) {
+            kernel::kernel_call c;
+            c.in = reinterpret_cast<const std::byte*>(in[index(t.rank)].data());
+            c.out = reinterpret_cast<std::byte*>(out[index(t.rank)].data());
+            c.in_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+            c.out_where = {reinterpret_cast<std::uint64_t>(c.out), 0, 0};
+            c.count = count;
+            c.chunk = 512;
+            c.slots = map.slots.data();
+            c.overwrites = map.overwrites.data();
+            c.width = map.width;
+            const colls::cuda::no_epilogue none;
+            kernel::load_call(g, t, c);
+            return eager ? kernel::run_eager<collective::all_reduce, bfloat16, bfloat16>(g, 0, colls::sum, none)
+                         : kernel::run_schedule<bfloat16, bfloat16>(g, 0, s, colls::sum, none);
+        }));
+        std::size_t wrong = 0, rounded_more_often = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            float sum = 0;
+            bfloat16 stepwise = input(0, i);
+            for (int r = 0; r < n; ++r) sum += float(input(r, i));
+            for (int r = 1; r < n; ++r) stepwise += input(r, i);
+            for (int r = 0; r < n; ++r) wrong += out[index(r)][i].bits != bfloat16(sum).bits;
+            rounded_more_often += stepwise.bits != bfloat16(sum).bits;
+        }
+        CHECK(wrong == 0);
+        CHECK(rounded_more_often > 0);  // or this input could not show the difference
+    }
+}
