@@ -89,5 +89,5 @@ inline void dump(communicator& comm) { detail::dump(comm.context()); }
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/call/definitions.hpp>
+#include <colls/detail/perform/definitions.hpp>
 #endif

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <colls/detail/call/buffers.hpp>
-#include <colls/detail/call/request.hpp>
 #include <colls/detail/reduce/known_folds.hpp>
+#include <colls/detail/request/request.hpp>
 #include <colls/detail/support/type_name.hpp>
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <colls/automatic.hpp>
 #include <colls/detail/call/make_request.hpp>
 #include <colls/detail/call/perform.hpp>
-#include <colls/detail/choose/known_families.hpp>
+#include <colls/detail/request/known_families.hpp>
 #include <colls/plan.hpp>
 #include <colls/verify.hpp>
 

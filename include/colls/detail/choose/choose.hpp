@@ -3,11 +3,11 @@
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/detail/choose/candidates.hpp>
-#include <colls/detail/choose/known_families.hpp>
 #include <colls/detail/execute/direct_executor.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/request/candidates.hpp>
+#include <colls/detail/request/known_families.hpp>
 
 namespace colls::inline v1 {
 

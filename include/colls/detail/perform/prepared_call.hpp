@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/plan.hpp>
 #pragma once
 
-#include <colls/detail/call/prepared.hpp>
-#include <colls/detail/call/started_operation.hpp>
+#include <colls/detail/perform/prepared.hpp>
+#include <colls/detail/perform/started_operation.hpp>
 
 namespace colls::inline v1::detail {
 

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/started_operation.hpp>
+#include <colls/detail/perform/started_operation.hpp>
 #include <colls/wait.hpp>
 
 namespace colls::inline v1::detail {

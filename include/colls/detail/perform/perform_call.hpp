@@ -3,12 +3,12 @@
 #pragma once
 
 #include <colls/detail/backend/groups.hpp>
-#include <colls/detail/call/check_arguments.hpp>
 #include <colls/detail/call/perform.hpp>
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/operations.hpp>
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/perform/check_arguments.hpp>
 #include <colls/detail/prove/examine.hpp>
 
 #include <atomic>

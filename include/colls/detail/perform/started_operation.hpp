@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/perform_call.hpp>
-#include <colls/detail/call/prepared.hpp>
+#include <colls/detail/perform/perform_call.hpp>
+#include <colls/detail/perform/prepared.hpp>
 
 #include <memory>
 

@@ -5,8 +5,8 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/backend/groups.hpp>
 #include <colls/detail/backend/split.hpp>
-#include <colls/detail/call/started_operation.hpp>
 #include <colls/detail/execute/dump.hpp>
+#include <colls/detail/perform/started_operation.hpp>
 
 #include <memory>
 

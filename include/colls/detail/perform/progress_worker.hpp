@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/progress_thread.hpp>
 #pragma once
 
-#include <colls/detail/call/started_operation.hpp>
+#include <colls/detail/perform/started_operation.hpp>
 
 #include <atomic>
 #include <mutex>

@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/plan.hpp>
 #pragma once
 
-#include <colls/detail/call/call.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/request/call.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <memory>

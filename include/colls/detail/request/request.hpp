@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/call.hpp>
-#include <colls/detail/choose/candidates.hpp>
+#include <colls/detail/request/call.hpp>
+#include <colls/detail/request/candidates.hpp>
 #include <colls/detail/support/list.hpp>
 
 namespace colls::inline v1::detail {

@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/request.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/request/request.hpp>
 
 namespace colls::inline v1::detail {
 
