@@ -1,4 +1,4 @@
-# What the project's own programs are built with, and nobody else's: warnings, sanitizers, a compiler cache.
+# Options for the project's own programs alone, not for those of its users: warnings, sanitizers, a compiler cache.
 
 find_program(COLLS_CCACHE ccache)
 mark_as_advanced(COLLS_CCACHE)
@@ -11,8 +11,8 @@ endif()
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
-# Finds what a part of the project needs, given as NAME=DEBIAN_PACKAGE. What is missing is said, with the package to install, and is
-# in colls_missing for the caller, who leaves the part out.
+# Finds the packages that a part of the project needs, given as NAME=DEBIAN_PACKAGE. Sets colls_missing to those that are missing, and
+# prints which to install; the caller then leaves the part out.
 function(colls_find part)
     set(missing "")
     set(packages "")
@@ -32,13 +32,13 @@ function(colls_find part)
     endif()
 endfunction()
 
-# As a list, since the checks that call the compiler themselves use the same warnings.
+# A list, since tests that call the compiler directly use the same warnings.
 set(colls_warnings -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 if(COLLS_WERROR)
     list(APPEND colls_warnings -Werror)
 endif()
 
-# The project's programs see the declarations of calls alone: the engine behind them is compiled once a tree, with the same flags.
+# The project's programs include declarations of calls alone; the engine behind them is compiled once a build tree, with these flags.
 add_library(colls_flags INTERFACE)
 target_compile_features(colls_flags INTERFACE cxx_std_20)
 target_compile_options(colls_flags INTERFACE ${colls_warnings})

@@ -44,7 +44,7 @@ struct halves {
         }
     };
 };
-/// A chain in as many segments as the value says: a schedule with state.
+/// A chain with its number of segments as state.
 struct chain {
     static constexpr collective implements = collective::broadcast;
     int segments = 2;
@@ -58,7 +58,7 @@ struct chain {
         return s;
     }
 };
-/// all_to_all with another rank's block coming to rest where it goes out, and so with an `output` of its own.
+/// all_to_all that stores a received block in the slot that it sends from, and so needs its own `output`.
 struct swap_all_to_all {
     static constexpr collective implements = collective::all_to_all;
     static constexpr int rounds(int n) { return n - 1; }
@@ -189,7 +189,7 @@ static_assert(compose<rs, tree_gather>::implements == reduce);
 static_assert(compose<tree_reduce, tree<>::scatter>::implements == reduce_scatter);
 static_assert(compose<tree_gather, tree<>::broadcast>::implements == all_gather);
 static_assert(compose<recursive_doubling::barrier, recursive_doubling::barrier>::implements == barrier);
-// What makes no sense, and whose owners disagree.
+// Pairs that make no collective, and pairs whose owners disagree.
 static_assert(detail::composable<rs, ag>() && !detail::composable<ag, rs>() && !detail::composable<tree_gather, ag>());
 static_assert(!detail::composable<rs, rs>() && !detail::composable<rs, tree<>::broadcast>());
 static_assert(!detail::composable<rs, permuted<ag, mirror>>() && !detail::composable<displaced::reduce_scatter, ag>());
@@ -272,7 +272,7 @@ TEST_CASE("dual is an involution on the collectives that have one") {
     }
 }
 
-TEST_CASE("reversed: right, and of the same rounds, ports and volume") {
+TEST_CASE("reversed: is proven, in the same rounds, ports and volume") {
     check_all_right<ag, reversed<circulant<>::reduce_scatter>, reversed<direct::reduce_scatter>, tree_reduce,
         reversed<tree<3>::scatter>, reversed<swap_all_to_all>, reversed<displaced::reduce_scatter>,
         reversed<recursive_doubling::barrier>, reversed<compose<tree<>::scatter, ag>>>();
@@ -294,7 +294,7 @@ TEST_CASE("reversed of all_to_all swaps input with output") {
             }
 }
 
-TEST_CASE("reversed and compose carry the state of what they are made of") {
+TEST_CASE("reversed and compose carry the state of their parts") {
     const auto sum = reversed_of(chain{3});
     CHECK(sum.blocks(4) == 3);
     CHECK(reversed_of(sum).segments == 3);
@@ -328,7 +328,7 @@ void check_composition(const A& a, const B& b) {
     }
 }
 
-TEST_CASE("compose: right; rounds and bytes add, ports are the greater") {
+TEST_CASE("compose: is proven; rounds and bytes add, ports are the maximum") {
     check_composition(rs{}, ag{});
     check_composition(circulant<>::reduce_scatter{}, ag{});
     check_composition(direct::reduce_scatter{}, ag{});
@@ -344,8 +344,8 @@ TEST_CASE("compose: right; rounds and bytes add, ports are the greater") {
     check_composition(striped<rs, permuted<rs, mirror>>{}, striped<ag, permuted<ag, mirror>>{});
 }
 
-TEST_CASE("compose: what the parts' state makes disagree is not supported") {
-    // Two mappings of one type, whose owners agree by default only.
+TEST_CASE("compose: a size at which the state of the parts makes their owners disagree is not supported") {
+    // Two mappings of one type, with which owners agree by default only.
     struct turn {
         int by = 0;
         constexpr int role(int rank, int n) const { return mod(rank - by, n); }
@@ -375,7 +375,7 @@ void check_lanes(const S&... s) {
     }
 }
 
-TEST_CASE("striped: right; ports add, bytes are the mean, the longest lane sets the rounds") {
+TEST_CASE("striped: is proven; ports add, bytes are the mean, rounds those of the longest lane") {
     check_lanes(rs{});
     check_lanes(rs{}, permuted<rs, mirror>{});
     check_lanes(rs{}, circulant<>::reduce_scatter{}, halves::reduce_scatter{});
@@ -418,7 +418,7 @@ struct evens_first {
     constexpr int role(int rank, int n) const { return rank % 2 == 0 ? rank / 2 : (n + 1) / 2 + rank / 2; }
 };
 
-TEST_CASE("permuted: right, of the same cost; rank r does what role(r) did") {
+TEST_CASE("permuted: is proven, at the same cost; rank r does what role(r) did") {
     check_permutation(rs{}, mirror{});
     check_permutation(rs{}, evens_first{});
     check_permutation(displaced::reduce_scatter{}, shift<5>{});
@@ -448,7 +448,7 @@ void check_fold(const S& s, int more_rounds) {
     }
 }
 
-TEST_CASE("folded: right at every size, the same where the schedule needs none, else two rounds more") {
+TEST_CASE("folded: is proven at every size; a legal size is unchanged, any other takes two rounds more") {
     check_fold(halves_all_reduce{}, 2);
     check_fold(recursive_doubling::all_reduce{}, 2);
     check_fold(halves::reduce_scatter{}, 2);
@@ -467,21 +467,21 @@ TEST_CASE("folded: right at every size, the same where the schedule needs none, 
     check_right(reversed<folded<halves_all_reduce>>{});
 }
 
-TEST_CASE("folded: keeps the order of ranks") {
+TEST_CASE("folded: combines in rank order where the schedule does") {
     for (const int n : sizes) {
         INFO("n = " << n);
         CHECK(properties_of(folded<recursive_doubling::all_reduce>{}, n).order_preserving);
     }
 }
 
-TEST_CASE("folded: inside a compose it pays its rounds twice, outside once") {
+TEST_CASE("folded: adds its rounds twice inside a compose, once outside") {
     const folded<halves_all_reduce> outside;
     const compose<folded<halves::reduce_scatter>, folded<reversed<halves::reduce_scatter>>> inside;
     for (const int n : {3, 5, 7, 13, 33}) CHECK(inside.rounds(n) == outside.rounds(n) + 2);
     for (const int n : {2, 4, 8, 32}) CHECK(inside.rounds(n) == outside.rounds(n));
 }
 
-TEST_CASE("folded: every rank is home to some part, and every part has a home") {
+TEST_CASE("folded: every rank is the home of a slot, and every slot has a home") {
     const folded<halves::reduce_scatter> f;
     for (const int n : sizes) {
         INFO("n = " << n);
@@ -496,7 +496,7 @@ TEST_CASE("folded: every rank is home to some part, and every part has a home") 
     }
 }
 
-TEST_CASE("what a rank owns may be several stretches, unevenly apart") {
+TEST_CASE("the slots that a rank owns may be several stretches at uneven distances") {
     using three = striped<rs, permuted<rs, mirror>, permuted<rs, shift<1>>>;
     using half = halves::reduce_scatter;
     using three_halves = striped<half, permuted<half, mirror>, half>;
@@ -504,7 +504,7 @@ TEST_CASE("what a rank owns may be several stretches, unevenly apart") {
         reversed<folded<three_halves>>, striped<three, folded<halves::reduce_scatter>>>();
 }
 
-TEST_CASE("synchronising: right, of the same rounds, and no bytes") {
+TEST_CASE("synchronising: is proven, in the same rounds, without bytes") {
     check_all_right<synchronising<rs>, synchronising<ag>, synchronising<compose<rs, ag>>,
         synchronising<swap_all_to_all>, synchronising<recursive_doubling::all_reduce>,
         synchronising<direct::reduce_scatter>>();
@@ -532,7 +532,7 @@ int check_family(const F& f = {}) {
     }
 }
 
-TEST_CASE("families: everything derived from them is right") {
+TEST_CASE("families: every derived schedule is proven") {
     CHECK(check_family<halves>() == 8);
     CHECK(check_family<tree<>>() == 6);
     CHECK(check_family<displaced>() == 4);
@@ -540,7 +540,7 @@ TEST_CASE("families: everything derived from them is right") {
     CHECK(check_family<circulant<>>() >= 4);
 }
 
-TEST_CASE("families: so are combinators of families") {
+TEST_CASE("families: every schedule of a combinator of families is proven") {
     CHECK(check_family<lanes>() == check_family<striped<ring, ring>>() - 4);  // neither rooted nor scans
     CHECK(check_family<folded<halves>>() == 8);
     CHECK(check_family<folded<recursive_doubling>>() == 2);

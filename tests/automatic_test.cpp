@@ -1,4 +1,4 @@
-// The choice: which schedules there are to choose from, what forces one, and that all ranks choose alike.
+// The choice of `automatic`: its candidates, its predictions, COLLS_SCHEDULE, and that all ranks choose alike.
 #include "catch.hpp"
 
 #include <colls/colls.hpp>
@@ -44,7 +44,7 @@ constexpr std::array<std::size_t, 7> sizes = {0, 8, 1000, 8192, 100'000, std::si
 
 }  // namespace
 
-TEST_CASE("every collective has at least two candidates where two families name it, direct among them", "[automatic]") {
+TEST_CASE("candidates: each collective has two or more, with different names, one of them direct", "[automatic]") {
     colls::threads::run(4, [](auto& comm) {
         if (comm.rank() != 0) return;
         for (const auto c : collectives) {
@@ -63,7 +63,7 @@ TEST_CASE("every collective has at least two candidates where two families name 
     });
 }
 
-TEST_CASE("all ranks choose alike, and explain says what is chosen", "[automatic]") {
+TEST_CASE("chosen: the same on all ranks, and the one that explain marks", "[automatic]") {
     for (const int n : {1, 2, 3, 8, 17}) {
         std::vector<std::vector<std::string>> seen(static_cast<std::size_t>(n));
         colls::threads::run(n, [&](auto& comm) {
@@ -88,7 +88,7 @@ TEST_CASE("all ranks choose alike, and explain says what is chosen", "[automatic
     }
 }
 
-TEST_CASE("COLLS_SCHEDULE forces each family that fits, and the results stay right", "[automatic]") {
+TEST_CASE("COLLS_SCHEDULE: takes the named family where it supports the group, with right results", "[automatic]") {
     for (const std::string_view name : colls::detail::known_names) {
         const setting_of forced("COLLS_SCHEDULE", std::string(name));
         for (const int n : {2, 4, 6}) {
@@ -110,17 +110,27 @@ TEST_CASE("COLLS_SCHEDULE forces each family that fits, and the results stay rig
                 }
             });
             CHECK(wrong == 0);
-            if (n == 4) CHECK(taken > 0);  // every family but those of other collectives reaches an all_reduce
+            if (n == 4) CHECK(taken > 0);  // each family provides an all_reduce, named or derived
         }
     }
-    const setting_of forced("COLLS_SCHEDULE", "mailbox");
-    colls::threads::run(2, [&](auto& comm) {
-        if (colls::chosen(comm, colls::collective::all_reduce, 8192) != "mailbox") std::abort();
-        if (colls::chosen(comm, colls::collective::all_reduce, 1 << 20) == "mailbox") std::abort();
-    });
 }
 
-TEST_CASE("COLLS_SCHEDULE that names nothing: an error that lists the names, on every rank", "[automatic]") {
+TEST_CASE(
+    "COLLS_SCHEDULE: eager, or mailbox as it was called, takes the eager path for small messages", "[automatic]") {
+    for (const char* name : {"eager", "mailbox"}) {
+        INFO(name);
+        const setting_of forced("COLLS_SCHEDULE", name);
+        std::atomic<int> small{0}, large{0};
+        colls::threads::run(2, [&](auto& comm) {
+            small += colls::chosen(comm, colls::collective::all_reduce, 8192) == "eager";
+            large += colls::chosen(comm, colls::collective::all_reduce, 1 << 20) == "eager";
+        });
+        CHECK(small == 2);
+        CHECK(large == 0);
+    }
+}
+
+TEST_CASE("COLLS_SCHEDULE: a name that is none is an error on every rank, which lists the names", "[automatic]") {
     const setting_of forced("COLLS_SCHEDULE", "rings");
     std::atomic<int> caught{0};
     colls::threads::run(3, [&](auto& comm) {
@@ -130,6 +140,7 @@ TEST_CASE("COLLS_SCHEDULE that names nothing: an error that lists the names, on 
         } catch (const colls::error& failure) {
             const std::string text = failure.what();
             if (failure.code() == colls::errc::invalid_argument && text.find("rings") != std::string::npos &&
+                text.find("none of: eager, direct, ring") != std::string::npos &&
                 text.find("halving_doubling") != std::string::npos && x[0] == 1)
                 ++caught;
         }
@@ -137,7 +148,8 @@ TEST_CASE("COLLS_SCHEDULE that names nothing: an error that lists the names, on 
     CHECK(caught == 3);
 }
 
-TEST_CASE("a non-commutative operator is given nothing but the mailbox and direct", "[automatic]") {
+TEST_CASE(
+    "COLLS_SCHEDULE: a schedule that reorders operands is not taken for a non-commutative operator", "[automatic]") {
     const setting_of forced("COLLS_SCHEDULE", "ring");
     const auto left = [](long a, long) { return a; };
     std::atomic<int> wrong{0};
@@ -153,10 +165,10 @@ TEST_CASE("a non-commutative operator is given nothing but the mailbox and direc
 
 namespace {
 
-/// A machine that is made up.
-struct pretended : colls::detail::group_backend {
+/// A backend of a machine with given figures.
+struct fake_backend : colls::detail::group_backend {
     colls::detail::machine m;
-    explicit pretended(const colls::detail::machine& x) : m(x) {}
+    explicit fake_backend(const colls::detail::machine& x) : m(x) {}
     const colls::detail::machine& figures() override { return m; }
     std::byte* take(std::size_t) override { throw std::bad_alloc(); }
     void give(std::byte*, std::size_t) noexcept override {}
@@ -171,7 +183,7 @@ struct pretended : colls::detail::group_backend {
 
 }  // namespace
 
-TEST_CASE("predictions: more bytes never take less, whatever the ranks are", "[automatic]") {
+TEST_CASE("predictions: a larger buffer is never predicted to take less time", "[automatic]") {
     using namespace colls;
     const detail::machine memory{2e-7, 1e-10, 2e-10, 2, 0}, net{5e-6, 3e-10, 1e-10, 1 << 20, 3e-6},
         crowded{5e-6, 3e-10, 1e-10, 2, 3e-6};
@@ -179,8 +191,8 @@ TEST_CASE("predictions: more bytes never take less, whatever the ranks are", "[a
         for (const int n : {2, 5, 8, 32})
             for (const int node : {0, 2}) {
                 if (node > 0 && (machine.message == 0 || n % node != 0 || n == node)) continue;
-                const auto group_backend = std::make_shared<pretended>(machine);
-                detail::rank_context e(0, n, detail::group_memory(), group_backend);
+                const auto backend = std::make_shared<fake_backend>(machine);
+                detail::rank_context e(0, n, detail::group_memory(), backend);
                 e.ranks_per_host = node;
                 const model m = detail::model_of(machine, n);
                 CHECK(m.alpha >= machine.alpha);
@@ -204,7 +216,7 @@ TEST_CASE("predictions: more bytes never take less, whatever the ranks are", "[a
             }
 }
 
-TEST_CASE("messages within and between hosts add up to all of them", "[automatic]") {
+TEST_CASE("traffic: messages within hosts and between hosts add up to all messages", "[automatic]") {
     using namespace colls;
     for (const auto c : collectives) {
         const auto list = detail::all_candidates_of(c);
@@ -224,7 +236,7 @@ TEST_CASE("messages within and between hosts add up to all of them", "[automatic
     }
 }
 
-TEST_CASE("size classes: what is equal, and what is representative", "[automatic]") {
+TEST_CASE("size classes: ascend one by one, and class_bytes is at most an eighth below each size", "[automatic]") {
     using namespace colls::detail;
     std::uint64_t last = 0;
     for (std::size_t bytes = 0; bytes < 200'000; ++bytes) {

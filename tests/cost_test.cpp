@@ -1,6 +1,6 @@
 // The counted costs against the closed formulas, and the model against its check figures.
 #include "catch.hpp"
-#include "support/every_schedule.hpp"
+#include "support/schedules.hpp"
 
 #include <colls/cost.hpp>
 
@@ -8,6 +8,9 @@
 #include <cmath>
 
 using namespace colls;
+
+// The collectives hide the calls of the same names, which are in namespace colls.
+namespace cost_test {
 using enum colls::collective;
 
 namespace {
@@ -111,7 +114,7 @@ TEST_CASE("rounds and volume follow the closed formulas", "[cost]") {
     }
 }
 
-TEST_CASE("costs that the literature gives as figures", "[cost]") {
+TEST_CASE("costs equal the figures of the literature", "[cost]") {
     // all_to_all of 64 ranks, radix 2, 4, 8, 64: blocks a rank.
     CHECK(cost_of<bruck<2>::all_to_all>(64).blocks_sent == 192);
     CHECK(cost_of<bruck<4>::all_to_all>(64).blocks_sent == 144);
@@ -138,7 +141,7 @@ TEST_CASE("costs that the literature gives as figures", "[cost]") {
     CHECK(cost_of<circulant<linear>::reduce_scatter>(64).scratch == 0);
 }
 
-TEST_CASE("scratch in closed form, and where there is none", "[cost]") {
+TEST_CASE("scratch follows the closed formulas", "[cost]") {
     for (int n = 2; n <= 128; ++n) {
         INFO(n);
         CHECK(cost_of<ring::reduce_scatter>(n).scratch == (n > 3 ? 2 : n - 2));
@@ -159,7 +162,7 @@ TEST_CASE("scratch in closed form, and where there is none", "[cost]") {
     CHECK(cost_of(of<gather>(tree<2>{}), 16).scratch == 7);
 }
 
-TEST_CASE("the model, on its check figures", "[cost]") {
+TEST_CASE("predicted seconds equal the check figures of the model", "[cost]") {
     // 2e9 bytes to 256 ranks, 5 us a round, 0.1 ns a byte.
     constexpr model m{.alpha = 5e-6, .beta = 1e-10};
     constexpr double bytes = 2e9;
@@ -183,7 +186,7 @@ TEST_CASE("the model, on its check figures", "[cost]") {
     STATIC_REQUIRE(cost_of<circulant<>::reduce_scatter>(16).seconds({.alpha = 1.0}, 1e6) == 4.0);
 }
 
-TEST_CASE("what all schedules have in common", "[cost]") {
+TEST_CASE("relations that hold between the costs of every schedule", "[cost]") {
     for (const auto& [name, s] : support::every_schedule())
         for (int n = 1; n <= 40; ++n) {
             if (!supports(s, n)) continue;
@@ -203,3 +206,5 @@ TEST_CASE("what all schedules have in common", "[cost]") {
             if (n == 1) CHECK(c.blocks_sent == 0);
         }
 }
+
+}  // namespace cost_test

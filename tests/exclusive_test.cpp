@@ -11,7 +11,7 @@ using enum colls::collective;
 
 namespace {
 
-/// Legal for odd n alone.
+/// Legal for odd n only.
 struct odd_scan : colls::ring::inclusive_scan {
     static constexpr bool supports(int n) { return n % 2 == 1; }
 };
@@ -30,7 +30,7 @@ void check_law() {
         CHECK(e.rounds(n) == 1 + s.rounds(n - 1));
         CHECK(colls::blocks_of(e, n) == colls::blocks_of(s, n - 1));
         CHECK(colls::ports_of(e, n) == colls::ports_of(s, n - 1));
-        // Rank 1 sends as much as rank 0 of S, and once everything; at n = 2 no one scans.
+        // Rank 1 sends as much as rank 0 of S, and its whole buffer once more; at n = 2 there is no scan.
         CHECK(colls::traffic_of(e, n).blocks_sent ==
               colls::blocks_of(s, n - 1) + colls::traffic_of(s, n - 1).blocks_sent);
     }
@@ -44,7 +44,7 @@ static_assert(colls::implemented_by<exclusive<odd_scan>> == exclusive_scan);
 static_assert(colls::proven<exclusive<two_lanes>, proven_to>);
 static_assert(colls::proven<exclusive<odd_scan>, proven_to>);
 
-TEST_CASE("exclusive: one round more than the inclusive scan of one rank less") {
+TEST_CASE("exclusive: takes one round more than the inclusive scan of n - 1 ranks") {
     check_law<colls::ring::inclusive_scan>();
     check_law<colls::recursive_doubling::inclusive_scan>();
     check_law<two_lanes>();

@@ -1,5 +1,5 @@
-// Ranks that die, stop, throw or leave, at any moment: every other rank has an error that names them, soon; those who
-// remain go on as a smaller group; nothing is left behind.
+// Ranks that are killed or stopped, that throw or leave, at any moment: every other rank gets an error that names the
+// rank, within a second; the survivors shrink the group and go on; no process, descriptor or file is left behind.
 #include "catch.hpp"
 
 #include "support/fault.hpp"
@@ -20,37 +20,37 @@ using namespace support;
 
 namespace {
 
-constexpr int most = 8;
-constexpr std::size_t most_bytes = std::size_t{4} << 20;
-/// What COLLS_TEST_FIGURES=1 counts: no test asserts a time, for machines are shared.
-constexpr double soon = 1;
+constexpr int max_ranks = 8;
+constexpr std::size_t max_bytes = std::size_t{4} << 20;
+/// Seconds after which COLLS_TEST_FIGURES=1 counts an error as late. No test asserts a time, since machines are shared.
+constexpr double late_after = 1;
 
 /// What a rank tells the test.
 struct report {
-    int calls;  ///< that were over
-    int wrong;  ///< of them, with a wrong result
+    int calls;  ///< that are complete
+    int wrong;  ///< complete calls with a wrong result
     int code;   ///< of the error; 0: none
-    int peer;
-    double at;  ///< when it came
+    int peer;   ///< that the error names
+    double at;  ///< time of the error
     char text[512];
     char later[512];  ///< what was wrong after the error
     bool shrunk;
-    bool no_majority;  ///< so it has not
-    bool finished;
-    char files[512];
+    bool no_majority;  ///< the group was not shrunk, since half of it or less had survived
+    bool finished;     ///< the rank came to the end of its function
+    char files[512];   ///< named files that the rank still had open or mapped after the error
 };
 struct group_report {
-    double died;      ///< when
+    double died;      ///< time at which the victim was killed, stopped or left
     int process;      ///< of the victim
-    double deadline;  ///< where one is to pass
+    double deadline;  ///< seconds, where a wait is to time out
     std::atomic<int> failed, woken;
-    report of[most];
+    report of[max_ranks];
 };
 common<group_report>& reported() {
     static common<group_report> all;
     return all;
 }
-void forget() { std::memset(static_cast<void*>(&*reported()), 0, sizeof(group_report)); }
+void clear_reports() { std::memset(static_cast<void*>(&*reported()), 0, sizeof(group_report)); }
 template <std::size_t n>
 void put(char (&to)[n], const std::string& text) {
     std::snprintf(to, n, "%s", text.c_str());
@@ -61,8 +61,8 @@ void die() {
     kill(getpid(), SIGKILL);
 }
 void die_by_signal(int) { die(); }
-/// The handler is called, once, after so many seconds, wherever the process is then.
-void in_a_while(double seconds, void (*handler)(int)) {
+/// Calls the handler once, after so many seconds, wherever the process is then.
+void set_timer(double seconds, void (*handler)(int)) {
     struct sigaction action{};
     action.sa_handler = handler;
     sigaction(SIGALRM, &action, nullptr);
@@ -70,13 +70,13 @@ void in_a_while(double seconds, void (*handler)(int)) {
     when.it_value.tv_usec = static_cast<suseconds_t>(seconds * 1e6) + 1;
     setitimer(ITIMER_REAL, &when, nullptr);
 }
-/// A rank that hangs is killed, later than the library's own deadline (300 s), whose error says more.
-void end_at_last() {
+/// Kills a rank that hangs, after the library's own deadline (300 s), since an error of the library says more.
+void kill_if_hanging() {
     signal(SIGALRM, SIG_DFL);
     alarm(400);
 }
 
-/// Memory for calls: two pairs of buffers, so that two calls can be under way.
+/// Buffers for calls: two pairs, so that two calls can be in flight.
 class memory_of_calls {
 public:
     memory_of_calls(colls::communicator& comm, std::size_t bytes, bool reached) {
@@ -103,16 +103,16 @@ private:
     std::array<buffer, 4> all_;
 };
 
-/// Calls that all ranks make alike, one after the other, and what came of them.
+/// A sequence of calls that is the same on all ranks.
 struct traffic {
     std::uint64_t seed = 0;
-    int only = -1;               ///< one collective, or all
-    std::size_t bytes = 64;      ///< at most
-    bool exactly = false;        ///< always so many
-    bool messages = false;       ///< now and then, to the next rank
-    int breaks_at = -1;          ///< before this call ...
-    int breaks_between = -1;     ///< ... or when it has been started
-    void (*breaks)() = nullptr;  ///< this happens
+    int only = -1;            ///< the only collective, or -1: all of them
+    std::size_t bytes = 64;   ///< of a call, at most
+    bool exactly = false;     ///< all calls have `bytes` bytes
+    bool messages = false;    ///< some calls are messages to the next rank
+    int breaks_at = -1;       ///< `breaks` is called before this call
+    int breaks_between = -1;  ///< `breaks` is called when this call has been started
+    void (*breaks)() = nullptr;
 
     judged_call draw(random_source& random, int n, std::uint64_t number) const {
         const auto c = static_cast<what>(only >= 0 ? only : static_cast<int>(random.below(what_count)));
@@ -169,7 +169,7 @@ struct traffic {
     }
 };
 
-/// Notes the error that f ends with.
+/// Calls f and stores the error that it throws.
 template <class F>
 void note_error(report& mine, F f) {
     try {
@@ -185,8 +185,8 @@ void note_error(report& mine, F f) {
     }
 }
 
-/// After an error: the survivors, as a group of their own, which works. Where messages pass, a half of a group may not
-/// be the only one that lives, and must not go on.
+/// What a survivor does after the error: shrinks the group and checks that the new group works. Where ranks pass
+/// messages (`halves_go_on` is false), half of a group or less must not go on, since the other half may live as well.
 void go_on(
     colls::communicator& comm, bool halves_go_on, const std::vector<int>& survivors, std::uint64_t seed, report& mine) {
     const int old = comm.rank();
@@ -198,11 +198,11 @@ void go_on(
         mine.shrunk = true;
         if (!goes_on) wrong += "half of a group has shrunk; ";
         const auto size = static_cast<std::size_t>(rest.size());
-        std::vector<int> who(size);
-        colls::all_gather(rest, std::array{old}, who);
-        if (who != survivors) {
+        std::vector<int> members(size);
+        colls::all_gather(rest, std::array{old}, members);
+        if (members != survivors) {
             wrong += "the members after shrink: ";
-            for (const int r : who) wrong += std::to_string(r) + " ";
+            for (const int r : members) wrong += std::to_string(r) + " ";
         } else {
             if (survivors[static_cast<std::size_t>(rest.rank())] != old)
                 wrong += "its rank after shrink is " + std::to_string(rest.rank()) + "; ";
@@ -235,14 +235,14 @@ struct figures {
     double latest = 0;
 };
 
-/// One trial: "" or what was wrong.
+/// One trial: empty, or what was wrong.
 std::string kill_one(const std::string& transport, std::uint64_t seed, figures& all) {
     random_source random = stream(seed, 1);
-    const int n = random.between(2, most), victim = random.between(0, n - 1);
+    const int n = random.between(2, max_ranks), victim = random.between(0, n - 1);
     traffic calls;
     calls.seed = seed;
     calls.only = random.one_in(2) ? -1 : random.between(0, what_count - 1);
-    constexpr std::size_t sizes[] = {8, 64, 4 << 10, 32 << 10, 256 << 10, 1 << 20, most_bytes};
+    constexpr std::size_t sizes[] = {8, 64, 4 << 10, 32 << 10, 256 << 10, 1 << 20, max_bytes};
     calls.bytes = sizes[random.below(std::size(sizes))];
     calls.exactly = random.one_in(2);
     calls.messages = random.one_in(3);
@@ -266,7 +266,7 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
     std::vector<int> survivors;
     for (int r = 0; r < n; ++r)
         if (r != victim) survivors.push_back(r);
-    forget();
+    clear_reports();
     const remains before;
     std::string wrong;
     try {
@@ -279,9 +279,9 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
                 if (moment == 1) own.breaks_at = at_call;
                 if (moment == 2) own.breaks_between = at_call;
                 if (moment == 3) mortal_sum::countdown = in_fold, mortal_sum::at_the_end = die;
-                in_a_while(moment == 0 ? delay : 3e-3 + delay, die_by_signal);
+                set_timer(moment == 0 ? delay : 3e-3 + delay, die_by_signal);
             } else {
-                end_at_last();
+                kill_if_hanging();
             }
             memory_of_calls memory(comm, calls.bytes, reached);
             note_error(mine, [&] {
@@ -293,25 +293,26 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
             if (mine.code > 0) go_on(comm, transport == "shm", survivors, seed, mine);
             mine.finished = true;
         });
-        wrong += "nobody heard of the death; ";
+        wrong += "run threw no error; ";
     } catch (const colls::error& x) {
         if (x.code() != colls::errc::peer_failed || x.rank() != victim)
             wrong += std::string("run threw: ") + x.what() + "; ";
     }
     if (const std::string left = before.left(); !left.empty()) wrong += left;
-    if (reported()->died == 0) wrong += "the victim has not died; ";
+    if (reported()->died == 0) wrong += "the victim was not killed; ";
     for (const int r : survivors) {
         const report& got = reported()->of[r];
-        const std::string who = "\n  rank " + std::to_string(r) + ": ";
+        const std::string of_rank = "\n  rank " + std::to_string(r) + ": ";
         const double late = got.at - reported()->died;
-        if (!got.finished) wrong += who + "did not come to its end";
-        if (got.wrong > 0) wrong += who + std::to_string(got.wrong) + " wrong results";
+        if (!got.finished) wrong += of_rank + "did not come to the end of its function";
+        if (got.wrong > 0) wrong += of_rank + std::to_string(got.wrong) + " wrong results";
         if (got.code != static_cast<int>(colls::errc::peer_failed) || got.peer != victim)
-            wrong += who + "error " + std::to_string(got.code) + ", peer " + std::to_string(got.peer) + ": " + got.text;
-        if (got.later[0]) wrong += who + got.later;
-        if (got.files[0]) wrong += who + got.files;
+            wrong +=
+                of_rank + "error " + std::to_string(got.code) + ", peer " + std::to_string(got.peer) + ": " + got.text;
+        if (got.later[0]) wrong += of_rank + got.later;
+        if (got.files[0]) wrong += of_rank + got.files;
         all.not_shrunk += got.no_majority;
-        if (late > soon) {
+        if (late > late_after) {
             ++all.late;
             if (setting("COLLS_TEST_FIGURES", 0))
                 std::printf("%srank %d: after %.3f s: %s\n", name.c_str(), r, late, got.text);
@@ -326,7 +327,7 @@ std::string kill_one(const std::string& transport, std::uint64_t seed, figures& 
 
 namespace {
 
-/// A folder whose name has a space and the library's name in it, removed at the end.
+/// A temporary folder with a space and the library's name in its path.
 struct odd_folder {
     std::string path = (std::filesystem::temp_directory_path() / "colls of a test XXXXXX").string();
     odd_folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
@@ -348,8 +349,8 @@ void* map_shared(int file) {
 
 }  // namespace
 
-TEST_CASE("remains: what was open or mapped before a trial is not left by it, whatever its path", "[fault]") {
-    has_own_folders();  // where it has them, the folder lies in its own /tmp
+TEST_CASE("remains: ignores what was open or mapped before the trial, whatever its path", "[fault]") {
+    has_own_folders();  // if possible, the folder lies in a /tmp of this process
     const odd_folder folder;
     const int log = folder.make("LastTest.log.tmp"), other = folder.make("mapped");
     void* const at = map_shared(other);
@@ -369,7 +370,7 @@ TEST_CASE("remains: what was open or mapped before a trial is not left by it, wh
     close(log);
 }
 
-TEST_CASE("remains: what a trial left open, mapped, in a folder or running is found", "[fault]") {
+TEST_CASE("remains: finds what a trial left open, mapped, in a folder or running", "[fault]") {
     has_own_folders();
     const odd_folder folder;
     const remains before;
@@ -393,8 +394,8 @@ TEST_CASE("remains: what a trial left open, mapped, in a folder or running is fo
         for (const char* left : {"/tmp/left by a test", "/dev/shm/left by a test"}) {
             if (!has_own_folders()) {
                 WARN(
-                    "left out: files in /tmp and /dev/shm, which this process shares with others (it needs "
-                    "CAP_SYS_ADMIN)");
+                    "left out: files in /tmp and /dev/shm, which this process shares with others (folders of its own "
+                    "need CAP_SYS_ADMIN)");
                 break;
             }
             close(open(left, O_RDWR | O_CREAT, 0600));
@@ -403,7 +404,7 @@ TEST_CASE("remains: what a trial left open, mapped, in a folder or running is fo
             CHECK(before.left().find(left) == std::string::npos);
         }
     }
-    SECTION("memory without a name is not left") {
+    SECTION("memory without a name is ignored") {
         const int file = memfd_create("colls", MFD_CLOEXEC);
         REQUIRE(file >= 0);
         REQUIRE(ftruncate(file, 4096) == 0);
@@ -424,7 +425,8 @@ TEST_CASE("remains: what a trial left open, mapped, in a folder or running is fo
     CHECK(before.left() == "");
 }
 
-TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
+TEST_CASE(
+    "fault: a rank killed at a random moment is named in every survivor's error, and the survivors go on", "[fault]") {
     const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 300
                                                               : sanitized ? 20
                                                                           : 60),
@@ -443,7 +445,7 @@ TEST_CASE("a rank is killed at a random moment of a random call", "[fault]") {
             std::printf(
                 "%s: %d trials, the latest error after %.3f s, %d after more than %.0f s, %d times no majority to "
                 "shrink\n",
-                transport.c_str(), all.trials, all.latest, all.late, soon, all.not_shrunk);
+                transport.c_str(), all.trials, all.latest, all.late, late_after, all.not_shrunk);
     }
 }
 
@@ -451,8 +453,8 @@ namespace {
 
 constexpr int first_turns = 4;
 
-/// A deadline that a stopped rank misses, and a rank that only waits for a core does not: a multiple of what the
-/// longest of the first turns took on any rank. Until it is set, the library's own deadline holds.
+/// A deadline that passes for a stopped rank and not for one that waits for a core: a multiple of the longest of the
+/// first turns on any rank. Until it is set, the library's own deadline holds.
 double short_deadline(colls::communicator& comm, const traffic& calls, memory_of_calls& memory, report& mine) {
     double longest[1] = {};
     for (int k = 0; k < first_turns; ++k) {
@@ -465,7 +467,7 @@ double short_deadline(colls::communicator& comm, const traffic& calls, memory_of
     return std::clamp(10 * longest[0], 1., 60.);
 }
 
-/// Which part of a rank's memory has changed: "" for none.
+/// Empty, or the first element that differs from `value`.
 std::string changed(const char* what, const std::uint64_t* data, std::size_t count, std::uint64_t value) {
     for (std::size_t i = 0; i < count; ++i)
         if (data[i] != value) return std::string(what) + ": element " + std::to_string(i) + " has changed; ";
@@ -474,7 +476,8 @@ std::string changed(const char* what, const std::uint64_t* data, std::size_t cou
 
 }  // namespace
 
-TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
+TEST_CASE("fault: a rank stopped past the deadline is a timeout on every rank, and writes nothing when it goes on",
+    "[fault]") {
     const std::uint64_t trials = setting("COLLS_TEST_STOPS", long_run    ? 4
                                                              : sanitized ? 1
                                                                          : 2),
@@ -486,9 +489,9 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
             const int n = random.between(2, 5), victim = random.between(0, n - 1);
             const bool reached = t % 2 == 0;
             const double delay = random.unit() * 20e-3;
-            traffic calls{random.next(), t % 4 < 2 ? static_cast<int>(what::all_reduce) : -1, most_bytes, true};
+            traffic calls{random.next(), t % 4 < 2 ? static_cast<int>(what::all_reduce) : -1, max_bytes, true};
             const with_environment by("COLLS_TRANSPORT", transport.c_str());
-            forget();
+            clear_reports();
             const remains before;
             std::string thrown;
             try {
@@ -503,7 +506,7 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
                     };
                     if (comm.rank() == victim) {
                         reported()->process = getpid();
-                        in_a_while(delay, [](int) {
+                        set_timer(delay, [](int) {
                             reported()->died = colls::detail::seconds_now();
                             raise(SIGSTOP);
                         });
@@ -512,11 +515,11 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
                         mine.finished = true;
                         return;
                     }
-                    end_at_last();
+                    kill_if_hanging();
                     note_error(mine, call);
-                    // Ordinary memory is the survivor's own again. What others can reach may still be written to: but
-                    // nobody may take for a result what is put there now, and what comes in its place is the survivor's
-                    // own, too.
+                    // After the error no rank writes to a survivor's ordinary memory. Memory from allocate may still be
+                    // written to by the stopped rank, which must not take what is there now for a result; memory that
+                    // is allocated in its place must stay untouched.
                     const bool keeps = reached && t % 4 == 0;
                     if (reached && !keeps) {
                         memory.reset();
@@ -562,36 +565,37 @@ TEST_CASE("a rank that is stopped past the deadline", "[fault]") {
 
 namespace {
 
-/// How a rank leaves the others alone.
-enum class farewell { throws, operator_throws, returns, exits, exits_with_status, aborts };
-constexpr const char* farewells[] = {"its function throws", "its operator throws", "its function returns",
+/// How a rank leaves its group.
+enum class departure { throws, operator_throws, returns, exits, exits_with_status, aborts };
+constexpr const char* departures[] = {"its function throws", "its operator throws", "its function returns",
     "it calls exit(0)", "it calls exit(3)", "it calls abort()"};
 
 struct own_exception : std::runtime_error {
-    own_exception() : std::runtime_error("my own business") {}
+    own_exception() : std::runtime_error("the rank's own exception") {}
 };
 
 }  // namespace
 
-TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
-    const std::uint64_t turns = setting("COLLS_TEST_FAREWELLS", long_run    ? 4
-                                                                : sanitized ? 1
-                                                                            : 2),
+TEST_CASE("fault: a rank that throws, returns or exits during calls is named in the others' errors, and in run's",
+    "[fault]") {
+    const std::uint64_t turns = setting("COLLS_TEST_DEPARTURES", long_run    ? 4
+                                                                 : sanitized ? 1
+                                                                             : 2),
                         seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports())
-        for (int f = 0; f < static_cast<int>(std::size(farewells)); ++f)
+        for (int f = 0; f < static_cast<int>(std::size(departures)); ++f)
             for (std::uint64_t t = 0; t < turns * 3; ++t) {
-                const auto how = static_cast<farewell>(f);
+                const auto how = static_cast<departure>(f);
                 random_source random = stream(seed, 3 + static_cast<std::uint64_t>(f), t);
                 const int n = random.between(2, 6), victim = t % 3 == 0 ? 0 : random.between(0, n - 1);
                 const int at_call = random.between(0, 6);
                 traffic calls{
                     random.next(), -1, t % 2 == 0 ? std::size_t{64} : std::size_t{256} << 10, t % 2 != 0, true};
-                if (how == farewell::operator_throws)
+                if (how == departure::operator_throws)
                     calls.only = static_cast<int>(what::all_reduce), calls.messages = false;
                 const bool survivors_stay = random.one_in(2);
                 const with_environment by("COLLS_TRANSPORT", transport.c_str());
-                forget();
+                clear_reports();
                 const remains before;
                 std::vector<int> survivors;
                 for (int r = 0; r < n; ++r)
@@ -602,27 +606,28 @@ TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
                     colls::processes::run(n, [&](colls::communicator& comm) {
                         report& mine = reported()->of[comm.rank()];
                         memory_of_calls memory(comm, calls.bytes, t % 2 == 0);
-                        end_at_last();
+                        kill_if_hanging();
                         if (comm.rank() == victim) {
                             struct rlimit no_core{};
                             setrlimit(RLIMIT_CORE, &no_core);
                             for (int k = 0; k < at_call; ++k) calls.turn(comm, memory, k, mine);
                             reported()->died = colls::detail::seconds_now();
                             switch (how) {
-                                case farewell::throws:
+                                case departure::throws:
                                     throw own_exception();
-                                case farewell::operator_throws:
+                                case departure::operator_throws:
                                     mortal_sum::countdown = 1;
                                     mortal_sum::at_the_end = [] { throw own_exception(); };
                                     calls.turn(comm, memory, at_call, mine);
-                                    throw own_exception();  // a leaf of a tree folds nothing
-                                case farewell::returns:
+                                    throw own_exception();  // reached where this rank folds nothing, as a leaf of a
+                                                            // tree
+                                case departure::returns:
                                     return;
-                                case farewell::exits:
+                                case departure::exits:
                                     std::exit(0);
-                                case farewell::exits_with_status:
+                                case departure::exits_with_status:
                                     std::exit(3);
-                                case farewell::aborts:
+                                case departure::aborts:
                                     signal(SIGABRT, SIG_DFL);
                                     std::abort();
                             }
@@ -640,19 +645,19 @@ TEST_CASE("a rank that throws, returns or exits while others call", "[fault]") {
                     code = static_cast<int>(x.code());
                     thrower = x.rank();
                 }
-                INFO(transport << ", " << farewells[f] << ", trial " << t << ", n " << n << ", rank " << victim
+                INFO(transport << ", " << departures[f] << ", trial " << t << ", n " << n << ", rank " << victim
                                << " after " << at_call << " calls of " << calls.bytes
                                << " bytes; run threw: " << thrown);
                 CHECK(before.left() == "");
-                if (how == farewell::returns || how == farewell::exits) {
+                if (how == departure::returns || how == departure::exits) {
                     CHECK(thrown == "");
                 } else {
                     CHECK(code == static_cast<int>(colls::errc::peer_failed));
                     CHECK(thrower == victim);
-                    if (how == farewell::throws || how == farewell::operator_throws)
-                        CHECK(lacks(thrown, {"my own business"}) == "");
-                    if (how == farewell::exits_with_status) CHECK(lacks(thrown, {"status 3"}) == "");
-                    if (how == farewell::aborts) CHECK(lacks(thrown, {"signal 6"}) == "");
+                    if (how == departure::throws || how == departure::operator_throws)
+                        CHECK(lacks(thrown, {"the rank's own exception"}) == "");
+                    if (how == departure::exits_with_status) CHECK(lacks(thrown, {"status 3"}) == "");
+                    if (how == departure::aborts) CHECK(lacks(thrown, {"signal 6"}) == "");
                 }
                 for (const int r : survivors) {
                     const report& got = reported()->of[r];

@@ -1,6 +1,7 @@
 // hierarchical<Intra, Inter>: its laws, for every collective, at two and three levels, with nodes of every size.
 #include "catch.hpp"
 
+#include <colls/algebra.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/hierarchical.hpp>
@@ -194,7 +195,7 @@ static_assert(proven_at<schedule_for<three_brucks, all_to_all>, 8>);
 
 // ---- values ----
 
-TEST_CASE("hierarchical: every collective is right, at two levels") {
+TEST_CASE("hierarchical: every collective is proven at two levels") {
     CHECK(check_everywhere<hierarchical<direct, direct>>() == 11 * all_sizes);
     CHECK(check_everywhere<hierarchical<direct, ring>>() >= 8 * all_sizes);
     CHECK(check_everywhere<hierarchical<ring, direct>>() >= 8 * all_sizes);
@@ -205,7 +206,7 @@ TEST_CASE("hierarchical: every collective is right, at two levels") {
     CHECK(check_everywhere<hierarchical<bruck_exchange, bruck_exchange>>() == all_sizes);
 }
 
-TEST_CASE("hierarchical: every collective is right, at three levels and four") {
+TEST_CASE("hierarchical: every collective is proven at three and four levels") {
     CHECK(check_everywhere<hierarchical<direct, hierarchical<ring, direct>>>() >= 8 * all_sizes);
     CHECK(check_everywhere<hierarchical<hierarchical<direct, ring>, ring>>() >= 8 * all_sizes);
     using two = hierarchical<direct, direct>;
@@ -214,7 +215,7 @@ TEST_CASE("hierarchical: every collective is right, at three levels and four") {
     CHECK(check_everywhere<hierarchical<hierarchical<bruck_exchange, bruck_exchange>, bruck_exchange>>() == all_sizes);
 }
 
-TEST_CASE("hierarchical: over lanes, folds and permutations, and under them") {
+TEST_CASE("hierarchical: is proven over striped, folded and permuted levels, and inside of them") {
     using lanes = striped<ring, permuted<ring, mirror>>;
     CHECK(check_everywhere<hierarchical<lanes, ring>>() >= 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<ring, lanes>>() >= 4 * all_sizes);
@@ -228,7 +229,7 @@ TEST_CASE("hierarchical: over lanes, folds and permutations, and under them") {
     CHECK(check_everywhere<reversed<hierarchical<direct, direct>>>() == 9 * all_sizes);
 }
 
-TEST_CASE("hierarchical: levels with owners, roots and scratch slots of their own") {
+TEST_CASE("hierarchical: is proven with levels that have their own owners, roots and scratch slots") {
     CHECK(check_everywhere<hierarchical<two_blocks, ring>>() == 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<ring, two_blocks>>() == 4 * all_sizes);
     CHECK(check_everywhere<hierarchical<two_blocks, two_blocks>>() == 4 * all_sizes);
@@ -238,7 +239,7 @@ TEST_CASE("hierarchical: levels with owners, roots and scratch slots of their ow
     CHECK(check_everywhere<hierarchical<scratch_scan, hierarchical<direct, ring>>>() >= 3 * all_sizes);
 }
 
-TEST_CASE("hierarchical: an all_to_all whose blocks one block set cannot name is not supported, and no other") {
+TEST_CASE("hierarchical: only an all_to_all that one block set cannot express is not supported") {
     // Across 8 nodes the first lane repeats its blocks over half of its slots; another repetition does not join on.
     const hierarchical<bruck_exchange, striped<hierarchical<bruck_exchange, bruck_exchange>, direct>> h{.node = 8};
     CHECK(!supports(schedule_of<all_to_all>(h), 64));
@@ -246,7 +247,7 @@ TEST_CASE("hierarchical: an all_to_all whose blocks one block set cannot name is
     CHECK(check_family(h, 56) == 1);
 }
 
-TEST_CASE("hierarchical: nodes of every size, equal or nested") {
+TEST_CASE("hierarchical: is proven for nodes of every size, equal or nested") {
     for (const int n : {4, 6, 8, 12, 18, 24}) {
         for (int node = 1; node <= n; ++node) {
             const hierarchical<direct, direct> h{.node = node};
@@ -266,7 +267,7 @@ TEST_CASE("hierarchical: the node is the largest divisor no greater than the squ
         CHECK(detail::balanced_node(n) == node);
 }
 
-TEST_CASE("hierarchical: scans keep the order of ranks") {
+TEST_CASE("hierarchical: scans combine in rank order") {
     const hierarchical<direct, ring> two;
     const hierarchical<hierarchical<ring, direct>, hierarchical<direct, recursive_doubling>> four;
     for (const int n : sizes) {
@@ -298,7 +299,7 @@ void check_node(const F& f, int node) {
     }
 }
 
-TEST_CASE("hierarchical: every schedule carries the size of its node, backwards too") {
+TEST_CASE("hierarchical: every schedule, also reversed, carries the node size") {
     check_node(hierarchical<direct, direct>{.node = 4}, 4);
     const hierarchical<ring, hierarchical<ring, ring>> deep{.node = 2, .inter = {.node = 3}};
     CHECK(schedule_of<all_reduce>(deep).inter().node == 3);

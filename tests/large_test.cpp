@@ -1,4 +1,4 @@
-// Buffers of more than 2^31 bytes, and of more than 2^31 elements: counts are 64 bits wide everywhere.
+// Buffers of more than 2^31 elements: counts and offsets are 64 bits wide everywhere.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -10,7 +10,7 @@ using namespace support;
 
 namespace {
 
-/// Memory that nobody has touched yet: pages that a test does not use cost nothing.
+/// Memory that has not been initialised: pages that a test does not use cost nothing.
 template <class T>
 std::unique_ptr<T[]> untouched(std::size_t count) {
     return std::unique_ptr<T[]>(new T[count]);
@@ -21,11 +21,11 @@ std::uint8_t value_at(std::size_t i, int rank) {
 
 }  // namespace
 
-TEST_CASE("more than 2^31 elements", "[large]") {
+TEST_CASE("buffers of more than 2^31 elements: results are right to the last element", "[large]") {
     if (sanitized) return;
     constexpr std::size_t count = (std::size_t{1} << 31) + 12'347;
     std::atomic<std::size_t> wrong{0};
-    SECTION("all_reduce in place, schedule by schedule") {
+    SECTION("all_reduce in place, by the library's choice and by ring") {
         for (const int turn : {0, 1}) {
             colls::threads::run(2, [&](auto& comm) {
                 const auto memory = untouched<std::uint8_t>(count);

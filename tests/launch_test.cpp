@@ -1,4 +1,4 @@
-// The environments of launchers, as they are: what Open MPI 4, MPICH 4 and torchrun set, and what Slurm's manual says.
+// read_launch, in the environments that Open MPI 4, MPICH 4 and torchrun set, and that Slurm's manual describes.
 #include "catch.hpp"
 
 #include "support/says.hpp"
@@ -20,7 +20,7 @@ using environment = std::map<std::string, std::string>;
 
 namespace {
 
-/// Nothing of any launcher but what is given; all as before at the end.
+/// Sets these variables, and unsets all other variables of launchers; restores them at its end.
 class only {
 public:
     explicit only(const environment& set) {
@@ -66,7 +66,7 @@ environment without(environment a, std::initializer_list<const char*> names) {
     for (const char* name : names) a.erase(name);
     return a;
 }
-/// The text of the invalid_argument that must come of it.
+/// The text of the invalid_argument that read_launch must throw.
 std::string error_of(const environment& set) {
     try {
         read(set);
@@ -93,7 +93,7 @@ const environment slurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}, {"SLURM_LO
 
 }  // namespace
 
-TEST_CASE("without a launcher there is one rank", "[launch]") {
+TEST_CASE("launch: without a launcher this process is rank 0 of 1", "[launch]") {
     const launch l = read({});
     CHECK(l.rank == 0);
     CHECK(l.size == 1);
@@ -101,7 +101,7 @@ TEST_CASE("without a launcher there is one rank", "[launch]") {
     CHECK(read({{"COLLS_INTERFACE", "eth7"}}).interface_name == "eth7");
 }
 
-TEST_CASE("variables of the library's own", "[launch]") {
+TEST_CASE("launch: reads the COLLS_ variables", "[launch]") {
     const launch l =
         read(with(own, {{"COLLS_LOCAL_RANK", "1"}, {"COLLS_MASTER_ADDR", "fe80::1%eth0"}, {"COLLS_MASTER_PORT", "1234"},
                            {"COLLS_TOKEN", "s3cret"}, {"COLLS_INTERFACE", "10.0.0.2"}}));
@@ -121,7 +121,7 @@ TEST_CASE("variables of the library's own", "[launch]") {
     CHECK(bare.ports > 1);
 }
 
-TEST_CASE("torchrun", "[launch]") {
+TEST_CASE("launch: reads torchrun's variables", "[launch]") {
     const launch l = read(torchrun);
     CHECK(l.rank == 3);
     CHECK(l.size == 4);
@@ -148,7 +148,7 @@ TEST_CASE("torchrun", "[launch]") {
     CHECK(read(with(torchrun, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"GROUP_RANK", "0"}})).token == l.token);
 }
 
-TEST_CASE("RANK and WORLD_SIZE are torchrun's only with MASTER_ADDR", "[launch]") {
+TEST_CASE("launch: takes RANK and WORLD_SIZE as torchrun's only with MASTER_ADDR", "[launch]") {
     const environment words{{"RANK", "3"}, {"WORLD_SIZE", "4"}};
     CHECK(lacks(error_of(words), {"MASTER_ADDR is not"}) == "");
     CHECK(read(with(words, {{"COLLS_MASTER_ADDR", "::1"}})).size == 4);
@@ -157,7 +157,7 @@ TEST_CASE("RANK and WORLD_SIZE are torchrun's only with MASTER_ADDR", "[launch]"
     CHECK(read(with(words, hydra)).source == "PMI");
 }
 
-TEST_CASE("Open MPI", "[launch]") {
+TEST_CASE("launch: reads Open MPI's variables", "[launch]") {
     const launch l = read(open_mpi);
     CHECK(l.rank == 1);
     CHECK(l.size == 6);
@@ -181,7 +181,7 @@ TEST_CASE("Open MPI", "[launch]") {
     }
 }
 
-TEST_CASE("several hosts without a known first one are an error", "[launch]") {
+TEST_CASE("launch: rejects several hosts if that of rank 0 is not known", "[launch]") {
     const environment apart = with(open_mpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
     CHECK(lacks(error_of(apart), {"COLLS_MASTER_ADDR", "Open MPI"}) == "");
     CHECK(lacks(error_of(with(hydra, {{"MPI_LOCALNRANKS", "2"}})), {"COLLS_MASTER_ADDR", "PMI"}) == "");
@@ -194,7 +194,7 @@ TEST_CASE("several hosts without a known first one are an error", "[launch]") {
     CHECK(read(proxied).token == "PMI/");
 }
 
-TEST_CASE("PMI", "[launch]") {
+TEST_CASE("launch: reads PMI's variables", "[launch]") {
     const launch l = read(hydra);
     CHECK(l.rank == 4);
     CHECK(l.size == 7);
@@ -205,7 +205,7 @@ TEST_CASE("PMI", "[launch]") {
     CHECK(read(with(hydra, {{"PMI_JOBID", "77"}})).token == "PMI/77");
 }
 
-TEST_CASE("Hydra's processes find their proxy through shells", "[launch]") {
+TEST_CASE("launch: Hydra's ranks find their proxy through shells", "[launch]") {
     if (std::system("command -v mpiexec.hydra > /dev/null 2>&1") != 0) {
         WARN("left out: no mpiexec.hydra here");
         return;
@@ -213,7 +213,8 @@ TEST_CASE("Hydra's processes find their proxy through shells", "[launch]") {
     char self[4096] = {};
     REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     const std::string command = "COLLS_LAUNCH_TEST_CHILD=1 timeout 60 mpiexec.hydra -n 3 sh -c '\"" +
-                                std::string(self) + "\" \"what this process is told\" -s; true' 2>&1";
+                                std::string(self) +
+                                "\" \"launch: reads the environment of this process\" -s; true' 2>&1";
     std::FILE* const out = popen(command.c_str(), "r");
     REQUIRE(out != nullptr);
     std::set<std::string> tokens, ranks;
@@ -228,13 +229,13 @@ TEST_CASE("Hydra's processes find their proxy through shells", "[launch]") {
     CHECK(ranks == std::set<std::string>{"0", "1", "2"});
     CHECK(tokens.size() == 1);
 }
-TEST_CASE("what this process is told", "[launch]") {
+TEST_CASE("launch: reads the environment of this process", "[launch]") {
     const launch l = colls::read_launch();
     if (std::getenv("COLLS_LAUNCH_TEST_CHILD")) std::printf("launched as %d with %s\n", l.rank, l.token.c_str());
     CHECK(l.rank < l.size);
 }
 
-TEST_CASE("Slurm", "[launch]") {
+TEST_CASE("launch: reads Slurm's variables", "[launch]") {
     const launch l = read(slurm);
     CHECK(l.rank == 5);
     CHECK(l.size == 8);
@@ -253,31 +254,31 @@ TEST_CASE("Slurm", "[launch]") {
     CHECK(read(with(slurm, {{"SLURM_STEP_NUM_TASKS", "6"}})).size == 6);
 }
 
-TEST_CASE("an allocation is no launch", "[launch]") {
+TEST_CASE("launch: a Slurm allocation or batch script is no launch", "[launch]") {
     CHECK(read({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "4711"}, {"SLURM_JOB_NODELIST", "a[1-2]"}}).size == 1);
-    // A batch execution plan runs as a task of its own, which is not a step.
+    // A batch script runs as a task of its own, which is not a step.
     const environment batch =
         with(without(slurm, {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"}), {{"SLURM_PROCID", "0"}});
     CHECK(read(batch).size == 1);
     CHECK(read(batch).source == "none");
-    CHECK(read(with(batch, {{"SLURM_STEPID", "0"}})).size == 8);  // its older name
+    CHECK(read(with(batch, {{"SLURM_STEPID", "0"}})).size == 8);  // the older name of the variable
 }
 
-TEST_CASE("the inner launcher is believed", "[launch]") {
+TEST_CASE("launch: of nested launchers the innermost counts", "[launch]") {
     const environment all = with(with(with(with(slurm, hydra), open_mpi), torchrun), own);
     CHECK(read(all).source == "COLLS_RANK");
     CHECK(read(without(all, {"COLLS_RANK", "COLLS_SIZE"})).source == "torchrun");
     CHECK(read(with(with(slurm, hydra), open_mpi)).source == "Open MPI");
     CHECK(read(with(slurm, hydra)).source == "PMI");
     CHECK(read(with(slurm, open_mpi)).rank == 1);
-    // srun came last.
+    // srun was the last launcher.
     CHECK(read(with(with(open_mpi, slurm), {{"PMIX_NAMESPACE", "slurm.pmix.4711.0"}})).source == "Slurm");
     CHECK(read(with(with(hydra, slurm), {{"PMI_JOBID", "4711.0"}})).source == "Slurm");
-    // Each on its own is not shadowed by what others leave unset.
+    // A variable that is empty counts as unset.
     CHECK(read(with(slurm, {{"COLLS_RANK", ""}, {"COLLS_SIZE", ""}})).source == "Slurm");
 }
 
-TEST_CASE("the first host of a list", "[launch]") {
+TEST_CASE("launch: finds the first host of a Slurm list", "[launch]") {
     using colls::detail::first_host;
     CHECK(first_host("node1") == "node1");
     CHECK(first_host("a1,b2") == "a1");
@@ -293,7 +294,7 @@ TEST_CASE("the first host of a list", "[launch]") {
     CHECK(first_host("[") == "");
 }
 
-TEST_CASE("values that make no sense are named", "[launch]") {
+TEST_CASE("launch: rejects a value that is no number or out of range, and names its variable", "[launch]") {
     struct row {
         environment set;
         const char *name, *value;
@@ -325,7 +326,7 @@ TEST_CASE("values that make no sense are named", "[launch]") {
     }
 }
 
-TEST_CASE("ranks that are none, and halves", "[launch]") {
+TEST_CASE("launch: rejects a rank outside the world, and a rank without a size", "[launch]") {
     CHECK(lacks(error_of(with(own, {{"COLLS_RANK", "5"}})),
               {"COLLS_RANK is 5, but COLLS_SIZE is 5: ranks are 0 to 4"}) == "");
     CHECK(lacks(error_of(with(torchrun, {{"RANK", "4"}})), {"RANK is 4, but WORLD_SIZE is 4"}) == "");
@@ -340,7 +341,7 @@ TEST_CASE("ranks that are none, and halves", "[launch]") {
     CHECK(lacks(error_of({{"SLURM_PROCID", "0"}}), {"SLURM_NTASKS is not"}) == "");
 }
 
-TEST_CASE("ports made from jobs lie where they are promised, and apart", "[launch]") {
+TEST_CASE("launch: derived ports are from 20000 to 29999, and differ between jobs", "[launch]") {
     std::set<int> ports;
     for (int job = 0; job < 300; ++job) {
         const launch l = read(with(slurm, {{"SLURM_JOB_ID", std::to_string(job)}}));
@@ -348,12 +349,12 @@ TEST_CASE("ports made from jobs lie where they are promised, and apart", "[launc
         REQUIRE(l.port + l.ports - 1 <= 29999);
         ports.insert(l.port);
     }
-    CHECK(ports.size() > 270);  // 300 of 10000: about 4 meet
-    // A token of one's own makes a group of its own, where nothing else tells jobs apart.
+    CHECK(ports.size() > 270);  // 300 of 10000: about 4 coincide
+    // The token tells jobs apart if nothing else does.
     CHECK(read(with(own, {{"COLLS_TOKEN", "a"}})).port != read(with(own, {{"COLLS_TOKEN", "b"}})).port);
 }
 
-TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
+TEST_CASE("launch: COLLS_DEBUG=info prints what was found", "[launch]") {
     const auto said = [](const environment& set) {
         const int file = memfd_create("said", MFD_CLOEXEC);
         REQUIRE(file >= 0);
@@ -373,7 +374,7 @@ TEST_CASE("COLLS_DEBUG says what was believed", "[launch]") {
     for (const char* level : {"info", "trace"}) {
         const std::string text = said(with(torchrun, {{"COLLS_DEBUG", level}}));
         CHECK(lacks(text, {"rank 3 of 4", "RANK and WORLD_SIZE", "node7, port 29501 to 29516"}) == "");
-        CHECK(lacks(said({{"COLLS_DEBUG", level}}), {"no launcher's environment"}) == "");
+        CHECK(lacks(said({{"COLLS_DEBUG", level}}), {"the environment is of no launcher"}) == "");
     }
     CHECK(said(torchrun).empty());
     CHECK(said(with(torchrun, {{"COLLS_DEBUG", "warn"}})).empty());

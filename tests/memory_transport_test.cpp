@@ -1,4 +1,4 @@
-// Messages between ranks through memory that they share: ranks as threads, and as processes.
+// The shared-memory transport, between ranks that are threads, and between processes.
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
@@ -14,11 +14,11 @@ using namespace support;
 
 namespace {
 
-/// f(rank, transport, complain) on a thread a rank; what the ranks complain of. `complain` is of one rank.
+/// Runs f(rank, transport, complain) on a thread for each rank. Returns what the ranks complained of.
 template <class F>
 std::string over_memory(int n, const memory_shape& shape, F f) {
     const shared_block shared(memory_transport::bytes(n, shape));
-    // What need not be zero is not.
+    // The bytes that need not be zero are not.
     const std::size_t zeroed = memory_transport::zeroed_bytes(n, shape), whole = memory_transport::bytes(n, shape);
     std::memset(shared.at() + zeroed, 0xa5, std::min(whole - zeroed, std::size_t{1} << 20));
     std::mutex mutex;
@@ -39,8 +39,9 @@ std::string over_memory(int n, const memory_shape& shape, F f) {
 
 const memory_shape tiny{64, 64}, usual{};
 
-/// This process is one rank, a forked one the other, which ends without the transport's leaving. `other(transport, ear,
-/// ready)` -> exit status, `f(transport, ear, child, ready)`; each knows whether the other's process has ended.
+/// This process is one rank and runs f(transport, listener, child, ready); a forked one is the other, and ends with the
+/// status that other(transport, listener, ready) returns, without destroying its transport. Each transport can tell
+/// whether the other's process has ended.
 template <class G, class F>
 void two_processes(int own, const memory_shape& shape, G other, F f) {
     const shared_block shared(memory_transport::bytes(2, shape));
@@ -72,7 +73,8 @@ void wait_ready(int fd) {
 
 // ---- the ring -------------------------------------------------------------------------------------------------------
 
-TEST_CASE("a ring gives out what was put in, in order, and never more than it holds", "[memory_wire]") {
+TEST_CASE("message ring: bytes are read as they were written, and never more than the capacity is held",
+    "[memory_transport]") {
     random_source random(3);
     for (const std::size_t capacity : {64u, 128u, 1024u, 65536u})
         for (const std::size_t stream_from : {std::size_t{100}, ~std::size_t{0}}) {
@@ -81,7 +83,7 @@ TEST_CASE("a ring gives out what was put in, in order, and never more than it ho
             std::byte* const in = data.data() + 64;
             ring_writer w(*state, in, capacity, stream_from);
             ring_reader r(*state, in, capacity);
-            std::vector<std::byte> all;  // that was ever put in
+            std::vector<std::byte> all;  // that was ever written
             std::size_t got = 0;
             for (int turn = 0; turn < (capacity > 10'000 ? 400 : 3000); ++turn) {
                 std::vector<std::vector<std::byte>> parts(random.below(5));
@@ -124,7 +126,8 @@ TEST_CASE("a ring gives out what was put in, in order, and never more than it ho
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-TEST_CASE("random messages and news both ways at once through rings of all sizes, ranks as threads", "[memory_wire]") {
+TEST_CASE("memory: random messages and control messages both ways through rings of all sizes, between threads",
+    "[memory_transport]") {
     struct form {
         int n, messages;
         std::size_t largest;
@@ -145,7 +148,7 @@ TEST_CASE("random messages and news both ways at once through rings of all sizes
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("random messages and news through shared memory, ranks as processes", "[memory_wire]") {
+TEST_CASE("memory: random messages and control messages between processes", "[memory_transport]") {
     for (const int n : {2, 3, 7})
         for (const bool small : {false, true}) {
             const memory_shape shape = small ? tiny : usual;
@@ -165,7 +168,7 @@ TEST_CASE("random messages and news through shared memory, ranks as processes", 
         }
 }
 
-TEST_CASE("many small messages, and many small pieces, through shared memory", "[memory_wire]") {
+TEST_CASE("memory: many small messages, and many small pieces", "[memory_transport]") {
     for (const memory_shape& shape : {usual, tiny})
         CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
             memory_transport& w = *own;
@@ -187,7 +190,7 @@ TEST_CASE("many small messages, and many small pieces, through shared memory", "
             for (std::uint64_t i = 0; i < many; ++i)
                 if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
                     return complain("wrong at " + std::to_string(i));
-            // A byte each, every other one.
+            // Pieces of one byte, at every other address.
             std::vector<std::byte> from(10'000), to(10'000);
             std::vector<piece> pf, pt;
             for (std::size_t i = 0; i < from.size(); i += 2) {
@@ -203,7 +206,8 @@ TEST_CASE("many small messages, and many small pieces, through shared memory", "
         }) == "");
 }
 
-TEST_CASE("with both rings full and nothing received nobody blocks, and news pass", "[memory_wire]") {
+TEST_CASE("memory: with both rings full and no receive posted no rank blocks, and control messages pass",
+    "[memory_transport]") {
     constexpr std::uint64_t many = 6;
     constexpr std::size_t bytes = 400'000;  // more than a ring holds
     for (const memory_shape& shape : {usual, tiny})
@@ -217,9 +221,10 @@ TEST_CASE("with both rings full and nothing received nobody blocks, and news pas
             const std::string text(400, 'x');
             for (std::uint64_t i = 0; i < 50; ++i)
                 if (!w.tell(1 - r, {control_kind::board, i, 2, 3, text.c_str()})) complain("no way");
-            if (!until(w, [&] { return e.count(said_board) == 50; })) complain("news did not pass; " + e.text());
+            if (!until(w, [&] { return e.count(said_board) == 50; }))
+                complain("control messages did not pass; " + e.text());
             for (std::size_t i = 0; i < 50; ++i)
-                if (e.all[i].what.a != i || e.all[i].text != text) complain("other news");
+                if (e.all[i].what.a != i || e.all[i].text != text) complain("other control messages");
             if (w.sent(1 - r) != 0) complain("it left without a receive");
             w.tell(1 - r, {control_kind::accept, 0, 0, 0, ""});
             if (!until(w, [&] { return e.count("heard 1") == 1; })) complain("no answer; " + e.text());
@@ -234,7 +239,7 @@ TEST_CASE("with both rings full and nothing received nobody blocks, and news pas
         }) == "");
 }
 
-TEST_CASE("a message of another label or size through shared memory is reported, and nothing lands", "[memory_wire]") {
+TEST_CASE("memory: a message of another label or size is reported, and none of it lands", "[memory_transport]") {
     for (const memory_shape& shape : {usual, tiny})
         for (const int wrong : {0, 1, 2, 3, 4})
             CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
@@ -264,7 +269,8 @@ TEST_CASE("a message of another label or size through shared memory is reported,
                 w.receive(1 - r, label, &second, 1);
                 if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
                 w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                if (!until(w, [&] { return e.count(said_board) > 0; })) complain("news stopped; " + e.text());
+                if (!until(w, [&] { return e.count(said_board) > 0; }))
+                    complain("control messages stopped; " + e.text());
                 if (!until(w, [&] { return e.count("heard 1") > 0; })) complain("the sender is stuck; " + e.text());
                 idle(w, 0.02);
                 if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
@@ -280,7 +286,7 @@ TEST_CASE("a message of another label or size through shared memory is reported,
             }) == "");
 }
 
-TEST_CASE("rings that carry nothing cost no memory", "[memory_wire]") {
+TEST_CASE("memory: rings that carry nothing take no pages", "[memory_transport]") {
     constexpr int n = 16;
     const shared_block shared(memory_transport::bytes(n));
     const std::size_t before = shared.pages_used();
@@ -293,16 +299,17 @@ TEST_CASE("rings that carry nothing cost no memory", "[memory_wire]") {
         all[4]->send(3, {}, &po, 1);
         for (auto& w : all) w->progress(), w->idle(1e-5);
         CHECK(in == 5);
-        // Counters of all pairs, and a page of the ring that was used.
+        // The states of all rings, and one page of the ring that was used.
         const std::size_t counters = (n * n * 2 * sizeof(ring_state) + n * line) / 4096 + 2;
         CHECK(shared.pages_used() - before <= counters + 1);
-        for (auto& w : all) w->tell_all({control_kind::broken, 1, 0, 0, ""});  // or leaving would take a second
+        for (auto& w : all)
+            w->tell_all({control_kind::broken, 1, 0, 0, ""});  // otherwise each would wait for the others to leave
     }
 }
 
 // ---- the end of a peer ----------------------------------------------------------------------------------------------
 
-TEST_CASE("a killed process is lost, after what it sent before", "[memory_wire]") {
+TEST_CASE("memory: a killed process is reported as lost, after what it sent before", "[memory_transport]") {
     for (const memory_shape& shape : {usual, memory_shape{4096, 64}})
         for (const int how : {0, 1, 2, 3, 4}) {
             INFO("ring of " << shape.messages << ", case " << how);
@@ -337,7 +344,7 @@ TEST_CASE("a killed process is lost, after what it sent before", "[memory_wire]"
                     CHECK(e.count("lost") == 0);
                     c.kill();
                     c.wait();
-                    if (how == 1)  // nothing has been read until now
+                    if (how == 1)  // nothing has been read before
                         for (std::uint64_t i = 0; i < 3; ++i) w.receive(1, label_of(0, 0, i), &in, 1);
                     CHECK(until(w, [&] { return e.count("lost") > 0; }));
                     INFO(e.text());
@@ -354,7 +361,7 @@ TEST_CASE("a killed process is lost, after what it sent before", "[memory_wire]"
         }
 }
 
-TEST_CASE("`broken` through shared memory is heard before the loss of whoever said so", "[memory_wire]") {
+TEST_CASE("memory: `broken` is reported before the loss of its sender", "[memory_transport]") {
     const std::string why(400, 'y');
     std::vector<std::byte> big(5'000'000);
     const piece p{big.data(), big.size()};
@@ -363,7 +370,7 @@ TEST_CASE("`broken` through shared memory is heard before the loss of whoever sa
         two_processes(
             0, usual,
             [&](memory_transport& w, ear&, int ready) {
-                // At once; behind a message that nobody takes; behind one that is cut off; and with the transport
+                // At once; behind a message without a receive; behind one that is cut off; and with the transport
                 // destroyed.
                 if (how == 1 || how == 2) w.send(0, {}, &p, 1);
                 if (how == 2) w.abandon();
@@ -389,7 +396,8 @@ TEST_CASE("`broken` through shared memory is heard before the loss of whoever sa
     }
 }
 
-TEST_CASE("whoever leaves shared memory is not lost, and all that it sent is received, however late", "[memory_wire]") {
+TEST_CASE("memory: a rank that leaves is not reported as lost, and its messages are received, however late",
+    "[memory_transport]") {
     std::atomic<bool> gone{false};
     for (const memory_shape& shape : {usual, memory_shape{1 << 17, 64}}) {
         gone = false;
@@ -420,12 +428,13 @@ TEST_CASE("whoever leaves shared memory is not lost, and all that it sent is rec
             if (!until(*own, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
             idle(*own, 0.05);
             if (e.count("lost") > 0 || e.count(said_leave) != 1 || e.count(said_board) != 1) complain(e.text());
-            if (own->tell(1, {control_kind::board, 0, 0, 0, ""})) complain("there is no way any more");
+            if (own->tell(1, {control_kind::board, 0, 0, 0, ""})) complain("`tell` to a rank that has left");
         }) == "");
     }
 }
 
-TEST_CASE("whoever leaves shared memory with much still to send is heard to the end", "[memory_wire]") {
+TEST_CASE(
+    "memory: a rank that leaves with more queued than the rings hold is received to the end", "[memory_transport]") {
     constexpr std::size_t bytes = 700'000;  // more than the rings hold
     for (const memory_shape& shape : {usual, memory_shape{4096, 64}})
         CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
@@ -448,12 +457,12 @@ TEST_CASE("whoever leaves shared memory with much still to send is heard to the 
         }) == "");
 }
 
-TEST_CASE("what a process wrote up to the moment of its death is received", "[memory_wire]") {
+TEST_CASE("memory: what a process wrote until its death is received", "[memory_transport]") {
     const shared_block shared(memory_transport::bytes(2));
     std::unique_ptr<memory_transport> other;
     std::uint64_t out = 5, in = 0;
     const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
-    const auto dies = [&](int) {  // while it is asked whether it has
+    const auto dies = [&](int) {  // it writes while it is checked whether it is dead
         if (other->sent(0) == 0) {
             other->send(0, {}, &po, 1);
             other->tell(0, {control_kind::broken, 1, 2, 3, "last words"});
@@ -471,7 +480,7 @@ TEST_CASE("what a process wrote up to the moment of its death is received", "[me
     CHECK(e.text() == said_broken + " from 1; lost 1; (its process has ended) ");
 }
 
-TEST_CASE("whoever has left and then died is not lost", "[memory_wire]") {
+TEST_CASE("memory: a rank that left before its process ended is not reported as lost", "[memory_transport]") {
     two_processes(
         0, usual,
         [&](memory_transport& w, ear&, int ready) {
@@ -488,7 +497,7 @@ TEST_CASE("whoever has left and then died is not lost", "[memory_wire]") {
         });
 }
 
-TEST_CASE("all leave shared memory at once, again and again", "[memory_wire]") {
+TEST_CASE("memory: all ranks leave at once, repeatedly, and none is reported as lost", "[memory_transport]") {
     constexpr int n = 3;
     const std::size_t bytes = memory_transport::bytes(n, tiny);
     REQUIRE(bytes % line == 0);
@@ -524,8 +533,8 @@ TEST_CASE("all leave shared memory at once, again and again", "[memory_wire]") {
     CHECK(complaints == "");
 }
 
-TEST_CASE("after `abandon` through shared memory no memory of the caller is read or written; news still go",
-    "[memory_wire]") {
+TEST_CASE("memory: after `abandon` the caller's memory is not accessed, and control messages still go",
+    "[memory_transport]") {
     CHECK(over_memory(2, usual, [&](int r, auto& own, auto complain) {
         constexpr std::size_t bytes = 3'000'000;
         memory_transport& w = *own;
@@ -534,7 +543,7 @@ TEST_CASE("after `abandon` through shared memory no memory of the caller is read
         auto out = std::make_unique<std::vector<std::byte>>(bytes),
              in = std::make_unique<std::vector<std::byte>>(bytes);
         const piece po{out->data(), bytes}, pi{in->data(), bytes};
-        // Both ways, each in the middle of a message and with more behind.
+        // In both directions a message is under way, and more are queued.
         for (std::uint64_t i = 0; i < 3; ++i) {
             w.send(1 - r, label_of(0, 0, i), &po, 1);
             if (r == 0 || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
@@ -546,7 +555,7 @@ TEST_CASE("after `abandon` through shared memory no memory of the caller is read
             const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
             out.reset();
             in.reset();
-            w.send(1 - r, label_of(0, 0, 9), &po, 1);  // pieces of memory that is gone
+            w.send(1 - r, label_of(0, 0, 9), &po, 1);  // of memory that has been freed
             w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
             if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
             if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
@@ -563,7 +572,7 @@ TEST_CASE("after `abandon` through shared memory no memory of the caller is read
     }) == "");
 }
 
-TEST_CASE("`abandon` and news from within a report, through shared memory", "[memory_wire]") {
+TEST_CASE("memory: a listener may call `abandon` and `tell`", "[memory_transport]") {
     for (const memory_shape& shape : {usual, tiny})
         CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
             memory_transport& w = *own;
@@ -585,13 +594,13 @@ TEST_CASE("`abandon` and news from within a report, through shared memory", "[me
             const piece p{data.data(), data.size()};
             w.receive(1 - r, label_of(9, 9, 9), &p, 1);
             w.send(1 - r, label_of(0, 0, 0), &p, 1);
-            // Each finds the beginning of the other's message, which both abandon.
+            // Each rank sees the beginning of the other's message, and both abandon.
             if (!until(w, [&] { return q.boards + q.unexpecteds == 2; })) complain("not both heard");
             if (w.received(1 - r) != 0 || w.sent(1 - r) != 0) complain("something moved");
         }) == "");
 }
 
-TEST_CASE("what is no frame is the loss of its writer", "[memory_wire]") {
+TEST_CASE("memory: a rank that writes garbage is reported as lost", "[memory_transport]") {
     for (const bool in_control : {false, true}) {
         const shared_block shared(memory_transport::bytes(2));
         memory_transport w(shared.at(), 0, 2, nullptr);
@@ -601,13 +610,14 @@ TEST_CASE("what is no frame is the loss of its writer", "[memory_wire]") {
         const piece p{reinterpret_cast<std::byte*>(&value), 8};
         {
             memory_transport other(shared.at(), 1, 2, nullptr);
-            // The second frame's number is wrong: the first comes twice, as far as the reader can tell.
+            // A second transport in the rank's name begins to number its frames anew, so the reader sees a wrong
+            // number.
             other.send(0, {}, &p, 1);
             other.tell(0, {control_kind::board, 1, 2, 3, "\x1b[31m"});
             w.receive(1, {}, &p, 1);
             w.progress();
             REQUIRE(w.received(1) == 1);
-            REQUIRE(e.all.at(0).text == " [31m");  // nothing that a terminal would obey
+            REQUIRE(e.all.at(0).text == " [31m");  // without control characters for a terminal
             memory_transport again(shared.at(), 1, 2, nullptr);
             w.receive(1, {}, &p, 1);
             if (in_control)
@@ -622,8 +632,8 @@ TEST_CASE("what is no frame is the loss of its writer", "[memory_wire]") {
     }
 }
 
-TEST_CASE("`idle` over shared memory ends when something comes", "[memory_wire]") {
-    // Were it not so, this would take an hour.
+TEST_CASE("memory: `idle` ends when something arrives", "[memory_transport]") {
+    // Otherwise this would take an hour.
     CHECK(over_memory(2, usual, [&](int r, auto& own, auto complain) {
         memory_transport& w = *own;
         ear e;
@@ -633,7 +643,7 @@ TEST_CASE("`idle` over shared memory ends when something comes", "[memory_wire]"
         for (std::uint64_t turn = 0; turn < 50; ++turn) {
             const bool receiving = (turn % 2 == 0) == (r == 0);
             const bool by_control = turn % 3 == 0;
-            if (!receiving && turn % 5 == 0) usleep(2000);  // the other naps
+            if (!receiving && turn % 5 == 0) usleep(2000);  // the other rank sleeps
             if (by_control) {
                 const int heard = e.count(said_board);
                 if (!receiving)

@@ -1,7 +1,8 @@
-// Ranks that call different things: each time an error on every rank, in that call or its next, that names both sides.
+// One rank makes a different call from the others: every rank gets an error, in that call or the next, that names both
+// calls.
 //
-// What is no mismatch, and goes unnoticed: a gather or scatter whose root has more elements, but so many that no other
-// rank's block is longer for it.
+// Not detected, and not tried: a gather or scatter whose root has so few additional elements that no other rank's block
+// becomes longer.
 #include "catch.hpp"
 
 #include "support/fault.hpp"
@@ -15,14 +16,14 @@ using namespace support;
 
 namespace {
 
-constexpr int most = 5;
+constexpr int max_ranks = 5;
 
-/// What the odd rank does otherwise.
+/// In what the call of the odd rank differs.
 enum class oddity {
     collective,
     count,
-    nothing,
-    much,
+    zero_count,
+    large_count,
     type,
     size,
     operation,
@@ -39,16 +40,16 @@ enum class oddity {
     message_type,
     split
 };
-constexpr const char* oddities[] = {"another collective", "another count", "a count of 0", "a much larger count",
-    "another type", "a type of another size", "another operator", "another root", "two calls in another order",
-    "a call too few", "a call too many", "started, not blocking", "another schedule", "another table of counts",
-    "more for one rank in all_to_all_v", "a longer block in gather_v", "a message of another size",
-    "a message of another type", "split"};
+constexpr const char* oddities[] = {"a different collective", "a different count", "a count of 0",
+    "a much larger count", "a different type", "a type of a different size", "a different operator", "a different root",
+    "two calls in reverse order", "a missing call", "an additional call", "started, not blocking",
+    "a different schedule", "a different table of counts", "a longer block in all_to_all_v",
+    "a longer block in gather_v", "a message of a different size", "a message of a different type", "split"};
 constexpr int oddity_count = static_cast<int>(std::size(oddities));
 
 enum class type { integer, real, wide };
 
-/// One call, as a value. Every rank of a group can make it, with buffers that are long enough.
+/// One call, as a value. The buffers of every rank are long enough for it.
 struct one_call {
     what collective = what::barrier;
     std::size_t count = 0;  ///< of the whole
@@ -62,7 +63,7 @@ struct one_call {
 struct rank_memory {
     std::byte *in, *out;
 };
-constexpr std::size_t most_bytes = 8 << 20;
+constexpr std::size_t max_bytes = 8 << 20;
 
 template <class Way, class T>
 typename Way::result make_as(colls::communicator& comm, const one_call& c, const arguments& a) {
@@ -102,7 +103,7 @@ void make(colls::communicator& comm, const one_call& c, const rank_memory& m) {
         make_as<blocking_way>(comm, c, a);
 }
 
-/// What all ranks are to call, and what one of them calls instead.
+/// What all ranks call, and what one of them calls instead.
 struct attempt {
     oddity how{};
     int n = 0, odd = 0;
@@ -114,7 +115,7 @@ struct attempt {
     attempt(std::uint64_t seed, std::uint64_t number, int ranks) : n(ranks) {
         random_source random = stream(seed, number, static_cast<std::uint64_t>(n));
         how = static_cast<oddity>(number % oddity_count);
-        if (how == oddity::table && n < 3) how = oddity::sends;  // two swapped counts of others
+        if (how == oddity::table && n < 3) how = oddity::sends;  // a table needs two counts of other ranks to swap
         odd = random.between(0, n - 1);
         reached = random.one_in(2);
         chance = random.next();
@@ -133,17 +134,16 @@ struct attempt {
             case oddity::count:
                 again([](const one_call& x) { return x.count > 0; });
                 other = c;
-                other.count += ranks_;  // so that every block is longer
+                other.count += ranks_;  // each block becomes longer
                 break;
-            case oddity::nothing:
+            case oddity::zero_count:
                 again([&](const one_call& x) { return x.count >= ranks_; });
                 other = c;
                 other.count = 0;
                 break;
-            case oddity::much:
-                again([&](const one_call& x) {
-                    return x.count >= ranks_ && x.count * 40 * sizeof(double) <= most_bytes;
-                });
+            case oddity::large_count:
+                again(
+                    [&](const one_call& x) { return x.count >= ranks_ && x.count * 40 * sizeof(double) <= max_bytes; });
                 other = c;
                 other.count *= 40;
                 break;
@@ -205,7 +205,7 @@ struct attempt {
                 break;
             }
             default:
-                return;  // calls of their own: see `make_own`
+                return;  // see `make_own`
         }
         calls = {c};
         instead = {other};
@@ -224,9 +224,9 @@ struct attempt {
         return c;
     }
 
-    /// The names of the collectives that a side may be said to have called.
+    /// The names of the calls that the error may give for the odd rank, or for the others.
     std::vector<std::string> names(bool of_odd) const {
-        std::vector<std::string> all = {"barrier"};  // the call after
+        std::vector<std::string> all = {"barrier"};  // the call that follows
         for (const one_call& c : of_odd ? instead : calls) all.push_back(name_of(c.collective));
         switch (how) {
             case oddity::table:
@@ -254,7 +254,7 @@ struct attempt {
     }
     std::string describe() const {
         std::string text = oddities[static_cast<int>(how)];
-        text += ", n " + std::to_string(n) + ", the odd one " + std::to_string(odd) + (reached ? ", allocated" : "");
+        text += ", n " + std::to_string(n) + ", odd rank " + std::to_string(odd) + (reached ? ", allocated" : "");
         if (schedule) text += std::string(", ") + schedule + " and " + other_schedule;
         for (const auto* side : {&calls, &instead})
             for (const one_call& c : *side)
@@ -280,7 +280,7 @@ private:
         int* const out = reinterpret_cast<int*>(m.out);
         std::vector<std::size_t> counts(size, count), received(size, count);
         switch (how) {
-            case oddity::table: {  // each its own block as the others know it, but two of the others' otherwise
+            case oddity::table: {  // the odd rank has its own count right, and two counts of others swapped
                 const std::size_t a = (static_cast<std::size_t>(odd) + 1) % size,
                                   b = (static_cast<std::size_t>(odd) + 2) % size;
                 counts[a] += 3;
@@ -297,7 +297,7 @@ private:
                 colls::all_to_all_v(comm, std::span(in, size * count + counts[(me + 1) % size] - count),
                     std::span(out, size * count), counts, received);
                 break;
-            case oddity::gathers: {  // two of them know the root's table otherwise: its owner, or the root
+            case oddity::gathers: {  // the odd rank's block is longer than the root's table says
                 const int root = (odd + 1) % n;
                 if (comm.rank() == root)
                     colls::gather_v(comm, std::span(in, count), std::span(out, size * count), counts, root);
@@ -323,14 +323,14 @@ private:
     }
 };
 
-/// What a rank makes of the attempts.
+/// How many attempts a rank made, and in how many of them it got the right error.
 struct tally {
-    int attempts, noticed;
+    int attempts, detected;
     int by_oddity[oddity_count];
-    char first[4096];  ///< of those that were not noticed, or not well
+    char failures[4096];  ///< attempts without an error or with a wrong one
 };
 struct all_tallies {
-    tally of[most];
+    tally of[max_ranks];
 };
 common<all_tallies>& tallies() {
     static common<all_tallies> all;
@@ -343,14 +343,14 @@ bool names_one(const std::string& text, const std::vector<std::string>& names) {
     return false;
 }
 
-/// "" if the error is what it should be.
+/// Empty, or what is wrong with the error.
 std::string judge(const attempt& a, const colls::error& x) {
     const std::string text = x.what();
     std::string wrong;
     if (x.code() != colls::errc::mismatch) wrong += "code " + std::to_string(static_cast<int>(x.code())) + "; ";
-    if (text.find("rank " + std::to_string(a.odd)) == std::string::npos) wrong += "the odd one is not named; ";
-    if (!names_one(text, a.names(false))) wrong += "what the others called is not named; ";
-    if (!names_one(text, a.names(true))) wrong += "what the odd one called is not named; ";
+    if (text.find("rank " + std::to_string(a.odd)) == std::string::npos) wrong += "the odd rank is not named; ";
+    if (!names_one(text, a.names(false))) wrong += "the call of the other ranks is not named; ";
+    if (!names_one(text, a.names(true))) wrong += "the call of the odd rank is not named; ";
     return wrong.empty() ? wrong : wrong + text;
 }
 
@@ -367,7 +367,7 @@ void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t n
     try {
         a.make_calls(group, memory);
         colls::barrier(group);
-        wrong = "not noticed";
+        wrong = "no error";
     } catch (const colls::error& x) {
         wrong = judge(a, x);
         if (setting("COLLS_TEST_FIGURES", 0) > 1)
@@ -375,43 +375,43 @@ void attempt_one(colls::communicator& world, std::uint64_t seed, std::uint64_t n
     }
     ++mine.attempts;
     if (wrong.empty()) {
-        ++mine.noticed;
+        ++mine.detected;
         ++mine.by_oddity[static_cast<int>(a.how)];
     } else {
-        const std::size_t used = std::strlen(mine.first);
-        std::snprintf(mine.first + used, sizeof mine.first - used, "number %llu: %s:\n    %s\n",
+        const std::size_t used = std::strlen(mine.failures);
+        std::snprintf(mine.failures + used, sizeof mine.failures - used, "number %llu: %s:\n    %s\n",
             static_cast<unsigned long long>(number), a.describe().c_str(), wrong.c_str());
     }
 }
 
 }  // namespace
 
-TEST_CASE("every mismatch is noticed by every rank", "[mismatch]") {
+TEST_CASE("mismatch: every rank gets an error that names the odd rank and both calls", "[mismatch]") {
     const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 1200
                                                               : sanitized ? 100
                                                                           : 400),
                         seed = setting("COLLS_TEST_SEED", 1);
     const std::uint64_t from = setting("COLLS_TEST_FROM", 0);
     for (const std::string& transport : process_transports())
-        for (int n = 2; n <= most; ++n) {
+        for (int n = 2; n <= max_ranks; ++n) {
             const with_environment by("COLLS_TRANSPORT", transport.c_str());
-            const std::uint64_t each = (trials + most - 2) / (most - 1);
+            const std::uint64_t each = (trials + max_ranks - 2) / (max_ranks - 1);
             std::memset(static_cast<void*>(&*tallies()), 0, sizeof(all_tallies));
             std::string thrown;
             try {
                 colls::processes::run(n, [&](colls::communicator& world) {
                     tally& mine = tallies()->of[world.rank()];
-                    const auto in = std::make_unique<std::byte[]>(most_bytes),
-                               out = std::make_unique<std::byte[]>(most_bytes);
-                    colls::memory<std::byte> near_in = world.allocate<std::byte>(most_bytes),
-                                             near_out = world.allocate<std::byte>(most_bytes);
-                    std::memset(near_in.data(), 0, most_bytes);
+                    const auto in = std::make_unique<std::byte[]>(max_bytes),
+                               out = std::make_unique<std::byte[]>(max_bytes);
+                    colls::memory<std::byte> near_in = world.allocate<std::byte>(max_bytes),
+                                             near_out = world.allocate<std::byte>(max_bytes);
+                    std::memset(near_in.data(), 0, max_bytes);
                     for (std::uint64_t i = from; i < from + each; ++i)
                         attempt_one(world, seed, i, {in.get(), out.get()}, {near_in.data(), near_out.data()}, mine);
-                    // The group that all of those were split from is whole.
+                    // The parent of all these groups still works.
                     int sum = 1;
                     colls::all_reduce(world, std::span(&sum, 1), colls::sum);
-                    if (sum != world.size()) throw std::runtime_error("the world has a wrong sum");
+                    if (sum != world.size()) throw std::runtime_error("all_reduce in the world gave a wrong sum");
                 });
             } catch (const std::exception& x) {
                 thrown = x.what();
@@ -420,12 +420,12 @@ TEST_CASE("every mismatch is noticed by every rank", "[mismatch]") {
             CHECK(thrown == "");
             for (int r = 0; r < n; ++r) {
                 const tally& got = tallies()->of[r];
-                INFO("rank " << r << "\n" << got.first);
+                INFO("rank " << r << "\n" << got.failures);
                 CHECK(got.attempts == static_cast<int>(each));
-                CHECK(got.noticed == got.attempts);
+                CHECK(got.detected == got.attempts);
             }
             if (setting("COLLS_TEST_FIGURES", 0)) {
-                std::printf("%s, %d ranks: %d mismatches\n", transport.c_str(), n, tallies()->of[0].noticed);
+                std::printf("%s, %d ranks: %d mismatches\n", transport.c_str(), n, tallies()->of[0].detected);
                 std::fflush(stdout);
             }
         }

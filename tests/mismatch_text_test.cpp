@@ -1,4 +1,4 @@
-// Ranks whose calls differ are told in what: the error names the part of the call, and both values.
+// The text of mismatch errors: it names the part of the call that differs, and both values.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -14,9 +14,11 @@ using namespace support;
 
 namespace {
 
-/// What a group of three says whose rank 1 does `odd` where the others do `usual`; each goes on until it has the error.
-std::string said(const std::string& transport, void (*usual)(colls::communicator&), void (*odd)(colls::communicator&)) {
-    std::string text = "nothing";
+/// The error of a group of three in which rank 1 calls `odd` and the others call `usual`. Each rank goes on with
+/// barriers until it has the error.
+std::string mismatch_text(
+    const std::string& transport, void (*usual)(colls::communicator&), void (*odd)(colls::communicator&)) {
+    std::string text = "no error";
     const auto f = [&](colls::communicator& comm) {
         std::vector<int> x(5);
         colls::all_reduce(comm, x, colls::sum);
@@ -85,10 +87,10 @@ constexpr oddity oddities[] = {
 
 }  // namespace
 
-TEST_CASE("the error of ranks whose calls differ names the part and both values", "[mismatch]") {
+TEST_CASE("mismatch: the error names the part that differs, its values, a rank and the call", "[mismatch]") {
     for (const std::string& transport : every_transport())
         for (const oddity& o : oddities) {
-            const std::string text = said(transport, o.usual, o.odd);
+            const std::string text = mismatch_text(transport, o.usual, o.odd);
             INFO(transport << ", " << o.part << ": " << text);
             CHECK(says(text, std::string(o.part) + " is "));
             CHECK(says(text, o.usual_value));
@@ -99,9 +101,9 @@ TEST_CASE("the error of ranks whose calls differ names the part and both values"
         }
 }
 
-TEST_CASE("a call that slipped is named when a later one shows it", "[mismatch]") {
+TEST_CASE("mismatch: a call that did not match is named when a later call finds it", "[mismatch]") {
     for (const std::string& transport : every_transport()) {
-        const std::string text = said(
+        const std::string text = mismatch_text(
             transport,
             [](colls::communicator& comm) {
                 std::vector<int> x(2);

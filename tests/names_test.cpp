@@ -125,10 +125,10 @@ TEST_CASE("families of other names whose schedules are of one type share a scrip
             colls::all_reduce<my_ring>(comm, data, colls::sum);
             colls::all_reduce<same_ring>(comm, data, colls::sum);
         }
-        const auto& picks = comm.context().picks;
-        if (picks.size() != 2) throw std::runtime_error("a pick for each name, and no more");
-        if (picks[0].steps != picks[1].steps) throw std::runtime_error("one script");
-        if (picks[0].name != "my_ring" || picks[1].name != "same_ring") throw std::runtime_error("names");
+        const auto& choices = comm.context().choices;
+        if (choices.size() != 2) throw std::runtime_error("a choice for each name, and no more");
+        if (choices[0].steps != choices[1].steps) throw std::runtime_error("one script");
+        if (choices[0].name != "my_ring" || choices[1].name != "same_ring") throw std::runtime_error("names");
     });
 }
 
@@ -141,8 +141,8 @@ TEST_CASE("`automatic` and the family that it takes make the same call", "[names
         else
             colls::all_reduce<colls::ring>(comm, data, colls::sum);
         if (data[9999] != 2) throw std::runtime_error("sum");
-        for (const auto& pick : comm.context().picks)
-            if (pick.name != "ring") throw std::runtime_error("name");
+        for (const auto& choice : comm.context().choices)
+            if (choice.name != "ring") throw std::runtime_error("name");
     });
 }
 

@@ -1,4 +1,4 @@
-// Operations in flight, plans that are run many times.
+// Operations that are started and waited for later, persistent calls, and progress threads.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -22,7 +22,7 @@ std::atomic<int> allocations{0};
 
 }  // namespace
 
-// Every allocation goes through these, operator new's too. (The sanitizers have their own.)
+// Counts allocations, also those of operator new. Not under the sanitizers, which have allocators of their own.
 #if defined(__GLIBC__) && !defined(TESTS_SANITIZED)
 extern "C" {
 void* __libc_malloc(std::size_t);
@@ -62,7 +62,7 @@ std::vector<long> sum_of_numbers(int n, std::size_t count, long salt) {
 
 }  // namespace
 
-TEST_CASE("operations finish in any order, another on every rank", "[nonblocking]") {
+TEST_CASE("operations: may be waited for in a different order on each rank", "[nonblocking]") {
     for (const int n : {1, 2, 3, 4, 7, 8, 17})
         for (const std::size_t count : {std::size_t{1}, std::size_t{100}, std::size_t{20'000}}) {
             constexpr int many = 10;
@@ -83,7 +83,7 @@ TEST_CASE("operations finish in any order, another on every rank", "[nonblocking
                 for (const std::size_t i : order) {
                     operations[i].wait();
                     if (out[i] != sum_of_numbers(n, count, static_cast<long>(i))) ++wrong;
-                    if (!operations[i].test()) ++wrong;  // finished stays finished
+                    if (!operations[i].test()) ++wrong;  // an operation that is over stays over
                     operations[i].wait();
                 }
             });
@@ -91,7 +91,7 @@ TEST_CASE("operations finish in any order, another on every rank", "[nonblocking
         }
 }
 
-TEST_CASE("blocking calls go on between operations in flight", "[nonblocking]") {
+TEST_CASE("operations: blocking calls work while operations are in flight", "[nonblocking]") {
     for (const int n : {2, 3, 8}) {
         std::atomic<int> wrong{0};
         colls::threads::run(n, [&](auto& comm) {
@@ -99,15 +99,15 @@ TEST_CASE("blocking calls go on between operations in flight", "[nonblocking]") 
             for (int turn = 0; turn < 50; ++turn) {
                 const std::size_t count = turn % 3 == 0 ? 5 : turn % 3 == 1 ? 3000 : 30'000;
                 auto first = numbers(rank, count, turn), third = numbers(rank, 7, turn);
-                std::vector<long> second = numbers(rank, count, turn + 1), everyone(static_cast<std::size_t>(n) * 3);
+                std::vector<long> second = numbers(rank, count, turn + 1), gathered(static_cast<std::size_t>(n) * 3);
                 auto a = colls::start::all_reduce(comm, first, colls::sum);
                 auto b = colls::start::broadcast(comm, second, turn % n);
                 colls::all_reduce(comm, third, colls::sum);
                 if (third != sum_of_numbers(n, 7, turn)) ++wrong;
                 const std::vector<long> own(3, rank);
-                colls::all_gather(comm, own, everyone);
-                for (std::size_t i = 0; i < everyone.size(); ++i)
-                    if (everyone[i] != static_cast<long>(i / 3)) ++wrong;
+                colls::all_gather(comm, own, gathered);
+                for (std::size_t i = 0; i < gathered.size(); ++i)
+                    if (gathered[i] != static_cast<long>(i / 3)) ++wrong;
                 if (rank % 2) {
                     b.wait();
                     colls::barrier(comm);
@@ -125,7 +125,7 @@ TEST_CASE("blocking calls go on between operations in flight", "[nonblocking]") 
     }
 }
 
-TEST_CASE("more operations in flight than the group has slots", "[nonblocking]") {
+TEST_CASE("operations: 200 started at once, more than the group has slots, all finish", "[nonblocking]") {
     for (const int n : {2, 5}) {
         constexpr int many = 200;
         std::atomic<int> wrong{0};
@@ -142,7 +142,7 @@ TEST_CASE("more operations in flight than the group has slots", "[nonblocking]")
     }
 }
 
-TEST_CASE("test and wait_for say no while a rank is missing, and yes after it came", "[nonblocking]") {
+TEST_CASE("test and wait_for: false until the last rank has started the operation", "[nonblocking]") {
     for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}}) {
         std::atomic<bool> seen{false};
         std::atomic<int> wrong{0};
@@ -170,7 +170,7 @@ TEST_CASE("test and wait_for say no while a rank is missing, and yes after it ca
     }
 }
 
-TEST_CASE("an operation can be moved, into a vector that grows too", "[nonblocking]") {
+TEST_CASE("operation: can be moved while it is in flight, also by a vector that grows", "[nonblocking]") {
     std::atomic<int> wrong{0};
     colls::threads::run(4, [&](auto& comm) {
         auto data = numbers(comm.rank(), 5000, 3), more = numbers(comm.rank(), 5000, 4);
@@ -186,7 +186,7 @@ TEST_CASE("an operation can be moved, into a vector that grows too", "[nonblocki
     CHECK(wrong == 0);
 }
 
-TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
+TEST_CASE("every collective: gives right results when it is started, and when it is prepared", "[nonblocking]") {
     constexpr int n = 4;
     constexpr std::size_t block = 1000, total = n * block;
     std::atomic<int> wrong{0};
@@ -247,7 +247,7 @@ TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
         };
         struct started : start_way {};
         auto operations = all(started{});
-        for (std::size_t i = 0; i < operations.size(); ++i)  // ranks begin at different ends
+        for (std::size_t i = 0; i < operations.size(); ++i)  // odd ranks wait in the reverse order
             operations[rank % 2 ? operations.size() - 1 - i : i].wait();
         judge();
         struct prepared : prepare_way {};
@@ -268,8 +268,8 @@ TEST_CASE("every collective can be started and prepared", "[nonblocking]") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepare]") {
-    if (!sanitized) {  // does the counter count?
+TEST_CASE("a prepared collective: allocates nothing when it is run or started again", "[nonblocking][prepare]") {
+    if (!sanitized) {  // that the counter does count
         allocations = 0;
         counting = true;
         std::free(std::malloc(static_cast<std::size_t>(random_source(1).between(8, 9))));
@@ -284,12 +284,12 @@ TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepar
             allocations = 0;
             colls::threads::run(n, [&](auto& comm) {
                 const int rank = comm.rank();
-                std::vector<long> x(count), sum(count), everyone(count * static_cast<std::size_t>(n)), piece;
+                std::vector<long> x(count), sum(count), gathered(count * static_cast<std::size_t>(n)), piece;
                 const std::vector<std::size_t> parts = balanced(count, n);
                 piece.resize(parts[static_cast<std::size_t>(rank)]);
                 std::vector<long> b(count), scan(count);
                 auto reduce = colls::prepare::all_reduce(comm, x, sum, colls::sum);
-                auto gather = colls::prepare::all_gather(comm, x, everyone);
+                auto gather = colls::prepare::all_gather(comm, x, gathered);
                 auto scatter = colls::prepare::reduce_scatter(comm, x, piece, colls::sum);
                 auto broadcast = colls::prepare::broadcast(comm, b, n - 1);
                 auto scans = colls::prepare::inclusive_scan(comm, x, scan, colls::sum);
@@ -298,7 +298,7 @@ TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepar
                 for (int turn = 0; turn < 30; ++turn) {
                     for (std::size_t i = 0; i < count; ++i) x[i] = turn * 1000 + rank * 17 + static_cast<long>(i % 101);
                     b = x;
-                    counting = turn > 2;  // the first runs may still set things up
+                    counting = turn > 2;  // the first runs may still allocate
                     reduce.run();
                     gather.run();
                     scatter.run();
@@ -313,7 +313,7 @@ TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepar
                     if (sum != sum_of_numbers(n, count, turn)) ++wrong;
                     if (b != numbers(n - 1, count, turn)) ++wrong;
                     const auto last = numbers(n - 1, count, turn);
-                    if (!std::equal(last.begin(), last.end(), everyone.end() - static_cast<long>(count))) ++wrong;
+                    if (!std::equal(last.begin(), last.end(), gathered.end() - static_cast<long>(count))) ++wrong;
                     if (rank == n - 1 && scan != sum) ++wrong;
                 }
             });
@@ -323,27 +323,27 @@ TEST_CASE("a prepared collective runs without allocating", "[nonblocking][prepar
         }
 }
 
-TEST_CASE("between calls no rank is at another's memory", "[nonblocking]") {
+TEST_CASE("operations: a rank is not active in others' memory between calls", "[nonblocking]") {
     std::atomic<int> active{0};
     colls::threads::run(2, [&](auto& comm) {
         std::vector<int> many(1 << 18, 1), few(1, 1);
         auto started = colls::start::all_reduce(comm, many, colls::sum);
         if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-        colls::all_reduce(comm, few, colls::sum);  // which advances the other one meanwhile
+        colls::all_reduce(comm, few, colls::sum);  // advances the started operation while it waits
         active += static_cast<int>(comm.context().memory.state(comm.rank()).active.load());
         started.wait();
     });
     CHECK(active == 0);
 }
 
-TEST_CASE("what goes wrong in one group does not come out of another group's call", "[nonblocking]") {
+TEST_CASE("operations: an error in one group is not thrown by a call of another group", "[nonblocking]") {
     std::atomic<int> right{0}, mismatches{0};
     colls::threads::run(2, [&](auto& comm) {
         auto part = comm.split(0, comm.rank());
         std::vector<int> data(1 << 16, 1), other(comm.rank() == 0 ? 4096 : 8192, 1);
         auto started = colls::start::all_reduce(part, other, colls::sum);
         if (comm.rank() == 1)
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other waits, and sees the mismatch
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 waits, and finds the mismatch
         colls::all_reduce(comm, data, colls::sum);
         right += std::count(data.begin(), data.end(), 2) == static_cast<std::ptrdiff_t>(data.size());
         try {
@@ -356,7 +356,7 @@ TEST_CASE("what goes wrong in one group does not come out of another group's cal
     CHECK(mismatches == 2);
 }
 
-TEST_CASE("a progress thread takes turns with its rank", "[nonblocking]") {
+TEST_CASE("progress_thread: advances operations while its rank computes, and while its rank calls", "[nonblocking]") {
     std::atomic<int> done{0}, wrong{0};
     colls::threads::run(3, [&](auto& comm) {
         std::vector<long> x(100'000, comm.rank() + 1), sum(x.size()), small(3, 1);
@@ -366,10 +366,10 @@ TEST_CASE("a progress thread takes turns with its rank", "[nonblocking]") {
                 colls::progress_thread helper(comm);
                 auto part = comm.split(0, -comm.rank());
                 auto a = begin();
-                const double until = colls::detail::seconds_now() + 250;  // before the others' own deadline passes
+                const double until = colls::detail::seconds_now() + 250;  // less than the other ranks' deadline
                 while (done != 2 * turn && colls::detail::seconds_now() < until) std::this_thread::yield();
                 wrong += done != 2 * turn;
-                colls::all_reduce(part, small, colls::max);  // while the other thread is at it
+                colls::all_reduce(part, small, colls::max);  // while the progress thread is running
                 a.wait();
             } else {
                 auto part = comm.split(0, -comm.rank());

@@ -16,7 +16,7 @@ shape shape_of(what c, int n, std::size_t count, int root) {
 
 }  // namespace
 
-TEST_CASE("a schedule that does not keep the order is refused for an operator that does not commute", "[order]") {
+TEST_CASE("an operator that does not commute is rejected with a schedule that does not keep rank order", "[order]") {
     int refused = 0, kept = 0;
     for (const int n : {2, 3, 4, 5, 8, 13, 16, 33})
         for (const row& r : all_schedules()) {
@@ -57,7 +57,7 @@ TEST_CASE("a schedule that does not keep the order is refused for an operator th
     CHECK(kept > 50);
 }
 
-TEST_CASE("automatic keeps the order at every size and root", "[order]") {
+TEST_CASE("automatic keeps rank order at every size and root", "[order]") {
     for (const int n : awkward_sizes) {
         if (sanitized && n > 17) continue;
         random_source random(static_cast<std::uint64_t>(n));
@@ -86,7 +86,7 @@ TEST_CASE("automatic keeps the order at every size and root", "[order]") {
     }
 }
 
-TEST_CASE("sums that depend on the order come out the same, run after run", "[order]") {
+TEST_CASE("sums that depend on the order are bitwise the same in every run", "[order]") {
     const entry<communicator>* wild = nullptr;
     for (const auto& e : common_kinds<communicator>())
         if (e.kind.how == judged::bounded) wild = &e;

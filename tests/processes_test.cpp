@@ -1,7 +1,9 @@
-// Ranks as processes, over shared memory and over TCP: what is not a collective call by itself.
+// Ranks that are processes, over shared memory and TCP: messages, split, memory, failures, launch, progress and dumps.
+// (Collective calls: collectives_test and random_test, with COLLS_TEST_TRANSPORT.)
 #include "catch.hpp"
 
-#include "support/guarded.hpp"
+#include "support/every_transport.hpp"
+#include "support/launch.hpp"
 #include "support/random.hpp"
 #include "support/says.hpp"
 
@@ -25,19 +27,7 @@ using namespace support;
 
 namespace {
 
-/// Both transports, or the one that COLLS_TEST_TRANSPORT names.
-std::vector<std::string> transports() {
-    if (by_processes) return {std::string(tested_transport)};
-    return {"shm", "tcp"};
-}
-template <class F>
-void on(const std::string& name, int n, F&& f) {
-    setenv("COLLS_TRANSPORT", name.c_str(), 1);
-    colls::processes::run(n, f);
-    unsetenv("COLLS_TRANSPORT");
-}
-
-/// Counted by all processes.
+/// Counters that all processes share.
 struct counters {
     std::atomic<int> wrong{0}, done{0};
 };
@@ -55,11 +45,11 @@ std::vector<int> numbers(int from, std::size_t count, int turn) {
 
 }  // namespace
 
-TEST_CASE("messages, from memory within reach and from any", "[processes]") {
-    for (const auto& t : transports())
+TEST_CASE("processes: messages from memory of the group and from other memory", "[processes]") {
+    for (const std::string& t : process_transports())
         for (const std::size_t count : {0u, 1u, 13u, 1000u, 32'768u, 32'769u, 100'003u, 1'000'000u}) {
             counters& c = shared_counters();
-            on(t, 3, [&](colls::communicator& comm) {
+            run_over(t, 3, [&](colls::communicator& comm) {
                 const int n = comm.size(), rank = comm.rank(), right = (rank + 1) % n, left = (rank + n - 1) % n;
                 auto reached = comm.allocate<int>(count);
                 for (int turn = 0; turn < 6; ++turn) {
@@ -86,10 +76,11 @@ TEST_CASE("messages, from memory within reach and from any", "[processes]") {
         }
 }
 
-TEST_CASE("several messages of one pair keep their order, in both directions, among collectives", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE(
+    "processes: messages of one pair keep their order, in both directions and between collectives", "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        on(t, 2, [&](colls::communicator& comm) {
+        run_over(t, 2, [&](colls::communicator& comm) {
             const int other = 1 - comm.rank();
             std::vector<std::vector<int>> out, in;
             std::vector<colls::operation> all;
@@ -106,7 +97,7 @@ TEST_CASE("several messages of one pair keep their order, in both directions, am
                 if (comm.rank() == 1) all.push_back(colls::start::send(comm, out[k], other));
                 if (i % 5 == 2) colls::all_reduce(comm, sum, colls::max);
             }
-            // In an order of its own; a message to oneself on the way.
+            // Completed in an order of its own, after a message of the rank to itself.
             std::vector<int> mine = numbers(9, 100, 1), back(100);
             auto to_self = colls::start::send(comm, mine, comm.rank());
             colls::recv(comm, back, comm.rank());
@@ -128,10 +119,10 @@ TEST_CASE("several messages of one pair keep their order, in both directions, am
     }
 }
 
-TEST_CASE("a message of another length or type is an error at both ends", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: a message of a different length is an error on both ranks", "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        on(t, 2, [&](colls::communicator& comm) {
+        run_over(t, 2, [&](colls::communicator& comm) {
             std::vector<int> x(100), y(101);
             try {
                 if (comm.rank() == 0)
@@ -150,8 +141,8 @@ TEST_CASE("a message of another length or type is an error at both ends", "[proc
     }
 }
 
-TEST_CASE("the memory of groups that have been left comes back", "[processes]") {
-    // Kilobytes in use, shared and own.
+TEST_CASE("processes: groups that have been left free their memory", "[processes]") {
+    // Kilobytes in use, anonymous and shared.
     const auto used = [] {
         std::FILE* const status = std::fopen("/proc/self/status", "r");
         long all = 0, some = 0;
@@ -161,9 +152,9 @@ TEST_CASE("the memory of groups that have been left comes back", "[processes]") 
         std::fclose(status);
         return all;
     };
-    for (const auto& t : transports()) {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        on(t, 4, [&](colls::communicator& comm) {
+        run_over(t, 4, [&](colls::communicator& comm) {
             const auto turn = [&] {
                 auto half = comm.split(comm.rank() % 2, -comm.rank());
                 auto all = comm.split(0, comm.rank());
@@ -177,7 +168,7 @@ TEST_CASE("the memory of groups that have been left comes back", "[processes]") 
             for (int i = 0; i < 200; ++i) turn();
             const long grown = used() - before;
             if (grown > 10'000) std::fprintf(stderr, "%s: %ld KB more\n", t.c_str(), grown);
-            c.wrong += !sanitized && grown > 10'000;  // the groups had 150 KB each, and more
+            c.wrong += !sanitized && grown > 10'000;  // each group had at least 150 KB
             ++c.done;
         });
         INFO(t);
@@ -186,17 +177,17 @@ TEST_CASE("the memory of groups that have been left comes back", "[processes]") 
     }
 }
 
-TEST_CASE("groups within groups", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: calls in a group, a part of it and a part of that, in flight together", "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        on(t, 8, [&](colls::communicator& comm) {
+        run_over(t, 8, [&](colls::communicator& comm) {
             auto half = comm.split(comm.rank() / 4, -comm.rank());
             auto pair = half.split(half.rank() / 2, half.rank());
-            auto nobody = comm.split(comm.rank() == 3 ? -1 : 0, 0);
-            c.wrong += half.size() != 4 || pair.size() != 2 || nobody.size() != (comm.rank() == 3 ? 0 : 7);
+            auto most = comm.split(comm.rank() == 3 ? -1 : 0, 0);
+            c.wrong += half.size() != 4 || pair.size() != 2 || most.size() != (comm.rank() == 3 ? 0 : 7);
             for (const std::size_t count : {std::size_t{1}, std::size_t{5000}, std::size_t{200'000}}) {
                 std::vector<long> a(count, comm.rank()), b(count, comm.rank()), all(count, comm.rank());
-                // In flight in three groups at once, finished in another order.
+                // In flight in three groups at once, completed in a different order.
                 auto x = colls::start::all_reduce(comm, all, colls::sum);
                 auto y = colls::start::all_reduce(half, a, colls::sum);
                 auto z = colls::start::all_reduce(pair, b, colls::sum);
@@ -216,10 +207,10 @@ TEST_CASE("groups within groups", "[processes]") {
     }
 }
 
-TEST_CASE("memory of a communicator: reused, and good for longer than it", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: memory of a communicator is reused, and outlives it", "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        on(t, 2, [&](colls::communicator& comm) {
+        run_over(t, 2, [&](colls::communicator& comm) {
             random_source random(static_cast<std::uint64_t>(comm.rank()) + 5);
             std::vector<colls::memory<std::uint32_t>> kept;
             for (std::uint32_t turn = 0; turn < 3000; ++turn) {
@@ -246,16 +237,15 @@ TEST_CASE("memory of a communicator: reused, and good for longer than it", "[pro
     }
 }
 
-TEST_CASE("how a rank ended is what run throws", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: run throws how a rank ended", "[processes]") {
+    for (const std::string& t : process_transports()) {
         const auto outcome = [&](auto&& f) {
             try {
-                on(t, 3, f);
+                run_over(t, 3, f);
             } catch (const colls::error& e) {
-                unsetenv("COLLS_TRANSPORT");
                 return std::pair{e.code(), std::string(e.what())};
             }
-            return std::pair{colls::errc{}, std::string("nothing")};
+            return std::pair{colls::errc{}, std::string("no error")};
         };
         const auto works = [](colls::communicator& comm) {
             for (int i = 0; i < 1000; ++i) colls::barrier(comm);
@@ -289,64 +279,62 @@ TEST_CASE("how a rank ended is what run throws", "[processes]") {
 
 namespace {
 
-/// In the fork of this number, counted from when it is set: the child dies at once, before it can join.
-std::atomic<int> forks_to_death{-1};
-void die_in_that_fork() {
+/// How many forks are left until the child of one of them exits at once, before it can join. Negative: none does.
+std::atomic<int> forks_until_exit{-1};
+void count_forks() {
     static const int watching = pthread_atfork(nullptr, nullptr, [] {
-        if (forks_to_death == 0) _exit(9);
+        if (forks_until_exit == 0) _exit(9);
     });
     static_cast<void>(watching);
-    static const int counting = pthread_atfork([] { --forks_to_death; }, nullptr, nullptr);
+    static const int counting = pthread_atfork([] { --forks_until_exit; }, nullptr, nullptr);
     static_cast<void>(counting);
 }
-/// SIGCHLD is handled so while this lives.
-class children_signal {
+/// Sets the handler of SIGCHLD while it exists.
+class with_child_handler {
 public:
-    explicit children_signal(void (*handler)(int)) : before_(signal(SIGCHLD, handler)) {}
-    ~children_signal() { signal(SIGCHLD, before_); }
-    children_signal(const children_signal&) = delete;
-    children_signal& operator=(const children_signal&) = delete;
+    explicit with_child_handler(void (*handler)(int)) : before_(signal(SIGCHLD, handler)) {}
+    ~with_child_handler() { signal(SIGCHLD, before_); }
+    with_child_handler(const with_child_handler&) = delete;
+    with_child_handler& operator=(const with_child_handler&) = delete;
 
 private:
     void (*before_)(int);
 };
-void wait_for_all(int) {
+void reap_all_children(int) {
     const int before = errno;
     while (waitpid(-1, nullptr, WNOHANG) > 0) {}
     errno = before;
 }
 std::string error_of_run(const std::string& transport, int n, void (*f)(colls::communicator&)) {
     std::string text = "none";
-    setenv("COLLS_TIMEOUT", "100", 1);
+    const with_environment timeout("COLLS_TIMEOUT", "100");
     try {
-        on(transport, n, f);
+        run_over(transport, n, f);
     } catch (const colls::error& e) {
         text = e.code() == colls::errc::peer_failed ? e.what() : std::string("another code: ") + e.what();
     }
-    unsetenv("COLLS_TRANSPORT");
-    unsetenv("COLLS_TIMEOUT");
     return text;
 }
 
 }  // namespace
 
-TEST_CASE("a process that dies before it has joined is not waited for", "[processes]") {
-    die_in_that_fork();
-    for (const auto& t : transports())
+TEST_CASE("processes: a process that dies before it has joined is an error of run", "[processes]") {
+    count_forks();
+    for (const std::string& t : process_transports())
         for (const bool ignored : {false, true})
             for (const int r : {0, 1, 3}) {
-                const children_signal signals(ignored ? SIG_IGN : SIG_DFL);
-                forks_to_death = r + 1;
+                const with_child_handler signals(ignored ? SIG_IGN : SIG_DFL);
+                forks_until_exit = r + 1;
                 const std::string text = error_of_run(t, 4, [](colls::communicator& comm) { colls::barrier(comm); });
-                forks_to_death = -1;
+                forks_until_exit = -1;
                 INFO(t << ", rank " << r << (ignored ? ", SIGCHLD ignored" : ""));
                 CHECK(says(text, "rank " + std::to_string(r)));
                 CHECK(says(text, "before it had joined the group"));
             }
 }
 
-TEST_CASE("processes: a report that is being written is waited for, not taken for a late rank", "[processes]") {
-    // Rank 1 never comes. Rank 0 waits for it, and sees that the report has been begun before it is complete.
+TEST_CASE("processes: a failure report that is being written is waited for, and its rank named", "[processes]") {
+    // Rank 1 never joins. Rank 0 waits for it, and sees a report that has been begun and is not complete.
     colls::processes::detail::arena memory(2);
     memory.be(0);
     colls::detail::poison_state& report = memory.whole().poison();
@@ -370,11 +358,12 @@ TEST_CASE("processes: a report that is being written is waited for, not taken fo
     CHECK(says(text, "rank 1: its process ended"));
 }
 
-TEST_CASE("how ranks end is known where SIGCHLD is ignored, or other code waits for all children", "[processes]") {
-    for (const auto& t : transports())
-        for (void (*handler)(int) : {SIG_IGN, &wait_for_all}) {
-            const children_signal signals(handler);
-            INFO(t << (handler == SIG_IGN ? ", ignored" : ", a handler that waits"));
+TEST_CASE("processes: run knows how ranks ended though SIGCHLD is ignored, or its handler reaps all children",
+    "[processes]") {
+    for (const std::string& t : process_transports())
+        for (void (*handler)(int) : {SIG_IGN, &reap_all_children}) {
+            const with_child_handler signals(handler);
+            INFO(t << (handler == SIG_IGN ? ", ignored" : ", reaped by a handler"));
             CHECK(error_of_run(t, 3, [](colls::communicator& comm) { colls::barrier(comm); }) == "none");
             const std::string killed = error_of_run(t, 3, [](colls::communicator& comm) {
                 if (comm.rank() == 2) raise(SIGKILL);
@@ -391,8 +380,9 @@ TEST_CASE("how ranks end is known where SIGCHLD is ignored, or other code waits 
         }
 }
 
-TEST_CASE("a rank that has forked a child dies, and the child does not hide it", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: the death of a rank is found though it has forked a child, and calls of the child are refused",
+    "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         static std::atomic<int>*child, *allowed;
         child = &c.done;
@@ -401,11 +391,11 @@ TEST_CASE("a rank that has forked a child dies, and the child does not hide it",
         const std::string text = error_of_run(t, 4, [](colls::communicator& comm) {
             colls::communicator part = comm.split(0, -comm.rank());
             std::vector<int> x(100'000, 1);
-            colls::all_reduce<colls::direct>(comm, x, colls::sum);  // all are connected
+            colls::all_reduce<colls::direct>(comm, x, colls::sum);  // connects all ranks
             if (comm.rank() == 2) {
                 const pid_t forked = fork();
                 if (forked == 0) {
-                    // What it has of the rank's groups does nothing, and harms none.
+                    // The child's copies of the communicators refuse calls, and do no harm when destroyed.
                     int status = 1;
                     try {
                         colls::barrier(comm);
@@ -428,12 +418,12 @@ TEST_CASE("a rank that has forked a child dies, and the child does not hide it",
         });
         kill(c.done, SIGKILL);
         INFO(t << ": " << text);
-        CHECK(c.wrong == 0);  // what the child tried was refused
+        CHECK(c.wrong == 0);  // the child's call was refused
         CHECK(says(text, "rank 2's process was killed by signal 9"));
     }
 }
 
-TEST_CASE("a world of one, without a launcher", "[processes]") {
+TEST_CASE("processes: world() without a launcher has one rank", "[processes]") {
     for (const char* name : {"COLLS_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) unsetenv(name);
     auto comm = colls::world();
     CHECK(comm.size() == 1);
@@ -442,8 +432,8 @@ TEST_CASE("a world of one, without a launcher", "[processes]") {
     CHECK(x == std::vector<float>(1000, 3));
 }
 
-TEST_CASE("a world that is launched by environment, over shared memory and TCP", "[processes]") {
-    for (const auto& t : transports())
+TEST_CASE("processes: world() of processes launched by environment variables", "[processes]") {
+    for (const std::string& t : process_transports())
         for (const int n : {2, 5}) {
             counters& c = shared_counters();
             setenv("COLLS_TRANSPORT", t.c_str(), 1);
@@ -485,21 +475,21 @@ TEST_CASE("a world that is launched by environment, over shared memory and TCP",
         }
 }
 
-TEST_CASE("a progress thread brings operations forward while their rank computes", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: a progress thread advances operations while its rank computes", "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        on(t, 3, [&](colls::communicator& comm) {
+        run_over(t, 3, [&](colls::communicator& comm) {
             std::vector<long> x(300'000, comm.rank() + 1), sum(x.size()), message(50'000, comm.rank()), got(50'000);
             auto half = comm.split(0, -comm.rank());
             for (int turn = 1; turn <= 5; ++turn) {
                 std::fill(sum.begin(), sum.end(), 0);
                 if (comm.rank() == 0) {
-                    colls::progress_thread helper(comm);
+                    colls::progress_thread progress(comm);
                     auto a = colls::start::all_reduce<colls::ring>(comm, x, sum, colls::sum);
                     auto b = colls::start::all_gather(half, std::span(x).first(100), std::span(message).first(300));
                     auto d = colls::start::send(comm, got, 1);
-                    // Nothing of the library is called until the others have their results.
-                    const double until = colls::detail::seconds_now() + 250;  // before the others' own deadline passes
+                    // This rank calls nothing of the library until the others have their results.
+                    const double until = colls::detail::seconds_now() + 250;  // less than the deadline of the others
                     while (c.done != 2 * turn && colls::detail::seconds_now() < until) usleep(100);
                     c.wrong += c.done != 2 * turn;
                     d.wait();
@@ -522,17 +512,18 @@ TEST_CASE("a progress thread brings operations forward while their rank computes
     }
 }
 
-TEST_CASE("a dump says where the ranks stand", "[processes]") {
-    for (const auto& t : transports()) {
+TEST_CASE("processes: a dump says in which call each rank is, and for what it waits", "[processes]") {
+    for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
         const int file = memfd_create("dump", MFD_CLOEXEC);
         REQUIRE(file >= 0);
-        on(t, 3, [&](colls::communicator& comm) {
+        run_over(t, 3, [&](colls::communicator& comm) {
             std::vector<int> x(40'000, 1);
             colls::all_reduce(comm, x, colls::max);
             if (comm.rank() == 2) {
-                // Rank 0 is asked by a signal, while it waits for this one.
-                while (c.done == 0) usleep(1'000);  // whose process it is; 0 would be everybody
+                // Asks rank 0 for a dump by a signal, while it waits for this rank.
+                while (c.done == 0)
+                    usleep(1'000);  // rank 0's process; kill(0, ...) would signal the whole process group
                 kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
                 for (int i = 0; i < 20'000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
             } else if (comm.rank() == 0) {

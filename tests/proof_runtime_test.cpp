@@ -1,6 +1,6 @@
 // The proof at run time, at sizes beyond what a compiler evaluates: every schedule of the library at every group size.
 #include "catch.hpp"
-#include "support/every_schedule.hpp"
+#include "support/schedules.hpp"
 
 #include <colls/testing/schedule.hpp>
 
@@ -58,7 +58,7 @@ void keep_memory() {
 
 }  // namespace
 
-TEST_CASE("every schedule, every legal group size up to 512", "[proof]") {
+TEST_CASE("every schedule is proven at every legal group size up to 512", "[proof]") {
     keep_memory();
     const auto start = std::chrono::steady_clock::now();
     int proofs = 0;
@@ -80,7 +80,7 @@ TEST_CASE("every schedule, every legal group size up to 512", "[proof]") {
     CHECK(proofs > 55 * largest);
 }
 
-TEST_CASE("large groups, where rank 0 stands for all", "[proof]") {
+TEST_CASE("symmetric schedules are proven in groups of up to 4096 ranks", "[proof]") {
     int proofs = 0;
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : {1023, 1024, 4096}) {
@@ -97,7 +97,7 @@ TEST_CASE("large groups, where rank 0 stands for all", "[proof]") {
     CHECK(proofs >= (largest < 512 ? 20 : 60));
 }
 
-TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
+TEST_CASE("symmetric and full execution reach the same verdict", "[proof]") {
     int symmetric = 0, broken = 0;
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : {2, 3, 5, 8, 16, 21, 63, 64, 65, 96, 129, 130}) {
@@ -109,7 +109,7 @@ TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
             INFO(name << " at " << n);
             CHECK(one.run().ok());
             CHECK(detail::symbolic_execution(reader, n).run().ok());
-            // Broken alike on every rank it is symmetric still: the two engines must agree on the verdict.
+            // Changed alike on every rank, it is still symmetric: both executions must reach the same verdict.
             for (std::uint64_t seed = 0; seed < 4; ++seed) {
                 testing::detail::random random(seed + static_cast<std::uint64_t>(n));
                 const int rounds = s.rounds(n);
@@ -152,7 +152,7 @@ TEST_CASE("rank 0 alone decides as all ranks do", "[proof]") {
     CHECK(broken > 300);
 }
 
-TEST_CASE("live: channels of one message, sends first, ranks in any order", "[proof]") {
+TEST_CASE("play: every schedule finishes with channels of one message, ranks in any order", "[proof]") {
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : {1, 2, 3, 5, 8, 13, 16, 24, 33})
             if (supports(s, n))

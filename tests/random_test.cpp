@@ -1,7 +1,8 @@
-// Random calls against the serial reference.
-//   COLLS_TEST_SEED    the run's seed (printed)          COLLS_TEST_CASES   how many calls (20,000)
-//   COLLS_TEST_BATCH   only this batch of the seed       COLLS_TEST_KIND    only types and operators with this in their
-//   name
+// Random calls, whose results are compared with those of the serial reference. Environment variables:
+//   COLLS_TEST_SEED    the seed of the run (by default the time, and printed)
+//   COLLS_TEST_CASES   the number of calls (20,000)
+//   COLLS_TEST_BATCH   runs this batch of the seed only
+//   COLLS_TEST_KIND    uses only types and operators whose name contains this text
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -16,7 +17,7 @@ namespace {
 
 using communicator = colls::threads::communicator;
 
-/// Mostly small groups: the time of a case grows with the square of the group.
+/// Mostly small groups, since the time of a case grows with the square of the group's size.
 int pick_size(random_source& random) {
     const std::size_t x = random.below(1000);
     if (x < 620) return awkward_sizes[random.below(7)];       // 1 ... 8
@@ -28,7 +29,7 @@ int pick_size(random_source& random) {
 
 }  // namespace
 
-TEST_CASE("random calls give what the serial reference gives", "[random]") {
+TEST_CASE("random calls: have the results of the serial reference", "[random]") {
     const std::uint64_t seed = setting("COLLS_TEST_SEED",
         static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) & 0xffffffff);
     const std::uint64_t cases = setting("COLLS_TEST_CASES", sanitized ? 1500 : 20'000);

@@ -1,4 +1,4 @@
-// Meetings of threads and of processes, with whatever may come between.
+// The rendezvous, between threads and between processes, also with stray connections, wrong tokens and ranks that fail.
 #include "catch.hpp"
 
 #include "support/ports.hpp"
@@ -25,13 +25,13 @@ using support::lacks;
 namespace {
 
 constexpr double ample = 300;  // seconds; nothing here lasts that long unless it hangs
-// Of rank 0 where it is to give up, after the others, which may wait for a core, have come.
+// The timeout of a rank 0 that is to give up: long enough for the others to connect, which may wait for a core.
 constexpr double brief = 3;
 const std::string waited_briefly = "rank 0 waited 3 s for ";
 
 const support::claimed_ports own_ports;
 
-/// Nothing listens there, and the next 23 are this process's own too.
+/// A port at which nothing listens; the next 23 belong to this process too.
 int free_port() {
     static std::atomic<int> turn{0};
     for (;;) {
@@ -71,7 +71,7 @@ outcome meet_as(const launch& l, double timeout = ample) {
 }
 void nap(double seconds) { poll(nullptr, 0, static_cast<int>(seconds * 1e3)); }
 
-/// A thread a rank; `late` seconds each.
+/// Runs `meet` on a thread for each rank, after `late` seconds each.
 std::vector<outcome> meet_all(
     const std::vector<launch>& ranks, const std::vector<double>& late = {}, double timeout = ample) {
     std::vector<outcome> outcomes(ranks.size());
@@ -85,7 +85,7 @@ std::vector<outcome> meet_all(
     return outcomes;
 }
 
-/// The same, where `last`, without which the group is not complete, comes when one of the others has been refused.
+/// Likewise, but rank `last`, without which the group is not complete, starts when one of the others has been refused.
 std::vector<outcome> meet_after_refusal(const std::vector<launch>& ranks, std::size_t last) {
     std::vector<outcome> outcomes(ranks.size());
     std::atomic<int> over{0};
@@ -100,7 +100,7 @@ std::vector<outcome> meet_after_refusal(const std::vector<launch>& ranks, std::s
     return outcomes;
 }
 
-/// All met, and know the same.
+/// All ranks met, and have the same table.
 void check_met(const std::vector<outcome>& outcomes) {
     for (std::size_t r = 0; r < outcomes.size(); ++r) {
         INFO("rank " << r << ": " << outcomes[r].text());
@@ -136,7 +136,7 @@ reply reply_of(verdict what, int size, std::uint64_t group, const char* text = "
 }
 challenge challenge_of(const nonce& once, std::uint32_t library = library_version) { return {library, once}; }
 
-/// A peer that is made by hand.
+/// A peer that the test plays, record by record.
 struct hand {
     descriptor fd;
     nonce theirs{}, ours{};
@@ -148,7 +148,7 @@ struct hand {
             fd = start_connect(address::loopback(AF_INET, port));
             while (fd && connected(fd.get()).is == connection_state::no) wait_for(fd.get(), POLLOUT, until);
             if (fd && connected(fd.get()).is == connection_state::failed) fd.close();
-            if (seconds_now() > until) throw std::runtime_error("nobody listens");
+            if (seconds_now() > until) throw std::runtime_error("no process listens at the port");
             if (!fd) nap(0.01);
         }
         if (reads_challenge) {
@@ -164,7 +164,7 @@ struct hand {
         h.once = ours;
         h.rank = rank;
         h.size = size;
-        h.who = {7, address::loopback(AF_INET, 4711), 12345};
+        h.self = {7, address::loopback(AF_INET, 4711), 12345};
         h.proof = prove(token, theirs, ours, encode(h));
         return encode(h);
     }
@@ -176,7 +176,7 @@ struct hand {
         if (a && !same(a->proof, prove(token, theirs, ours, bytes))) return {};
         return a;
     }
-    /// Until rank 0 closes it: which it must.
+    /// Waits until rank 0 closes the connection, which it must.
     void wait_for_end() {
         char waste[512];
         for (;;) {
@@ -188,7 +188,7 @@ struct hand {
     }
 };
 
-/// A rank 0 that is made by hand: `act` gets each connection.
+/// A rank 0 that the test plays: `act` gets each connection.
 class impostor {
 public:
     explicit impostor(int port, std::function<void(int)> act)
@@ -234,7 +234,7 @@ bytes_view raw(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 }  // namespace
 
-TEST_CASE("groups of any size, in any order", "[rendezvous]") {
+TEST_CASE("rendezvous: ranks of groups of any size meet, in any order", "[rendezvous]") {
     const int files = open_files();
     std::mt19937 random(1);
     for (const int size : {1, 2, 3, 7, 16})
@@ -243,7 +243,7 @@ TEST_CASE("groups of any size, in any order", "[rendezvous]") {
             std::vector<double> late(static_cast<std::size_t>(size));
             if (round > 0)
                 for (double& seconds : late) seconds = std::uniform_real_distribution<>(0, 0.15)(random);
-            if (round == 2) late[0] = 0.3;  // the others find nobody at first
+            if (round == 2) late[0] = 0.3;  // rank 0 does not listen yet when the others try
             const auto outcomes = meet_all(ranks_of(size, size == 1 ? 0 : free_port()), late);
             check_met(outcomes);
             CHECK(outcomes[0].met->members[0].at.is_loopback());
@@ -253,7 +253,7 @@ TEST_CASE("groups of any size, in any order", "[rendezvous]") {
     CHECK(open_files() == files);
 }
 
-TEST_CASE("groups that meet at one port one after the other are different groups", "[rendezvous]") {
+TEST_CASE("rendezvous: groups that meet at one port one after the other have different numbers", "[rendezvous]") {
     const int port = free_port();
     const auto a = meet_all(ranks_of(3, port));
     const auto b = meet_all(ranks_of(3, port));
@@ -262,7 +262,7 @@ TEST_CASE("groups that meet at one port one after the other are different groups
     CHECK(a[0].met->group != b[0].met->group);
 }
 
-TEST_CASE("processes meet", "[rendezvous]") {
+TEST_CASE("rendezvous: processes meet, and learn each other's process ids and hosts", "[rendezvous]") {
     constexpr int size = 5;
     const int port = free_port();
     int ends[2];
@@ -308,7 +308,7 @@ TEST_CASE("processes meet", "[rendezvous]") {
     }
 }
 
-TEST_CASE("a peer with another token is refused, and the group meets all the same", "[rendezvous]") {
+TEST_CASE("rendezvous: a peer with another token is refused, and the group meets all the same", "[rendezvous]") {
     const int port = free_port();
     auto ranks = ranks_of(2, port);
     ranks.push_back(rank_of(1, 2, port, "another token"));
@@ -323,7 +323,7 @@ TEST_CASE("a peer with another token is refused, and the group meets all the sam
               {"rank 1 of 2", "127.0.0.1:" + std::to_string(port), "tokens differ", "COLLS_TOKEN"}) == "");
 }
 
-TEST_CASE("where it matters rank 0 says whom it refused", "[rendezvous]") {
+TEST_CASE("rendezvous: the timeout of rank 0 says which process it has refused", "[rendezvous]") {
     const int port = free_port();
     std::vector<outcome> outcomes(2);
     {
@@ -331,13 +331,13 @@ TEST_CASE("where it matters rank 0 says whom it refused", "[rendezvous]") {
         outcomes[1] = meet_as(rank_of(1, 2, port, "another token"));
     }
     REQUIRE(outcomes[0].is(errc::timeout));
-    CHECK(lacks(outcomes[0].text(), {waited_briefly + "rank 1 (1 of 2 are here)",
-                                        "Refused: a process from 127.0.0.1 has another token"}) == "");
+    CHECK(lacks(outcomes[0].text(), {waited_briefly + "rank 1 (1 of 2 have connected)",
+                                        "Refused: a process on 127.0.0.1 has another token"}) == "");
     CHECK(outcomes[0].failed->peer() == 1);
     CHECK(outcomes[1].is(errc::invalid_argument));
 }
 
-TEST_CASE("ranks that cannot be", "[rendezvous]") {
+TEST_CASE("rendezvous: rejects a rank of another size, out of range, or given twice", "[rendezvous]") {
     const int port = free_port();
     auto ranks = ranks_of(3, port);
     SECTION("another size") {
@@ -345,21 +345,21 @@ TEST_CASE("ranks that cannot be", "[rendezvous]") {
         const auto outcomes = meet_after_refusal(ranks, 2);
         for (int r = 0; r < 3; ++r) CHECK(outcomes[static_cast<std::size_t>(r)].met);
         REQUIRE(outcomes[3].is(errc::mismatch));
-        CHECK(lacks(outcomes[3].text(), {"rank 1 has a group of 4 ranks, but rank 0 has one of 3"}) == "");
+        CHECK(lacks(outcomes[3].text(), {"rank 1 was started as one of 4 ranks, but rank 0 as one of 3"}) == "");
     }
     SECTION("out of range") {
         ranks.push_back(rank_of(5, 8, port));
         const auto outcomes = meet_after_refusal(ranks, 2);
         for (int r = 0; r < 3; ++r) CHECK(outcomes[static_cast<std::size_t>(r)].met);
         REQUIRE(outcomes[3].is(errc::invalid_argument));
-        CHECK(lacks(outcomes[3].text(), {"rank 5 of 8 came, but rank 0 has a group of 3 ranks"}) == "");
+        CHECK(lacks(outcomes[3].text(), {"rank 5 of 8 is out of range: rank 0 was started as one of 3 ranks"}) == "");
     }
     SECTION("given twice") {
         ranks.push_back(rank_of(1, 3, port));
         const auto outcomes = meet_after_refusal(ranks, 2);
         CHECK(outcomes[0].met);
         CHECK(outcomes[2].met);
-        const bool first_stays = outcomes[1].met.has_value();  // whichever comes first
+        const bool first_stays = outcomes[1].met.has_value();  // either may connect first
         const outcome& refused = outcomes[first_stays ? 3 : 1];
         CHECK(outcomes[first_stays ? 1 : 3].met);
         REQUIRE(refused.is(errc::invalid_argument));
@@ -391,11 +391,11 @@ TEST_CASE("ranks that cannot be", "[rendezvous]") {
                 });
         }
         REQUIRE(outcomes[0].is(errc::timeout));
-        CHECK(lacks(outcomes[0].text(), {"for rank 2 (2 of 3 are here)", "Refused: rank 2 has a group of 4 ranks"}) ==
-              "");
+        CHECK(lacks(outcomes[0].text(),
+                  {"for rank 2 (2 of 3 have connected)", "Refused: rank 2 was started as one of 4 ranks"}) == "");
         CHECK(outcomes[2].is(errc::mismatch));
     }
-    SECTION("not even tried") {
+    SECTION("refused before any connection") {
         CHECK(meet_as(rank_of(3, 3, port)).is(errc::invalid_argument));
         CHECK(meet_as(rank_of(-1, 3, port)).is(errc::invalid_argument));
         CHECK(meet_as(rank_of(0, 0, port)).is(errc::invalid_argument));
@@ -404,7 +404,7 @@ TEST_CASE("ranks that cannot be", "[rendezvous]") {
     }
 }
 
-TEST_CASE("versions that differ are named on both sides", "[rendezvous]") {
+TEST_CASE("rendezvous: ranks of different versions are refused, and both versions are named", "[rendezvous]") {
     const int port = free_port();
     SECTION("of the library, at rank 0") {
         outcome zero;
@@ -421,7 +421,7 @@ TEST_CASE("versions that differ are named on both sides", "[rendezvous]") {
         REQUIRE(zero.is(errc::timeout));
         CHECK(lacks(zero.text(), {"for rank 1", "uses colls 3.2.1, but rank 0 uses colls 0.1.0"}) == "");
     }
-    SECTION("of the protocol, at rank 0: whatever follows the versions") {
+    SECTION("of the protocol, at rank 0, whatever bytes follow the versions") {
         outcome zero;
         std::jthread rank0([&] { zero = meet_as(rank_of(0, 2, port), brief); });
         {
@@ -468,7 +468,7 @@ TEST_CASE("versions that differ are named on both sides", "[rendezvous]") {
     }
 }
 
-TEST_CASE("a group that never fills: everyone says who is missing", "[rendezvous]") {
+TEST_CASE("rendezvous: at the timeout every rank names the missing ranks", "[rendezvous]") {
     const int port = free_port();
     SECTION("rank 0 gives up first") {
         std::vector<launch> ranks{rank_of(0, 9, port), rank_of(1, 9, port), rank_of(3, 9, port), rank_of(7, 9, port)};
@@ -479,7 +479,7 @@ TEST_CASE("a group that never fills: everyone says who is missing", "[rendezvous
         for (std::jthread& t : threads) t.join();
         for (const outcome& o : outcomes) {
             REQUIRE(o.is(errc::timeout));
-            CHECK(lacks(o.text(), {waited_briefly + "ranks 2, 4-6, 8 (4 of 9 are here)"}) == "");
+            CHECK(lacks(o.text(), {waited_briefly + "ranks 2, 4-6, 8 (4 of 9 have connected)"}) == "");
         }
         CHECK(outcomes[0].failed->peer() == 2);
         CHECK(lacks(outcomes[0].text(), {"127.0.0.1:" + std::to_string(port), "COLLS_MASTER_ADDR"}) == "");
@@ -489,24 +489,24 @@ TEST_CASE("a group that never fills: everyone says who is missing", "[rendezvous
         std::vector<std::jthread> threads;
         for (std::size_t i = 0; i < 3; ++i)
             threads.emplace_back([&, i] {
-                if (i == 2) nap(0.6);  // rank 1, which is there before, must hear of it
+                if (i == 2) nap(0.6);  // rank 1, which has connected before, must be told of it
                 outcomes[i] = meet_as(rank_of(static_cast<int>(i), 4, port), i == 0 ? 9 : i == 1 ? 4 : ample);
             });
         for (std::jthread& t : threads) t.join();
         REQUIRE(outcomes[1].is(errc::timeout));
         CHECK(lacks(outcomes[1].text(),
                   {"after 4 s it still waited for rank 3", "127.0.0.1:" + std::to_string(port)}) == "");
-        // And then it is missing too, but another one is to blame.
+        // Then rank 1 is missing too, but rank 3 is blamed.
         for (const int r : {0, 2}) {
             const outcome& o = outcomes[static_cast<std::size_t>(r)];
             REQUIRE(o.is(errc::timeout));
-            CHECK(lacks(o.text(), {"for rank 3 and rank 1 (came, and left again) (2 of 4 are here)"}) == "");
+            CHECK(lacks(o.text(), {"for rank 3 and rank 1 (connected, and left again) (2 of 4 have connected)"}) == "");
         }
         CHECK(outcomes[0].failed->peer() == 3);
     }
 }
 
-TEST_CASE("a master that is not there", "[rendezvous]") {
+TEST_CASE("rendezvous: a rank that cannot reach rank 0 says where it has tried, and why it failed", "[rendezvous]") {
     const int port = free_port();
     const outcome o = meet_as(rank_of(1, 2, port), 1);
     REQUIRE(o.is(errc::timeout));
@@ -518,7 +518,7 @@ TEST_CASE("a master that is not there", "[rendezvous]") {
     range.ports = 16;
     CHECK(lacks(meet_as(range, 1).text(), {"port " + std::to_string(port) + " to " + std::to_string(port + 15)}) == "");
 
-    // One that accepts, and never says a word.
+    // A program that accepts connections, and sends nothing.
     const impostor silent(port, [](int) {});
     const outcome mute = meet_as(rank_of(1, 2, port), 1);
     REQUIRE(mute.is(errc::timeout));
@@ -533,7 +533,7 @@ TEST_CASE("a master that is not there", "[rendezvous]") {
     }
 }
 
-TEST_CASE("rank 0 dies while others wait", "[rendezvous]") {
+TEST_CASE("rendezvous: the death of rank 0 is an error of the ranks that wait for the table", "[rendezvous]") {
     const int port = free_port();
     const pid_t rank0 = fork();
     REQUIRE(rank0 >= 0);
@@ -543,7 +543,7 @@ TEST_CASE("rank 0 dies while others wait", "[rendezvous]") {
     }
     outcome o;
     std::jthread rank1([&] { o = meet_as(rank_of(1, 4, port)); });
-    // Whoever comes as rank 2 is told whom rank 0 still waits for: when that is not rank 1 any more, it has come.
+    // Rank 2 is told for which ranks rank 0 still waits: when rank 1 is no longer among them, it has connected.
     for (;;) {
         hand other(port);
         other.put(other.record(2, 4));
@@ -560,7 +560,7 @@ TEST_CASE("rank 0 dies while others wait", "[rendezvous]") {
     CHECK(lacks(o.text(), {"rank 0 at 127.0.0.1:" + std::to_string(port)}) == "");
 }
 
-TEST_CASE("a rank whose connection ended may come again", "[rendezvous]") {
+TEST_CASE("rendezvous: a rank may connect again after its connection has ended", "[rendezvous]") {
     const int port = free_port();
     std::vector<outcome> outcomes(3);
     std::vector<std::jthread> threads;
@@ -579,7 +579,7 @@ TEST_CASE("a rank whose connection ended may come again", "[rendezvous]") {
     check_met(outcomes);
 }
 
-TEST_CASE("strays disturb nobody", "[rendezvous]") {
+TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[rendezvous]") {
     const int port = free_port();
     std::vector<outcome> outcomes(3);
     std::vector<std::jthread> threads;
@@ -615,11 +615,11 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
         }
         CHECK(n < bytes.size());
     }
-    SECTION("half a hello, then the end") {
+    SECTION("half a hello, then the end of the connection") {
         hand half(port);
         half.put(bytes_view(half.record(2, 3)).first(50));
     }
-    SECTION("a hello that nobody would write, with the right token") {
+    SECTION("a hello with invalid fields, with the right token") {
         for (const std::size_t at :
             {prefix_bytes + 19, prefix_bytes + 23, prefix_bytes + 40}) {  // rank, size, kind of address
             hand odd(port);
@@ -631,14 +631,14 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
             odd.wait_for_end();
         }
     }
-    SECTION("a member that talks on") {
+    SECTION("a rank that sends more than its hello") {
         hand chatty(port);
         chatty.put(chatty.record(2, 3));
         REQUIRE(chatty.get());
         chatty.put(raw("and another thing"));
-        chatty.wait_for_end();  // and its rank may come again
+        chatty.wait_for_end();  // and its rank may connect again
     }
-    SECTION("a hello that was heard on another connection") {
+    SECTION("a hello that is replayed on another connection") {
         hand first(port), second(port);
         second.put(first.record(2, 3));
         second.ours = first.ours;
@@ -646,14 +646,15 @@ TEST_CASE("strays disturb nobody", "[rendezvous]") {
         REQUIRE(a);
         CHECK(a->what == verdict::wrong_token);
     }
-    // The others come when the strays are through.
+    // The other ranks connect after the stray connections.
     for (const int r : {1, 2})
         threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = meet_as(rank_of(r, 3, port)); });
     for (std::jthread& t : threads) t.join();
     check_met(outcomes);
 }
 
-TEST_CASE("a thousand silent connections, or more than there are descriptors for", "[rendezvous]") {
+TEST_CASE("rendezvous: ranks meet despite a thousand silent connections, or more than there are descriptors for",
+    "[rendezvous]") {
     const int port = free_port();
     const bool few_files = GENERATE(false, true);
     const pid_t rank0 = fork();
@@ -667,7 +668,7 @@ TEST_CASE("a thousand silent connections, or more than there are descriptors for
     REQUIRE(crowd >= 0);
     if (crowd == 0) {
         std::vector<descriptor> all;
-        hand(port, false);  // rank 0 is there
+        hand(port, false);  // rank 0 listens
         for (int i = 0; i < (few_files ? 100 : 1000); ++i)
             all.push_back(start_connect(address::loopback(AF_INET, port)));
         kill(getpid(), SIGSTOP);
@@ -685,7 +686,7 @@ TEST_CASE("a thousand silent connections, or more than there are descriptors for
     CHECK(status == 0);
 }
 
-TEST_CASE("too few descriptors for the ranks themselves are said to be the reason", "[rendezvous]") {
+TEST_CASE("rendezvous: the timeout says that descriptors ran out", "[rendezvous]") {
     const int port = free_port();
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
@@ -703,34 +704,34 @@ TEST_CASE("too few descriptors for the ranks themselves are said to be the reaso
     for (const outcome& o : meet_all(ranks, {}, 6)) CHECK_FALSE(o.met);
     char text[600] = {};
     CHECK(read(in.get(), text, sizeof text - 1) > 0);
-    CHECK(lacks(text, {"could not take all connections in: Too many open files", "ulimit -n"}) == "");
+    CHECK(lacks(text, {"could not accept all connections: Too many open files", "ulimit -n"}) == "");
     CHECK(waitpid(rank0, nullptr, 0) == rank0);
 }
 
-TEST_CASE("a port that is taken", "[rendezvous]") {
+TEST_CASE("rendezvous: a port that is taken", "[rendezvous]") {
     const int port = free_port();
-    SECTION("is said, where it was given") {
+    SECTION("is an error, if the port was given") {
         const descriptor other = listen_at(address::loopback(AF_INET, port));
         const outcome o = meet_as(rank_of(0, 2, port), 3);
         REQUIRE(o.is(errc::invalid_argument));
         CHECK(lacks(o.text(), {"port " + std::to_string(port), "another process uses it", "MASTER_PORT",
                                   "COLLS_MASTER_PORT"}) == "");
     }
-    SECTION("is avoided, where it was made up: by all ranks") {
-        // Three that are in the way, each in its own way.
+    SECTION("is avoided by all ranks, if the port was derived") {
+        // Three programs occupy ports, each in another way.
         const impostor silent(port, [](int) {});
         const impostor talker(
             port + 1, [](int fd) { send_all(fd, "220 mail.example.org ESMTP\r\n", 28, seconds_now() + ample); });
         std::vector<outcome> other(1);
         std::jthread foreign([&] { other[0] = meet_as(rank_of(0, 2, port + 2, "the token of another job"), 3); });
-        hand(port + 2);  // it is there
+        hand(port + 2);  // it listens
         auto ranks = ranks_of(3, port);
         for (launch& l : ranks) l.ports = 16;
         check_met(meet_all(ranks));
         foreign.join();
         REQUIRE(other[0].is(errc::timeout));
     }
-    SECTION("all of them") {
+    SECTION("is an error, if all derived ports are") {
         std::vector<descriptor> taken;
         for (int i = 0; i < 4; ++i) taken.push_back(listen_at(address::loopback(AF_INET, port + i)));
         launch l = rank_of(0, 2, port);
@@ -739,7 +740,7 @@ TEST_CASE("a port that is taken", "[rendezvous]") {
     }
 }
 
-TEST_CASE("who does not know the token draws no rank in", "[rendezvous]") {
+TEST_CASE("rendezvous: a rank 0 that does not know the token gets no rank", "[rendezvous]") {
     const int port = free_port();
     const auto pretend = [](const char* token, bool table_too) {
         return [=](int fd) {
@@ -755,7 +756,7 @@ TEST_CASE("who does not know the token draws no rank in", "[rendezvous]") {
             const auto sent = encode(a);
             send_all(fd, sent.data(), sent.size(), until);
             if (table_too) {
-                const std::vector<member> members{h.who, h.who};
+                const std::vector<member> members{h.self, h.self};
                 const auto table = encode_table(members);
                 const digest wrong{};
                 send_all(fd, wrong.data(), wrong.size(), until);
@@ -763,19 +764,19 @@ TEST_CASE("who does not know the token draws no rank in", "[rendezvous]") {
             }
         };
     };
-    SECTION("an answer") {
+    SECTION("by a reply") {
         const impostor other(port, pretend("a guess", false));
         const outcome o = meet_as(rank_of(1, 2, port));
         REQUIRE(o.is(errc::invalid_argument));
         CHECK(lacks(o.text(), {"tokens differ"}) == "");
     }
-    SECTION("a table") {
+    SECTION("by a table") {
         const impostor other(port, pretend("the token", true));
         const outcome o = meet_as(rank_of(1, 2, port), 2);
         INFO(o.text());
         CHECK_FALSE(o.met);
     }
-    SECTION("a table after acceptance") {
+    SECTION("by a table after a valid acceptance") {
         const impostor other(port, [&](int fd) {
             const double until = seconds_now() + ample;
             const challenge c = challenge_of(random_nonce());
@@ -790,7 +791,7 @@ TEST_CASE("who does not know the token draws no rank in", "[rendezvous]") {
                 const auto sent = encode(a);
                 send_all(fd, sent.data(), sent.size(), until);
             }
-            const std::vector<member> members{h.who, h.who};
+            const std::vector<member> members{h.self, h.self};
             const auto table = encode_table(members);
             const digest wrong{};
             send_all(fd, wrong.data(), wrong.size(), until);
@@ -801,17 +802,17 @@ TEST_CASE("who does not know the token draws no rank in", "[rendezvous]") {
     }
 }
 
-TEST_CASE("interfaces", "[rendezvous]") {
+TEST_CASE("rendezvous: COLLS_INTERFACE chooses the address at which a rank listens", "[rendezvous]") {
     const int port = free_port();
     auto ranks = ranks_of(3, port);
-    SECTION("by name, by address") {
+    SECTION("by name, and by address") {
         ranks[0].interface_name = "lo";
         ranks[1].interface_name = "127.0.0.1";
         const auto outcomes = meet_all(ranks);
         check_met(outcomes);
         for (const member& m : outcomes[2].met->members) CHECK(host_text(m.at) == "127.0.0.1");
     }
-    SECTION("unknown ones") {
+    SECTION("an unknown one is an error that lists those there are") {
         for (const char* name : {"eth77", "203.0.113.5", "2001:db8::7", "999.1.1.1"})
             for (const int rank : {0, 1}) {
                 ranks[static_cast<std::size_t>(rank)].interface_name = name;
@@ -820,15 +821,15 @@ TEST_CASE("interfaces", "[rendezvous]") {
                 CHECK(lacks(o.text(), {"COLLS_INTERFACE", std::string("'") + name + "'", "lo (127.0.0.1)"}) == "");
             }
     }
-    SECTION("one that leads outside, and a rendezvous there") {
+    SECTION("an address that other hosts reach, also for the rendezvous") {
         const address outside = outward_address(AF_INET);
         if (outside.is_loopback()) {
             WARN("left out: this host has no address but loopback");
             return;
         }
-        const bool everyone = GENERATE(false, true);
+        const bool all_ranks = GENERATE(false, true);
         for (launch& l : ranks) {
-            if (everyone)
+            if (all_ranks)
                 l.host = host_text(outside);
             else if (l.rank == 1)
                 l.interface_name = host_text(outside);
@@ -836,9 +837,9 @@ TEST_CASE("interfaces", "[rendezvous]") {
         const auto outcomes = meet_all(ranks);
         check_met(outcomes);
         for (int r = 0; r < 3; ++r)
-            CHECK(outcomes[0].met->members[static_cast<std::size_t>(r)].at.same_host(outside) == (everyone || r == 1));
+            CHECK(outcomes[0].met->members[static_cast<std::size_t>(r)].at.same_host(outside) == (all_ranks || r == 1));
     }
-    SECTION("this host's name, which may mean loopback here and something else elsewhere") {
+    SECTION("this host's name, which may stand for loopback here and for another address elsewhere") {
         char name[256] = {};
         REQUIRE(gethostname(name, sizeof name - 1) == 0);
         if (resolve(name, port).empty() || std::string(name).compare(0, 9, "localhost") == 0) {
@@ -863,13 +864,13 @@ TEST_CASE("interfaces", "[rendezvous]") {
     }
 }
 
-TEST_CASE("who can share memory", "[rendezvous]") {
+TEST_CASE("rendezvous: the host identity is equal exactly for processes that can share memory", "[rendezvous]") {
     const std::uint64_t here = host_identity();
     CHECK(here == host_identity());
     int ends[2];
     REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
     const descriptor in(ends[0]), out(ends[1]);
-    // Another process; another user; another network, where this process may make one.
+    // Another process; another user; another network namespace, if this process may make one.
     for (const char* what : {"process", "user", "network"}) {
         const pid_t child = fork();
         REQUIRE(child >= 0);
@@ -891,7 +892,7 @@ TEST_CASE("who can share memory", "[rendezvous]") {
     }
 }
 
-TEST_CASE("records come back as they were, and nothing else is one", "[rendezvous]") {
+TEST_CASE("rendezvous: records are parsed as they were written, and other bytes are rejected", "[rendezvous]") {
     std::mt19937_64 random(5);
     const auto any = [&](auto& bytes) {
         for (std::byte& b : bytes) b = static_cast<std::byte>(random() & 0xff);
@@ -900,12 +901,12 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
     for (unsigned char& b : v6.s6_addr) b = static_cast<unsigned char>(random() | 1);
     const member members[] = {
         {random(), address::of_v4(0x0a000001, 65535), 1}, {random(), address::of_v6(v6, 1), INT64_MAX}};
-    for (const member& who : members) {
+    for (const member& m : members) {
         hello h;
         h.library = 7;
         h.rank = 3;
         h.size = 1 << 20;
-        h.who = who;
+        h.self = m;
         any(h.once);
         any(h.proof);
         const auto bytes = encode(h);
@@ -915,11 +916,11 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
         CHECK(back->once == h.once);
         CHECK(back->rank == 3);
         CHECK(back->size == 1 << 20);
-        CHECK(back->who.host == who.host);
-        CHECK(back->who.pid == who.pid);
-        CHECK(back->who.at == who.at);
+        CHECK(back->self.host == m.host);
+        CHECK(back->self.pid == m.pid);
+        CHECK(back->self.at == m.at);
         CHECK(back->proof == h.proof);
-        // Little-endian, on any machine.
+        // Little-endian on any machine.
         CHECK(bytes[prefix_bytes + 16] == std::byte{3});
         CHECK(bytes[prefix_bytes + 22] == std::byte{16});
 
@@ -931,7 +932,7 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
                 other[i] ^= static_cast<std::byte>(1 << bit);
                 const auto parsed = parse_hello(other);
                 if (parsed) CHECK(encode(*parsed) == other);
-                // Whatever it means, the digest shows it: but for the digest itself.
+                // The digest covers every byte but its own.
                 CHECK(same(prove("key", {}, h.once, other), proof) == (i >= bytes.size() - 32));
             }
     }
@@ -953,7 +954,7 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
             if (parsed) CHECK(encode(*parsed) == other);
         }
     auto escape = bytes;
-    escape[prefix_bytes + 16] = std::byte{27};  // no terminal is told what to do
+    escape[prefix_bytes + 16] = std::byte{27};  // no control characters for a terminal
     CHECK_FALSE(parse_reply(escape));
     auto full = bytes;
     std::fill_n(full.begin() + prefix_bytes + 16, reply::most_text, std::byte{'x'});
@@ -970,7 +971,7 @@ TEST_CASE("records come back as they were, and nothing else is one", "[rendezvou
     CHECK_FALSE(parse_table({}, -1));
 }
 
-TEST_CASE("digests are those of the standards", "[rendezvous]") {
+TEST_CASE("digest: SHA-256 and HMAC give the values of the standards", "[rendezvous]") {
     CHECK(hex(sha256().finish()) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
     CHECK(hex(sha256().add(raw("abc")).finish()) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     CHECK(hex(sha256().add(raw("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")).finish()) ==
@@ -993,7 +994,7 @@ TEST_CASE("digests are those of the standards", "[rendezvous]") {
           "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
-TEST_CASE("sockets", "[rendezvous]") {
+TEST_CASE("socket: connect, send and receive by a deadline, and addresses as text", "[rendezvous]") {
     const descriptor listening = listen_at(address::loopback(AF_INET, 0));
     REQUIRE(listening);
     CHECK(port_of(listening.get()) > 0);
@@ -1007,7 +1008,7 @@ TEST_CASE("sockets", "[rendezvous]") {
     REQUIRE(b);
     CHECK(local_address(a.get()) == remote_address(b.get()));
 
-    // Large ones in parts; deadlines; the end of the stream.
+    // Transfers in parts; deadlines; the end of the stream.
     std::vector<char> out(5'000'000), in(out.size());
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<char>(i * 7 >> 3);
     int sent = -1;
@@ -1034,10 +1035,10 @@ TEST_CASE("sockets", "[rendezvous]") {
         wait_for(refused.get(), POLLOUT, seconds_now() + ample);
         CHECK(connected(refused.get()).error == ECONNREFUSED);
     }
-    // Bound to where it connects to, a socket meets itself: that is nobody.
+    // A socket that is bound to the address to which it connects connects to itself: that is an error.
     const descriptor own(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const address at = address::loopback(AF_INET, port);
-    const int yes = 1;  // connections of before may still be ending there
+    const int yes = 1;  // earlier connections may still be ending at that port
     setsockopt(own.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     REQUIRE(bind(own.get(), at.get(), at.length) == 0);
     connect(own.get(), at.get(), at.length);
@@ -1046,7 +1047,7 @@ TEST_CASE("sockets", "[rendezvous]") {
 
     CHECK(text_of(address::of_v4(0x7f000001, 80)) == "127.0.0.1:80");
     CHECK(text_of(address::loopback(AF_INET6, 80)) == "[::1]:80");
-    CHECK(text_of(address{}) == "nowhere:0");
+    CHECK(text_of(address{}) == "(no address):0");
     CHECK(numeric_address("10.1.2.3", 4) == address::of_v4(0x0a010203, 4));
     CHECK(numeric_address("localhost", 4).length == 0);
     CHECK(address::of_v4(0x7f000101, 0).is_loopback());

@@ -1,5 +1,5 @@
-// One transport through memory to the ranks of a host, and over TCP to the others. Hosts are made up; ranks are threads
-// and processes.
+// The routed transport: shared memory within hosts, TCP between them. The hosts are simulated; ranks are threads and
+// processes.
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
@@ -29,7 +29,7 @@ struct landscape {
     int n() const { return static_cast<int>(host.size()); }
     int of(int rank) const { return host[static_cast<std::size_t>(rank)]; }
     int on(int h) const { return static_cast<int>(std::count(host.begin(), host.end(), h)); }
-    /// Numbers among the ranks of that one's host: backwards, so that they are nobody's rank.
+    /// Numbers among the ranks of that rank's host, in reverse order, so that they differ from ranks of the group.
     std::vector<int> near_ranks(int rank) const {
         std::vector<int> near(host.size(), none);
         int next = on(of(rank));
@@ -37,7 +37,7 @@ struct landscape {
             if (of(r) == of(rank)) near[static_cast<std::size_t>(r)] = --next;
         return near;
     }
-    /// `dead` is asked with ranks of the group.
+    /// `dead` takes ranks of the group.
     std::unique_ptr<routed_transport> transport_of(int rank, std::uint64_t group, tcp_node& node,
         const std::vector<address>& members, std::function<bool(int)> dead = nullptr) const {
         const std::vector<int> near = near_ranks(rank);
@@ -66,7 +66,7 @@ const memory_shape tiny{64, 64}, usual{};
 
 }  // namespace
 
-TEST_CASE("random messages and news among ranks of several hosts, ranks as threads", "[routed_wire]") {
+TEST_CASE("routed: random messages and control messages between threads of several hosts", "[routed_transport]") {
     struct form {
         std::vector<int> host;
         int messages;
@@ -89,7 +89,7 @@ TEST_CASE("random messages and news among ranks of several hosts, ranks as threa
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("random messages and news among processes of two hosts", "[routed_wire]") {
+TEST_CASE("routed: random messages and control messages between processes of two hosts", "[routed_transport]") {
     const landscape land({0, 1, 1, 0, 0}, usual);
     const random_traffic t{700, 12, 6, 500'000};
     meeting_place place(land.n());
@@ -107,7 +107,7 @@ TEST_CASE("random messages and news among processes of two hosts", "[routed_wire
     for (auto& r : ranks) CHECK(r->wait() == 0);
 }
 
-TEST_CASE("news to all reach ranks of either way, and what is wrong is said of the right rank", "[routed_wire]") {
+TEST_CASE("routed: tell_all reaches ranks on both transports, and reports name the right rank", "[routed_transport]") {
     const landscape land({1, 0, 1, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
         routed_transport& w = *own;
@@ -116,7 +116,7 @@ TEST_CASE("news to all reach ranks of either way, and what is wrong is said of t
         w.listening = &e;
         std::uint64_t value = 0;
         const piece p{reinterpret_cast<std::byte*>(&value), 8};
-        // All get to know each other, for nobody is told who is not connected.
+        // All ranks connect first: tell_all reaches connected ranks only.
         for (int q = 0; q < n; ++q)
             if (q != r && !w.tell(q, {control_kind::offer, 0, 0, 0, ""})) complain("no way");
         if (!until(w, [&] { return e.count("heard 0") == n - 1; })) complain("not met; " + e.text());
@@ -127,7 +127,7 @@ TEST_CASE("news to all reach ranks of either way, and what is wrong is said of t
             w.send(0, label_of(r, 0, 0), &p, 1);
             w.tell(0, {control_kind::accept, 0, 0, 0, ""});
         } else {
-            // The wrong one from 3 and 4.
+            // Of ranks 3 and 4 another message is expected.
             for (int q = 1; q < n; ++q) w.receive(q, label_of(q, 0, q >= 3 ? 1 : 0), &p, 1);
             const auto done = [&] {
                 return e.count("unexpected") == 2 && w.received(1) + w.received(2) == 2 && e.count("heard 1") == n - 1;
@@ -136,7 +136,7 @@ TEST_CASE("news to all reach ranks of either way, and what is wrong is said of t
             for (int q = 3; q < n; ++q)
                 if (e.count("unexpected from " + std::to_string(q)) != 1 || w.received(q) != 0) complain(e.text());
         }
-        // Rank 0 leaves first, and the others hear it once.
+        // Rank 0 leaves first, which is reported to the others once.
         if (r == 0) return own.reset();
         if (!until(w, [&] { return e.count(said_leave + " from 0") == 1; })) complain("no leave; " + e.text());
         idle(w, 0.05);
@@ -144,7 +144,7 @@ TEST_CASE("news to all reach ranks of either way, and what is wrong is said of t
     }) == "");
 }
 
-TEST_CASE("whoever leaves a group of both ways is not lost, and all that it sent is received", "[routed_wire]") {
+TEST_CASE("routed: a rank that leaves is not reported as lost, and its messages are received", "[routed_transport]") {
     const landscape land({0, 0, 1}, usual);
     std::atomic<bool> gone{false};
     std::atomic<int> met{0};
@@ -180,7 +180,8 @@ TEST_CASE("whoever leaves a group of both ways is not lost, and all that it sent
     }) == "");
 }
 
-TEST_CASE("after `abandon` on both ways nothing of the caller moves; news still go", "[routed_wire]") {
+TEST_CASE("routed: after `abandon` no message moves on either transport, and control messages still go",
+    "[routed_transport]") {
     const landscape land({0, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
         routed_transport& w = *own;
@@ -200,7 +201,7 @@ TEST_CASE("after `abandon` on both ways nothing of the caller moves; news still 
             const auto moved = w.received(1) + w.received(2) + w.sent(1) + w.sent(2);
             data.reset();
             for (int q = 1; q < 3; ++q) {
-                w.send(q, label_of(0, 0, 2), &p, 1);  // memory that is gone
+                w.send(q, label_of(0, 0, 2), &p, 1);  // of memory that has been freed
                 w.receive(q, label_of(0, 0, 1), &p, 1);
                 if (!w.tell(q, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
             }
@@ -217,7 +218,8 @@ TEST_CASE("after `abandon` on both ways nothing of the caller moves; news still 
     }) == "");
 }
 
-TEST_CASE("a killed process is lost once, whether its memory or its connection says so", "[routed_wire]") {
+TEST_CASE(
+    "routed: a killed process is reported as lost once, whichever transport sees it first", "[routed_transport]") {
     for (const bool same_host : {true, false})
         for (const bool waiting : {true, false}) {
             INFO("same host " << same_host << ", waited for " << waiting);
@@ -272,9 +274,9 @@ TEST_CASE("a killed process is lost once, whether its memory or its connection s
         }
 }
 
-TEST_CASE("an end that both ways report is reported once, and leaving counts on the way of the messages only",
-    "[routed_wire]") {
-    // Wires that say what they are told to.
+TEST_CASE("routed: an end that both transports report is reported once; `leave` counts on that of the messages only",
+    "[routed_transport]") {
+    // A transport that records calls, and whose listener the test calls.
     struct puppet final : message_transport {
         std::vector<std::pair<int, std::string>> calls;
         std::uint64_t numbers[8] = {};
@@ -293,7 +295,7 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     };
     auto a = std::make_unique<puppet>(), b = std::make_unique<puppet>();
     puppet &near = *a, &far = *b;
-    // The group's ranks 1, 3 and 4 are near, as 2, 0 and 1 there; this is rank 3.
+    // Ranks 1, 3 and 4 of the group are on `near`, with the numbers 2, 0 and 1; this is rank 3.
     routed_transport w(3, {none, 2, none, 0, 1}, std::move(a), std::move(b));
     ear e;
     w.listening = &e;
@@ -313,7 +315,7 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     CHECK(e.text().find(said_leave + " from 0; (") == 0);
     far.listening->heard(0, {control_kind::board, 1, 2, 3, ""});
     CHECK(e.count(said_board + " from 0") == 1);
-    near.listening->lost(7, "nobody");
+    near.listening->lost(7, "no such number");
     near.listening->heard(5, {control_kind::board, 1, 2, 3, ""});
     CHECK(e.count("lost") == 0);
     CHECK(e.count(said_board) == 1);
@@ -323,7 +325,7 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     routed_transport v(0, {0, 1, none}, std::move(c), std::move(d));
     ear f;
     v.listening = &f;
-    far2.listening->heard(1, {control_kind::leave});  // there is no message of its there
+    far2.listening->heard(1, {control_kind::leave});  // its messages go on the other transport
     CHECK(f.events.empty());
     near2.listening->heard(1, {control_kind::leave});
     near2.listening->heard(1, {control_kind::leave});
@@ -337,8 +339,8 @@ TEST_CASE("an end that both ways report is reported once, and leaving counts on 
     CHECK((near2.calls == call_list{{none, "tell all"}, {1, "send"}}));
 }
 
-TEST_CASE("`idle` with two ways ends when something comes on either", "[routed_wire]") {
-    // Were it not so, this would take an hour.
+TEST_CASE("routed: `idle` ends when something arrives on either transport", "[routed_transport]") {
+    // Otherwise this would take an hour.
     const landscape land({0, 0, 1}, usual);
     CHECK(over_both(land, [&](int r, auto& own, auto complain) {
         routed_transport& w = *own;
@@ -346,17 +348,17 @@ TEST_CASE("`idle` with two ways ends when something comes on either", "[routed_w
         w.listening = &e;
         std::uint64_t value = 0;
         const piece p{reinterpret_cast<std::byte*>(&value), 8};
-        // A word goes round: through memory from 0 to 1, over the net from 1 to 2 and from 2 to 0.
+        // A message goes round: through memory from 0 to 1, over TCP from 1 to 2 and from 2 to 0.
         const int next = (r + 1) % 3, before = (r + 2) % 3;
         for (std::uint64_t turn = 0; turn < 40; ++turn) {
             w.receive(before, label_of(before, r, turn), &p, 1);
             if (r == 0) {
                 value = turn;
-                if (turn % 8 == 0) usleep(2000);  // the others sleep
+                if (turn % 8 == 0) usleep(2000);  // the others fall asleep
                 w.send(next, label_of(r, next, turn), &p, 1);
             }
             for (w.progress(); w.received(before) == turn; w.progress()) w.idle(70);
-            if (value != turn) complain("another word");
+            if (value != turn) complain("another value");
             if (r != 0) w.send(next, label_of(r, next, turn), &p, 1);
             for (w.progress(); w.sent(next) == turn; w.progress()) w.idle(70);
         }

@@ -1,4 +1,4 @@
-// Messages from one rank to another.
+// Messages from one rank to another: send, recv, start::send and start::recv.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -17,7 +17,7 @@ std::vector<int> message(int from, int to, std::size_t count, int number = 0) {
 
 }  // namespace
 
-TEST_CASE("there and back, at every size", "[send_recv]") {
+TEST_CASE("send and recv: data goes to a peer and back unchanged, at every size", "[send_recv]") {
     for (const std::size_t count : {0u, 1u, 13u, 14u, 15u, 1000u, 2048u, 8191u, 100'003u, 1'000'000u}) {
         std::atomic<int> wrong{0};
         colls::threads::run(2, [&](auto& comm) {
@@ -47,7 +47,7 @@ TEST_CASE("there and back, at every size", "[send_recv]") {
     }
 }
 
-TEST_CASE("a ring in which everyone sends first", "[send_recv]") {
+TEST_CASE("start::send: all ranks of a ring may start their send before they receive", "[send_recv]") {
     for (const int n : {1, 2, 3, 5, 8, 17, 33})
         for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{500}, std::size_t{50'000}}) {
             std::atomic<int> wrong{0};
@@ -72,7 +72,8 @@ TEST_CASE("a ring in which everyone sends first", "[send_recv]") {
         }
 }
 
-TEST_CASE("messages of one pair arrive in the order in which they were sent", "[send_recv]") {
+TEST_CASE(
+    "start::send and start::recv: messages of one pair match in the order in which they were started", "[send_recv]") {
     std::atomic<int> wrong{0};
     constexpr int many = 300;
     colls::threads::run(2, [&](auto& comm) {
@@ -84,7 +85,7 @@ TEST_CASE("messages of one pair arrive in the order in which they were sent", "[
             out.push_back(message(comm.rank(), other, count, i));
             in.emplace_back(count);
         }
-        // Both ways at once; the receives are posted in the order of the sends.
+        // In both directions at once; the receives are started in the order of the sends.
         for (int i = 0; i < many; ++i) {
             const auto at = static_cast<std::size_t>(i);
             operations.push_back(colls::start::send(comm, out[at], other));
@@ -104,7 +105,7 @@ TEST_CASE("messages of one pair arrive in the order in which they were sent", "[
     CHECK(wrong == 0);
 }
 
-TEST_CASE("everyone sends to everyone, in an order of its own, between collectives", "[send_recv]") {
+TEST_CASE("start::send and start::recv: all pairs at once, in any order, between collectives", "[send_recv]") {
     for (const int n : {2, 3, 8, 13}) {
         std::atomic<int> wrong{0};
         colls::threads::run(n, [&](auto& comm) {
@@ -141,7 +142,7 @@ TEST_CASE("everyone sends to everyone, in an order of its own, between collectiv
     }
 }
 
-TEST_CASE("a message of another length is an error on both sides", "[send_recv]") {
+TEST_CASE("send and recv: different lengths are a mismatch error on both ranks", "[send_recv]") {
     std::atomic<int> caught{0};
     colls::threads::run(2, [&](auto& comm) {
         std::vector<int> data(comm.rank() == 0 ? 10 : 12, comm.rank());
@@ -158,7 +159,7 @@ TEST_CASE("a message of another length is an error on both sides", "[send_recv]"
     CHECK(caught == 2);
 }
 
-TEST_CASE("a peer that is no rank of the group is refused", "[send_recv]") {
+TEST_CASE("send and recv: reject a peer outside the group, which goes on to work", "[send_recv]") {
     std::atomic<int> caught{0};
     colls::threads::run(2, [&](auto& comm) {
         std::vector<int> data(3);
@@ -175,7 +176,7 @@ TEST_CASE("a peer that is no rank of the group is refused", "[send_recv]") {
             tried([&] { colls::start::send(comm, data, peer).wait(); });
             tried([&] { colls::start::recv(comm, data, peer).wait(); });
         }
-        colls::barrier(comm);  // the group is none the worse
+        colls::barrier(comm);
     });
     CHECK(caught == 24);
 }

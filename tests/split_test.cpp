@@ -1,4 +1,4 @@
-// Groups within groups.
+// communicator::split on threads: members, order, calls in several groups, nested groups.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using communicator = colls::threads::communicator;
 
-/// The sum over a group of something that names each parent's rank, and what it should be.
+/// Whether the values `mine` of the group's ranks sum up to `want`.
 template <class Comm>
 bool sums_to(Comm& comm, long mine, long want) {
     long x = mine;
@@ -22,7 +22,7 @@ bool sums_to(Comm& comm, long mine, long want) {
 
 }  // namespace
 
-TEST_CASE("split by parity, in the order of the keys", "[split]") {
+TEST_CASE("split: colors make the groups, keys order their ranks", "[split]") {
     for (const int n : {1, 2, 3, 5, 8, 13, 33}) {
         std::atomic<int> wrong{0};
         colls::threads::run(n, [&](auto& comm) {
@@ -31,22 +31,22 @@ TEST_CASE("split by parity, in the order of the keys", "[split]") {
             const int members = (n + 1 - color) / 2;
             if (half.size() != members) ++wrong;
             if (half.rank() != members - 1 - rank / 2) ++wrong;
-            std::vector<int> who(static_cast<std::size_t>(members));
+            std::vector<int> order(static_cast<std::size_t>(members));
             const std::array<int, 1> own = {rank};
-            colls::all_gather(half, own, who);
+            colls::all_gather(half, own, order);
             for (int i = 0; i < members; ++i)
-                if (who[static_cast<std::size_t>(i)] != 2 * (members - 1 - i) + color) ++wrong;
+                if (order[static_cast<std::size_t>(i)] != 2 * (members - 1 - i) + color) ++wrong;
         });
         INFO("n " << n);
         CHECK(wrong == 0);
     }
 }
 
-TEST_CASE("equal keys keep the parent's order, colours need not be small", "[split]") {
+TEST_CASE("split: equal keys keep the parent's order, and colors may be large", "[split]") {
     std::atomic<int> wrong{0};
     colls::threads::run(9, [&](auto& comm) {
         const int rank = comm.rank();
-        auto third = comm.split(1'000'000'007 * (rank % 3 == 0), 5);  // two colours: 0 and a large one
+        auto third = comm.split(1'000'000'007 * (rank % 3 == 0), 5);  // two colors: 0 and a large one
         const bool large = rank % 3 == 0;
         if (third.size() != (large ? 3 : 6)) ++wrong;
         if (third.rank() != (large ? rank / 3 : rank - rank / 3 - 1)) ++wrong;
@@ -59,7 +59,7 @@ TEST_CASE("equal keys keep the parent's order, colours need not be small", "[spl
     CHECK(wrong == 0);
 }
 
-TEST_CASE("parent and children are used in turns", "[split]") {
+TEST_CASE("split: calls in parent and parts alternate and overlap", "[split]") {
     for (const int n : {2, 4, 7, 16}) {
         std::atomic<int> wrong{0};
         colls::threads::run(n, [&](auto& comm) {
@@ -78,7 +78,7 @@ TEST_CASE("parent and children are used in turns", "[split]") {
                 if (!sums_to(row, rank + turn, in_row)) ++wrong;
                 if (!sums_to(comm, rank + turn, all)) ++wrong;
                 if (!sums_to(column, rank + turn, in_column)) ++wrong;
-                // And in flight at once.
+                // And two calls in flight at once.
                 std::vector<long> a(700, rank), b(900, rank);
                 auto first = colls::start::all_reduce(row, a, colls::sum);
                 auto second = colls::start::all_reduce(comm, b, colls::sum);
@@ -99,7 +99,7 @@ TEST_CASE("parent and children are used in turns", "[split]") {
     }
 }
 
-TEST_CASE("splits of splits", "[split]") {
+TEST_CASE("split: parts can be split again", "[split]") {
     std::atomic<int> wrong{0};
     colls::threads::run(16, [&](auto& comm) {
         const int rank = comm.rank();
@@ -120,7 +120,7 @@ TEST_CASE("splits of splits", "[split]") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("many splits, one after the other", "[split]") {
+TEST_CASE("split: 300 times in a row", "[split]") {
     std::atomic<int> wrong{0};
     colls::threads::run(5, [&](auto& comm) {
         for (int turn = 0; turn < 300; ++turn) {
@@ -131,7 +131,7 @@ TEST_CASE("many splits, one after the other", "[split]") {
     CHECK(wrong == 0);
 }
 
-TEST_CASE("random calls in subgroups, while the parent's go on", "[split]") {
+TEST_CASE("split: random calls in two parts and their parent, mixed", "[split]") {
     for (const int n : {4, 10}) {
         random_source random(static_cast<std::uint64_t>(n));
         const int first = n / 2 - 1, sizes[2] = {first, n - first};
@@ -170,7 +170,7 @@ TEST_CASE("random calls in subgroups, while the parent's go on", "[split]") {
     }
 }
 
-TEST_CASE("every member of a subgroup may have memory of its own from it", "[split]") {
+TEST_CASE("split: each rank of a part can allocate memory from it", "[split]") {
     std::atomic<int> wrong{0};
     colls::threads::run(6, [&](auto& comm) {
         auto part = comm.split(comm.rank() % 2, comm.rank());

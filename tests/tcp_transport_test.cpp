@@ -1,4 +1,4 @@
-// Messages between ranks over TCP: ranks as threads, each with its own sockets, and as processes.
+// The TCP transport, between ranks that are threads, each with sockets of its own, and between processes.
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
@@ -11,7 +11,7 @@ using namespace support;
 
 // ---- frames ---------------------------------------------------------------------------------------------------------
 
-TEST_CASE("frames and hellos are read as they were written, and nothing else is", "[wire]") {
+TEST_CASE("tcp: frames and hellos are parsed as they were written, and other bytes are rejected", "[tcp_transport]") {
     random_source random(11);
     for (int turn = 0; turn < 2000; ++turn) {
         frame f;
@@ -29,7 +29,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
         encode(f, bytes);
         REQUIRE(parse_frame(bytes) == f);
         REQUIRE_FALSE(parse_frame({bytes, frame_bytes - 1}));
-        // Whatever bit is wrong: no frame, or another one, which the same bytes stand for.
+        // With any bit flipped the bytes are no frame, or exactly those of another frame.
         bytes[random.below(frame_bytes)] ^= static_cast<std::byte>(1 << random.below(8));
         if (const auto other = parse_frame(bytes)) {
             std::byte again[frame_bytes];
@@ -53,7 +53,7 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
     CHECK(rejected(message, [](std::byte* b) { b[4] = std::byte{4}; }));
     CHECK(rejected(message, [](std::byte* b) { b[5] = std::byte{1}; }));
     CHECK(rejected(message, [](std::byte* b) { b[6] = std::byte{1}; }));
-    CHECK(rejected(message, [](std::byte* b) { b[23] = std::byte{0xff}; }));  // more bytes than there are
+    CHECK(rejected(message, [](std::byte* b) { b[23] = std::byte{0xff}; }));  // more bytes than a message may have
     CHECK(rejected(message, [](std::byte* b) { b[44] = std::byte{1}; }));
     CHECK(rejected(
         control, [](std::byte* b) { b[5] = static_cast<std::byte>(static_cast<int>(last_control_kind) + 1); }));
@@ -80,7 +80,8 @@ TEST_CASE("frames and hellos are read as they were written, and nothing else is"
 
 // ---- messages -------------------------------------------------------------------------------------------------------
 
-TEST_CASE("behind what is cut off nothing follows, however often the rest is given up", "[wire]") {
+TEST_CASE(
+    "tcp: a frame that is cut off stays the end of its stream when the rest is dropped again", "[tcp_transport]") {
     for (const bool a_part : {false, true}) {
         colls::detail::frame_writer w;
         std::vector<std::byte> data(1000);
@@ -89,7 +90,7 @@ TEST_CASE("behind what is cut off nothing follows, however often the rest is giv
         w.post(label_of(0, 0, 0), &p, 1);
         w.post(label_of(0, 0, 1), &p, 1);
         CHECK(w.gather(v, 4, 0) > 0);
-        CHECK(w.left(a_part ? colls::detail::frame_bytes + 1000 : 500) ==
+        CHECK(w.advance(a_part ? colls::detail::frame_bytes + 1000 : 500) ==
               (a_part ? 1u : 0u));  // the first, or a part of it
         CHECK(w.within() != a_part);
         w.drop(a_part);
@@ -103,7 +104,7 @@ TEST_CASE("behind what is cut off nothing follows, however often the rest is giv
     CHECK(!w.cut());
 }
 
-TEST_CASE("random messages and news both ways at once, ranks as threads", "[wire]") {
+TEST_CASE("tcp: random messages and control messages both ways at once, between threads", "[tcp_transport]") {
     const int before = open_descriptors();
     struct shape {
         int n, messages;
@@ -122,7 +123,7 @@ TEST_CASE("random messages and news both ways at once, ranks as threads", "[wire
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("random messages and news, ranks as processes", "[wire]") {
+TEST_CASE("tcp: random messages and control messages between processes", "[tcp_transport]") {
     for (const int n : {2, 3, 7}) {
         const random_traffic t{
             500 + static_cast<std::uint64_t>(n), 40 / n, 20 / n, 3'000'000u / static_cast<unsigned>(n)};
@@ -142,7 +143,7 @@ TEST_CASE("random messages and news, ranks as processes", "[wire]") {
     }
 }
 
-TEST_CASE("many small messages in a row, and more pieces than one call takes", "[wire]") {
+TEST_CASE("tcp: many small messages in a row, and more pieces than one system call takes", "[tcp_transport]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tcp_transport w(node, 99, r, members);
         ear e;
@@ -163,7 +164,7 @@ TEST_CASE("many small messages in a row, and more pieces than one call takes", "
         for (std::uint64_t i = 0; i < many; ++i)
             if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
                 return complain("wrong at " + std::to_string(i));
-        // A byte each, every other one.
+        // Pieces of one byte, at every other address.
         std::vector<std::byte> from(10'000), to(10'000);
         std::vector<piece> pf, pt;
         for (std::size_t i = 0; i < from.size(); i += 2) {
@@ -179,11 +180,12 @@ TEST_CASE("many small messages in a row, and more pieces than one call takes", "
     }) == "");
 }
 
-TEST_CASE("messages that nobody has posted a receive for wait at their sender; news pass them", "[wire]") {
+TEST_CASE(
+    "tcp: messages without a posted receive wait at their sender, and control messages pass them", "[tcp_transport]") {
     constexpr int many = 8;
     constexpr std::size_t bytes = 9'000'000;  // more than the sockets hold
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        for (const bool lower : {false, true}) {  // each of the two once
+        for (const bool lower : {false, true}) {  // each rank sends once
             tcp_transport w(node, 5 + lower, r, members);
             ear e;
             w.listening = &e;
@@ -196,7 +198,8 @@ TEST_CASE("messages that nobody has posted a receive for wait at their sender; n
                 if (w.sent(1 - r) == many) complain("all of it left");
                 if (!until(w, [&] { return w.sent(1 - r) == many; })) complain("it did not leave later; " + e.text());
             } else {
-                if (!until(w, [&] { return e.count(said_board) == 1; })) complain("news did not pass; " + e.text());
+                if (!until(w, [&] { return e.count(said_board) == 1; }))
+                    complain("control messages did not pass; " + e.text());
                 w.tell(1 - r, {control_kind::board, 4, 5, 6, "answer"});
                 idle(w, 0.05);
                 std::fill(data.begin(), data.end(), std::byte{0});
@@ -213,7 +216,7 @@ TEST_CASE("messages that nobody has posted a receive for wait at their sender; n
     }) == "");
 }
 
-TEST_CASE("a message of another label or size is reported, and nothing lands", "[wire]") {
+TEST_CASE("tcp: a message of another label or size is reported, and none of it lands", "[tcp_transport]") {
     for (const int receiver : {0, 1})
         for (const int wrong : {0, 1, 2, 3, 4})
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
@@ -242,7 +245,8 @@ TEST_CASE("a message of another label or size is reported, and nothing lands", "
                 w.receive(1 - r, label, &second, 1);
                 if (!until(w, [&] { return e.count("unexpected") > 0; })) complain("not reported; " + e.text());
                 w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
-                if (!until(w, [&] { return e.count(said_board) > 0; })) complain("news stopped; " + e.text());
+                if (!until(w, [&] { return e.count(said_board) > 0; }))
+                    complain("control messages stopped; " + e.text());
                 idle(w, 0.02);
                 if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
                 if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
@@ -261,7 +265,8 @@ TEST_CASE("a message of another label or size is reported, and nothing lands", "
 
 namespace {
 
-/// This process is one rank, a forked one the other. `f(transport, ear)` and `g(transport, ear)` -> exit status.
+/// This process is one rank and runs f(transport, listener, child, ready); a forked one is the other, and ends with the
+/// status that other(transport, listener, ready) returns, without destroying its transport.
 template <class G, class F>
 void two_processes(int own, G other, F f) {
     meeting_place place(2);
@@ -274,7 +279,7 @@ void two_processes(int own, G other, F f) {
         ear e;
         w.listening = &e;
         const int status = other(w, e, ready[1]);
-        _exit(status);  // as a process dies: without the transport's leaving
+        _exit(status);  // the transport does not leave
     });
     close(ready[1]);
     place.listening[static_cast<std::size_t>(1 - own)].close();
@@ -295,7 +300,7 @@ void wait_ready(int fd) {
 
 }  // namespace
 
-TEST_CASE("a killed peer is lost, after what it sent before", "[wire]") {
+TEST_CASE("tcp: a killed peer is reported as lost, after what it sent before", "[tcp_transport]") {
     for (const int own : {0, 1})
         for (const int how : {0, 1, 2, 3}) {
             INFO("rank " << own << ", case " << how);
@@ -330,7 +335,7 @@ TEST_CASE("a killed peer is lost, after what it sent before", "[wire]") {
                     CHECK(e.count("lost") == 0);
                     c.kill();
                     c.wait();
-                    if (how == 1) {  // nothing has been read until now
+                    if (how == 1) {  // nothing has been read before
                         w.receive(peer, label_of(0, 0, 0), &in, 1);
                         w.receive(peer, label_of(0, 0, 1), &in, 1);
                         w.receive(peer, label_of(0, 0, 2), &in, 1);
@@ -349,7 +354,8 @@ TEST_CASE("a killed peer is lost, after what it sent before", "[wire]") {
         }
 }
 
-TEST_CASE("a peer that is not there any more refuses the connection", "[wire]") {
+TEST_CASE("tcp: a peer that no longer listens is reported as lost, once something is to be sent or received",
+    "[tcp_transport]") {
     for (const int what : {0, 1, 2}) {
         meeting_place place(2);
         place.listening[1].close();
@@ -360,7 +366,7 @@ TEST_CASE("a peer that is not there any more refuses the connection", "[wire]") 
         std::byte b{};
         const piece p{&b, 1};
         idle(w, 0.01);
-        CHECK(e.events.empty());  // who is not spoken to is not missed
+        CHECK(e.events.empty());  // this rank has not connected
         if (what == 0) w.receive(1, {}, &p, 1);
         if (what == 1) w.send(1, {}, &p, 1);
         if (what == 2) w.tell(1, {control_kind::board, 0, 0, 0, ""});
@@ -370,7 +376,7 @@ TEST_CASE("a peer that is not there any more refuses the connection", "[wire]") 
     }
 }
 
-TEST_CASE("`broken` is heard before the loss of whoever said so", "[wire]") {
+TEST_CASE("tcp: `broken` is reported before the loss of its sender", "[tcp_transport]") {
     const std::string why(400, 'y');
     std::vector<std::byte> big(20'000'000);
     const piece p{big.data(), big.size()};
@@ -380,8 +386,8 @@ TEST_CASE("`broken` is heard before the loss of whoever said so", "[wire]") {
             two_processes(
                 own,
                 [&](tcp_transport& w, ear& e, int ready) {
-                    // At once; behind a message that nobody takes; behind one that is cut off; after the other side has
-                    // spoken.
+                    // At once; behind a message without a receive; behind one that is cut off; after a control message
+                    // of the other rank.
                     if (how == 1 || how == 2) w.send(own, {}, &p, 1);
                     if (how != 0) until(w, [&] { return e.count(said_board) > 0; });
                     if (how == 2) {
@@ -408,9 +414,10 @@ TEST_CASE("`broken` is heard before the loss of whoever said so", "[wire]") {
         }
 }
 
-TEST_CASE("whoever leaves is not lost, and all that it sent is received, however late", "[wire]") {
-    // The one that leaves is through with everything before the other begins to read; in one of the cases it has never
-    // seen the other's connection.
+TEST_CASE(
+    "tcp: a rank that leaves is not reported as lost, and its messages are received, however late", "[tcp_transport]") {
+    // The rank that leaves has ended before the other begins to read. In one of the cases it has never accepted the
+    // other's connection.
     for (const int leaver : {0, 1})
         for (const bool met : {false, true}) {
             if (leaver == 1 && !met) continue;
@@ -456,9 +463,9 @@ TEST_CASE("whoever leaves is not lost, and all that it sent is received, however
         }
 }
 
-TEST_CASE("whoever leaves with more than the peer's socket holds is received to the end", "[wire]") {
-    // The peer takes the connection, and so writes to it, only when the other is leaving: had that one closed it, what
-    // its own socket still holds would be gone.
+TEST_CASE("tcp: a rank that leaves with more queued than sockets hold is received to the end", "[tcp_transport]") {
+    // The peer accepts the connection, and so writes to it, only when the other rank is leaving. If that rank closed
+    // the connection, what its own socket still holds would be lost.
     for (const int leaver : {0, 1}) {
         std::atomic<bool> leaving{false};
         INFO("rank " << leaver << " leaves");
@@ -475,7 +482,8 @@ TEST_CASE("whoever leaves with more than the peer's socket holds is received to 
                 leaving = true;
                 return;
             }
-            if (leaver == 1) w.tell(1 - r, {control_kind::board, 0, 0, 0, ""});  // it sends on this rank's connection
+            if (leaver == 1)
+                w.tell(1 - r, {control_kind::board, 0, 0, 0, ""});  // its messages go over this rank's connection
             while (!leaving) {
                 if (leaver == 1) w.progress();
                 sched_yield();
@@ -491,7 +499,7 @@ TEST_CASE("whoever leaves with more than the peer's socket holds is received to 
     }
 }
 
-TEST_CASE("all leave at once, again and again", "[wire]") {
+TEST_CASE("tcp: all ranks leave at once, repeatedly, and none is reported as lost", "[tcp_transport]") {
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         for (std::uint64_t turn = 0; turn < 40; ++turn) {
             tcp_transport w(node, 1000 + turn, r, members);
@@ -515,8 +523,9 @@ TEST_CASE("all leave at once, again and again", "[wire]") {
 
 // ---- abandon --------------------------------------------------------------------------------------------------------
 
-TEST_CASE("after `abandon` no memory of the caller is read or written; news still go", "[wire]") {
-    for (const int who : {0, 1})
+TEST_CASE(
+    "tcp: after `abandon` the caller's memory is not accessed, and control messages still go", "[tcp_transport]") {
+    for (const int abandoning : {0, 1})
         CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
             constexpr std::size_t bytes = 12'000'000;
             tcp_transport w(node, 5, r, members);
@@ -525,19 +534,19 @@ TEST_CASE("after `abandon` no memory of the caller is read or written; news stil
             auto out = std::make_unique<std::vector<std::byte>>(bytes);
             auto in = std::make_unique<std::vector<std::byte>>(bytes);
             const piece po{out->data(), bytes}, pi{in->data(), bytes};
-            // Both ways, each in the middle of a message and with more behind.
+            // In both directions a message is under way, and more are queued.
             for (std::uint64_t i = 0; i < 3; ++i) {
                 w.send(1 - r, label_of(0, 0, i), &po, 1);
-                if (r == who || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
+                if (r == abandoning || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
             }
-            if (r == who) {
+            if (r == abandoning) {
                 for (int i = 0; i < 100; ++i) w.progress();
                 until(w, [&] { return w.received(1 - r) > 0; });
                 w.abandon();
                 const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
                 out.reset();
                 in.reset();
-                w.send(1 - r, label_of(0, 0, 9), &po, 1);  // pieces of memory that is gone
+                w.send(1 - r, label_of(0, 0, 9), &po, 1);  // of memory that has been freed
                 w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
                 if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
                 if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
@@ -554,8 +563,8 @@ TEST_CASE("after `abandon` no memory of the caller is read or written; news stil
         }) == "");
 }
 
-TEST_CASE(
-    "`broken`, said before the peer has connected, is heard though nobody takes the messages before it", "[wire]") {
+TEST_CASE("tcp: `broken`, sent before the peer has connected, is received although the messages before it are not",
+    "[tcp_transport]") {
     std::atomic<bool> said{false}, heard{false};
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tcp_transport w(node, 5, r, members);
@@ -579,10 +588,11 @@ TEST_CASE(
     }) == "");
 }
 
-TEST_CASE("so it is where the socket is full, and other news are before it", "[wire][full]") {
+TEST_CASE(
+    "tcp: likewise if the socket is full, and another control message is before `broken`", "[tcp_transport][full]") {
     for (const std::size_t bytes : {0u, 8u, 16u, 48u, 112u})
         for (const std::size_t text : {0u, 150u}) {
-            INFO("messages of " << bytes << " bytes, news of " << text);
+            INFO("messages of " << bytes << " bytes, control messages of " << text);
             std::atomic<bool> said{false}, heard{false};
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
                 tcp_transport w(node, 5, r, members);
@@ -593,7 +603,7 @@ TEST_CASE("so it is where the socket is full, and other news are before it", "[w
                     std::vector<std::byte> data(bytes);
                     const piece p{data.data(), data.size()};
                     std::uint64_t posted = 0;
-                    // Until it has taken nothing for a while.
+                    // Until the socket has taken nothing for a while.
                     for (int idle = 0; idle < 30; ++idle) {
                         for (; w.sent(1) == posted; idle = 0)
                             for (int i = 0; i < 8; ++i) posted = w.send(1, label_of(0, 0, 0), &p, 1) + 1;
@@ -604,7 +614,7 @@ TEST_CASE("so it is where the socket is full, and other news are before it", "[w
                     w.tell(1, {control_kind::broken, 1, 2, 3, "why"});
                     w.progress();
                     w.abandon();
-                    w.abandon();  // as whoever fails, and whoever calls again, do
+                    w.abandon();  // once when the group breaks, once at the next call
                     said = true;
                     until(w, [&] { return heard.load(); });
                 } else {
@@ -618,7 +628,7 @@ TEST_CASE("so it is where the socket is full, and other news are before it", "[w
         }
 }
 
-TEST_CASE("`abandon` from within a report", "[wire]") {
+TEST_CASE("tcp: a listener may call `abandon` and `tell`", "[tcp_transport]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tcp_transport w(node, 5, r, members);
         struct quitter final : message_transport::listener {
@@ -638,21 +648,21 @@ TEST_CASE("`abandon` from within a report", "[wire]") {
         const piece p{data.data(), data.size()};
         w.receive(1 - r, label_of(9, 9, 9), &p, 1);
         w.send(1 - r, label_of(0, 0, 0), &p, 1);
-        // Whoever comes first abandons its own message too.
+        // The first rank to see it abandons its own message too.
         if (!until(w, [&] { return q.boards + q.unexpecteds > 0; })) complain("nothing heard");
         if (q.boards > 1 || q.unexpecteds > 1) complain("heard twice");
         if (w.received(1 - r) != 0) complain("something arrived");
     }) == "");
 }
 
-// ---- strangers, and those who are early ----------------------------------------------------------------------------
+// ---- stray connections, and early ones ------------------------------------------------------------------------------
 
-TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
+TEST_CASE("tcp: stray connections to the listening socket do not disturb the ranks", "[tcp_transport]") {
     const random_traffic t{77, 30, 10, 400'000};
     std::atomic<int> done{0};
-    std::atomic<std::size_t> most_guests{0};
+    std::atomic<std::size_t> most_pending{0};
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-        if (r == 2) {  // not a rank: it connects to both as whatever may come
+        if (r == 2) {  // no rank: it connects to both ranks, with all kinds of wrong hellos
             random_source random(5);
             std::vector<descriptor> kept;
             for (int turn = 0; done < 2 || turn < 400; ++turn) {
@@ -675,7 +685,7 @@ TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
                         break;  // no such rank
                     case 4:
                         encode(peer_hello{99, turn % 2, 1 - turn % 2}, bytes);
-                        break;  // for somebody else
+                        break;  // for another rank
                     case 5:
                         length = random.below(peer_hello_bytes);
                         break;  // breaks off
@@ -696,14 +706,14 @@ TEST_CASE("strangers at the listening socket disturb nobody", "[wire]") {
             const std::string wrong = exchange(t, r, 2, w);
             if (!wrong.empty()) complain(wrong);
         }
-        most_guests = std::max(most_guests.load(), node.guests());
+        most_pending = std::max(most_pending.load(), node.pending());
         ++done;
     }) == "");
-    CHECK(most_guests <= tcp_node::most_silent + tcp_node::most_early);
+    CHECK(most_pending <= tcp_node::most_silent + tcp_node::most_early);
 }
 
 TEST_CASE(
-    "whoever claims to be a rank that is there already is turned away; one that talks nonsense is lost", "[wire]") {
+    "tcp: a second connection in the name of a rank is closed; a rank that sends garbage is lost", "[tcp_transport]") {
     meeting_place place(3);
     tcp_node node(place.take(0));
     tcp_transport w(node, 5, 0, place.members);
@@ -717,7 +727,7 @@ TEST_CASE(
         REQUIRE(send_all(fd.get(), hello, peer_hello_bytes, seconds_now() + patience_s) == 0);
         return fd;
     };
-    // Reads what came, while the transport works: true where that is the end.
+    // Reads what arrives while the transport makes progress. True: the connection is closed.
     const auto closed = [&](descriptor& fd) {
         int got = -1;
         char x[100];
@@ -730,19 +740,19 @@ TEST_CASE(
             1);
         return got == 0 || errno == ECONNRESET;
     };
-    descriptor astray = connect_as(1, 2);  // for another rank: the members' order is not the same
-    CHECK(closed(astray));
+    descriptor wrong_rank = connect_as(1, 2);
+    CHECK(closed(wrong_rank));
     descriptor first = connect_as(1);
     idle(w, 0.05);
     descriptor second = connect_as(1);
     CHECK(closed(second));
     CHECK(e.count("lost") == 0);
     control_frame n(control_message{control_kind::board, 1, 2, 3, "tab\tand\x1b[31m"});
-    n.number(0);
+    n.set_number(0);
     REQUIRE(send_all(first.get(), n.data, n.bytes, seconds_now() + patience_s) == 0);
     CHECK(until(w, [&] { return e.count(said_board) == 1; }));
-    CHECK(e.all[0].text == "tab and [31m");  // nothing that a terminal would obey
-    // The same number again: a frame twice.
+    CHECK(e.all[0].text == "tab and [31m");  // without control characters for a terminal
+    // The same frame again: its number is wrong.
     REQUIRE(send_all(first.get(), n.data, n.bytes, seconds_now() + patience_s) == 0);
     CHECK(until(w, [&] { return e.count("lost 1") == 1; }));
     CHECK(e.reasons.at(0) == "its connection: not of this protocol");
@@ -753,20 +763,20 @@ TEST_CASE(
     CHECK(until(w, [&] { return e.count("lost 2") == 1; }));
 }
 
-TEST_CASE("a sub-group's connections may come before its wire is there", "[wire]") {
+TEST_CASE("tcp: connections of a group may come in before its transport exists", "[tcp_transport]") {
     std::atomic<int> early{0};
     CHECK(ranks_as_threads(4, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tcp_transport world(node, 1, r, members);
         ear e, f;
         world.listening = &e;
-        // In the reverse order; rank 0 of the whole, the last of the part, comes late.
+        // In reverse order; rank 0 of the whole group, the last of the part, comes late.
         const std::vector<address> part(members.rbegin(), members.rend());
         const int own = 3 - r;
         std::uint64_t out = 40 + static_cast<std::uint64_t>(own), in[4] = {};
         if (r == 0) {
             while (early < 3) world.progress();
-            if (!until(world, [&] { return node.guests() == 3; }))
-                complain("they did not come: " + std::to_string(node.guests()));
+            if (!until(world, [&] { return node.pending() == 3; }))
+                complain("pending connections: " + std::to_string(node.pending()));
             idle(world, 0.05);
         }
         tcp_transport w(node, 2, own, part);
@@ -791,8 +801,8 @@ TEST_CASE("a sub-group's connections may come before its wire is there", "[wire]
     }) == "");
 }
 
-TEST_CASE("`idle` ends when something comes, on whichever wire of the node", "[wire]") {
-    // Were it not so, this would take an hour.
+TEST_CASE("tcp: `idle` ends when something arrives, on any transport of the node", "[tcp_transport]") {
+    // Otherwise this would take an hour.
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         tcp_transport first(node, 1, r, members), second(node, 2, r, members);
         ear e;

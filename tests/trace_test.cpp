@@ -1,4 +1,4 @@
-// COLLS_DEBUG=trace: a line for each call of each rank, when it is over.
+// COLLS_DEBUG=trace: one line for each call of each rank, when the call is over.
 #include "catch.hpp"
 
 #include "support/fault.hpp"
@@ -17,7 +17,7 @@ using namespace support;
 
 namespace {
 
-/// What f says on stderr, by lines, in a process of its own where COLLS_DEBUG is `level`.
+/// The lines that f prints to stderr in a process of its own, where COLLS_DEBUG is `level`.
 template <class F>
 std::vector<std::string> lines_of(const char* level, F f) {
     const int file = memfd_create("stderr", 0);
@@ -53,7 +53,7 @@ struct traced_call {
     int rank = 0;
     std::string group, call;
 };
-/// The lines that are traces; any other is the caller's.
+/// The calls in those of the lines that are traces.
 std::vector<traced_call> traces_in(const std::vector<std::string>& lines) {
     static const std::regex form(R"(colls: (\d+\.\d{6}) s: rank (\d+) of group ([^ ]+): (.*[:,r]) (\d+\.\d) us)");
     std::vector<traced_call> found;
@@ -117,13 +117,13 @@ void check_every_kind(const std::vector<std::string>& lines) {
     }
     CHECK(count_of(calls, 0, "0", "send of 1000 elements (8000 bytes) to rank 1:") == 1);
     CHECK(count_of(calls, 1, "0", "recv of 1000 elements (8000 bytes) from rank 0:") == 1);
-    // Besides, how the ranks of a split learn of each other is a choice of automatic's where messages pass.
+    // There are no other lines but those that `automatic` prints when it chooses.
     CHECK(calls.size() + static_cast<std::size_t>(std::count_if(lines.begin(), lines.end(),
                              [](const std::string& line) { return line.find(", predicted ") != line.npos; })) ==
           lines.size());
     CHECK(calls.size() == 3 * 8 + 2);
     for (const traced_call& c : calls) {
-        CHECK(c.at >= 0.019);  // since the first group, also of those that were split off
+        CHECK(c.at >= 0.019);  // since the first group was made, also in groups that were split off
         CHECK(c.at < 100);
         CHECK(c.took < 100e6);
         if (c.call.starts_with("broadcast")) {
@@ -135,11 +135,11 @@ void check_every_kind(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-TEST_CASE("each call of each rank has a line, on threads", "[trace]") {
+TEST_CASE("trace: prints one line for each call of each rank, on threads", "[trace]") {
     check_every_kind(lines_of("trace", [] { colls::threads::run(3, [](auto& comm) { every_kind(comm); }); }));
 }
 
-TEST_CASE("each call of each rank has a line, between processes", "[trace]") {
+TEST_CASE("trace: prints one line for each call of each rank, in processes", "[trace]") {
     for (const std::string& transport : process_transports()) {
         const with_environment way("COLLS_TRANSPORT", transport.c_str());
         INFO(transport);
@@ -147,7 +147,7 @@ TEST_CASE("each call of each rank has a line, between processes", "[trace]") {
     }
 }
 
-TEST_CASE("a mailbox is named, and groups of one process are numbered", "[trace]") {
+TEST_CASE("trace: names the eager path, and numbers the groups of a process", "[trace]") {
     const auto lines = lines_of("trace", [] {
         for (int turn = 0; turn < 2; ++turn)
             colls::threads::run(2, [](auto& comm) {
@@ -159,11 +159,11 @@ TEST_CASE("a mailbox is named, and groups of one process are numbered", "[trace]
     const auto calls = traces_in(lines);
     for (const int rank : {0, 1})
         for (const char* group : {"0", "1"})
-            CHECK(count_of(calls, rank, group, "all_reduce of 1 elements (8 bytes) by mailbox:") == 1);
-    CHECK(calls.size() == 4);  // besides, what automatic chooses
+            CHECK(count_of(calls, rank, group, "all_reduce of 1 elements (8 bytes) by eager:") == 1);
+    CHECK(calls.size() == 4);
 }
 
-TEST_CASE("a call that fails has its line, too, and so has what a shrunk group does", "[trace]") {
+TEST_CASE("trace: prints calls that fail, and calls of a shrunk group", "[trace]") {
     const auto lines = lines_of("trace", [] {
         colls::processes::run(3, [](auto& comm) {
             std::vector<int> data(1000);
@@ -196,6 +196,6 @@ TEST_CASE("a call that fails has its line, too, and so has what a shrunk group d
     }
 }
 
-TEST_CASE("nothing is said where it is not asked for", "[trace]") {
+TEST_CASE("trace: prints nothing where COLLS_DEBUG is warn", "[trace]") {
     CHECK(lines_of("warn", [] { colls::threads::run(3, [](auto& comm) { every_kind(comm); }); }).empty());
 }

@@ -1,4 +1,5 @@
-// The kit for transports: it passes those of the library, and one written here; and finds out those that are broken.
+// The test kit of transports (colls/testing/transport.hpp): it passes the library's transports and one written as a
+// user would write it, and finds what is wrong with broken ones.
 #include "catch.hpp"
 
 #include "support/broken_transports.hpp"
@@ -17,15 +18,17 @@ using namespace support;
 
 namespace {
 
-using way_to_run = std::function<void(int, const rank_function&)>;  // one type, so that the kit is compiled once
+/// What the kit calls `run`: one type, so that the kit is compiled once.
+using group_runner = std::function<void(int, const rank_function&)>;
 
-colls::testing::transport_report judged(const way_to_run& run, const colls::testing::transport_limits& limits = {}) {
+colls::testing::transport_report report_of(
+    const group_runner& run, const colls::testing::transport_limits& limits = {}) {
     return colls::testing::transport(run, limits);
 }
 
-/// Whatever is wrong is found, and nothing that is lost is waited for longer than a second.
-std::string found_in(const way_to_run& run) {
-    const auto report = judged(run, {.deadline = 1, .groups = {2, 3}});
+/// The finding about a broken transport. The kit waits for lost messages for a second.
+std::string finding_about(const group_runner& run) {
+    const auto report = report_of(run, {.deadline = 1, .groups = {2, 3}});
     CHECK_FALSE(report.ok());
     return report.text();
 }
@@ -34,9 +37,9 @@ bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-// ---- transports that do one thing wrong ----
+// ---- message transports that do one thing wrong ----
 
-/// Rank 0's 100th message has one other bit, in its middle.
+/// Flips one bit in the middle of the 100th message.
 struct flipping : passing_transport {
     using passing_transport::passing_transport;
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
@@ -52,7 +55,7 @@ struct flipping : passing_transport {
     std::vector<std::byte> copy;
 };
 
-/// A message that is offered together with the next goes after it.
+/// Swaps two messages to one peer that are sent before the next call of `progress`.
 struct swapping : passing_transport {
     using passing_transport::passing_transport;
     struct offer {
@@ -86,7 +89,7 @@ struct swapping : passing_transport {
     std::map<int, std::uint64_t> offered;
 };
 
-/// Rank 0's 60th message never leaves.
+/// Never sends the 60th message, and counts it as sent.
 struct losing : passing_transport {
     using passing_transport::passing_transport;
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
@@ -98,8 +101,8 @@ struct losing : passing_transport {
     int messages = 0, lost_to = colls::none;
 };
 
-/// Says that messages have left as soon as they are offered.
-struct hasty : passing_transport {
+/// Counts messages as sent as soon as `send` is called.
+struct counts_sent_early : passing_transport {
     using passing_transport::passing_transport;
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         const std::uint64_t number = to_->send(peer, label, pieces, count);
@@ -113,8 +116,8 @@ struct hasty : passing_transport {
     std::map<int, std::uint64_t> offered;
 };
 
-/// Says that messages have arrived as soon as they are asked for.
-struct optimistic : passing_transport {
+/// Counts messages as received as soon as `receive` is called.
+struct counts_received_early : passing_transport {
     using passing_transport::passing_transport;
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
         const std::uint64_t number = to_->receive(peer, label, pieces, count);
@@ -128,16 +131,16 @@ struct optimistic : passing_transport {
     std::map<int, std::uint64_t> asked;
 };
 
-/// Never hears that a rank has left.
-struct deaf : passing_transport {
+/// Drops the control messages that say that a rank leaves.
+struct drops_leave : passing_transport {
     using passing_transport::passing_transport;
     void heard(int peer, const control_message& what) override {
         if (what.what != control_kind::leave) passing_transport::heard(peer, what);
     }
 };
 
-/// Never says that the group is broken.
-struct mute : passing_transport {
+/// Does not send the control messages that say that the group is broken.
+struct drops_broken : passing_transport {
     using passing_transport::passing_transport;
     bool tell(int peer, const control_message& what) override {
         return what.what == control_kind::broken || to_->tell(peer, what);
@@ -147,22 +150,23 @@ struct mute : passing_transport {
     }
 };
 
-/// On all ranks, or on rank 0 alone.
-template <class Wire>
-way_to_run with_transport(bool all) {
+/// Ranks are threads that pass messages, with a Transport around the message transports of all ranks, or of rank 0
+/// alone.
+template <class Transport>
+group_runner with_transport(bool all) {
     return [all](int n, const rank_function& f) {
         run_by_messages(
             n, f, [all](int rank, std::unique_ptr<message_transport> plain) -> std::unique_ptr<message_transport> {
                 if (!all && rank > 0) return plain;
-                return std::make_unique<Wire>(std::move(plain));
+                return std::make_unique<Transport>(std::move(plain));
             });
     };
 }
 
-// ---- links that do one thing wrong ----
+// ---- group backends that do one thing wrong ----
 
-/// Members of a group in the order of their ranks, whatever their keys.
-struct keyless : passing_backend {
+/// Orders the members of a new group by rank, not by key.
+struct ignores_keys : passing_backend {
     using passing_backend::passing_backend;
     std::unique_ptr<rank_context> attach(
         rank_context& from, std::uint64_t place, int, const list<int>& members) override {
@@ -176,8 +180,8 @@ struct keyless : passing_backend {
     }
 };
 
-/// Colors are mixed: a member of every group of several comes into one of its own.
-struct colorless : passing_backend {
+/// Splits a new group of two into two groups of one.
+struct ignores_colors : passing_backend {
     using passing_backend::passing_backend;
     std::unique_ptr<rank_context> attach(
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
@@ -188,37 +192,38 @@ struct colorless : passing_backend {
     }
 };
 
+/// Allocates memory that is aligned to 64 bytes only.
 struct misaligned : passing_backend {
     using passing_backend::passing_backend;
     std::byte* take(std::size_t bytes) override { return to_->take(bytes + 64) + 64; }
     void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at - 64, bytes + 64); }
 };
 
-/// Memory that is still in use is given once more.
-struct forgetful : passing_backend {
-    explicit forgetful(shared_backend to) : passing_backend(std::move(to)), same(to_->take(most)) {}
-    ~forgetful() override { to_->give(same, most); }
+/// Allocates the same memory each time, though it is still in use.
+struct allocates_twice : passing_backend {
+    explicit allocates_twice(shared_backend to) : passing_backend(std::move(to)), same(to_->take(most)) {}
+    ~allocates_twice() override { to_->give(same, most); }
     std::byte* take(std::size_t) override { return same; }
     void give(std::byte*, std::size_t) noexcept override {}
     static constexpr std::size_t most = std::size_t{4} << 20;
     std::byte* const same;
 };
 
-/// Around the link of each rank of threads, processes over shared memory, or messages.
-template <class Link>
-way_to_run with_backend(const way_to_run& run) {
+/// Puts a Backend around the group backend of each rank that `run` makes.
+template <class Backend>
+group_runner with_backend(const group_runner& run) {
     return [run](int n, const rank_function& f) {
         run(n, [&](colls::communicator& comm) {
             rank_context& e = comm.context();
-            e.backend = std::make_shared<Link>(e.backend);
+            e.backend = std::make_shared<Backend>(e.backend);
             f(comm);
         });
     };
 }
 
-const way_to_run by_threads = [](int n, const rank_function& f) { colls::threads::run(n, f); };
-const way_to_run by_messages = [](int n, const rank_function& f) { run_by_messages(n, f); };
-way_to_run by_processes_over(const char* name) {
+const group_runner by_threads = [](int n, const rank_function& f) { colls::threads::run(n, f); };
+const group_runner by_messages = [](int n, const rank_function& f) { run_by_messages(n, f); };
+group_runner by_processes_over(const char* name) {
     return [name](int n, const rank_function& f) {
         setenv("COLLS_TRANSPORT", name, 1);
         const std::shared_ptr<void> after(nullptr, [](void*) { unsetenv("COLLS_TRANSPORT"); });
@@ -228,9 +233,9 @@ way_to_run by_processes_over(const char* name) {
 
 }  // namespace
 
-TEST_CASE("the library's transports pass, and one that a user may write", "[kit]") {
-    const auto passes = [](const char* name, const way_to_run& run) {
-        const auto report = judged(run, {.deadline = 300});  // nothing is to pass it
+TEST_CASE("transport kit: passes the library's transports, and one as a user writes it", "[kit]") {
+    const auto passes = [](const char* name, const group_runner& run) {
+        const auto report = report_of(run, {.deadline = 300});  // longer than any wait of a slow machine
         INFO(name << ": " << report.text());
         CHECK(report.ok());
         CHECK(report.checks() > 20'000);
@@ -241,49 +246,49 @@ TEST_CASE("the library's transports pass, and one that a user may write", "[kit]
     passes("TCP", by_processes_over("tcp"));
 }
 
-TEST_CASE("wires that lose, change or reorder are found out", "[kit]") {
-    CHECK(has(found_in(with_transport<flipping>(false)), "and should be"));
-    CHECK(has(found_in(with_transport<swapping>(true)), "rank"));
-    CHECK(has(found_in(with_transport<losing>(false)), "waited"));
-    CHECK(has(found_in(with_transport<hasty>(true)), "rank"));
-    CHECK(has(found_in(with_transport<optimistic>(true)), "rank"));
+TEST_CASE("transport kit: finds transports that lose, change or reorder messages, or count them early", "[kit]") {
+    CHECK(has(finding_about(with_transport<flipping>(false)), ", expected "));
+    CHECK(has(finding_about(with_transport<swapping>(true)), "rank"));
+    CHECK(has(finding_about(with_transport<losing>(false)), "waited"));
+    CHECK(has(finding_about(with_transport<counts_sent_early>(true)), "rank"));
+    CHECK(has(finding_about(with_transport<counts_received_early>(true)), "rank"));
 }
 
-TEST_CASE("wires that keep news to themselves are found out", "[kit]") {
-    CHECK(has(found_in(with_transport<deaf>(true)), "a rank that leaves"));
-    CHECK(has(found_in(with_transport<mute>(true)), "waited"));
+TEST_CASE("transport kit: finds transports that drop control messages", "[kit]") {
+    CHECK(has(finding_about(with_transport<drops_leave>(true)), "a rank that leaves"));
+    CHECK(has(finding_about(with_transport<drops_broken>(true)), "waited"));
 }
 
-TEST_CASE("groups of the wrong members are found out", "[kit]") {
-    for (const way_to_run& run : {by_threads, by_messages, by_processes_over("shm"), by_processes_over("tcp")}) {
-        CHECK(has(found_in(with_backend<keyless>(run)), "groups split off"));
-        CHECK(has(found_in(with_backend<colorless>(run)), "split gives a group of 1, and should give one of 2"));
+TEST_CASE("transport kit: finds a split that makes groups of wrong members or order", "[kit]") {
+    for (const group_runner& run : {by_threads, by_messages, by_processes_over("shm"), by_processes_over("tcp")}) {
+        CHECK(has(finding_about(with_backend<ignores_keys>(run)), "split groups"));
+        CHECK(has(finding_about(with_backend<ignores_colors>(run)), "split made a group of 1, expected 2"));
     }
 }
 
-TEST_CASE("wrong memory is found out", "[kit]") {
-    for (const way_to_run& run : {by_threads, by_processes_over("shm")}) {
-        CHECK(has(found_in(with_backend<misaligned>(run)), "not aligned"));
-        CHECK(has(found_in(with_backend<forgetful>(run)), "rank"));
+TEST_CASE("transport kit: finds memory that is misaligned or allocated twice", "[kit]") {
+    for (const group_runner& run : {by_threads, by_processes_over("shm")}) {
+        CHECK(has(finding_about(with_backend<misaligned>(run)), "not aligned"));
+        CHECK(has(finding_about(with_backend<allocates_twice>(run)), "rank"));
     }
 }
 
-TEST_CASE("a run that is none is found out", "[kit]") {
-    CHECK(has(found_in([](int n, const rank_function& f) { colls::threads::run(n + 1, f); }), "size is"));
-    CHECK(
-        has(found_in([](int n, const rank_function& f) { colls::threads::run(n - 1, f); }), "the function of rank 2"));
-    CHECK(has(found_in([](int n, const rank_function& f) {
+TEST_CASE("transport kit: finds a run of a wrong size, and one that loses exceptions", "[kit]") {
+    CHECK(has(finding_about([](int n, const rank_function& f) { colls::threads::run(n + 1, f); }), "size is"));
+    CHECK(has(
+        finding_about([](int n, const rank_function& f) { colls::threads::run(n - 1, f); }), "the function of rank 2"));
+    CHECK(has(finding_about([](int n, const rank_function& f) {
         for (int r = 0; r < n; ++r) colls::threads::run(1, f);
     }),
         "the function of rank 1"));
-    CHECK(has(found_in([](int, const rank_function&) {}), "as if nothing had happened"));
-    CHECK(has(found_in([](int n, const rank_function& f) {
+    CHECK(has(finding_about([](int, const rank_function&) {}), "run returned normally"));
+    CHECK(has(finding_about([](int n, const rank_function& f) {
         try {
             colls::threads::run(n, f);
         } catch (const std::exception&) {}
     }),
-        "as if nothing had happened"));
-    CHECK(has(found_in([](int n, const rank_function& f) {
+        "run returned normally"));
+    CHECK(has(finding_about([](int n, const rank_function& f) {
         try {
             colls::threads::run(n, f);
         } catch (const std::exception&) {

@@ -1,5 +1,5 @@
-// What is asked of libibverbs, and what is said where it refuses: libibverbs is played here, so that ports, addresses,
-// limits and errors are as each case wants them. What a real one does with it: execution plans/test-verbs.
+// What verbs_device asks of libibverbs, and its errors where that refuses. libibverbs is simulated here, so that ports,
+// addresses, limits and errors are as each case wants them. scripts/test-verbs runs the same code on a real one.
 #include "catch.hpp"
 
 #if __has_include(<infiniband/verbs.h>)
@@ -8,7 +8,7 @@
 #include "support/says.hpp"
 
 #include <colls/detail/transport/verbs/device.hpp>
-#include <colls/detail/transport/verbs/memory.hpp>
+#include <colls/detail/transport/verbs/memory_registry.hpp>
 
 #include <arpa/inet.h>
 #include <atomic>
@@ -28,35 +28,35 @@ namespace rdma = colls::detail::rdma;
 namespace {
 
 /// An address of a port.
-struct played_gid {
+struct simulated_gid {
     ibv_gid gid{};
     std::uint32_t type = IBV_GID_TYPE_ROCE_V2;
 };
-struct played_port {
+struct simulated_port {
     ibv_port_state state = IBV_PORT_ACTIVE;
     bool ethernet = true;
-    std::vector<played_gid> gids;
+    std::vector<simulated_gid> gids;
     ibv_mtu mtu = IBV_MTU_4096;
     std::uint16_t lid = 0;
 };
-struct played_device : ibv_device {
-    std::vector<played_port> ports;
+struct simulated_device : ibv_device {
+    std::vector<simulated_port> ports;
     std::uint32_t vendor = 0x15b3;
     int refuses = 0;  // to be opened: errno
-    played_device(const char* called, std::vector<played_port> p) : ibv_device{}, ports(std::move(p)) {
+    simulated_device(const char* called, std::vector<simulated_port> p) : ibv_device{}, ports(std::move(p)) {
         std::strcpy(name, called);
     }
 };
-struct played_context : ibv_context {
-    played_device* of = nullptr;
+struct simulated_context : ibv_context {
+    simulated_device* of = nullptr;
 };
 struct posted {
     ibv_send_wr what;
     std::vector<ibv_sge> pieces;
 };
-/// All there is, and what was done with it.
+/// The simulated devices, and what was done with them.
 struct machine {
-    std::vector<played_device> devices;
+    std::vector<simulated_device> devices;
     int list_fails = 0, memory_fails = 0, queue_fails = 0;  // errno
     std::uint32_t most_inlined = 256;
     int open = 0, domains = 0, memories = 0, pairs = 0, completion_queues = 0, lists = 0;
@@ -71,13 +71,13 @@ struct machine {
     bool idle() const { return open + domains + memories + pairs + completion_queues + lists == 0; }
 };
 machine now;
-std::atomic<bool> destroying_waits = false;  // as long as that is so
+std::atomic<bool> destroying_waits = false;  // while that is true
 std::atomic<int> closed = 0;                 // devices, ever
-const played_port& port_of(ibv_context* c, std::uint32_t port) {
-    return static_cast<played_context*>(c)->of->ports.at(port - 1);
+const simulated_port& port_of(ibv_context* c, std::uint32_t port) {
+    return static_cast<simulated_context*>(c)->of->ports.at(port - 1);
 }
 
-int play_post(ibv_qp*, ibv_send_wr* w, ibv_send_wr** bad) {
+int simulate_post(ibv_qp*, ibv_send_wr* w, ibv_send_wr** bad) {
     ++now.doorbells;
     for (; w; w = w->next) {
         if (w->wr_id == 666) return *bad = w, ENOMEM;
@@ -85,14 +85,14 @@ int play_post(ibv_qp*, ibv_send_wr* w, ibv_send_wr** bad) {
     }
     return 0;
 }
-int play_receive(ibv_qp*, ibv_recv_wr* w, ibv_recv_wr** bad) {
+int simulate_receive(ibv_qp*, ibv_recv_wr* w, ibv_recv_wr** bad) {
     for (; w; w = w->next) {
         if (w->num_sge != 0) return *bad = w, EINVAL;
         ++now.receives;
     }
     return 0;
 }
-int play_poll(ibv_cq*, int most, ibv_wc* into) {
+int simulate_poll(ibv_cq*, int most, ibv_wc* into) {
     int n = 0;
     for (; n < most && !now.completions.empty(); ++n) {
         into[n] = now.completions.front();
@@ -117,24 +117,24 @@ ibv_device** ibv_get_device_list(int* count) {
 void ibv_free_device_list(ibv_device** all) { --now.lists, std::free(all); }
 const char* ibv_get_device_name(ibv_device* d) { return d->name; }
 ibv_context* ibv_open_device(ibv_device* d) {
-    auto& of = *static_cast<played_device*>(d);
+    auto& of = *static_cast<simulated_device*>(d);
     if (of.refuses) return errno = of.refuses, nullptr;
     ++now.open;
-    auto* const c = new played_context{};
+    auto* const c = new simulated_context{};
     c->of = &of;
     c->device = d;
-    c->ops.post_send = play_post;
-    c->ops.post_recv = play_receive;
-    c->ops.poll_cq = play_poll;
+    c->ops.post_send = simulate_post;
+    c->ops.post_recv = simulate_receive;
+    c->ops.poll_cq = simulate_poll;
     return c;
 }
 int ibv_close_device(ibv_context* c) {
-    --now.open, delete static_cast<played_context*>(c);
+    --now.open, delete static_cast<simulated_context*>(c);
     closed.fetch_add(1, std::memory_order_release);
     return 0;
 }
 int ibv_query_device(ibv_context* c, ibv_device_attr* a) {
-    const auto& of = *static_cast<played_context*>(c)->of;
+    const auto& of = *static_cast<simulated_context*>(c)->of;
     a->phys_port_cnt = static_cast<std::uint8_t>(of.ports.size());
     a->vendor_id = of.vendor;
     a->max_qp_wr = 200;
@@ -142,7 +142,7 @@ int ibv_query_device(ibv_context* c, ibv_device_attr* a) {
     return 0;
 }
 int ibv_query_port(ibv_context* c, std::uint8_t port, struct _compat_ibv_port_attr* into) {
-    const played_port& p = port_of(c, port);
+    const simulated_port& p = port_of(c, port);
     ibv_port_attr a{};
     a.state = p.state;
     a.link_layer = p.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
@@ -228,24 +228,24 @@ const char* ibv_wc_status_str(ibv_wc_status s) {
 
 namespace {
 
-played_gid v4(const char* text) {
-    played_gid g;
+simulated_gid v4(const char* text) {
+    simulated_gid g;
     g.gid.raw[10] = g.gid.raw[11] = 0xff;
     inet_pton(AF_INET, text, g.gid.raw + 12);
     return g;
 }
-played_gid v6(const char* text) {
-    played_gid g;
+simulated_gid v6(const char* text) {
+    simulated_gid g;
     inet_pton(AF_INET6, text, g.gid.raw);
     return g;
 }
-played_gid old(played_gid g) { return g.type = IBV_GID_TYPE_ROCE_V1, g; }
+simulated_gid old(simulated_gid g) { return g.type = IBV_GID_TYPE_ROCE_V1, g; }
 address here(const char* text) {
     in_addr a{};
     inet_pton(AF_INET, text, &a);
     return address::of_v4(ntohl(a.s_addr), 1);
 }
-played_device roce(const char* name, ibv_port_state state = IBV_PORT_ACTIVE) {
+simulated_device roce(const char* name, ibv_port_state state = IBV_PORT_ACTIVE) {
     return {name, {{state, true, {old(v6("fe80::1")), v6("fe80::1"), old(v4("10.0.0.1")), v4("10.0.0.1")}}}};
 }
 /// What is thrown; empty: nothing.
@@ -276,7 +276,7 @@ std::string chosen(const address& own = {}) {
     return text;
 }
 struct fresh {
-    fresh(std::vector<played_device> d) {
+    fresh(std::vector<simulated_device> d) {
         now = {};
         now.devices = std::move(d);
         for (const char* name : {"COLLS_VERBS_DEVICE", "COLLS_VERBS_PORT", "COLLS_VERBS_GID"}) unsetenv(name);
@@ -285,8 +285,7 @@ struct fresh {
 
 }  // namespace
 
-TEST_CASE("where there is no device, or none that can be used, it is said which there are, and what to do",
-    "[verbs_device]") {
+TEST_CASE("verbs_device: where no device can be used, the error names those found and what to do", "[verbs_device]") {
     {
         fresh f({});
         CHECK(lacks(refused(), {"no RDMA device", "rdma link", "/dev/infiniband"}) == "");
@@ -301,11 +300,12 @@ TEST_CASE("where there is no device, or none that can be used, it is said which 
     }
     {
         fresh f({{"old", {{IBV_PORT_ACTIVE, true, {old(v4("10.0.0.1"))}}}}});
-        CHECK(lacks(refused(), {"old port 1 is active but has no address of RoCE v2"}) == "");
+        CHECK(lacks(refused(), {"old port 1 is active but has no RoCE v2 address"}) == "");
     }
 }
 
-TEST_CASE("what the environment names and is not there is named, with what there is", "[verbs_device]") {
+TEST_CASE("verbs_device: rejects a device, port or address of the environment that does not exist, and names what does",
+    "[verbs_device]") {
     fresh f({roce("one"), {"two", {{IBV_PORT_DOWN, true, {}}, {IBV_PORT_ACTIVE, true, {v4("10.0.0.2")}}}}});
     {
         const with_environment name("COLLS_VERBS_DEVICE", "three");
@@ -339,8 +339,8 @@ TEST_CASE("what the environment names and is not there is named, with what there
         lacks(thrown(colls::errc::invalid_argument, [] { rdma::verbs_device d; }), {"COLLS_VERBS_PORT", "'0'"}) == "");
 }
 
-TEST_CASE("device, port and address are those that the rank's connections have, else the first that will do",
-    "[verbs_device]") {
+TEST_CASE(
+    "verbs_device: chooses the port that has the rank's TCP address, else the first usable one", "[verbs_device]") {
     fresh f({roce("down", IBV_PORT_DOWN),
         {"one", {{IBV_PORT_ACTIVE, true,
                     {old(v6("fe80::1")), v6("fe80::1"), v6("2001:db8::1"), old(v4("10.0.0.1")), v4("10.0.0.1")}}}},
@@ -361,12 +361,13 @@ TEST_CASE("device, port and address are those that the rank's connections have, 
     CHECK(chosen() == "two 1 1");
     now.devices[1].ports[0].gids.pop_back();
     CHECK(chosen() == "two 1 0");
-    // InfiniBand: by the port's number.
+    // InfiniBand is reached by the port's number.
     now.devices.push_back({"band", {{IBV_PORT_ACTIVE, false, {old(v6("fe80::9"))}, IBV_MTU_2048, 5}}});
     CHECK(chosen() == "band 1 0");
 }
 
-TEST_CASE("memory that cannot be registered: how much, why, and what to do", "[verbs_device]") {
+TEST_CASE(
+    "verbs_device: memory that cannot be registered: the error says how much, why, and what to do", "[verbs_device]") {
     fresh f({roce("one")});
     auto device = std::make_shared<rdma::verbs_device>();
     std::vector<std::byte> memory(4096);
@@ -396,14 +397,14 @@ TEST_CASE("memory that cannot be registered: how much, why, and what to do", "[v
     CHECK(now.access == (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
     device->drop(r);
 
-    // A GPU's.
+    // Memory of a GPU.
     const rdma::region gpu = device->add_dmabuf(9, 8192, reinterpret_cast<std::byte*>(0x7000'0000'0000), 1 << 20);
     CHECK((now.file == 9 && now.offset == 8192 && now.at == 0x7000'0000'0000));
     CHECK((gpu.foreign && gpu.bytes == 1 << 20 && gpu.local == 11));
     {
-        rdma::memory_book book(device);
+        rdma::memory_registry book(device);
         CHECK(book.native(memory.data()));
-        book.note(gpu);
+        book.insert(gpu);
         CHECK(book.native(memory.data()));
         CHECK(!book.native(gpu.at + 100));
     }  // drops it
@@ -412,14 +413,14 @@ TEST_CASE("memory that cannot be registered: how much, why, and what to do", "[v
         device->add_dmabuf(9, 0, nullptr, 1);
         CHECK(false);
     } catch (const colls::error& e) {
-        CHECK(lacks(e.what(),
-                  {"one cannot register 1 bytes of a dma-buf", std::strerror(EOPNOTSUPP), "kernel and driver"}) == "");
+        CHECK(lacks(e.what(), {"one cannot register 1 bytes of a dma-buf", std::strerror(EOPNOTSUPP),
+                                  "kernel, driver and device"}) == "");
     }
     device.reset();
     CHECK(now.idle());
 }
 
-TEST_CASE("a queue pair is as near to what is wanted as the device allows", "[verbs_device]") {
+TEST_CASE("verbs_device: a queue pair has limits as near to those wanted as the device allows", "[verbs_device]") {
     fresh f({roce("one")});
     {
         rdma::verbs_device device;
@@ -444,13 +445,14 @@ TEST_CASE("a queue pair is as near to what is wanted as the device allows", "[ve
             device.open(wanted);
             CHECK(false);
         } catch (const colls::error& e) {
-            CHECK(lacks(e.what(), {"one gives no queue pair", std::strerror(ENOMEM), "ulimit -l"}) == "");
+            CHECK(lacks(e.what(), {"one has no queue pair", std::strerror(ENOMEM), "ulimit -l"}) == "");
         }
     }
     CHECK(now.idle());
 }
 
-TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its end; the device outlives it",
+TEST_CASE(
+    "verbs_device: stopping a queue pair resets it and returns at once; the device is closed after it is destroyed",
     "[verbs_device]") {
     fresh f({roce("one")});
     const int before = closed.load(std::memory_order_acquire);
@@ -472,7 +474,7 @@ TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its 
     REQUIRE(closed.load(std::memory_order_acquire) == before + 1);
     CHECK(now.idle());
 
-    // Where it takes but a moment, nothing is left when the device has ended.
+    // Where destroying takes a moment only, nothing is left when the device has ended.
     std::thread soon;
     {
         rdma::verbs_device device;
@@ -490,8 +492,7 @@ TEST_CASE("a queue pair that is stopped moves nothing, and nobody waits for its 
 }
 
 TEST_CASE(
-    "a connection goes to the peer's address, gives up in time, and takes a packet a request between devices of "
-    "software",
+    "verbs_device: a connection has the peer's address and timeouts; between soft-RoCE devices a request is one packet",
     "[verbs_device]") {
     for (const bool soft : {false, true})
         for (const bool same : {false, true}) {
@@ -514,11 +515,11 @@ TEST_CASE(
                 CHECK(to.path_mtu == (same ? IBV_MTU_4096 : IBV_MTU_1024));
                 CHECK(to.ah_attr.is_global == 1);
                 CHECK(to.ah_attr.grh.sgid_index == 3);
-                const played_gid there = v4(same ? "10.0.0.1" : "10.0.0.2");
+                const simulated_gid there = v4(same ? "10.0.0.1" : "10.0.0.2");
                 CHECK(std::memcmp(&to.ah_attr.grh.dgid, &there.gid, 16) == 0);
                 CHECK((on.timeout <= 12 && on.timeout > 0 && on.retry_cnt > 0));
                 CHECK(p->limits().bytes == (soft && !same ? 1024 : 1 << 20));
-                // The peer begins to count where this one says.
+                // The peer expects the first packet number that this side has told.
                 now.changes.clear();
                 REQUIRE(q->connect(p->name()) == nullptr);
                 CHECK((now.changes[0].rq_psn == on.sq_psn && now.changes[1].sq_psn == to.rq_psn));
@@ -527,7 +528,7 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("a chain of requests is one call of the device, with all that each of them says", "[verbs_device]") {
+TEST_CASE("verbs_device: a chain of requests is posted by one call, with the fields of each", "[verbs_device]") {
     fresh f({roce("one")});
     {
         rdma::verbs_device device;
@@ -593,7 +594,8 @@ TEST_CASE("a chain of requests is one call of the device, with all that each of 
     CHECK(now.idle());
 }
 
-TEST_CASE("completions: what arrived, what is done, and what may be another failure's consequence", "[verbs_device]") {
+TEST_CASE("verbs_device: completions are told apart: arrived, sent, failed, and failed with a cause elsewhere",
+    "[verbs_device]") {
     fresh f({roce("one")});
     rdma::verbs_device device;
     const auto q = device.open({.requests = 50, .receives = 10});
@@ -620,6 +622,6 @@ TEST_CASE("completions: what arrived, what is done, and what may be another fail
 
 #else
 
-TEST_CASE("libibverbs is not here", "[verbs_device]") { SUCCEED(); }
+TEST_CASE("verbs_device: not tested, since libibverbs is not installed", "[verbs_device]") { SUCCEED(); }
 
 #endif

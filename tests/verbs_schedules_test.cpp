@@ -1,8 +1,8 @@
-// What schedules become over verbs: chains of work requests, counted from the device's log. And the kit for transports.
+// The work requests that schedules become over verbs, counted from the simulated device's log; and the transport kit.
 #include "catch.hpp"
 
 #include "support/calls.hpp"
-#include "support/every_schedule.hpp"
+#include "support/schedules.hpp"
 #include "support/verbs.hpp"
 
 #include <colls/detail/choose/choose.hpp>
@@ -22,10 +22,10 @@ using colls::testing::dry_network;
 
 namespace {
 
-using kind = verbs_transport::kind;
+using kind = rdma::write_kind;
 using log_of = std::vector<dry_network::entry>;
 
-/// What a schedule says: messages, doorbells, one for each peer in each round, and bytes.
+/// Messages and bytes of a schedule, and its doorbells: one for each peer in each round.
 struct planned {
     long messages = 0, doorbells = 0;
     std::size_t payload = 0;
@@ -65,7 +65,7 @@ planned planned_of(const colls::any_schedule& s, int n, std::size_t bytes) {
 /// Signalled requests that a queue may have in an operation beyond one, or every 16th of its requests.
 constexpr long more_signals = 0;
 
-/// What the log says.
+/// Figures from the log.
 struct counted {
     long requests = 0, messages = 0, notices = 0, credits = 0, asked = 0;  // requests: of all kinds
     long doorbells = 0, all_doorbells = 0;                                 // with data; all
@@ -92,15 +92,15 @@ counted count_of(const log_of& log) {
         ++requests;
         signalled += e.what.signalled;
         c.signalled += e.what.signalled;
-        const kind k = verbs_transport::kind_of(e.what.immediate);
+        const kind k = rdma::kind_of(e.what.immediate);
         if (k == kind::notice) {
             ++(e.what.announces ? c.notices : c.credits);
             continue;
         }
         data.insert(e.doorbell);
-        c.payload += e.bytes - (k == kind::slot && e.what.announces ? 64 : 0);  // a slot's header
+        c.payload += e.bytes - (k == kind::slot && e.what.announces ? sizeof(rdma::message_header) : 0);
         c.messages += e.what.announces;
-        c.asked += (e.what.immediate & verbs_transport::wants_word) != 0;
+        c.asked += (e.what.immediate & rdma::acknowledgement_wanted) != 0;
     }
     c.doorbells = static_cast<long>(data.size());
     c.all_doorbells = static_cast<long>(all.size());
@@ -115,34 +115,36 @@ counted count_of(const log_of& log) {
     return c;
 }
 
-/// Empty, or what is wrong with the order of what was written, from the beginning of the group on: slots and notices
-/// one after the other, and none that was written before it was free, as far as its writer has been told.
+/// Checks the order of writes in the log of a group's whole life: slots and notices must be used one after the other,
+/// and none be written before credits have told its writer that it is free. Returns what is wrong, or nothing.
 std::string order_of(const log_of& log, const verbs_shape& shape) {
     struct word_of {
         const std::byte* at;
         std::uint64_t landed;
     };
-    struct way {
+    struct direction {
         std::uint32_t used[2] = {};  // slots, notices
         std::uint64_t told[2] = {};
-        std::vector<word_of> back;  // where credits came with what was written the other way
+        std::vector<word_of> back;  // where the credits lie that came with writes the other way
         std::size_t seen = 0;
         const dry_network::entry* begun = nullptr;  // the first request of a slot, or notice, with its header
     };
-    std::map<std::pair<int, int>, way> ways;
+    std::map<std::pair<int, int>, direction> directions;
     for (const auto& e : log) {
-        const kind k = verbs_transport::kind_of(e.what.immediate);
+        const kind k = rdma::kind_of(e.what.immediate);
         if (k == kind::direct || e.landed == 0) continue;
-        way& w = ways[{e.to, e.from}];
+        direction& w = directions[{e.to, e.from}];
         const bool alone = k == kind::notice && !e.what.announces;
         if (!alone && !w.begun) w.begun = &e;
-        if (alone || e.what.announces) w.back.push_back({alone ? e.head.data() : w.begun->head.data() + 40, e.landed});
+        if (alone || e.what.announces)
+            w.back.push_back(
+                {alone ? e.head.data() : w.begun->head.data() + offsetof(rdma::message_header, returned), e.landed});
         if (!alone && e.what.announces) w.begun = nullptr;
     }
     for (const auto& e : log) {
-        const kind k = verbs_transport::kind_of(e.what.immediate);
+        const kind k = rdma::kind_of(e.what.immediate);
         if (k == kind::direct || !e.what.announces) continue;
-        way& w = ways[{e.from, e.to}];
+        direction& w = directions[{e.from, e.to}];
         for (; w.seen < w.back.size() && w.back[w.seen].landed <= e.posted; ++w.seen)
             for (std::size_t which = 0; which < 2; ++which) {
                 std::uint64_t word;
@@ -152,7 +154,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
         const std::size_t which = k == kind::notice;
         std::uint32_t& next = w.used[which];
         const std::uint32_t room = which == 0 ? shape.slots : shape.notices,
-                            number = e.what.immediate & verbs_transport::count_bits;
+                            number = e.what.immediate & rdma::count_mask;
         if (number != next++)
             return "out of order: " + std::to_string(number) + " instead of " + std::to_string(next - 1);
         if (number >= room && w.told[which] < number - room + 1)
@@ -162,8 +164,7 @@ std::string order_of(const log_of& log, const verbs_shape& shape) {
     return "";
 }
 
-/// One call of a collective by that schedule, out of place, with data of which the result is known to the tests of
-/// collectives.
+/// Calls the schedule's collective by it, out of place.
 void call_by(colls::communicator& comm, const colls::any_schedule& s, const std::uint64_t* in, std::uint64_t* out,
     std::size_t count) {
     const auto what_it_is = static_cast<what>(s.implements);
@@ -191,15 +192,15 @@ void call_by(colls::communicator& comm, const colls::any_schedule& s, const std:
 
 enum class memory_of { device, other };  // registered, or not
 
-/// f(communicator, way) on n threads that meet at a barrier; where one of them throws, the others do not wait for it
-/// there.
+/// Calls f(communicator, device) on n threads that meet at a barrier; where one of them throws, the others do not wait
+/// for it there.
 template <class F>
 void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int n, const verbs_shape& shape, F f) {
     run_over_verbs(
         net, n,
-        [&](colls::communicator& comm, dry_way& way) {
+        [&](colls::communicator& comm, dry_device& device) {
             try {
-                f(comm, way);
+                f(comm, device);
             } catch (...) {
                 all.arrive_and_drop();
                 throw;
@@ -208,15 +209,15 @@ void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int 
         shape);
 }
 
-/// Lowers a call of each schedule, with a line of figures for each; the lengths take turns, three times. f(schedule,
-/// bytes, figures of this call alone, copies of all ranks).
+/// Calls each schedule's collective, and calls f(schedule, bytes, figures of this call, bytes that all ranks have
+/// copied) for each. Of several lengths each call takes the next one, three calls a schedule.
 template <class F>
 void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, const verbs_shape& shape, F f,
     std::uint64_t request_bytes = 1 << 30) {
     const auto net = std::make_shared<dry_network>(false, 256, 16, request_bytes);
     std::barrier<> all(n);
     std::mutex mutex;
-    verbs_transport::copies copied;
+    rdma::copied_bytes copied;
     counted sum;
     log_of whole;
     std::printf("%d ranks, blocks of", n);
@@ -233,8 +234,8 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
     };
     std::printf("%-46s%9s%9s%10s%10s%10s%8s%8s%12s%12s\n", "", "messages", "requests", "doorbells", "with all",
         "signalled", "credits", "notices", "payload", "bytes");
-    run_with(all, net, n, shape, [&](colls::communicator& comm, dry_way& way) {
-        // All get to know each other: what is sent before a queue pair is connected goes later, and together.
+    run_with(all, net, n, shape, [&](colls::communicator& comm, dry_device& device) {
+        // All queue pairs are connected first: messages that are sent earlier would go later, and together.
         std::vector<int> mine(static_cast<std::size_t>(n)), theirs(static_cast<std::size_t>(n));
         colls::all_to_all<colls::direct>(comm, mine, theirs);
         std::size_t turn = 0;
@@ -253,19 +254,19 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
                                                    : (other[i].resize(count), other[i].data());
             for (std::size_t i = 0; i < count; ++i) at[0][i] = i + static_cast<std::size_t>(comm.rank());
             if (comm.rank() == 0) copied = {};
-            // Nothing is under way where all wait here: so the log before is whole, and that of the call alone too.
+            // Where all ranks wait here nothing is under way: the log before is complete, and so is that of the call.
             all.arrive_and_wait();
             if (comm.rank() == 0) {
                 for (const auto& e : net->log()) whole.push_back(e);
                 net->clear_log();
             }
-            const auto before = way.copied();
+            const auto before = device.copied();
             all.arrive_and_wait();
             call_by(comm, schedule, at[0], at[1], count);
             {
                 const std::lock_guard lock(mutex);
-                copied.out += way.copied().out - before.out;
-                copied.in += way.copied().in - before.in;
+                copied.out += device.copied().out - before.out;
+                copied.in += device.copied().in - before.in;
             }
             all.arrive_and_wait();
             if (comm.rank() == 0) {
@@ -289,10 +290,10 @@ void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, co
     CHECK(net->regions() == 0);
 }
 
-/// The length of a rank's block goes ahead where ranks between the root and others must know it.
-bool learns(const colls::any_schedule& s, int n) {
+/// Whether the root first tells the block's length, since ranks that pass blocks on must know it.
+bool root_tells_length(const colls::any_schedule& s, int n) {
     return (s.implements == collective::gather || s.implements == collective::scatter) &&
-           !colls::detail::execution_plan_for(s, n, colls::detail::reach::nothing)->own_only;
+           !colls::detail::execution_plan_for(s, n, colls::detail::reach::nothing)->own_blocks_only;
 }
 const colls::any_schedule& count_schedule() {
     const auto all = colls::detail::candidates_for<collective::broadcast>();
@@ -303,11 +304,11 @@ const colls::any_schedule& count_schedule() {
 
 }  // namespace
 
-TEST_CASE("the kit for transports finds nothing over verbs", "[verbs_schedules]") {
+TEST_CASE("verbs: the transport kit finds no fault", "[verbs_schedules]") {
     for (const bool lazy : {false, true}) {
         const auto net = std::make_shared<dry_network>(lazy);
         const auto report = colls::testing::transport(
-            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }); },
+            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_device&) { f(comm); }); },
             {.deadline = 300, .groups = sanitized ? std::vector{3} : std::vector{1, 2, 3, 4}});
         INFO(report.text());
         CHECK(report.ok());
@@ -315,14 +316,15 @@ TEST_CASE("the kit for transports finds nothing over verbs", "[verbs_schedules]"
     }
 }
 
-TEST_CASE("the kit for transports finds nothing over memory within hosts and verbs between them", "[verbs_schedules]") {
+TEST_CASE("verbs: the transport kit finds no fault with shared memory within hosts and verbs between them",
+    "[verbs_schedules]") {
     for (const int per_host : {2, 3})
         for (const bool lazy : {false, true}) {
             if (sanitized && lazy != (per_host == 2)) continue;
             const auto net = std::make_shared<dry_network>(lazy);
             const auto report = colls::testing::transport(
                 [&](int n, auto&& f) {
-                    run_over_verbs(net, n, [&](colls::communicator& comm, dry_way&) { f(comm); }, {}, per_host);
+                    run_over_verbs(net, n, [&](colls::communicator& comm, dry_device&) { f(comm); }, {}, per_host);
                 },
                 {.deadline = 300, .groups = sanitized ? std::vector{4} : std::vector{3, 4, 6}});
             INFO(report.text());
@@ -331,18 +333,19 @@ TEST_CASE("the kit for transports finds nothing over memory within hosts and ver
         }
 }
 
-TEST_CASE("small messages: a request each, a doorbell for each round and peer, few signals", "[verbs_schedules]") {
-    // Nobody asks the device because it waits: what is signalled is what the rule says.
-    const verbs_shape shape{.mark_after = 1e9};
+TEST_CASE(
+    "verbs, small messages: one request each, one doorbell for each round and peer, few signals", "[verbs_schedules]") {
+    // No signal is asked for because a rank waits: only the rule's are counted.
+    const verbs_shape shape{.signal_after = 1e9};
     for (const memory_of where : {memory_of::device, memory_of::other})
         for (const int n : {2, 3, 4, 7, 8})
             for (const std::size_t words : {2u, 10u, 60u}) {
                 if (words > 10 && n > 4) continue;
                 lower_all(n, {words}, where, shape,
                     [&](const colls::any_schedule& s, std::size_t bytes, const counted& c,
-                        const verbs_transport::copies& copied) {
+                        const rdma::copied_bytes& copied) {
                         planned e = planned_of(s, n, bytes);
-                        if (learns(s, n)) e += planned_of(count_schedule(), n, 8);
+                        if (root_tells_length(s, n)) e += planned_of(count_schedule(), n, 8);
                         CHECK(c.messages == e.messages);
                         CHECK(c.doorbells == e.doorbells);
                         CHECK(c.notices == 0);
@@ -350,7 +353,7 @@ TEST_CASE("small messages: a request each, a doorbell for each round and peer, f
                         CHECK(c.bytes == e.payload + 64 * static_cast<std::uint64_t>(c.messages) +
                                              24 * static_cast<std::uint64_t>(c.credits));
                         CHECK(c.requests == c.messages + c.credits);
-                        // What goes by itself was asked for, or gives back half a ring.
+                        // Credits that are written by themselves were asked for, or give back half a ring.
                         CHECK(c.credits <= c.asked + e.messages * 2 / static_cast<long>(shape.slots) + n * n);
                         CHECK(copied.in == e.payload);
                         CHECK(copied.out <= (where == memory_of::device ? 0 : e.payload));
@@ -358,8 +361,8 @@ TEST_CASE("small messages: a request each, a doorbell for each round and peer, f
             }
 }
 
-TEST_CASE("large messages: none is copied whose memory is registered; as few signals", "[verbs_schedules]") {
-    const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
+TEST_CASE("verbs, large messages: none in registered memory is copied; few signals", "[verbs_schedules]") {
+    const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     struct form {
         int n;
         std::size_t words;
@@ -372,16 +375,15 @@ TEST_CASE("large messages: none is copied whose memory is registered; as few sig
         const std::size_t words = n > 4 ? 2000 : 4000;
         all.push_back({n, words});
         all.push_back({n, words, memory_of::other});
-        all.push_back({n, words, memory_of::device, 4096});  // a packet a request, as between devices of software
+        all.push_back({n, words, memory_of::device, 4096});  // one packet a request, as between soft-RoCE devices
     }
     if (!sanitized) all.insert(all.end(), {{2, 60'000}, {4, 60'000}});
     for (const form& f : all) {
         lower_all(
             f.n, {f.words}, f.where, shape,
-            [&](const colls::any_schedule& s, std::size_t bytes, const counted& c,
-                const verbs_transport::copies& copied) {
-                planned e = planned_of(s, f.n, bytes), ahead;  // what goes ahead of it is small
-                if (learns(s, f.n)) ahead = planned_of(count_schedule(), f.n, 8);
+            [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const rdma::copied_bytes& copied) {
+                planned e = planned_of(s, f.n, bytes), ahead;  // the length, which the root tells first, is small
+                if (root_tells_length(s, f.n)) ahead = planned_of(count_schedule(), f.n, 8);
                 e += ahead;
                 CHECK(c.payload == e.payload);
                 CHECK(c.messages >= e.messages);  // in chunks
@@ -396,21 +398,21 @@ TEST_CASE("large messages: none is copied whose memory is registered; as few sig
     }
 }
 
-// A queue must know now and then that it has room: after many operations that needed no signal, too.
-TEST_CASE("small and large messages in turns: as few signals in each operation", "[verbs_schedules]") {
-    const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
+// A queue pair needs a signal now and then to know that it has room, even if no operation needs one.
+TEST_CASE("verbs, small and large messages in turns: few signals in each operation", "[verbs_schedules]") {
+    const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     for (const int n : {2, 3, 4, 8})
         for (const std::uint64_t request_bytes : {1u << 30, 4096u})
             lower_all(
                 n, {1, 2000, 1500, 1, 1, 2000, 40}, memory_of::device, shape,
-                [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const verbs_transport::copies&) {
+                [&](const colls::any_schedule& s, std::size_t bytes, const counted& c, const rdma::copied_bytes&) {
                     CHECK(c.payload == planned_of(s, n, bytes).payload +
-                                           (learns(s, n) ? planned_of(count_schedule(), n, 8).payload : 0));
+                                           (root_tells_length(s, n) ? planned_of(count_schedule(), n, 8).payload : 0));
                 },
                 request_bytes);
 }
 
-TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else", "[verbs_schedules]") {
+TEST_CASE("verbs: queue pairs are made exactly where a schedule has messages", "[verbs_schedules]") {
     constexpr int n = 4;
     for (const auto& [name, schedule] : every_schedule()) {
         if (!schedule.supports(n)) continue;
@@ -423,9 +425,9 @@ TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else"
                             edges.emplace(std::min(r, peer), std::max(r, peer));
         };
         add(schedule);
-        if (learns(schedule, n)) add(count_schedule());
+        if (root_tells_length(schedule, n)) add(count_schedule());
         const auto net = std::make_shared<dry_network>();
-        run_over_verbs(net, n, [&, &chosen = schedule](colls::communicator& comm, dry_way&) {
+        run_over_verbs(net, n, [&, &chosen = schedule](colls::communicator& comm, dry_device&) {
             std::vector<std::uint64_t> in(768), out(768);
             call_by(comm, chosen, in.data(), out.data(), 768);
         });
@@ -434,14 +436,14 @@ TEST_CASE("queue pairs are made where a schedule has messages, and nowhere else"
     }
 }
 
-// Whoever only receives says where, by requests that none of its operations signals: until the queue needs one to have
-// room.
-TEST_CASE("after many operations without a signal one has as few of them", "[verbs_schedules]") {
-    const verbs_shape shape{.offer_after = 1e9, .mark_after = 1e9};
+// A rank that only receives writes placement notices, which no operation signals, until the queue needs a signal to
+// have room.
+TEST_CASE("verbs: an operation after many without a signal has few signals", "[verbs_schedules]") {
+    const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     const auto net = std::make_shared<dry_network>();
     std::barrier<> all(2);
     counted sum;
-    run_with(all, net, 2, shape, [&](colls::communicator& comm, dry_way&) {
+    run_with(all, net, 2, shape, [&](colls::communicator& comm, dry_device&) {
         auto block = comm.allocate<std::uint64_t>(2000), both = comm.allocate<std::uint64_t>(4000);
         for (int before = 1; before < 140; before += before < 90 ? 22 : 1) {
             for (int k = 0; k < before; ++k) colls::broadcast<colls::direct>(comm, block, 0);

@@ -1,4 +1,4 @@
-// Messages between ranks as RDMA writes, on a device that is played within this process: ranks as threads.
+// The verbs transport on a simulated device within this process; ranks are threads.
 #include "catch.hpp"
 
 #include "support/message_transports.hpp"
@@ -17,19 +17,19 @@ namespace {
 
 const verbs_shape usual{}, tiny{.slots = 2, .slot_bytes = 64, .notices = 2};
 
-/// Which of a rank's memory the device may reach.
+/// Which memory of a rank is registered with its device.
 enum class reach_of { nothing, everything };
 
-/// What each rank of a test has.
-struct process_context {
-    std::shared_ptr<rdma::memory_book> book;
-    process_context(const std::shared_ptr<dry_network>& net, int rank, reach_of what)
-        : book(std::make_shared<rdma::memory_book>(net->device(rank))) {
-        if (what == reach_of::everything) book->add(nullptr, ~std::size_t{0} / 2);
+/// The memory that is registered with a rank's device, and transports on it.
+struct rank_device {
+    std::shared_ptr<rdma::memory_registry> registry;
+    rank_device(const std::shared_ptr<dry_network>& net, int rank, reach_of what)
+        : registry(std::make_shared<rdma::memory_registry>(net->device(rank))) {
+        if (what == reach_of::everything) registry->add(nullptr, ~std::size_t{0} / 2);
     }
-    std::unique_ptr<verbs_transport> message_transport(
+    std::unique_ptr<verbs_transport> transport(
         tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members, const verbs_shape& shape) {
-        return std::make_unique<verbs_transport>(std::make_unique<tcp_transport>(node, group, rank, members), book,
+        return std::make_unique<verbs_transport>(std::make_unique<tcp_transport>(node, group, rank, members), registry,
             rank, static_cast<int>(members.size()), shape);
     }
 };
@@ -62,21 +62,21 @@ std::ostream& operator<<(std::ostream& out, const setting_of& s) {
 template <class F>
 std::string over_verbs(int n, const setting_of& s, F f, std::shared_ptr<dry_network> net = nullptr) {
     if (!net) net = std::make_shared<dry_network>(s.lazy, s.inlined, s.gathers, s.bytes);
-    std::vector<std::unique_ptr<process_context>> stations;  // as of processes, which end together
-    for (int r = 0; r < n; ++r) stations.push_back(std::make_unique<process_context>(net, r, s.reach));
+    std::vector<std::unique_ptr<rank_device>> devices;  // they end together, as processes do
+    for (int r = 0; r < n; ++r) devices.push_back(std::make_unique<rank_device>(net, r, s.reach));
     std::string complaints =
         ranks_as_threads(n, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-            auto w = stations[static_cast<std::size_t>(r)]->message_transport(node, 99, r, members, s.shape);
+            auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, s.shape);
             f(r, w, complain);
         });
-    stations.clear();
+    devices.clear();
     if (net->regions() > 0) complaints += "memory is still registered\n";
     return complaints;
 }
 
 }  // namespace
 
-TEST_CASE("random messages and news both ways at once, over verbs", "[verbs_wire]") {
+TEST_CASE("verbs: random messages and control messages both ways at once arrive in order", "[verbs_transport]") {
     const int before = open_descriptors();
     struct form {
         int n, messages;
@@ -96,7 +96,8 @@ TEST_CASE("random messages and news both ways at once, over verbs", "[verbs_wire
     CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("many small messages in a row over verbs, and more pieces than a request takes", "[verbs_wire]") {
+TEST_CASE("verbs: thousands of small messages in a row, and messages of more pieces than a request takes, arrive",
+    "[verbs_transport]") {
     for (const setting_of& s : settings()) {
         INFO(s);
         CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
@@ -139,19 +140,19 @@ TEST_CASE("many small messages in a row over verbs, and more pieces than a reque
     }
 }
 
-TEST_CASE("what lies in registered memory is not copied, if it is large", "[verbs_wire]") {
+TEST_CASE("verbs: a large message is not copied on a side where its memory is registered", "[verbs_transport]") {
     for (const bool here : {true, false})
         for (const bool there : {true, false}) {
             const auto net = std::make_shared<dry_network>(true);
             constexpr std::size_t bytes = 1'000'000;
-            std::vector<std::unique_ptr<process_context>> stations;
+            std::vector<std::unique_ptr<rank_device>> devices;
             for (int r = 0; r < 2; ++r)
-                stations.push_back(std::make_unique<process_context>(
+                devices.push_back(std::make_unique<rank_device>(
                     net, r, (r == 0 ? here : there) ? reach_of::everything : reach_of::nothing));
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                auto w = stations[static_cast<std::size_t>(r)]->message_transport(node, 99, r, members, usual);
+                auto w = devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, usual);
                 std::vector<std::byte> data(bytes, static_cast<std::byte>(7 * r));
-                // Three pieces there, two of another size here.
+                // Two pieces at the sender, three of other sizes at the receiver.
                 const piece from[] = {{data.data(), 300'000}, {data.data() + 300'000, bytes - 300'000}};
                 const piece to[] = {
                     {data.data() + 500'000, 500'000}, {data.data(), 1000}, {data.data() + 1000, 499'000}};
@@ -170,7 +171,7 @@ TEST_CASE("what lies in registered memory is not copied, if it is large", "[verb
 }
 
 TEST_CASE(
-    "messages over verbs that nobody has posted a receive for wait at their sender; news pass them", "[verbs_wire]") {
+    "verbs: messages without a posted receive wait at their sender; control messages pass them", "[verbs_transport]") {
     constexpr int many = 8;
     for (const setting_of& s : settings())
         for (const int sender : {0, 1}) {
@@ -190,7 +191,8 @@ TEST_CASE(
                     if (!until(w, [&] { return w.sent(1 - r) == many; }))
                         complain("it did not leave later; " + e.text());
                 } else {
-                    if (!until(w, [&] { return e.count(said_board) == 1; })) complain("news did not pass; " + e.text());
+                    if (!until(w, [&] { return e.count(said_board) == 1; }))
+                        complain("the control message did not pass; " + e.text());
                     w.tell(1 - r, {control_kind::board, 4, 5, 6, "answer"});
                     idle(w, 0.01);
                     for (std::uint64_t i = 0; i < many; ++i) {
@@ -207,8 +209,7 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("places are told long before the messages come, and never for more of them than there are receives",
-    "[verbs_wire]") {
+TEST_CASE("verbs: placement notices long before their messages never exceed the posted receives", "[verbs_transport]") {
     constexpr std::uint64_t many = 300;
     for (const verbs_shape& shape : {tiny, usual}) {
         const std::size_t bytes = shape.slot_bytes + 600;
@@ -253,7 +254,7 @@ TEST_CASE("places are told long before the messages come, and never for more of 
     }
 }
 
-TEST_CASE("a message over verbs of another label or size is reported, and nothing lands", "[verbs_wire]") {
+TEST_CASE("verbs: a message of another label or size is reported, and does not land", "[verbs_transport]") {
     for (const setting_of& s : settings())
         for (const std::size_t size : {std::size_t{100}, std::size_t{50'000}, usual.slot_bytes + std::size_t{0}})
             for (const int wrong : {0, 1, 2, 3, 4}) {
@@ -298,7 +299,8 @@ TEST_CASE("a message over verbs of another label or size is reported, and nothin
             }
 }
 
-TEST_CASE("whoever leaves a verbs wire is not lost, and all that it sent is received, however late", "[verbs_wire]") {
+TEST_CASE("verbs: a rank that leaves is not reported lost, and all that it sent is received, however late",
+    "[verbs_transport]") {
     for (const setting_of& s : settings())
         for (const int leaver : {0, 1}) {
             INFO(s << ", rank " << leaver << " leaves");
@@ -334,13 +336,13 @@ TEST_CASE("whoever leaves a verbs wire is not lost, and all that it sent is rece
         }
 }
 
-TEST_CASE("all leave a verbs wire at once, again and again", "[verbs_wire]") {
+TEST_CASE("verbs: all ranks leave at once, forty times", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>(true);
-    std::vector<std::unique_ptr<process_context>> stations;
-    for (int r = 0; r < 3; ++r) stations.push_back(std::make_unique<process_context>(net, r, reach_of::nothing));
+    std::vector<std::unique_ptr<rank_device>> devices;
+    for (int r = 0; r < 3; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         for (std::uint64_t turn = 0; turn < 40; ++turn) {
-            auto w = stations[static_cast<std::size_t>(r)]->message_transport(node, 1000 + turn, r, members, usual);
+            auto w = devices[static_cast<std::size_t>(r)]->transport(node, 1000 + turn, r, members, usual);
             ear e;
             w->listening = &e;
             std::uint64_t out = turn, in[3] = {};
@@ -358,10 +360,11 @@ TEST_CASE("all leave a verbs wire at once, again and again", "[verbs_wire]") {
     }) == "");
 }
 
-TEST_CASE("after `abandon` no memory of the caller is read or written over verbs; news still go", "[verbs_wire]") {
+TEST_CASE("verbs: after `abandon` no memory of the caller is read or written; control messages still go",
+    "[verbs_transport]") {
     for (const setting_of& s : settings())
-        for (const int who : {0, 1}) {
-            INFO(s << ", rank " << who << " abandons first");
+        for (const int first : {0, 1}) {
+            INFO(s << ", rank " << first << " abandons first");
             CHECK(over_verbs(2, s, [&](int r, auto& own, auto complain) {
                 verbs_transport& w = *own;
                 constexpr std::size_t bytes = 500'000;
@@ -372,9 +375,9 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                 const piece po{out->data(), bytes}, pi{in->data(), bytes};
                 for (std::uint64_t i = 0; i < 3; ++i) {
                     w.send(1 - r, label_of(0, 0, i), &po, 1);
-                    if (r == who || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
+                    if (r == first || i == 0) w.receive(1 - r, label_of(0, 0, i), &pi, 1);
                 }
-                if (r == who) {
+                if (r == first) {
                     until(w, [&] { return w.received(1 - r) > 0; });
                     w.abandon();
                     const auto arrived = w.received(1 - r), sent = w.sent(1 - r);
@@ -382,9 +385,9 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                     in.reset();
                     w.send(1 - r, label_of(0, 0, 9), &po, 1);  // pieces of memory that is gone
                     w.receive(1 - r, label_of(0, 0, 9), &pi, 1);
-                    if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("no way");
+                    if (!w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned"})) complain("tell has failed");
                     if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
-                    if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("something moved");
+                    if (w.received(1 - r) != arrived || w.sent(1 - r) != sent) complain("a message has moved");
                 } else {
                     if (!until(w, [&] { return e.count(said_broken) > 0; })) complain("not heard; " + e.text());
                     w.abandon();
@@ -393,7 +396,7 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
                     w.tell(1 - r, {control_kind::broken, 1, 2, 3, "abandoned too"});
                     idle(w, 0.01);
                 }
-                // Whoever has been told that the group is broken does not hear `leave`.
+                // A rank that has been told that the group is broken does not hear `leave`.
                 if (e.count("unexpected") + e.count("failed") > 0 ||
                     e.events.front() != said_broken + " from " + std::to_string(1 - r))
                     complain(e.text());
@@ -401,10 +404,10 @@ TEST_CASE("after `abandon` no memory of the caller is read or written over verbs
         }
 }
 
-// ---- what goes wrong ------------------------------------------------------------------------------------------------
+// ---- failures ------------------------------------------------------------------------------------------------
 
-TEST_CASE(
-    "a completion with an error is reported on both sides, once, with its status where it is known", "[verbs_wire]") {
+TEST_CASE("verbs: a completion with an error is reported on both sides, once, with its status where it is known",
+    "[verbs_transport]") {
     struct fault {
         const char* status;
         bool large;
@@ -414,22 +417,21 @@ TEST_CASE(
                  fault{"RNR retry counter exceeded", false}}) {
             const auto net = std::make_shared<dry_network>(lazy);
             net->fault = [&](const dry_network::entry& e) -> const char* {
-                const bool direct = verbs_transport::kind_of(e.what.immediate) == verbs_transport::kind::direct;
-                return e.from == 0 && direct == f.large &&
-                               verbs_transport::kind_of(e.what.immediate) != verbs_transport::kind::notice
+                const bool direct = rdma::kind_of(e.what.immediate) == rdma::write_kind::direct;
+                return e.from == 0 && direct == f.large && rdma::kind_of(e.what.immediate) != rdma::write_kind::notice
                            ? f.status
                            : nullptr;
             };
             INFO(f.status << (lazy ? ", lazy" : ""));
             CHECK(over_verbs(
-                      3, {.lazy = lazy, .reach = reach_of::everything, .shape = {.grace = 0.02}},
+                      3, {.lazy = lazy, .reach = reach_of::everything, .shape = {.failure_grace = 0.02}},
                       [&](int r, auto& own, auto complain) {
                           verbs_transport& w = *own;
                           ear e;
                           w.listening = &e;
                           std::vector<std::byte> data(f.large ? 100'000 : 100);
                           const piece p{data.data(), data.size()};
-                          // Rank 2 hears nothing of it.
+                          // Rank 2 is not concerned.
                           if (r == 2) {
                               w.receive(1, label_of(0, 0, 0), &p, 1);
                               if (!until(w, [&] { return w.received(1) == 1 && e.count(said_leave) == 1; }))
@@ -449,7 +451,7 @@ TEST_CASE(
                               w.tell(1, {control_kind::board, 0, 0, 0, ""});
                           }
                           if (r == 1 && !until(w, [&] { return e.count(said_board) == 1; }))
-                              complain("no news: " + e.text());
+                              complain("no control message: " + e.text());
                           idle(w, 0.1);
                           if (r == 0 && e.count("failed") != 1) complain(e.text());
                           if (w.received(1 - r) != 0) complain("arrived");
@@ -464,27 +466,27 @@ TEST_CASE(
         }
 }
 
-TEST_CASE("a wrong key is refused, and reported by whoever used it at once, by the other when nothing else is heard",
-    "[verbs_wire]") {
+TEST_CASE("verbs: a wrong key is reported at once by the rank that used it, by the other after a grace period",
+    "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>(true);
-    std::vector<std::unique_ptr<process_context>> stations;
-    for (int r = 0; r < 2; ++r) stations.push_back(std::make_unique<process_context>(net, r, reach_of::nothing));
+    std::vector<std::unique_ptr<rank_device>> devices;
+    for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
     std::atomic<bool> dropped{false};
     std::vector<std::byte> there(100'000), here(100'000, std::byte{5});
-    const auto known_here = stations[0]->book->add(here.data(), here.size());
-    auto known_there = stations[1]->book->add(there.data(), there.size());
+    const auto known_here = devices[0]->registry->add(here.data(), here.size());
+    auto known_there = devices[1]->registry->add(there.data(), there.size());
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         auto w =
-            stations[static_cast<std::size_t>(r)]->message_transport(node, 99, r, members, verbs_shape{.grace = 0.02});
+            devices[static_cast<std::size_t>(r)]->transport(node, 99, r, members, verbs_shape{.failure_grace = 0.02});
         ear e;
         w->listening = &e;
         if (r == 1) {
-            // Its place is granted, and is no registered memory any more when it is written.
+            // The place is granted, and no longer registered when it is written.
             const piece to{there.data(), there.size()};
             w->receive(0, label_of(0, 1, 0), &to, 1);
             if (!until(*w, [&] { return net->log().size() > 0; })) complain("no notice");
             idle(*w, 0.01);
-            stations[1]->book->drop(known_there);
+            devices[1]->registry->drop(known_there);
             dropped = true;
         } else {
             while (!dropped) w->progress();
@@ -498,13 +500,14 @@ TEST_CASE("a wrong key is refused, and reported by whoever used it at once, by t
         w->abandon();
     }) == "");
     CHECK(there == std::vector<std::byte>(there.size()));
-    stations[0]->book->drop(known_here);
-    stations.clear();
+    devices[0]->registry->drop(known_here);
+    devices.clear();
     CHECK(net->regions() == 0);
 }
 
 TEST_CASE(
-    "memory that cannot be registered is reported when a peer is first named, and leaves nothing", "[verbs_wire]") {
+    "verbs: memory that cannot be registered is reported at the first message to a peer, and nothing is left over",
+    "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     net->most_registered = 100'000;
     CHECK(over_verbs(
@@ -518,20 +521,20 @@ TEST_CASE(
                   w.send(1 - r, label_of(0, 0, 0), &p, 1);
                   if (!until(w, [&] { return e.count("failed") == 1; })) complain("not reported; " + e.text());
                   if (e.reasons.back().find("cannot register") == std::string::npos) complain(e.reasons.back());
-                  if (w.queues() != 0) complain("there is a queue");
+                  if (w.queue_pairs() != 0) complain("there is a queue");
                   w.abandon();
               },
               net) == "");
-    rdma::memory_book book(net->device(7));
-    CHECK_THROWS_AS(book.take(200'000), colls::error);
-    CHECK_THROWS_AS(book.take(20'000'000), colls::error);
+    rdma::memory_registry registry(net->device(7));
+    CHECK_THROWS_AS(registry.take(200'000), colls::error);
+    CHECK_THROWS_AS(registry.take(20'000'000), colls::error);
     CHECK(net->regions() == 0);
 }
 
-TEST_CASE("the pool's memory is registered, and used again", "[verbs_wire]") {
+TEST_CASE("memory_registry: the pool's memory is registered, and used again; ranges may overlap", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     {
-        rdma::memory_book book(net->device(0));
+        rdma::memory_registry registry(net->device(0));
         random_source random(3);
         std::vector<std::pair<std::byte*, std::size_t>> taken;
         for (int turn = 0; turn < 3000; ++turn) {
@@ -539,59 +542,61 @@ TEST_CASE("the pool's memory is registered, and used again", "[verbs_wire]") {
                 const std::size_t i = random.below(taken.size());
                 const auto [at, bytes] = taken[i];
                 for (std::size_t k = 0; k < bytes; k += 1000) REQUIRE(at[k] == static_cast<std::byte>(bytes));
-                book.give(at, bytes);
+                registry.give(at, bytes);
                 taken[i] = taken.back();
                 taken.pop_back();
                 continue;
             }
             const std::size_t bytes = random.below(std::size_t{1} << random.between(0, 22));
-            std::byte* const at = book.take(bytes);
+            std::byte* const at = registry.take(bytes);
             REQUIRE(reinterpret_cast<std::uintptr_t>(at) % 128 == 0);
-            REQUIRE(book.find(at, bytes).holds(at, bytes));
-            REQUIRE(book.find(at, bytes).bytes > 0);
+            REQUIRE(registry.find(at, bytes).holds(at, bytes));
+            REQUIRE(registry.find(at, bytes).bytes > 0);
             for (const auto& [other, size] : taken) REQUIRE((at + bytes <= other || other + size <= at));
             std::fill_n(at, bytes, static_cast<std::byte>(bytes));
             taken.emplace_back(at, bytes);
         }
-        for (const auto& [at, bytes] : taken) book.give(at, bytes);
+        for (const auto& [at, bytes] : taken) registry.give(at, bytes);
         // Ranges within one another, as a user may register them.
         std::vector<std::byte> own(1000);
-        const auto whole = book.add(own.data(), 1000), part = book.add(own.data() + 100, 10);
-        CHECK(book.find(own.data() + 105, 3).bytes > 0);
-        CHECK(book.find(own.data() + 105, 30).bytes == 1000);
-        CHECK(book.find(own.data() + 990, 11).bytes == 0);
-        book.drop(whole);
-        CHECK(book.find(own.data() + 105, 30).bytes == 0);
-        CHECK(book.find(own.data() + 105, 5).bytes == 10);
-        book.drop(part);
+        const auto whole = registry.add(own.data(), 1000), part = registry.add(own.data() + 100, 10);
+        CHECK(registry.find(own.data() + 105, 3).bytes > 0);
+        CHECK(registry.find(own.data() + 105, 30).bytes == 1000);
+        CHECK(registry.find(own.data() + 990, 11).bytes == 0);
+        registry.drop(whole);
+        CHECK(registry.find(own.data() + 105, 30).bytes == 0);
+        CHECK(registry.find(own.data() + 105, 5).bytes == 10);
+        registry.drop(part);
         // The longer one comes later.
-        const auto inner = book.add(own.data() + 500, 10), outer = book.add(own.data(), 1000);
-        CHECK(book.find(own.data() + 900, 50).bytes == 1000);
-        book.drop(outer);
-        CHECK(book.find(own.data() + 900, 50).bytes == 0);
-        book.drop(inner);
+        const auto inner = registry.add(own.data() + 500, 10), outer = registry.add(own.data(), 1000);
+        CHECK(registry.find(own.data() + 900, 50).bytes == 1000);
+        registry.drop(outer);
+        CHECK(registry.find(own.data() + 900, 50).bytes == 0);
+        registry.drop(inner);
     }
     {
-        rdma::memory_book book(net->device(0));
+        rdma::memory_registry registry(net->device(0));
         std::vector<std::byte> own(1000);
-        book.add(own.data() + 500, 10);
-        book.add(own.data(), 1000);  // dropped with the book
-        CHECK(book.find(own.data() + 900, 50).bytes == 1000);
+        registry.add(own.data() + 500, 10);
+        registry.add(own.data(), 1000);  // dropped with the registry
+        CHECK(registry.find(own.data() + 900, 50).bytes == 1000);
     }
     CHECK(net->regions() == 0);
 }
 
-TEST_CASE("memory that the processor cannot use goes straight, or the peer is told why it does not", "[verbs_wire]") {
+TEST_CASE("verbs: memory of another device is moved directly, or the failure is reported with its cause",
+    "[verbs_transport]") {
     struct form {
         std::size_t bytes;
         int pieces;
-        bool out, in, known;  // of another device at its source, where it lands; the other side's is registered
-        int fails;            // on this rank, or none
+        // Memory of another device at the sender, at the receiver; whether other memory is registered.
+        bool out, in, known;
+        int fails;  // the rank that reports a failure, or none
     };
     for (const form& f : {form{100'000, 1, true, true, true, none}, form{100'000, 4, true, false, true, none},
              form{100'000, 4, false, true, true, none},
              form{100, 1, true, false, true, none},  // the device reads it where it lies
-             form{5000, 100, true, false, true, 0},  // but not so many pieces
+             form{5000, 100, true, false, true, 0},  // but not in so many pieces
              form{100, 1, false, true, true, 1}, form{100'000, 1, false, true, false, 1},
              form{100'000, 1, true, false, false, none}, form{40'000, 20, false, true, true, 1}})
         for (const bool lazy : {false, true}) {
@@ -599,23 +604,22 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
                          << (f.in ? "to" : "not to") << " another device"
                          << (f.known ? "" : ", the rest not registered"));
             const auto net = std::make_shared<dry_network>(lazy);
-            std::vector<std::unique_ptr<process_context>> stations;
-            for (int r = 0; r < 2; ++r)
-                stations.push_back(std::make_unique<process_context>(net, r, reach_of::nothing));
+            std::vector<std::unique_ptr<rank_device>> devices;
+            for (int r = 0; r < 2; ++r) devices.push_back(std::make_unique<rank_device>(net, r, reach_of::nothing));
             CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
-                process_context& own = *stations[static_cast<std::size_t>(r)];
+                rank_device& own = *devices[static_cast<std::size_t>(r)];
                 std::vector<std::byte> data(2 * f.bytes, static_cast<std::byte>(r));  // every other piece of it
                 const bool foreign = r == 0 ? f.out : f.in;
                 if (foreign || f.known) {
-                    rdma::region all = own.book->of().add(data.data(), data.size());
+                    rdma::region all = own.registry->device().add(data.data(), data.size());
                     all.foreign = foreign;
-                    own.book->note(all);
+                    own.registry->insert(all);
                 }
                 std::vector<piece> pieces;
                 const std::size_t each = f.bytes / static_cast<std::size_t>(f.pieces);
                 for (int i = 0; i < f.pieces; ++i)
                     pieces.push_back({data.data() + 2 * each * static_cast<std::size_t>(i), each});
-                auto w = own.message_transport(node, 99, r, members, usual);
+                auto w = own.transport(node, 99, r, members, usual);
                 ear e;
                 w->listening = &e;
                 if (r == 0)
@@ -633,9 +637,9 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
                         complain(e.reasons.back());
                     w->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
                 } else if (!until(*w, [&] { return e.count(said_board) > 0; })) {
-                    complain("no news; " + e.text());
+                    complain("no control message; " + e.text());
                 }
-                if ((r == 0 ? w->copied().out : w->copied().in) > 0 && foreign) complain("the processor has used it");
+                if ((r == 0 ? w->copied().out : w->copied().in) > 0 && foreign) complain("the processor has copied it");
                 if (f.fails != none) w->abandon();
                 w.reset();
             }) == "");
@@ -644,8 +648,8 @@ TEST_CASE("memory that the processor cannot use goes straight, or the peer is to
 
 namespace {
 
-/// A control transport that says what it is told to.
-struct puppet final : message_transport {
+/// A control transport that keeps what it is given; the test delivers it.
+struct scripted_control final : message_transport {
     std::vector<std::string> texts;
     std::vector<control_message> said;  // without texts
     std::uint64_t send(int, const message_label&, const piece*, int) override { return 0; }
@@ -665,67 +669,145 @@ struct puppet final : message_transport {
 
 }  // namespace
 
-TEST_CASE("what a peer wrote before it was lost has arrived when that is told", "[verbs_wire]") {
-    const auto net = std::make_shared<dry_network>();
-    puppet* strings[2];
-    std::unique_ptr<verbs_transport> transports[2];
-    ear ears[2];
-    for (int r = 0; r < 2; ++r) {
-        auto control = std::make_unique<puppet>();
-        strings[r] = control.get();
-        transports[r] = std::make_unique<verbs_transport>(
-            std::move(control), std::make_shared<rdma::memory_book>(net->device(r)), r, 2);
-        transports[r]->linger = 0.01;
-        transports[r]->listening = &ears[r];
-    }
-    std::uint64_t out = 7, in = 0;
-    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
-    transports[0]->receive(1, label_of(1, 0, 0), &pi, 1);
-    transports[1]->send(0, label_of(1, 0, 0), &po, 1);
-    for (int turn = 0; turn < 4; ++turn)
+namespace {
+
+/// Two transports, and the control messages between them, on one thread.
+struct two_transports {
+    explicit two_transports(const verbs_shape& shape = {}) {
         for (int r = 0; r < 2; ++r) {
-            std::vector<std::string> texts;
-            std::vector<control_message> said;
-            texts.swap(strings[r]->texts), said.swap(strings[r]->said);
-            for (std::size_t i = 0; i < said.size(); ++i) {
-                said[i].text = texts[i].c_str();
-                strings[1 - r]->listening->heard(r, said[i]);
+            auto control = std::make_unique<scripted_control>();
+            controls[r] = control.get();
+            registries[r] = std::make_shared<rdma::memory_registry>(net->device(r));
+            transports[r] = std::make_unique<verbs_transport>(std::move(control), registries[r], r, 2, shape);
+            transports[r]->linger = 0.01;
+            transports[r]->listening = &listeners[r];
+        }
+    }
+    /// Delivers all control messages, until none is left.
+    void exchange_control() {
+        for (bool any = true; any;) {
+            any = false;
+            for (int r = 0; r < 2; ++r) {
+                std::vector<std::string> texts;
+                std::vector<control_message> said;
+                texts.swap(controls[r]->texts), said.swap(controls[r]->said);
+                for (std::size_t i = 0; i < said.size(); ++i) {
+                    said[i].text = texts[i].c_str();
+                    controls[1 - r]->listening->heard(r, said[i]);
+                    any = true;
+                }
             }
         }
-    transports[1]->progress();  // it writes
-    REQUIRE(transports[0]->received(1) == 0);
-    strings[0]->listening->lost(1, "the end");
-    CHECK(transports[0]->received(1) == 1);
+    }
+    const std::shared_ptr<dry_network> net = std::make_shared<dry_network>();
+    ear listeners[2];
+    std::shared_ptr<rdma::memory_registry> registries[2];
+    scripted_control* controls[2];
+    std::unique_ptr<verbs_transport> transports[2];
+};
+
+}  // namespace
+
+TEST_CASE(
+    "verbs: messages written before a peer was lost have arrived when the loss is reported", "[verbs_transport]") {
+    two_transports two;
+    auto& [receiver, sender] = two.transports;
+    std::uint64_t out = 7, in = 0;
+    const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
+    receiver->receive(1, label_of(1, 0, 0), &pi, 1);
+    sender->send(0, label_of(1, 0, 0), &po, 1);
+    two.exchange_control();
+    sender->progress();  // it writes
+    REQUIRE(receiver->received(1) == 0);
+    two.controls[0]->listening->lost(1, "the end");
+    CHECK(receiver->received(1) == 1);
     CHECK(in == 7);
-    CHECK(ears[0].text() == "lost 1; (the end) ");
-    transports[0]->abandon();
+    CHECK(two.listeners[0].text() == "lost 1; (the end) ");
+    receiver->abandon();
 }
 
-TEST_CASE("queue pairs are made to the peers that are named alone, on first use", "[verbs_wire]") {
+TEST_CASE("verbs: asking how many messages have left changes nothing; waiting posts one signalled request",
+    "[verbs_transport]") {
+    for (const bool asks : {false, true}) {
+        INFO((asks ? "with" : "without") << " calls of sent");
+        two_transports two(verbs_shape{.signal_after = 1e-3});
+        auto& [receiver, sender] = two.transports;
+        std::vector<std::byte> data(1000);  // too long to be inlined: the device reads it where it lies
+        two.registries[1]->add(data.data(), data.size());
+        const piece p{data.data(), data.size()};
+        sender->send(0, label_of(1, 0, 0), &p, 1);
+        two.exchange_control();
+        sender->progress();
+        REQUIRE(two.net->log().size() == 1);
+        CHECK(!two.net->log()[0].what.signalled);
+        // The peer does not progress, so it does not acknowledge.
+        for (int i = 0; asks && i < 1000; ++i) CHECK(sender->sent(0) == 0);
+        CHECK(two.net->log().size() == 1);
+        const double begin = seconds_now();
+        while (two.net->log().size() < 2 && seconds_now() < begin + patience_s) {
+            sender->progress();
+            if (asks) CHECK(sender->sent(0) == 0);
+        }
+        CHECK(seconds_now() - begin > 1e-3);
+        for (int i = 0; i < 100; ++i) sender->progress();
+        CHECK(sender->sent(0) == 1);
+        const auto log = two.net->log();
+        REQUIRE(log.size() == 2);
+        CHECK((log[1].what.signalled && !log[1].what.announces));
+    }
+}
+
+TEST_CASE(
+    "verbs: a connection goes through its states in order, and ignores events out of order", "[verbs_transport]") {
+    using s = rdma::connection_state;
+    using e = rdma::connection_event;
+    using rdma::state_after;
+    // The own greeting goes first, or the peer's does.
+    CHECK(state_after(s::unopened, e::open) == s::opened);
+    CHECK(state_after(s::opened, e::greet) == s::greeted);
+    CHECK(state_after(s::greeted, e::connect) == s::connected);
+    CHECK(state_after(s::opened, e::connect) == s::connected);
+    CHECK(state_after(s::connected, e::greet) == s::connected);
+    CHECK(state_after(s::connected, e::confirm) == s::ready);
+    for (const s from : {s::opened, s::greeted, s::connected, s::ready, s::closed})
+        CHECK(state_after(from, e::close) == s::closed);
+    CHECK(state_after(s::unopened, e::close) == s::unopened);
+    for (const e event : {e::greet, e::connect, e::confirm}) {
+        CHECK(state_after(s::unopened, event) == s::unopened);
+        CHECK(state_after(s::ready, event) == s::ready);
+    }
+    CHECK(state_after(s::opened, e::confirm) == s::opened);
+    CHECK(state_after(s::greeted, e::confirm) == s::greeted);
+    for (const e event : {e::open, e::greet, e::connect, e::confirm}) CHECK(state_after(s::closed, event) == s::closed);
+    for (const s from : {s::unopened, s::ready, s::closed}) CHECK(!rdma::is_connecting(from));
+    for (const s from : {s::opened, s::greeted, s::connected}) CHECK(rdma::is_connecting(from));
+}
+
+TEST_CASE("verbs: queue pairs are made on first use, to the peers of messages only", "[verbs_transport]") {
     CHECK(over_verbs(4, {}, [&](int r, auto& own, auto complain) {
         verbs_transport& w = *own;
         ear e;
         w.listening = &e;
         std::uint64_t out = 1, in = 0;
         const piece po{reinterpret_cast<std::byte*>(&out), 8}, pi{reinterpret_cast<std::byte*>(&in), 8};
-        if (w.queues() != 0) complain("queues from the start");
+        if (w.queue_pairs() != 0) complain("queues from the start");
         for (std::uint64_t i = 0; i < 3; ++i) {
             w.receive((r + 3) % 4, label_of(0, 0, i), &pi, 1);
             w.send((r + 1) % 4, label_of(0, 0, i), &po, 1);
             if (!until(w, [&] { return w.received((r + 3) % 4) == i + 1 && w.sent((r + 1) % 4) == i + 1; }))
                 complain("not done: " + e.text());
-            if (w.queues() != 2) complain("queues: " + std::to_string(w.queues()));
+            if (w.queue_pairs() != 2) complain("queues: " + std::to_string(w.queue_pairs()));
         }
     }) == "");
 }
 
-TEST_CASE("what a greeting says wrongly is refused", "[verbs_wire]") {
+TEST_CASE("verbs: a malformed greeting, or one of another version or shape, is refused", "[verbs_transport]") {
     const auto net = std::make_shared<dry_network>();
     std::string good;
     for (int turn = 0; turn < 5; ++turn) {
-        auto control = std::make_unique<puppet>();
-        puppet& peer = *control;
-        verbs_transport w(std::move(control), std::make_shared<rdma::memory_book>(net->device(0)), 0, 2);
+        auto control = std::make_unique<scripted_control>();
+        scripted_control& peer = *control;
+        verbs_transport w(std::move(control), std::make_shared<rdma::memory_registry>(net->device(0)), 0, 2);
         w.linger = 0.01;
         ear e;
         w.listening = &e;

@@ -1,4 +1,4 @@
-// The laws one by one: for each, schedules that break it and nothing else, and what the report says of them.
+// Each law: schedules that break it and no other, and the report on them.
 #include "catch.hpp"
 
 #include <colls/testing/schedule.hpp>
@@ -19,7 +19,7 @@ using enum colls::collective;
 
 namespace {
 
-/// A schedule that tests put together as they go.
+/// A schedule whose members tests set one by one.
 struct loose {
     collective implements = broadcast;
     std::function<step(int rank, int n, int round, int port)> steps{};
@@ -103,7 +103,7 @@ found where(const report& r) { return {r.law, r.rank, r.round, r.port, r.block, 
 
 }  // namespace
 
-TEST_CASE("right schedules are proven", "[verify]") {
+TEST_CASE("verify: accepts right schedules", "[verify]") {
     CHECK(verify(pairwise(), 8).text() == "proven for 8 ranks");
     CHECK(verify(from_root(broadcast, 5), 5).ok());
     CHECK(verify(from_root(scatter, 5), 5).ok());
@@ -113,7 +113,7 @@ TEST_CASE("right schedules are proven", "[verify]") {
     static_assert(prove<circulant<>::reduce_scatter, 16>() && prove<ring, 8>());
 }
 
-TEST_CASE("law in_range: extents", "[verify]") {
+TEST_CASE("law in_range: rejects extents, roots and homes out of range", "[verify]") {
     loose s = pairwise();
     s.legal = false;
     CHECK(verify(s, 8).text() == "the schedule does not support 8 ranks (law: in_range)");
@@ -128,11 +128,11 @@ TEST_CASE("law in_range: extents", "[verify]") {
     CHECK(verify(s, 8).law == law::in_range);
     s = from_root(broadcast, 5);
     s.root_rank = 5;
-    CHECK(verify(s, 5).text() == "the root is 5 of 5 ranks (law: in_range)");
+    CHECK(verify(s, 5).text() == "the root is rank 5, but the group has ranks 0 to 4 (law: in_range)");
     CHECK(verify(s, 5).value == 5);
     s = pairwise();
     s.home_rule = [](int, int slot) { return slot == 3 ? 8 : slot; };
-    CHECK(verify(s, 8).text() == "block 3 has home 8 of 8 ranks (law: in_range)");
+    CHECK(verify(s, 8).text() == "block 3 has home rank 8, but the group has ranks 0 to 7 (law: in_range)");
     s.home_rule = [](int, int slot) { return slot == 3 ? none : slot; };
     CHECK(verify(s, 8).text() == "no block has its home at rank 3 (law: in_range)");
     s = loose{.implements = all_to_all, .round_count = 0, .block_count = 2};
@@ -141,12 +141,12 @@ TEST_CASE("law in_range: extents", "[verify]") {
           "rank 0 names rank 0 for its block 1: each rank must be named equally often (law: in_range)");
 }
 
-TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
+TEST_CASE("law in_range: rejects peers and blocks out of range, and slots that hold nothing", "[verify]") {
     CHECK(verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.send.peer = 8;
     }),
               8)
-              .text() == "round 3: rank 4 names rank 8 of 8 ranks on port 0 (law: in_range)");
+              .text() == "round 3: rank 4 on port 0 names rank 8, but the group has ranks 0 to 7 (law: in_range)");
     CHECK(where(verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.recv.peer = -2;
     }),
@@ -160,7 +160,8 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
             CHECK(where(r) == found{law::in_range, 4, 3, 0, bad, receiving ? 2 : 6});
             CHECK(r.limit == 8);
             CHECK(r.peer_block == none);
-            CHECK(r.text() == "round 3: rank 4 names block " + std::to_string(bad) + " of 8 on port 0 (law: in_range)");
+            CHECK(r.text() == "round 3: rank 4 on port 0 names block " + std::to_string(bad) +
+                                  ", but has blocks 0 to 7 (law: in_range)");
         }
     for (const block_set bad : {block_set{.count = -1}, block_set{.count = 9}, block_set{.count = 3, .run = 0},
              block_set{.count = 1 << 20, .grain = 1 << 20, .reps = 1 << 20}, block_set{.count = 1, .modulus = -1}}) {
@@ -191,10 +192,10 @@ TEST_CASE("law in_range: peers, blocks, and what holds nothing", "[verify]") {
     s = loose{.implements = barrier, .steps = [](int rank, int, int, int) {
                   return step{.send = {1 - rank, block(0)}, .recv = {1 - rank, block(0)}};
               }};
-    CHECK(verify(s, 2).text() == "round 0: rank 0 moves blocks in a barrier on port 0 (law: in_range)");
+    CHECK(verify(s, 2).text() == "round 0: rank 0 on port 0 names blocks, but a barrier sends none (law: in_range)");
 }
 
-TEST_CASE("law matched", "[verify]") {
+TEST_CASE("law matched: rejects a send without a receive, the reverse, and unequal counts", "[verify]") {
     CHECK(verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.send.peer = 7;
     }),
@@ -205,15 +206,15 @@ TEST_CASE("law matched", "[verify]") {
     }),
         8);
     CHECK(where(unheard) == found{law::matched, 4, 3, 0, none, 6});
-    CHECK(
-        unheard.text() == "round 3: rank 4 sends to rank 6 on port 0, which receives there from no one (law: matched)");
+    CHECK(unheard.text() ==
+          "round 3: rank 4 sends to rank 6 on port 0, which receives there from no rank (law: matched)");
     const report unsent = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 6 && round == 3) s.send = {};
     }),
         8);
     CHECK(where(unsent) == found{law::matched, 0, 3, 0, none, 6});
     CHECK(
-        unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no one (law: matched)");
+        unsent.text() == "round 3: rank 0 receives from rank 6 on port 0, which sends there to no rank (law: matched)");
     const report sizes = verify(pairwise([](step& s, int rank, int round) {
         if (rank == 4 && round == 3) s.recv.blocks = block_range(4, 2);
     }),
@@ -237,7 +238,7 @@ TEST_CASE("law matched", "[verify]") {
               .law == law::matched);
 }
 
-TEST_CASE("law exactly_once", "[verify]") {
+TEST_CASE("law exactly_once: rejects a contribution that is reduced twice", "[verify]") {
     // Round 6 repeats the distance of round 3: rank 4 has rank 2's block again.
     loose s = pairwise();
     s.steps = [right = s.steps](
@@ -261,7 +262,7 @@ TEST_CASE("law exactly_once", "[verify]") {
     CHECK(where(verify(self, 2)) == found{law::exactly_once, 0, 0, 0, 0, 0});
 }
 
-TEST_CASE("law unmixed", "[verify]") {
+TEST_CASE("law unmixed: rejects a reduction of contributions to different blocks", "[verify]") {
     const report r = verify(pairwise([](step& s, int rank, int round) {
         if (round != 3) return;
         if (rank == 2) s.send.blocks = block(5);
@@ -283,7 +284,7 @@ TEST_CASE("law unmixed", "[verify]") {
           "block 3 (law: unmixed)");
 }
 
-TEST_CASE("law complete", "[verify]") {
+TEST_CASE("law complete: rejects a result that is missing, incomplete or foreign", "[verify]") {
     loose s = pairwise();
     s.round_count = 6;
     CHECK(verify(s, 8).text() == "rank 0 ends without the contribution of rank 1 in its block 0 (law: complete)");
@@ -316,10 +317,10 @@ TEST_CASE("law complete", "[verify]") {
                          return step{.send = {(rank + 1) % n}, .recv = {(rank + n - 1) % n}};
                      }};
     CHECK(verify(deaf, 2).ok());
-    CHECK(verify(deaf, 3).text() == "rank 0 ends without having heard of rank 1 (law: complete)");
+    CHECK(verify(deaf, 3).text() == "rank 0 ends without depending on rank 1 (law: complete)");
 }
 
-TEST_CASE("law live: what the proof implies, played", "[verify]") {
+TEST_CASE("law live: play finds the deadlocks that law matched excludes", "[verify]") {
     CHECK(testing::play(pairwise(), 8).ok());
     // Each waits in round 0 for what the other sends in round 1: messages in order, but a deadlock.
     loose s{.implements = all_reduce, .steps = [](int rank, int, int round, int) {
@@ -347,7 +348,7 @@ TEST_CASE("law live: what the proof implies, played", "[verify]") {
     CHECK((blocked.rank == 0 ? blocked.round == 1 : blocked.round == 0));
 }
 
-TEST_CASE("law hazards", "[verify]") {
+TEST_CASE("law hazards: rejects two copies into one slot, and allows what can be staged", "[verify]") {
     loose s{.implements = broadcast, .steps = [](int rank, int, int, int) {
                 return rank == 0 ? step{.send = {1, block(0)}} : step{.recv = {0, block(0)}};
             }};
@@ -383,8 +384,8 @@ TEST_CASE("law hazards", "[verify]") {
     CHECK(examine(pairwise([](step& st, int, int) { st.recv.action = action::copy; }), 8).proof.law == law::complete);
 }
 
-TEST_CASE("slots without a home hold anything and keep nothing", "[verify]") {
-    // Four slots for three ranks; what goes through the fourth is lost.
+TEST_CASE("slots without a home may hold anything, and their contents are not kept", "[verify]") {
+    // Four slots for three ranks; data that passes through the fourth is lost.
     loose s{.implements = all_gather, .steps = [](int rank, int n, int round, int) {
                 const int b = mod(rank - round, n);
                 return step{.send = {mod(rank + 1, n), block(b)}, .recv = {mod(rank - 1, n), block(mod(b - 1, n))}};
@@ -412,9 +413,9 @@ TEST_CASE("slots without a home hold anything and keep nothing", "[verify]") {
     CHECK(verify(along, 3).ok());
 }
 
-TEST_CASE("semantics of a round", "[verify]") {
-    // Copies land before reductions join them, and a local operand goes on the left: rank 1 replaces its own by rank
-    // 0's through a copy, and adds its own, set aside in scratch, from the left.
+TEST_CASE("a round: sends read its start, copies precede reductions, operands are in rank order", "[verify]") {
+    // Copies are stored before reductions combine with them, and a local operand goes on the left: rank 1 replaces its
+    // own by rank 0's through a copy, and adds its own, set aside in scratch, from the left.
     loose s{.implements = inclusive_scan, .steps = [](int rank, int, int round, int port) {
                 if (round == 0 && port == 0) return step{.send = {rank, block(0)}, .recv = {rank, block(1)}};
                 if (round == 1 && port == 0 && rank == 0) return step{.send = {1, block(0)}};
@@ -452,7 +453,7 @@ TEST_CASE("semantics of a round", "[verify]") {
     CHECK(properties_of(fold, 3).order_preserving);
 }
 
-TEST_CASE("derived properties", "[verify]") {
+TEST_CASE("properties_of: derived properties of families", "[verify]") {
     STATIC_REQUIRE(order_preserving<recursive_doubling::all_reduce>);
     STATIC_REQUIRE(order_preserving<direct::reduce_scatter>);
     STATIC_REQUIRE(order_preserving<reversed<tree<2>::broadcast>>);
@@ -495,7 +496,7 @@ TEST_CASE("derived properties", "[verify]") {
     CHECK_FALSE(properties_of(s, 3).symmetric);  // not right: nothing is derived
 }
 
-TEST_CASE("one rank out of line is found in a large group too", "[verify]") {
+TEST_CASE("verify: finds one rank that breaks the symmetry of a large group", "[verify]") {
     const int n = 70;  // from 65 on a symmetric schedule is proven on rank 0 alone
     for (int odd = 0; odd < n; ++odd) {
         loose s{.implements = reduce_scatter};
@@ -513,7 +514,7 @@ TEST_CASE("one rank out of line is found in a large group too", "[verify]") {
     }
 }
 
-TEST_CASE("sets are walked as operator[] says", "[verify]") {
+TEST_CASE("expand: lists the blocks of a set in the order of operator[]", "[verify]") {
     testing::detail::random random(7);
     for (int i = 0; i < 20000; ++i) {
         block_set b{random.below(9) - 4, random.below(60) - 30, random.below(9), 1 + random.below(5),
@@ -528,7 +529,7 @@ TEST_CASE("sets are walked as operator[] says", "[verify]") {
     SUCCEED();
 }
 
-TEST_CASE("check_schedule says yes, and says why not", "[verify]") {
+TEST_CASE("check_schedule: accepts a right schedule, and says why it rejects another", "[verify]") {
     const testing::result good = testing::check_schedule<circulant<>::reduce_scatter>(40);
     CHECK(good.ok);
     CHECK(good.sizes == 40);

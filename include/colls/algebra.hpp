@@ -1,5 +1,5 @@
-// The algebra of schedules: reversed, compose, striped, permuted, folded, synchronising, exclusive. Each takes
-// schedules, or whole families. (hierarchical, which is built on it, is in schedules/hierarchical.hpp.)
+// The algebra of schedules: every combinator. Each takes schedules or whole families, and makes one of the same sort.
+// (hierarchical, which is built of these, is in schedules/hierarchical.hpp.)
 #pragma once
 
 #include <colls/algebra/compose.hpp>

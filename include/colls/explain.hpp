@@ -1,4 +1,4 @@
-// What `automatic` would do, and why.
+// What `automatic` would choose in a group, and why.
 #pragma once
 
 #include <colls/cost.hpp>
@@ -9,29 +9,35 @@
 namespace colls::inline v1 {
 namespace detail {
 
-// Templates, so that they, and with them every family, are compiled only where they are called.
+// Templates, so that they, and with them every family of schedules, are compiled only where they are called.
 template <int>
 std::string explanation(const rank_context& e, collective what, std::size_t bytes);
 template <int>
 std::string_view choice(const rank_context& e, collective what, std::size_t bytes);
-model felt_model(const rank_context& e);
+model group_model(const rank_context& e);
 
 }  // namespace detail
 
-/// The machine as this group's ranks feel it, measured once in the process: for cost_of<S>(n).seconds(model, bytes).
+/// The figures of the machine from which `automatic` predicts in comm's group, for use as cost_of<S>(n).seconds(model,
+/// bytes): seconds a round, seconds a byte sent and seconds a byte reduced. Where ranks outnumber cores, each figure
+/// grows with the ranks per core. They are measured at most once in a process, in a few milliseconds. Not collective.
 template <class Comm>
 model model_of(Comm& comm) {
-    return detail::felt_model(comm.context());
+    return detail::group_model(comm.context());
 }
 
-/// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group; or "eager path".
+/// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group, with an operator
+/// that commutes: a family's name, or "eager" for the eager path of small messages. `bytes` are those of the larger of
+/// the two buffers, over all blocks. Not collective, and the same on all ranks. Throws errc::invalid_argument where
+/// COLLS_SCHEDULE has a name that is none.
 template <class Comm>
 std::string chosen(Comm& comm, collective what, std::size_t bytes) {
     return std::string(detail::choice<0>(comm.context(), what, bytes));
 }
 
-/// A table of the schedules that `automatic` weighs for a collective of `bytes` bytes (of the larger buffer) in comm's
-/// group, with rounds, bytes sent by the busiest rank, chunk and predicted time. Not collective.
+/// A table of the schedules that `automatic` weighs for such a call, one a line, with rounds, bytes sent by the busiest
+/// rank, bytes of a block in a chunk, and predicted microseconds; the one that `chosen` names is marked "<- chosen".
+/// Not collective. Throws as `chosen` does.
 template <class Comm>
 std::string explain(Comm& comm, collective what, std::size_t bytes) {
     return detail::explanation<0>(comm.context(), what, bytes);

@@ -1,11 +1,12 @@
-// The vocabulary: what a schedule is made of, and how the library reads one.
+// The vocabulary: which collectives there are, what a schedule is, and how the library reads one.
 //
-// A schedule says, for any rank of a group of n, who sends which blocks to whom in which round. It is a pure
-// function of (rank, n, round, port): constexpr, no allocation, no virtual call. Everything else in the library
-// (proof, cost, executors, kernels) interprets that one function.
+// A schedule says, for each rank of a group of n ranks, which blocks it sends to and receives from which peers in each
+// round. It is a pure function of (rank, n, round, port): constexpr, no allocation, no virtual call. The proof, the
+// cost, the executors and the CUDA kernels all interpret that one function.
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/schedule_members.hpp>
+#include <colls/step.hpp>
 
 #include <concepts>
 #include <type_traits>
@@ -39,128 +40,42 @@ constexpr bool reduces(collective c) {
            c == collective::inclusive_scan || c == collective::exclusive_scan;
 }
 
-/// True for the collectives with a root: written for root 0 (or `root(n)`), rotated by the library.
+/// True for the collectives with a root. Their schedules are written for root 0 (or `root(n)`); a call with another
+/// root rotates the ranks.
 constexpr bool rooted(collective c) {
     return c == collective::broadcast || c == collective::scatter || c == collective::gather || c == collective::reduce;
 }
 
-/// True where a user block belongs to one rank, so that a slot has a `home`.
+/// True for the collectives in which each user block belongs to one rank, the `home` of the slots that hold it.
 constexpr bool owned(collective c) {
     return c == collective::scatter || c == collective::gather || c == collective::all_gather ||
            c == collective::reduce_scatter;
 }
 
-/// What a receive does with what arrives: replace the block, or combine with it.
-enum class action : unsigned char { copy, reduce };
-
-/// No peer; no home.
-inline constexpr int none = -1;
-
-/// a mod n in [0, n), for any sign of a.
-constexpr int mod(int a, int n) {
-    const int r = a % n;
-    return r < 0 ? r + n : r;
-}
-/// The least k with 2^k >= n (0 for n = 1).
-constexpr int log2_ceil(int n) {
-    int k = 0;
-    while ((1LL << k) < n) ++k;
-    return k;
-}
-constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
-constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
-constexpr int lcm(int a, int b) { return a / gcd(a, b) * b; }
-
-/// An ordered set of blocks in O(1) memory. Element i < count stands for `grain` consecutive blocks from
-///     base + (first + (i / run) * period + i % run * grain) mod modulus        (modulus 0: no wrap)
-/// and the whole is repeated `reps` times, `stride` apart. A cyclic interval (run 1, period 1) covers ring, halving,
-/// circulant and trees; run and period cover Bruck and PAT; grain is what a refinement of the blocks needs, and
-/// reps with stride what a level of a hierarchy needs.
-struct block_set {
-    int base = 0, first = 0, count = 0, run = 1, period = 1, modulus = 0, grain = 1, reps = 1, stride = 0;
-
-    constexpr int size() const { return count * grain * reps; }
-    constexpr bool empty() const { return count <= 0 || reps <= 0 || grain <= 0; }
-
-    /// The j-th block, 0 <= j < size().
-    constexpr int operator[](int j) const {
-        const int rep = j / (count * grain), in_rep = j - rep * count * grain, i = in_rep / grain, of_run = i / run;
-        int at = first + of_run * period + (i - of_run * run) * grain;
-        if (modulus > 0) at = mod(at, modulus);
-        return base + at + in_rep - i * grain + rep * stride;
+/// The collective that a schedule for c implements when it runs backwards in time: broadcast <-> reduce, scatter <->
+/// gather, all_gather <-> reduce_scatter; c itself for all others.
+constexpr collective dual(collective c) {
+    switch (c) {
+        case collective::broadcast:
+            return collective::reduce;
+        case collective::reduce:
+            return collective::broadcast;
+        case collective::scatter:
+            return collective::gather;
+        case collective::gather:
+            return collective::scatter;
+        case collective::all_gather:
+            return collective::reduce_scatter;
+        case collective::reduce_scatter:
+            return collective::all_gather;
+        default:
+            return c;
     }
-
-    /// Every block cut in u: block x becomes [x·u, x·u + u). Everything scales but count, run and reps.
-    constexpr block_set refined(int u) const {
-        return {base * u, first * u, count, run, period * u, modulus * u, grain * u, reps, stride * u};
-    }
-    /// Every block moved by b.
-    constexpr block_set offset(int b) const {
-        block_set s = *this;
-        s.base += b;
-        return s;
-    }
-    /// The set again, `times` times, `apart` apart. The copies must continue the set's own repetition if it has one.
-    constexpr block_set repeated(int times, int apart) const {
-        if (times == 1) return *this;
-        block_set s = *this;
-        if (reps == 1)
-            s.stride = apart;
-        else if (apart != reps * stride)
-            detail::precondition_failed("block_set::repeated: the repetitions do not continue each other");
-        s.reps = reps * times;
-        return s;
-    }
-    friend constexpr bool operator==(const block_set&, const block_set&) = default;
-};
-
-/// One block.
-constexpr block_set block(int b) { return {.first = b, .count = 1}; }
-/// Blocks first, first + 1, ..., first + count - 1.
-constexpr block_set block_range(int first, int count) { return {.first = first, .count = count}; }
-/// The cyclic interval of `count` blocks from `first`, modulo `modulus`.
-constexpr block_set block_range(int first, int count, int modulus) {
-    return {.first = mod(first, modulus), .count = count, .modulus = modulus};
 }
 
-struct send_part {
-    int peer = none;
-    block_set blocks{};
-};
-struct receive_part {
-    int peer = none;
-    block_set blocks{};
-    colls::action action = colls::action::copy;
-};
-/// What one rank does on one port in one round: at most one send and one receive. A peer equal to the rank itself is
-/// a local transfer (sent and received on the same port; a reducing one takes the incoming operand on the left).
-struct step {
-    send_part send{};
-    receive_part recv{};
-};
-
-namespace detail {
-template <class S>
-concept steps_without_port = requires(const S& s, int i) {
-    { s.at(i, i, i) } -> std::same_as<step>;
-};
-template <class S>
-concept steps_with_port = requires(const S& s, int i) {
-    { s.at(i, i, i, i) } -> std::same_as<step>;
-};
-template <class S>
-concept names_collective = requires {
-    { std::remove_cvref_t<S>::implements } -> std::convertible_to<collective>;
-};
-template <class S>
-concept counts_rounds = requires(const S& s, int n) {
-    { s.rounds(n) } -> std::convertible_to<int>;
-};
-}  // namespace detail
-
-/// A schedule: `implements`, `rounds(n)` and `at(rank, n, round)` or `at(rank, n, round, port)`. Members may be static
-/// or const. Optional members, with their defaults:
-///   blocks(n)        slots a rank works on         n; 1 for broadcast, reduce, barrier and scans
+/// A schedule: `implements`, `rounds(n)` and `at(rank, n, round)` or `at(rank, n, round, port)`, which returns a step.
+/// Members may be static or const. Optional members, with their defaults:
+///   blocks(n)        slots that a rank works on    n; 1 for broadcast, reduce, barrier and scans
 ///   ports(n)         sends and receives a round    1
 ///   scratch(n)       further slots, blocks(n)...   0
 ///   supports(n)      legal group sizes             true
@@ -169,9 +84,11 @@ concept counts_rounds = requires(const S& s, int n) {
 ///   owner(rank, n)   inverse of home, one slot     rank
 ///   input, output(rank, n, slot)   all_to_all: destination (source) of what a slot holds before (after)    slot
 template <class S>
-concept schedule = detail::names_collective<S> && detail::counts_rounds<S> &&
-                   (detail::steps_without_port<S> || detail::steps_with_port<S>) &&
-                   std::is_trivially_copyable_v<std::remove_cvref_t<S>>;
+concept schedule =
+    requires {
+        { std::remove_cvref_t<S>::implements } -> std::convertible_to<collective>;
+    } && detail::counts_rounds<S> && (detail::steps_without_port<S> || detail::steps_with_port<S>) &&
+    std::is_trivially_copyable_v<std::remove_cvref_t<S>>;
 
 // How the library reads a schedule: each member, or its default.
 
@@ -184,6 +101,7 @@ constexpr collective collective_of(const S& s) {
     return s.implements;
 }
 
+/// Whether s is legal in a group of n.
 template <class S>
 constexpr bool supports(const S& s, int n) {
     if constexpr (requires { s.supports(n); })
@@ -191,6 +109,7 @@ constexpr bool supports(const S& s, int n) {
     else
         return n >= 1;
 }
+/// Sends, and receives, of a rank in one round at most.
 template <class S>
 constexpr int ports_of(const S& s, int n) {
     if constexpr (requires { s.ports(n); })
@@ -198,6 +117,7 @@ constexpr int ports_of(const S& s, int n) {
     else
         return 1;
 }
+/// Slots 0 ... blocks_of - 1 of a rank make up the user's buffer.
 template <class S>
 constexpr int blocks_of(const S& s, int n) {
     if constexpr (requires { s.blocks(n); })
@@ -208,6 +128,7 @@ constexpr int blocks_of(const S& s, int n) {
                    ? n
                    : 1;
 }
+/// Slots behind the blocks that hold intermediate values.
 template <class S>
 constexpr int scratch_of(const S& s, int n) {
     if constexpr (requires { s.scratch(n); })
@@ -222,6 +143,7 @@ constexpr int root_of(const S& s, int n) {
     else
         return 0;
 }
+/// What `rank` does on `port` in `round`.
 template <class S>
 constexpr step step_of(const S& s, int rank, int n, int round, int port) {
     if constexpr (detail::steps_with_port<S>)
@@ -243,6 +165,7 @@ constexpr int home_of(const S& s, int n, int slot) {
         return b % n == 0 ? slot / (b / n) : none;
     }
 }
+/// all_to_all: the destination rank of what `slot` of `rank` holds before the first round.
 template <class S>
 constexpr int input_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.input(rank, n, slot); })
@@ -250,6 +173,7 @@ constexpr int input_of(const S& s, int rank, int n, int slot) {
     else
         return blocks_of(s, n) == n ? slot : slot / (blocks_of(s, n) / n);
 }
+/// all_to_all: the source rank of what `slot` of `rank` holds after the last round.
 template <class S>
 constexpr int output_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.output(rank, n, slot); })

@@ -1,10 +1,11 @@
-// Whatever comes over a connection between two ranks: no crash, no memory beyond what is posted, nothing written
-// outside of it, and the same result however the bytes are cut up. The first byte says what the rest is: a hello, a
-// header, a stream, or a recipe for a stream that is nearly right.
+// Fuzzes what is received on a connection between two ranks. There must be no crash, no memory taken beyond the posted
+// receives, no byte written outside of them, and the same result however the bytes are cut up. The first byte says what
+// the rest is: a hello, a header, a stream, or a recipe for a stream that is nearly right.
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/detail/transport/tcp/stream.hpp>
+#include <colls/detail/transport/tcp/frame_reader.hpp>
+#include <colls/detail/transport/tcp/frame_writer.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"
@@ -27,7 +28,7 @@ void must(bool holds, const char* what) {
     std::abort();
 }
 
-/// The input, taken from the front; zero behind its end.
+/// Takes the input from the front; returns zeros behind its end.
 class source {
 public:
     explicit source(octets in) : in_(in) {}
@@ -49,7 +50,7 @@ private:
     octets in_;
 };
 
-/// Bytes to be told from others; copied, since each comparison in a loop would be counted.
+/// Bytes that differ from others. They are copied, since the fuzzer would count each comparison in a loop.
 bytes pattern(std::size_t from, std::size_t count) {
     static const bytes all = [] {
         bytes b;
@@ -76,15 +77,15 @@ void header(octets in) {
     must(f->text_bytes <= most_text && f->bytes <= most_message, "sizes are in range");
 }
 
-/// Receives that are posted, in memory of exactly their size.
+/// A receive that is posted, in memory of exactly its size.
 struct posted {
     message_label label;
     std::vector<std::size_t> pieces;
 };
 message_label label_of(unsigned which) { return {which % 3, which / 3 % 3, which / 9}; }
 
-/// Feeds a stream to a reader. `cut` says how many bytes come at once, and when receives are posted. Returns what came
-/// of it.
+/// Feeds a stream to a reader, and returns the result. `cut` says how many bytes are added at once, and when receives
+/// are posted.
 struct outcome {
     std::string events;
     std::vector<bytes> memory;
@@ -93,9 +94,9 @@ struct outcome {
 };
 outcome feed(octets stream, const std::vector<posted>& receives, bool places, int drop_after, std::uint64_t cut) {
     outcome o;
-    message_places to;
+    posted_receives to;
     frame_reader reader;
-    if (places) reader.places = &to;
+    if (places) reader.receives = &to;
     reader.open(frame_bytes + most_text + cut % 5 * 300);
     std::vector<std::vector<std::unique_ptr<std::byte[]>>> memory;  // each piece an allocation of its own
     std::size_t next = 0;
@@ -109,7 +110,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
         }
         must(to.post(p.label, pieces.data(), static_cast<int>(pieces.size())) == next - 1, "receives are counted");
     };
-    // All at once, or one by one, whenever a message stands there.
+    // All at once, or one by one, whenever a message is held.
     while (cut % 2 == 0 && next < receives.size()) post();
     int heard = 0;
     for (bool over = false; !over;) {
@@ -122,10 +123,10 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                     o.events += 'w';
                     break;
                 case arrival::control:
-                    must(static_cast<unsigned>(reader.heard().what) <= static_cast<unsigned>(last_control_kind),
-                        "a notice");
-                    must(std::strlen(reader.heard().text) <= most_text, "a text ends");
-                    o.events += "n" + std::to_string(reader.heard().a) + reader.heard().text;
+                    must(static_cast<unsigned>(reader.control().what) <= static_cast<unsigned>(last_control_kind),
+                        "a control message has a valid kind");
+                    must(std::strlen(reader.control().text) <= most_text, "a text ends");
+                    o.events += "n" + std::to_string(reader.control().a) + reader.control().text;
                     if (++heard == drop_after) to.drop();
                     break;
                 case arrival::unexpected:
@@ -171,7 +172,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
             filled += part;
         }
         if (filled == 0) break;
-        reader.came(filled);
+        reader.add(filled);
         stream = stream.subspan(filled);
     }
     o.arrived = to.arrived();
@@ -262,7 +263,7 @@ void recipe(octets all) {
     both_ways(stream, r, how & 1, static_cast<int>(how >> 1 & 3), cut);
     if (right) must(feed(stream, r, true, 0, cut).memory == payloads, "what was sent arrives");
 }
-// What the writer writes the reader reads.
+// The reader must read what the writer writes.
 void written(octets all) {
     source in(all);
     const std::uint64_t cut = in.take64();
@@ -275,7 +276,7 @@ void written(octets all) {
         std::size_t whole = 0, at = 0;
         for (const std::size_t n : r[i].pieces) whole += n;
         memory[i] = pattern(in.take(), whole + 1);
-        // In other pieces than the receiver's.
+        // In other pieces than those of the receive.
         while (at < whole) {
             const std::size_t n = std::min(whole - at, std::size_t{in.take()} + 1);
             pieces.push_back({memory[i].data() + at, n});
@@ -301,7 +302,7 @@ void written(octets all) {
             stream.insert(stream.end(), p, p + part);
             taken += part;
         }
-        number += writer.left(taken);
+        number += writer.advance(taken);
     }
     must(writer.sent() == r.size() && number == r.size(), "all has been written");
     const outcome o = feed(stream, r, true, 0, cut);

@@ -1,11 +1,12 @@
-// Whatever comes over a rendezvous' connections: no crash, no memory beyond what the receiver's own group needs, and
-// what is taken for a record is exactly one that the library itself would write. The first byte says which record.
+// Fuzzes what is received in a rendezvous, and texts of the environment. There must be no crash, no memory taken beyond
+// what the receiver's own group needs, and bytes that are accepted as a record must be exactly those that the library
+// would write for it. The first byte says which record.
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/rendezvous_fuzz.cpp
 //   ./a.out -max_len=512 NEW_FOLDER tests/fuzz/corpus/rendezvous
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/detail/bootstrap/hello.hpp>
 #include <colls/detail/bootstrap/interfaces.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
+#include <colls/detail/bootstrap/records.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"
@@ -36,9 +37,9 @@ void hellos(bytes_view in) {
     const auto h = parse_hello(in);
     if (!h) return;
     must(equal(encode(*h), in), "a hello is written as it was read");
-    must(h->rank >= 0 && h->size > 0 && h->who.at.port() > 0, "a hello's numbers are in range");
-    must(!text_of(h->who.at).empty(), "an address has a text");
-    // Without the token a proof is not found; with it the record's every byte counts.
+    must(h->rank >= 0 && h->size > 0 && h->self.at.port() > 0, "a hello's numbers are in range");
+    must(!text_of(h->self.at).empty(), "an address has a text");
+    // A proof is not found without the token; with it, it covers every byte of the record.
     must(!same(h->proof, prove("token", {}, h->once, in)), "a proof is not guessed");
     auto sealed = encode(*h);
     const digest proof = prove("token", {}, h->once, sealed);

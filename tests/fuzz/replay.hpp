@@ -1,5 +1,5 @@
-// A main that gives a fuzz target the files it is told of (folders: all files in them), for compilers without
-// libFuzzer.
+// A main function that gives the files named on the command line (for folders, all files in them) to a fuzz target, for
+// compilers without libFuzzer.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ int main(int count, char** names) {
             return 1;
         }
         const std::vector<char> text{std::istreambuf_iterator<char>(in), {}};
-        // Of exactly that size, so that a sanitizer sees a byte too many.
+        // Of exactly that size, so that a sanitizer sees an access beyond it.
         const std::vector<std::uint8_t> bytes(text.begin(), text.end());
         LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
     }

@@ -1,9 +1,13 @@
-// One rank of a world on several hosts: see check, which makes the hosts and starts the ranks.
-//     hosts_check suite SEED CALLS PER_HOST      the differential suite; PER_HOST: what the world must have found, 0 if
-//     one host hosts_check lost SEED cut|killed FIRST LAST FOLDER
-// lost: calls back to back until ranks FIRST to LAST, which are a host, are cut off or killed; then the group shrinks.
-// A rank writes a file into FOLDER when it is under way. The status tells whether all was right; rank 0 of a suite says
-// how much.
+// One rank of a world on several hosts. The script `check` makes the hosts and starts the ranks.
+//
+// hosts_check suite SEED CALLS PER_HOST
+//     Runs the differential suite. PER_HOST is the number of ranks per host that the world must have found; 0 if it is
+//     to find one host, or hosts that are not alike. Rank 0 prints how many calls were checked.
+// hosts_check lost SEED cut|killed FIRST LAST FOLDER
+//     Calls back to back until ranks FIRST to LAST, which are those of one host, are cut off or killed; then shrinks
+//     the group. Each rank writes a file into FOLDER when its calls are under way.
+//
+// The exit status is 0 if all was right.
 #include "../mpi/calls.hpp"
 
 #include "support/random.hpp"
@@ -43,7 +47,7 @@ long sum_of(int n, std::size_t i) {
     return sum;
 }
 
-/// One of some calls by schedule S; `which` must be equal on all ranks. Is the result right?
+/// Makes call number `which`, the same on all ranks, by schedule S. Returns whether the result is right.
 template <class S>
 bool call(colls::communicator& comm, int which, int root, std::size_t count) {
     const int n = comm.size(), rank = comm.rank();
@@ -80,7 +84,7 @@ bool call(colls::communicator& comm, int which, int root, std::size_t count) {
 }
 constexpr int kinds = 4;
 
-/// Have all ranks the same bits as rank 0?
+/// Returns whether all ranks have the same bytes as rank 0.
 bool same_everywhere(colls::communicator& comm, std::span<const std::byte> own) {
     std::vector<std::byte> first(own.begin(), own.end());
     colls::broadcast<colls::direct>(comm, first, 0);
@@ -116,7 +120,7 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
     return all[1] == 0 ? 0 : 1;
 }
 
-/// Does the text name one of these ranks, other than as the one that speaks?
+/// Returns whether the text names one of the ranks `first` to `last`, apart from its opening, which names `speaker`.
 bool names(std::string_view text, int first, int last, int speaker) {
     const std::string opening = "colls: rank " + std::to_string(speaker);
     if (text.starts_with(opening)) text.remove_prefix(opening.size());
@@ -165,10 +169,10 @@ int lost(std::uint64_t seed, bool cut, int first, int last, const std::string& f
     std::printf("rank %d: after %.2f s, peer %d: %s\n", rank, waited, peer, text.c_str());
     t.check(code == colls::errc::timeout || code == colls::errc::peer_failed,
         "the error's kind is " + std::to_string(static_cast<int>(code)));
-    // For those who are cut off the others are away.
+    // The ranks that are cut off see the others as lost.
     t.check(
         beyond ? names(text, 0, first - 1, rank) || names(text, last + 1, n - 1, rank) : names(text, first, last, rank),
-        "the text names nobody who is lost: " + text);
+        "the text names no lost rank: " + text);
     // A dead rank is found without the deadline, which here is far away.
     if (!cut)
         t.check(code == colls::errc::peer_failed, "the error's kind is " + std::to_string(static_cast<int>(code)));

@@ -1,10 +1,9 @@
-// A rank is killed at a random moment while the others do one kind of thing; each survivor must have an error that
-// names it, within a second, and the survivors then shrink the group and go on. Not part of the suite: build target
-// colls_kills, then
+// Kills a rank at a random moment. Each survivor must get an error that names the rank, within a second, and the
+// survivors then shrink the group and go on. Not part of the suite: build target colls_kills, then
 //     build/test/tests/kills [KIND [TRIALS [SEED]]]      COLLS_TRANSPORT=tcp for TCP
-// KIND: calls (of 1.2 MB), split (and calls on the parts), nested (splits of parts), prepare, allocate, fork (each rank
-// has a child that lives on), shrink (a second rank is killed while the others shrink); without one all of them, 75
-// trials each.
+// KIND is what the ranks do meanwhile: calls (of 1.2 MB), split (and calls on the parts), nested (splits of parts),
+// prepare, allocate, fork (each rank has a child that lives on), shrink (a second rank is killed while the others
+// shrink). Without KIND: all of them, 75 trials each.
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 
@@ -24,7 +23,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// What the ranks and their parent count together.
+/// Results of a trial, which the ranks share with their parent.
 struct tally {
     std::atomic<double> died{0}, latest{0};
     std::atomic<int> shrunk{0}, unnamed{0}, late{0}, wrong{0}, children{0};
@@ -43,7 +42,7 @@ void die_in(int microseconds, bool first) {
     }).detach();
 }
 
-/// The error of a part, whose ranks have numbers of their own, as one of the whole group.
+/// Calls f, which works on a part of the group. An error of it is thrown with the peer's rank in the whole group.
 template <class F>
 void on_part(int n, int own, F f) {
     try {
@@ -89,7 +88,7 @@ void survive(colls::communicator& comm, int left) {
     for (int tries = 0;; ++tries) try {
             comm = comm.shrink();
             int sum[1] = {1};
-            for (int i = 0; i < (comm.size() > left ? 400 : 1); ++i) {  // until the second one has died, too
+            for (int i = 0; i < (comm.size() > left ? 400 : 1); ++i) {  // until the second rank has died as well
                 sum[0] = 1;
                 colls::all_reduce(comm, sum, colls::sum);
                 usleep(10);
@@ -131,19 +130,20 @@ bool trial(const std::string& kind, std::mt19937& random) {
                 if (took > 1) ++all.late;
                 if (e.peer() != victim &&
                     std::string(e.what()).find("rank " + std::to_string(victim)) == std::string::npos) {
-                    std::fprintf(stderr, "  rank %d, killed %d: %s\n", comm.rank(), victim, e.what());
+                    std::fprintf(stderr, "  rank %d, but rank %d was killed: %s\n", comm.rank(), victim, e.what());
                     ++all.unnamed;
                 }
             }
             if (two && comm.rank() == (victim + 1) % n) die_in(second, false);
             survive(comm, two ? n - 2 : n - 1);
         });
-    } catch (const colls::error&) {  // that a process was killed
+    } catch (const colls::error&) {  // says that a process was killed
     }
     for (int i = 0; i < all.children; ++i) kill(all.child[i], SIGKILL);
     const bool right = all.shrunk == (two ? n - 2 : n - 1) && all.unnamed + all.late + all.wrong == 0;
     if (!right)
-        std::printf("  %d ranks, rank %d killed after %d us: %d shrunk, %d not told which, %d late, %d wrong\n", n,
+        std::printf(
+            "  %d ranks, rank %d killed after %d us: %d shrunk, %d errors without the rank, %d late, %d wrong\n", n,
             victim, first, all.shrunk.load(), all.unnamed.load(), all.late.load(), all.wrong.load());
     return right;
 }
@@ -163,8 +163,8 @@ int main(int count, char** words) {
             wrong += !trial(kind, random);
             if (shared_tally().latest > latest) latest = shared_tally().latest;
         }
-        std::printf("%-9s %d trials, %d not right; the latest error %.3f s after the kill\n", kind.c_str(), trials,
-            wrong, latest);
+        std::printf(
+            "%-9s %d trials, %d failed; the latest error %.3f s after the kill\n", kind.c_str(), trials, wrong, latest);
         std::fflush(stdout);
         bad += wrong;
     }

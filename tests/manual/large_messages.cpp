@@ -1,6 +1,6 @@
-// Messages of 3 GB, and calls of more than 2^31 elements, between two processes over shared memory and TCP; 7 GB of
-// memory, half a minute. Not part of the suite: build target colls_large_messages, then build/test/tests/large_messages
-// [shm|tcp|verbs ...]
+// Messages of 3 GB, and calls of more than 2^31 elements, between two processes over shared memory and TCP. Takes 7 GB
+// of memory and half a minute. Not part of the suite: build target colls_large_messages, then
+//     build/test/tests/large_messages [shm|tcp|verbs ...]
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 
@@ -15,7 +15,7 @@
 
 namespace {
 
-/// Memory of one rank, from ordinary pages or from the communicator, which the transport may reach.
+/// Ordinary memory of one rank.
 class bytes {
 public:
     bytes(std::size_t size)
@@ -36,10 +36,11 @@ private:
     unsigned char* at_;
 };
 
-/// One value a page and at both ends, and another in each: what is lost, doubled or moved shows.
+/// The value of byte i, which shows bytes that are lost, doubled or moved.
 unsigned char value(std::size_t i, int turn) {
     return static_cast<unsigned char>((i * 0x9e3779b97f4a7c15u >> 56) + static_cast<std::size_t>(turn));
 }
+/// Calls f(i) for one byte a page, for the end, and around byte 2^31: checking all would take too long.
 template <class F>
 void at_some(std::size_t size, F f) {
     for (std::size_t i = 0; i < size; i += 4093) f(i);
@@ -56,7 +57,7 @@ void check(const bytes& b, int turn, const char* what) {
 }
 
 void rank(colls::communicator& comm) {
-    auto said = [&, from = std::chrono::steady_clock::now()](const char* what) mutable {
+    auto report = [&, from = std::chrono::steady_clock::now()](const char* what) mutable {
         const auto now = std::chrono::steady_clock::now();
         if (comm.rank() == 0) std::printf("  %-44s %6.1f s\n", what, std::chrono::duration<double>(now - from).count());
         std::fflush(stdout);
@@ -72,20 +73,20 @@ void rank(colls::communicator& comm) {
             colls::recv(comm, b, 0);
             check(b, 1, "send");
         }
-        said("send and recv of 3,000,000,007 bytes");
+        report("send and recv of 3,000,000,007 bytes");
     }
     {
         bytes b(more);
         if (comm.rank() == 1) fill(b, 2);
         colls::broadcast(comm, b, 1);
         check(b, 2, "broadcast");
-        said("broadcast of 2^31 + 12,345 elements");
+        report("broadcast of 2^31 + 12,345 elements");
         at_some(b.size(), [&](std::size_t i) { b.data()[i] = static_cast<unsigned char>(value(i, 3) / 2); });
         colls::all_reduce<colls::ring>(comm, b, colls::sum);
         std::size_t wrong = 0;
         at_some(b.size(), [&](std::size_t i) { wrong += b.data()[i] != value(i, 3) / 2 * 2; });
         if (wrong > 0) throw std::runtime_error("all_reduce: " + std::to_string(wrong) + " bytes are wrong");
-        said("all_reduce (ring) of as many, in place");
+        report("all_reduce (ring) of as many, in place");
     }
 }
 

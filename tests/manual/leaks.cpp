@@ -1,6 +1,7 @@
-// Memory, descriptors, mappings and files over many groups: 2,000 splits in one process, 500 groups of processes, 500
-// that fail. What grows is printed, and is a failure. Not part of the suite: build target colls_leaks, then
-// build/test/tests/leaks
+// Counts memory, descriptors, mappings and files over many groups: 2,000 splits in one process, 500 groups of processes
+// and 500 that fail. Prints the figures, and fails where one grows. Not part of the suite: build target colls_leaks,
+// then
+//     build/test/tests/leaks
 #include <colls/colls.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
@@ -17,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// What a process holds.
 struct held {
     long memory_kb = 0, descriptors = 0, mappings = 0, files = 0;
 
@@ -32,7 +34,7 @@ struct held {
         return h;
     }
 };
-/// Memory may still settle: what grows by more than 2 MB over the later nine tenths is a leak.
+/// Whether more is held at the end than after the first tenth. Memory may vary by 2 MB, mappings by two.
 bool grew(const char* what, const held& from, const held& to) {
     const bool leaks = to.memory_kb > from.memory_kb + 2048 || to.descriptors > from.descriptors ||
                        to.mappings > from.mappings + 2 || to.files > from.files;

@@ -191,7 +191,7 @@ inline agree() {
 }
 
 /* The same by copies in scratch memory, from which all data is pulled. Each chunk uses the slots of the chunk RING before it.
- * An all_reduce needs no further waits for them (planner::ring_phase()): slot 0 holds the input, 1 the result. */
+ * An all_reduce needs no further waits for them (memory_dependencies::flush_reuse()): slot 0 holds the input, 1 the result. */
 #define input_of(q) (q == me || (accesses(q) && slot(q, 0) == chunk + 1))
 #define result_of(q) (q == me || (accesses(q) && slot(q, 1) == chunk + 1))
 inline all_reduce() {

@@ -20,7 +20,7 @@ void random_calls(
     const auto& entries = all_kinds<colls::communicator>();
     std::uint64_t done = 0;
     for (std::uint64_t batch = 0; done < cases; ++batch) {
-        // The same on all ranks.
+        // Alike on all ranks.
         random_source random = stream(seed, batch, static_cast<std::uint64_t>(comm.size()));
         std::deque<job<colls::communicator>> jobs;
         std::vector<std::size_t> twins;
@@ -57,7 +57,7 @@ std::vector<int> numbers(int from, int to, std::size_t count, int number) {
     std::iota(v.begin(), v.end(), from * 1000 + to + number * 7919);
     return v;
 }
-/// A guarded buffer of ints that has just been received.
+/// Checks a guarded buffer of ints that has been received.
 void expect(guarded& got, const std::vector<int>& want, const char* what, tally& t) {
     t.check(std::equal(want.begin(), want.end(), got.as<int>().begin()), std::string(what) + ": other data");
     t.check(got.broken().empty(), std::string(what) + ": a byte was written " + got.broken());
@@ -67,7 +67,7 @@ void expect(guarded& got, const std::vector<int>& want, const char* what, tally&
 
 void messages(colls::communicator& comm, std::uint64_t seed, tally& t) {
     const int n = comm.size(), rank = comm.rank(), right = (rank + 1) % n, left = (rank + n - 1) % n;
-    // 8 KB is where messages are no longer copied; 16 MB where they are divided.
+    // From 8 KB on messages are not copied; from 16 MB on they are divided.
     for (const std::size_t count :
         {0u, 1u, 13u, 1000u, 2039u, 2040u, 2047u, 2048u, 2049u, 100'003u, 1'000'000u, 4'194'305u}) {
         if (count > 200'000 && n > 4) continue;
@@ -78,7 +78,7 @@ void messages(colls::communicator& comm, std::uint64_t seed, tally& t) {
         sending.wait();
         expect(buffer, numbers(left, rank, count, 1), "ring of messages", t);
     }
-    // Many of one pair at once, received in order; each rank with all others; collectives in between.
+    // Many messages of each pair at once, received in order, with collectives in between.
     constexpr int many = 40;
     random_source random = stream(seed, 5);
     std::vector<std::size_t> counts;
@@ -116,7 +116,7 @@ void splits(colls::communicator& comm, std::uint64_t seed, tally& t) {
     const int n = comm.size(), rank = comm.rank();
     for (int turn = 0; turn < 6; ++turn) {
         random_source random = stream(seed, 9, static_cast<std::uint64_t>(turn));
-        // The same on all ranks: who goes where. One color is "nowhere".
+        // The colors and keys of all ranks, alike on all ranks. A negative color is in no part.
         std::vector<int> colors, keys;
         for (int r = 0; r < n; ++r) {
             colors.push_back(random.between(-1, 2));
@@ -137,7 +137,7 @@ void splits(colls::communicator& comm, std::uint64_t seed, tally& t) {
         } else {
             t.check(part.size() == size && part.rank() == place, "split gives another group");
             works(part, t);
-            // Of the part, those in reverse; used by turns with the whole.
+            // The part's ranks in reverse order, used in turn with the part.
             colls::communicator reversed = part.split(0, -part.rank());
             t.check(
                 reversed.size() == size && reversed.rank() == size - 1 - place, "a part's split gives another group");
@@ -203,7 +203,7 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
                 colls::broadcast(comm, in.first(5), 0);
                 if (!other) colls::barrier(comm);
                 break;
-            case 8: {  // one sends more than the other expects
+            case 8: {  // one rank sends more than the next one expects
                 auto sending = colls::start::send(comm, in.first(other ? 2000 : 1000), (comm.rank() + 1) % n);
                 colls::recv(comm, out.first(1000), (comm.rank() + n - 1) % n);
                 sending.wait();
@@ -216,7 +216,7 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
             case 10:
                 colls::broadcast(comm, in.first(other ? most : 100), 0);
                 break;
-            default: {  // started by one, called by the others
+            default: {  // started by one rank, called by the others
                 if (other) {
                     auto operation = colls::start::all_reduce(comm, in, colls::sum);
                     operation.wait();
@@ -234,7 +234,7 @@ void disagree(colls::communicator& comm, int how, int odd, const std::function<v
     }
     t.check(code == static_cast<int>(colls::errc::mismatch), what + " (code " + std::to_string(code) + ")");
     t.check(thrower == comm.rank() && peer != comm.rank() && peer < n, what + " (names the wrong ranks)");
-    // From here on nobody writes into these, also not the last one to notice.
+    // From here on no rank writes into these buffers, not even the last one to see the error.
     std::fill(in.begin(), in.end(), -7);
     std::fill(out.begin(), out.end(), -7);
     all_out();

@@ -1,4 +1,4 @@
-// What the tests over MPI do on a communicator, whichever MPI is beneath it: compiled once for all of them.
+// What the tests over MPI do on a communicator. They are compiled once for all MPIs, as is the test of several hosts.
 #pragma once
 
 #include <colls/communicator.hpp>
@@ -11,31 +11,32 @@
 
 namespace mpi_tests {
 
-/// What this rank has checked.
+/// The number of checks of this rank, and of those that failed.
 struct tally {
     int rank = 0;
     std::uint64_t checked = 0, wrong = 0;
     void check(bool right, const std::string& what);
 };
 
-/// What the program that calls MPI lends to them.
+/// What the program that calls MPI provides.
 struct surroundings {
     std::function<void()> begin, end;                                 ///< around calls: the user's own messages
-    std::function<bool(std::span<const std::byte>)> same_everywhere;  ///< by MPI's own means
+    std::function<bool(std::span<const std::byte>)> same_everywhere;  ///< by MPI's own calls
 };
 
 /// Random calls against the serial reference, `cases` or a few more.
 void random_calls(
     colls::communicator& comm, std::uint64_t seed, std::uint64_t cases, const surroundings& around, tally& t);
-/// Messages between two ranks: small and large, everyone sending first, many of one pair at once, amid collectives.
+/// Point-to-point messages: small and large, with all ranks sending first, many of one pair at once, among collectives.
 void messages(colls::communicator& comm, std::uint64_t seed, tally& t);
-/// Groups of the group, and groups of those, used by turns.
+/// Splits the group, and its parts, and uses all of them in turn.
 void splits(colls::communicator& comm, std::uint64_t seed, tally& t);
-/// A call in which `odd` does something else than the others, in one of `disagreements` ways: an error on every rank,
-/// no byte written beside a buffer, and none into it later. `all_out` returns when all ranks have left the call.
+/// A call in which rank `odd` differs from the others, in one of `disagreements` ways. It must be an error on every
+/// rank, without a byte written beside a buffer, or into it after the error. `all_out` returns when all ranks have left
+/// the call.
 inline constexpr int disagreements = 12;
 void disagree(colls::communicator& comm, int how, int odd, const std::function<void()>& all_out, tally& t);
-/// One all_reduce: does the group work?
+/// Checks that the group works, by one all_reduce.
 void works(colls::communicator& comm, tally& t);
 
 }  // namespace mpi_tests

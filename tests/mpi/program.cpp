@@ -1,6 +1,7 @@
-// Everything over MPI: a program for each MPI that is installed, run by that MPI's own launcher (check).
+// The tests over MPI: a program for each MPI that is installed, run by that MPI's own launcher (see `check`).
 //     program SEED CALLS
-// Each rank judges what it has; rank 0 prints how much was checked, and the status tells whether all of it was right.
+// Each rank checks its own results. Rank 0 prints how many checks there were, and the exit status is 0 if all were
+// right.
 #include "calls.hpp"
 
 #include "support/message_transports.hpp"
@@ -18,7 +19,7 @@ using namespace mpi_tests;
 
 namespace {
 
-/// The user's own messages on the user's communicator, under the tags that the library uses on its own.
+/// Messages of the user's, on the user's communicator, with the tags that the library uses on its own one.
 class own_messages {
 public:
     void begin() {
@@ -56,7 +57,7 @@ bool same_everywhere(std::span<const std::byte> own) {
     return std::equal(own.begin(), own.end(), first.begin());
 }
 
-/// The transport alone: both sides' pieces have nothing to do with each other.
+/// The transport alone; both sides divide a message into pieces differently.
 void transports(std::uint64_t seed, tally& t) {
     using namespace support;
     MPI_Comm own;
@@ -73,7 +74,8 @@ void transports(std::uint64_t seed, tally& t) {
     }
 }
 
-/// How a transport ends, between ranks 0 and 1; the first part with a peer that stops within a message, by hand.
+/// The end of a transport, between ranks 0 and 1. In the first part rank 0 calls MPI itself, and stops within a
+/// message.
 void ends_of_transports(tally& t) {
     using namespace support;
     int rank = 0, size = 1;
@@ -95,7 +97,7 @@ void ends_of_transports(tally& t) {
     };
     const piece all{data.data(), data.size()}, part{data.data(), 100};
 
-    // The payload comes when the receiver has given up.
+    // The payload arrives when the receiver has abandoned its messages.
     if (rank == 0) {
         struct {
             std::uint64_t fingerprint, sequence, bytes;
@@ -104,14 +106,15 @@ void ends_of_transports(tally& t) {
         MPI_Send(&header, sizeof header, MPI_BYTE, 1, 0, own);
         meet();
         meet();
-        MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1, own);  // which ends, since it is taken
+        MPI_Send(data.data(), static_cast<int>(data.size()), MPI_BYTE, 1, 1,
+            own);  // which completes, since the receiver takes it
         struct {
             std::uint64_t a, b, c;
             control_kind what;
             char text[1];
         } const leave{1, 0, 0, control_kind::leave, ""};
         MPI_Send(&leave, sizeof leave, MPI_BYTE, 1, 2, own);
-        // What is left unread would reach a later communicator: MPI uses freed contexts again.
+        // An unread message would reach a later communicator: MPI uses the contexts of freed ones again.
         std::byte theirs[1024];
         MPI_Recv(theirs, sizeof theirs, MPI_BYTE, 1, 2, own, MPI_STATUS_IGNORE);
     } else {
@@ -128,7 +131,8 @@ void ends_of_transports(tally& t) {
     }
     meet();
 
-    // Both give up, one of them before it has asked for what the other sends: the send ends nevertheless.
+    // Both ranks abandon, one of them before it has posted a receive for the other's message: the send completes
+    // anyway.
     {
         mpi_transport w(context, 1);
         ear e;
@@ -136,18 +140,17 @@ void ends_of_transports(tally& t) {
         if (rank == 0) {
             w.send(1, label, &all, 1);
             w.abandon();
-            t.check(
-                until(w, [&] { return w.sent(1) == 1; }), "a send from memory of a caller's that abandon had to leave");
+            t.check(until(w, [&] { return w.sent(1) == 1; }), "a send that abandon could not cancel completes");
             w.tell(1, control_message{control_kind::board, 1, 2, 3, ""});
         } else {
             w.abandon();
-            t.check(until(w, [&] { return e.count(said_board) == 1; }), "news after abandon");
+            t.check(until(w, [&] { return e.count(said_board) == 1; }), "a control message after abandon");
             t.check(untouched(), "memory written after abandon");
         }
     }
     meet();
 
-    // Messages that were sent before the peer left count, and come before its leave.
+    // Messages that were sent before the peer left arrive, before its leave is reported.
     {
         const auto w = std::make_unique<mpi_transport>(context, 2);
         ear e;
@@ -156,24 +159,24 @@ void ends_of_transports(tally& t) {
             for (int i = 0; i < 3; ++i) w->send(1, label, &part, 1);
             w->tell(1, control_message{control_kind::board, 1, 2, 3, ""});
         } else {
-            t.check(until(*w, [&] { return e.count(said_board) == 1; }), "news without a message that is asked for");
+            t.check(until(*w, [&] { return e.count(said_board) == 1; }), "a control message without a posted receive");
             idle(*w, 0.05);
             for (int i = 0; i < 3; ++i) {
-                t.check(e.count(said_leave) == 0, "heard that a peer has left before its messages");
+                t.check(e.count(said_leave) == 0, "a leave is reported behind the messages before it");
                 w->receive(0, label, &part, 1);
                 t.check(until(*w, [&] { return w->received(0) == static_cast<std::uint64_t>(i + 1); }),
-                    "a message of one who has left");
+                    "a message of a rank that has left");
             }
             t.check(until(*w, [&] { return e.count(said_leave) == 1; }), "a peer's leave");
             t.check(e.count("lost") == 0 && data[99] == std::byte{1} && data[100] == std::byte{2},
-                "messages of one who has left");
+                "messages of a rank that has left");
         }
     }
     meet();
 }
 
-/// A group whose last one leaves while the first has sent it a message, and expects one: what came before counts, and
-/// what does not come is an error.
+/// The last rank leaves the group while rank 0 expects two messages of it: the one that it has sent arrives, the other
+/// is an error.
 void leaves(tally& t) {
     colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
     const int n = comm.size(), last = n - 1;
@@ -185,15 +188,16 @@ void leaves(tally& t) {
     } else if (comm.rank() == 0) {
         std::vector<int> got(data.size());
         colls::recv(comm, got, last);
-        t.check(std::count(got.begin(), got.end(), last) == 30'000, "a message of one who has left");
+        t.check(std::count(got.begin(), got.end(), last) == 30'000, "a message of a rank that has left");
         std::string said = "nothing";
         try {
             colls::recv(comm, got, last);
         } catch (const colls::error& failure) {
             said = failure.what();
-            t.check(failure.code() == colls::errc::peer_failed && failure.peer() == last, "one who has left: " + said);
+            t.check(failure.code() == colls::errc::peer_failed && failure.peer() == last,
+                "an error that says that the rank has left: " + said);
         }
-        t.check(said.find("has left") != std::string::npos, "one who has left: " + said);
+        t.check(said.find("has left") != std::string::npos, "an error that says that the rank has left: " + said);
     }
 }
 
@@ -211,7 +215,7 @@ void sub_communicators(tally& t) {
     t.check(first.rank() == place && first.size() == members, "a sub-communicator's ranks");
     works(first, t);
     works(second, t);
-    // The user's own may go first, and are as they were until then.
+    // The user's communicators may be freed first, and work until then.
     int sum = 0;
     MPI_Allreduce(&members, &sum, 1, MPI_INT, MPI_SUM, half);
     t.check(sum == members * members, "the user's own call");
@@ -223,7 +227,8 @@ void sub_communicators(tally& t) {
     works(first, t);
 }
 
-/// Groups of one process, waited for in different orders: whoever waits makes progress for all of them.
+/// Two groups of one process, whose operations are waited for in different orders: a wait makes progress for all
+/// groups.
 void two_groups(tally& t) {
     colls::communicator a = colls::mpi::communicator_of(MPI_COMM_WORLD),
                         b = colls::mpi::communicator_of(MPI_COMM_WORLD);
@@ -242,7 +247,7 @@ void two_groups(tally& t) {
     }
 }
 
-/// More of them, one after another, than MPI can have at once.
+/// More groups, one after another, than MPI can have communicators at once.
 void many(tally& t) {
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -313,9 +318,9 @@ int main(int argc, char** argv) {
         std::fflush(stdout);
     };
     try {
-        section("wires");
+        section("transports");
         transports(seed, t);
-        section("ends of wires");
+        section("ends of transports");
         ends_of_transports(t);
         {
             section("random calls");

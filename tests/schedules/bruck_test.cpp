@@ -46,11 +46,11 @@ void check_costs() {
 }
 }  // namespace
 
-TEST_CASE("bruck: the collectives it comes by") {
+TEST_CASE("bruck: provides the collectives that are documented") {
     CHECK(laws::collectives_of<bruck<>>() == "all_gather reduce_scatter all_reduce all_to_all barrier");
 }
 
-TEST_CASE("bruck: proof") {
+TEST_CASE("bruck: every schedule is proven, at compile time and at run time") {
     laws::prove<bruck<>>();
     laws::prove<bruck<3>>();
     laws::prove<bruck<5>>();
@@ -58,7 +58,7 @@ TEST_CASE("bruck: proof") {
     laws::prove<bruck<200>>();
 }
 
-TEST_CASE("bruck: rounds and volume") {
+TEST_CASE("bruck: rounds and volume follow the closed formulas") {
     check_costs<2>();
     check_costs<3>();
     check_costs<4>();
@@ -79,7 +79,7 @@ TEST_CASE("bruck: radix 2 is the circulant all_gather over powers of two") {
     }
 }
 
-TEST_CASE("bruck: with a radix of n and more, all_to_all is the pairwise exchange") {
+TEST_CASE("bruck: with a radix of at least n, all_to_all is the pairwise exchange") {
     laws::for_each_step(bruck<200>::all_to_all{}, 33, [](int rank, int round, int, const colls::step& st) {
         CHECK(st.send.peer == (rank + round + 1) % 33);
         CHECK(st.send.blocks.size() == 1);
@@ -87,7 +87,7 @@ TEST_CASE("bruck: with a radix of n and more, all_to_all is the pairwise exchang
     });
 }
 
-TEST_CASE("bruck: does not combine in rank order; all ranks agree") {
+TEST_CASE("bruck: does not combine in rank order; all ranks compute the same bits") {
     CHECK(!laws::keeps_order<reduce_scatter>(bruck<>{}));
     laws::check_identical<bruck<>>();
     laws::check_identical<bruck<3>>();

@@ -39,25 +39,25 @@ static_assert(!colls::proven_at<circulant<third>::reduce_scatter, 5>);
 
 }  // namespace
 
-TEST_CASE("circulant: the collectives it comes by") {
+TEST_CASE("circulant: provides the collectives that are documented") {
     CHECK(laws::collectives_of<circulant<>>() == "all_gather reduce_scatter all_reduce barrier");
 }
 
-TEST_CASE("circulant: proof") {
+TEST_CASE("circulant: every schedule is proven, at compile time and at run time") {
     laws::prove<circulant<>>();
     laws::prove<circulant<colls::doubling>>();
     laws::prove<circulant<colls::linear>>();
     laws::prove<circulant<two_thirds>>();
 }
 
-TEST_CASE("circulant: a sequence that falls below the half is found out") {
+TEST_CASE("circulant: a skip below half of the one before is rejected") {
     for (const int n : {3, 5, 16, 33}) {
         INFO("n = " << n);
         CHECK(!colls::verify(circulant<third>::reduce_scatter{}, n).ok());
     }
 }
 
-TEST_CASE("circulant: rounds and volume") {
+TEST_CASE("circulant: rounds and volume follow the closed formulas") {
     const auto least = [](int n) { return colls::log2_ceil(n); };
     const auto volume = [](int n) { return n - 1; };
     laws::check_cost<reduce_scatter>(circulant<>{}, least, volume);
@@ -76,7 +76,7 @@ TEST_CASE("circulant: rounds and volume") {
     }
 }
 
-TEST_CASE("circulant: linear skips are direct, one port a round, with the rounds and volume of the ring") {
+TEST_CASE("circulant: linear skips are direct on one port, in the rounds and volume of the ring") {
     for (const int n : laws::awkward_sizes) {
         INFO("n = " << n);
         CHECK(laws::same_steps(
@@ -88,7 +88,7 @@ TEST_CASE("circulant: linear skips are direct, one port a round, with the rounds
     }
 }
 
-TEST_CASE("circulant: does not combine in rank order; all ranks agree") {
+TEST_CASE("circulant: does not combine in rank order; all ranks compute the same bits") {
     CHECK(laws::sizes_out_of_order(circulant<>::reduce_scatter{}) == "3 4 5 7 8 10 13 16 17 31 32 33 48 64 65 66");
     laws::check_identical<circulant<>>();
 }

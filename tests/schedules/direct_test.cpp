@@ -9,19 +9,19 @@ using enum colls::collective;
 static_assert(colls::proven<direct, proven_to>);
 static_assert(colls::proven<one_shot, proven_to>);
 
-TEST_CASE("direct: the collectives it comes by") {
+TEST_CASE("direct: provides the collectives that are documented") {
     CHECK(laws::collectives_of<direct>() ==
           "broadcast scatter gather all_gather reduce reduce_scatter all_reduce "
           "all_to_all barrier inclusive_scan exclusive_scan");
     CHECK(laws::collectives_of<one_shot>() == "all_reduce barrier");
 }
 
-TEST_CASE("direct: proof") {
+TEST_CASE("direct: every schedule is proven, at compile time and at run time") {
     laws::prove<direct>();
     laws::prove<one_shot>();
 }
 
-TEST_CASE("direct: rounds and volume") {
+TEST_CASE("direct: rounds and volume follow the closed formulas") {
     const auto one = [](int n) { return n > 1 ? 1 : 0; };
     const auto two = [](int n) { return n > 1 ? 2 : 0; };
     const auto rest = [](int n) { return n - 1; };
@@ -41,7 +41,7 @@ TEST_CASE("direct: rounds and volume") {
     CHECK(colls::cost_of<direct::reduce_scatter>(64).scratch == 0);
 }
 
-TEST_CASE("direct: keeps rank order in everything; all ranks agree") {
+TEST_CASE("direct: combines in rank order in every collective; all ranks compute the same bits") {
     laws::for_each_schedule(direct{}, [](const auto& s) { CHECK(laws::sizes_out_of_order(s) == ""); });
     CHECK(laws::keeps_order<all_reduce>(one_shot{}));
     laws::check_identical<direct>();

@@ -10,17 +10,17 @@ using enum colls::collective;
 
 static_assert(colls::proven<double_tree, proven_to>);
 
-TEST_CASE("double tree: the collectives it comes by") {
+TEST_CASE("double tree: provides the collectives that are documented") {
     CHECK(laws::collectives_of<double_tree>() == "broadcast reduce all_reduce barrier");
 }
 
-TEST_CASE("double tree: proof") {
+TEST_CASE("double tree: every schedule is proven, at compile time and at run time") {
     laws::prove<double_tree>();
-    laws::prove<colls::detail::in_order_tree<0>>();
-    laws::prove<colls::detail::in_order_tree<1>>();
+    laws::prove<colls::double_tree::in_order_tree<0>>();
+    laws::prove<colls::double_tree::in_order_tree<1>>();
 }
 
-TEST_CASE("double tree: rounds and volume") {
+TEST_CASE("double tree: rounds and volume follow the closed formulas") {
     const auto depth = [](int n) { return n == 1 ? 0 : colls::log2_ceil(n + 1); };
     // Blocks are halves of the data.
     laws::check_cost<broadcast>(double_tree{}, depth, [](int n) { return n > 1 ? 2 : 0; });
@@ -31,7 +31,7 @@ TEST_CASE("double tree: rounds and volume") {
                                                                                        : 4; });
     CHECK(colls::blocks_of(double_tree::broadcast{}, 10) == 2);
     laws::check_cost<broadcast>(
-        colls::detail::in_order_tree<0>{}, [](int n) { return colls::log2_ceil(n); },
+        colls::double_tree::in_order_tree<0>{}, [](int n) { return colls::log2_ceil(n); },
         [](int n) { return n < 4 ? n > 1 : 2; });
 }
 
@@ -57,7 +57,7 @@ TEST_CASE("double tree: binary, and no rank but the root inner in both trees") {
     }
 }
 
-TEST_CASE("double tree: keeps rank order at every size; all ranks agree") {
+TEST_CASE("double tree: keeps rank order at every size; all ranks compute the same bits") {
     for (int n = 1; n <= 66; ++n) {
         INFO("n = " << n);
         CHECK(colls::properties_of(colls::schedule_of<reduce>(double_tree{}), n).order_preserving);

@@ -28,7 +28,7 @@ void check_costs() {
 }
 }  // namespace
 
-TEST_CASE("halving: the collectives it comes by, for powers of two") {
+TEST_CASE("halving: provides the collectives that are documented, for powers of two") {
     CHECK(laws::collectives_of<halving_doubling>() == "all_gather reduce_scatter all_reduce barrier");
     CHECK(laws::collectives_of<distance_doubling>() == "all_gather reduce_scatter all_reduce barrier");
     for (int n = -1; n <= 130; ++n) {
@@ -38,14 +38,14 @@ TEST_CASE("halving: the collectives it comes by, for powers of two") {
     }
 }
 
-TEST_CASE("halving: proof") {
+TEST_CASE("halving: every schedule is proven, at compile time and at run time") {
     laws::prove<halving_doubling>();
     laws::prove<distance_doubling>();
     laws::prove<colls::folded<halving_doubling>>();
     laws::prove<colls::folded<distance_doubling>>();
 }
 
-TEST_CASE("halving: rounds and volume") {
+TEST_CASE("halving: rounds and volume follow the closed formulas") {
     check_costs<halving_doubling>();
     check_costs<distance_doubling>();
     CHECK(colls::cost_of<halving_doubling::reduce_scatter>(64).scratch == 31);
@@ -62,7 +62,9 @@ TEST_CASE("halving: folded at 48 ranks") {
     CHECK(static_cast<double>(c.critical_sent) / c.blocks == Approx(3.94).margin(0.005));
 }
 
-TEST_CASE("halving: distance doubling keeps rank order, folded at any size; halving does not; all ranks agree") {
+TEST_CASE(
+    "halving: distance doubling keeps rank order, folded at any size; halving does not; all ranks compute the same "
+    "bits") {
     CHECK(laws::keeps_order<reduce_scatter>(distance_doubling{}));
     CHECK(laws::keeps_order<all_reduce>(distance_doubling{}));
     CHECK(laws::keeps_order<all_reduce>(colls::folded<distance_doubling>{}));

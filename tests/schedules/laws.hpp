@@ -32,7 +32,7 @@ void for_each_schedule(const Family& family, F f) {
         std::make_integer_sequence<int, colls::collective_count>{});
 }
 
-/// Calls f(rank, round, port, step) for all that s does at n.
+/// Calls f(rank, round, port, step) for each step of s at n.
 template <class S, class F>
 void for_each_step(const S& s, int n, F f) {
     for (int rank = 0; rank < n; ++rank)
@@ -41,7 +41,7 @@ void for_each_step(const S& s, int n, F f) {
                 f(rank, round, port, colls::step_of(s, rank, n, round, port));
 }
 
-/// Every law, for every collective of the family, at every awkward size that is legal; and no rank talks to itself.
+/// Every law, for every collective of the family, at every legal size of the list; and no rank sends to itself.
 template <class Family>
 void prove(const Family& family = {}) {
     for_each_schedule(family, [](const auto& s) {
@@ -107,8 +107,8 @@ void check_identical(const Family& family = {}) {
     });
 }
 
-/// Two schedules do the same, step by step, block by block. `round_of(n, k)`, `port_of(n, k)`: where a's round k of
-/// port 0 is found in b.
+/// Two schedules have the same steps, block by block. Round k, port 0 of a is round `round_of(n, k)`, port
+/// `port_of(n, k)` of b.
 template <class A, class B, class RoundOf, class PortOf>
 bool same_steps(const A& a, const B& b, int n, RoundOf round_of, PortOf port_of) {
     const auto same_blocks = [](const colls::block_set& x, const colls::block_set& y) {
@@ -125,7 +125,7 @@ bool same_steps(const A& a, const B& b, int n, RoundOf round_of, PortOf port_of)
     return same;
 }
 
-/// Hops that a block travels a message, on average, if the ranks stand in a ring.
+/// Average hops of a block in a message, where the ranks form a ring.
 template <class S>
 double mean_hops(const S& s, int n) {
     double hops = 0, blocks = 0;

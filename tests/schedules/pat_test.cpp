@@ -14,8 +14,8 @@ static_assert(colls::proven<pat<4>::all_gather, proven_to>);
 namespace {
 template <int A>
 void check_costs() {
-    // log2 A + P/A - 1 with P the power of two from n on, A no more than P; rounds for offsets that are not there
-    // fall away.
+    // log2 A + P/A - 1 with P the least power of two not below n, A at most P; there are no rounds for offsets from n
+    // on.
     const auto rounds = [](int n) {
         int p = 1, a = A, log = 0;
         while (p < n) p *= 2;
@@ -39,18 +39,18 @@ void check_costs() {
 }
 }  // namespace
 
-TEST_CASE("pat: the collectives it comes by") {
+TEST_CASE("pat: provides the collectives that are documented") {
     CHECK(laws::collectives_of<pat<>>() == "all_gather reduce_scatter all_reduce barrier");
 }
 
-TEST_CASE("pat: proof") {
+TEST_CASE("pat: every schedule is proven, at compile time and at run time") {
     laws::prove<pat<>>();
     laws::prove<pat<2>>();
     laws::prove<pat<8>>();
     laws::prove<pat<256>>();
 }
 
-TEST_CASE("pat: rounds, volume, and blocks a message") {
+TEST_CASE("pat: rounds, volume and blocks a message follow the closed formulas") {
     check_costs<1>();
     check_costs<2>();
     check_costs<4>();
@@ -60,7 +60,7 @@ TEST_CASE("pat: rounds, volume, and blocks a message") {
     CHECK(colls::schedule_of<all_gather>(pat<256>{}).rounds(129) == 8);
 }
 
-TEST_CASE("pat: does not combine in rank order; all ranks agree") {
+TEST_CASE("pat: does not combine in rank order; all ranks compute the same bits") {
     CHECK(!laws::keeps_order<reduce_scatter>(pat<>{}));
     laws::check_identical<pat<>>();
     laws::check_identical<pat<4>>();

@@ -57,18 +57,18 @@ static_assert(colls::proven<cut<2>, proven_to>);
 static_assert(colls::proven<cut<9>, proven_to>);
 static_assert(colls::proven<colls::reversed<cut<9>>, proven_to>);
 
-TEST_CASE("pipelined broadcast: the collectives it comes by") {
+TEST_CASE("pipelined broadcast: provides the collectives that are documented") {
     CHECK(laws::collectives_of<pipelined_broadcast>() == "broadcast reduce all_reduce barrier");
 }
 
-TEST_CASE("pipelined broadcast: proof") {
+TEST_CASE("pipelined broadcast: every schedule is proven, at compile time and at run time") {
     for (const int segments : {0, 1, 2, 3, 4, 7, 8, 13, 64}) {
         INFO("segments = " << segments);
         laws::prove(pipelined_broadcast{segments});
     }
 }
 
-TEST_CASE("pipelined broadcast: what is sent in a round is what is received, and there to be sent, at every size") {
+TEST_CASE("pipelined broadcast: sends match receives, and a rank sends only blocks that it has, at every size") {
     int wrong = 0;
     for (int n = 2; n <= 1200; ++n) wrong += !sound(n);
     CHECK(wrong == 0);
@@ -78,7 +78,7 @@ TEST_CASE("pipelined broadcast: what is sent in a round is what is received, and
     }
 }
 
-TEST_CASE("pipelined broadcast: rounds and volume") {
+TEST_CASE("pipelined broadcast: rounds and volume follow the closed formulas") {
     for (const int segments : {1, 2, 5, 7, 32}) {
         const auto rounds = [=](int n) { return n == 1 ? 0 : segments + colls::log2_ceil(n) - 1; };
         laws::check_cost<reduce>(pipelined_broadcast{segments}, rounds, [=](int n) { return n == 1 ? 0 : segments; });
@@ -114,7 +114,7 @@ TEST_CASE("pipelined broadcast: every rank but the root receives every block onc
     }
 }
 
-TEST_CASE("pipelined broadcast: reversed, it does not combine in rank order; all ranks agree") {
+TEST_CASE("pipelined broadcast: reversed, it does not combine in rank order; all ranks compute the same bits") {
     CHECK(!laws::keeps_order<reduce>(pipelined_broadcast{4}));
     laws::check_identical(pipelined_broadcast{4});
 }

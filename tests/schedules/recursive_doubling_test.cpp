@@ -45,11 +45,11 @@ void check_costs() {
 }
 }  // namespace
 
-TEST_CASE("recursive doubling: the collectives it comes by") {
+TEST_CASE("recursive doubling: provides the collectives that are documented") {
     CHECK(laws::collectives_of<recursive_doubling>() == "all_reduce barrier inclusive_scan exclusive_scan");
 }
 
-TEST_CASE("recursive doubling: proof") {
+TEST_CASE("recursive doubling: every schedule is proven, at compile time and at run time") {
     laws::prove<recursive_doubling>();
     laws::prove<recursive_multiplying<3>>();
     laws::prove<recursive_multiplying<5>>();
@@ -58,7 +58,7 @@ TEST_CASE("recursive doubling: proof") {
     for (const int n : {27, 81}) CHECK(colls::verify<recursive_multiplying<3>::all_reduce>(n).ok());
 }
 
-TEST_CASE("recursive doubling: rounds and volume") {
+TEST_CASE("recursive doubling: rounds and volume follow the closed formulas") {
     check_costs<2>();
     check_costs<3>();
     check_costs<4>();
@@ -67,7 +67,7 @@ TEST_CASE("recursive doubling: rounds and volume") {
     CHECK(colls::traffic_of(colls::schedule_of<all_reduce>(colls::folded<recursive_doubling>{}), 48).rounds == 7);
 }
 
-TEST_CASE("recursive doubling: keeps rank order in everything; all ranks agree") {
+TEST_CASE("recursive doubling: combines in rank order in every collective; all ranks compute the same bits") {
     const auto in_order = [](const auto& s) { CHECK(laws::sizes_out_of_order(s) == ""); };
     laws::for_each_schedule(recursive_doubling{}, in_order);
     laws::for_each_schedule(recursive_multiplying<3>{}, in_order);

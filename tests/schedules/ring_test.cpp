@@ -7,14 +7,14 @@ using enum colls::collective;
 
 static_assert(colls::proven<ring, 16>);
 
-TEST_CASE("ring: the collectives it comes by") {
+TEST_CASE("ring: provides the collectives that are documented") {
     CHECK(laws::collectives_of<ring>() ==
           "broadcast all_gather reduce reduce_scatter all_reduce barrier inclusive_scan exclusive_scan");
 }
 
-TEST_CASE("ring: proof") { laws::prove<ring>(); }
+TEST_CASE("ring: every schedule is proven, at compile time and at run time") { laws::prove<ring>(); }
 
-TEST_CASE("ring: rounds and volume") {
+TEST_CASE("ring: rounds and volume follow the closed formulas") {
     const auto once = [](int n) { return n - 1; };
     const auto twice = [](int n) { return 2 * (n - 1); };
     const auto everything = [](int n) { return n > 1 ? 1 : 0; };
@@ -42,7 +42,7 @@ TEST_CASE("ring: every peer is a neighbour") {
     });
 }
 
-TEST_CASE("ring: the chain keeps rank order, the ring does not; all ranks agree") {
+TEST_CASE("ring: the chain keeps rank order, the ring does not; all ranks compute the same bits") {
     CHECK(laws::keeps_order<reduce>(ring{}));
     CHECK(laws::keeps_order<inclusive_scan>(ring{}));
     CHECK(laws::keeps_order<exclusive_scan>(ring{}));

@@ -9,19 +9,19 @@ using enum colls::collective;
 static_assert(colls::proven<swing, proven_to>);
 static_assert(colls::proven<colls::folded<swing>, proven_to>);
 
-TEST_CASE("swing: the collectives it comes by, for powers of two") {
+TEST_CASE("swing: provides the collectives that are documented, for powers of two") {
     CHECK(laws::collectives_of<swing>() == "all_gather reduce_scatter all_reduce barrier");
     CHECK(colls::supports(swing::reduce_scatter{}, 128));
     CHECK(!colls::supports(swing::reduce_scatter{}, 96));
 }
 
-TEST_CASE("swing: proof") {
+TEST_CASE("swing: every schedule is proven, at compile time and at run time") {
     laws::prove<swing>();
     laws::prove<colls::folded<swing>>();
     for (const int n : {128, 256, 512}) CHECK(colls::verify<swing::reduce_scatter>(n).ok());
 }
 
-TEST_CASE("swing: rounds, volume and way") {
+TEST_CASE("swing: rounds, volume and distance") {
     const auto q = [](int n) { return colls::log2_ceil(n); };
     const auto volume = [](int n) { return n - 1; };
     laws::check_cost<reduce_scatter>(swing{}, q, volume);
@@ -49,7 +49,7 @@ TEST_CASE("swing: home and owner are inverse") {
     }
 }
 
-TEST_CASE("swing: does not combine in rank order; all ranks agree") {
+TEST_CASE("swing: does not combine in rank order; all ranks compute the same bits") {
     CHECK(laws::sizes_out_of_order(swing::reduce_scatter{}) == "8 16 32 64");
     laws::check_identical<swing>();
 }

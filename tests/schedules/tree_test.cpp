@@ -33,7 +33,7 @@ void check_costs() {
     laws::check_cost<broadcast>(f, depth<K>, children<K>);
     laws::check_cost<reduce>(f, depth<K>, one);
     laws::check_cost<scatter>(f, depth<K>, [](int n) { return n - 1; });
-    // A child of the root passes on all it stands for: the biggest such interval, cut off by n.
+    // A child of the root sends the blocks of the interval that it serves: the greatest such interval, cut off at n.
     laws::check_cost<gather>(f, depth<K>, [](int n) {
         int d = 1;
         while (d < n) d *= K;
@@ -41,30 +41,30 @@ void check_costs() {
         d /= K;
         return d < n - d ? d : n - d > d / K ? n - d : d / K;
     });
-    // Sent up once, but by the root; and down to the children of one's own.
+    // Each rank but the root sends once upwards, and then to its own children.
     laws::check_cost<all_reduce>(f, [](int n) { return 2 * depth<K>(n); }, children<K>);
 }
 }  // namespace
 
-TEST_CASE("tree: the collectives it comes by") {
+TEST_CASE("tree: provides the collectives that are documented") {
     CHECK(laws::collectives_of<tree<>>() == "broadcast scatter gather reduce all_reduce barrier");
 }
 
-TEST_CASE("tree: proof") {
+TEST_CASE("tree: every schedule is proven, at compile time and at run time") {
     laws::prove<tree<>>();
     laws::prove<tree<3>>();
     laws::prove<tree<7>>();
     laws::prove<tree<200>>();
 }
 
-TEST_CASE("tree: rounds and volume") {
+TEST_CASE("tree: rounds and volume follow the closed formulas") {
     check_costs<2>();
     check_costs<3>();
     check_costs<5>();
     for (int n = 2; n <= 66; ++n) CHECK(colls::properties_of<tree<>::broadcast>(n).round_optimal);
 }
 
-TEST_CASE("tree: every rank is served once, by a lower one; nothing twice") {
+TEST_CASE("tree: every rank receives once, from a lower rank; no block is received twice") {
     for (const int n : laws::awkward_sizes) {
         std::vector<int> served(static_cast<std::size_t>(n));
         laws::for_each_step(tree<3>::broadcast{}, n, [&](int rank, int, int, const colls::step& st) {
@@ -76,7 +76,7 @@ TEST_CASE("tree: every rank is served once, by a lower one; nothing twice") {
     }
 }
 
-TEST_CASE("tree: reduce keeps rank order; all ranks agree") {
+TEST_CASE("tree: reduce keeps rank order; all ranks compute the same bits") {
     CHECK(laws::keeps_order<reduce>(tree<>{}));
     CHECK(laws::keeps_order<reduce>(tree<3>{}));
     CHECK(laws::keeps_order<reduce>(tree<7>{}));

@@ -1,4 +1,4 @@
-// Several calls by one group of threads, back to back, with ranks arriving when they like.
+// Random calls, and runs of many calls by one group, back to back, with ranks that arrive at different times.
 #pragma once
 
 #include "job.hpp"
@@ -11,9 +11,10 @@
 
 namespace support {
 
-/// The group sizes that find bugs.
+/// Group sizes around powers of two and primes, at which schedules have special cases.
 inline constexpr int awkward_sizes[] = {1, 2, 3, 4, 5, 7, 8, 10, 13, 16, 17, 31, 32, 33, 48, 64, 65, 66, 129};
 
+/// Delays the rank by a random, short time, or not at all.
 inline void dawdle(random_source& random) {
     switch (random.below(6)) {
         case 0:
@@ -27,7 +28,7 @@ inline void dawdle(random_source& random) {
     }
 }
 
-/// A schedule that can be asked for this call, or null: automatic.
+/// A random schedule that can do this call, or null: automatic.
 inline const row* pick_row(random_source& random, what c, int n, bool in_order) {
     static const auto by_collective = [] {
         std::vector<std::vector<const row*>> lists(what_count);
@@ -52,8 +53,8 @@ inline const row* pick_row(random_source& random, what c, int n, bool in_order) 
     return nullptr;
 }
 
-/// Counts that straddle what the library switches at: nothing, less than a rank each, the eager path, cache lines,
-/// chunks.
+/// A random element count around the sizes at which the library changes its method: zero, fewer elements than ranks,
+/// cache lines, the eager path, chunks.
 inline std::size_t pick_count(random_source& random, int n, std::size_t size, std::size_t limit) {
     const auto ranks = static_cast<std::size_t>(n);
     constexpr std::size_t primes[] = {
@@ -77,12 +78,12 @@ inline std::size_t pick_count(random_source& random, int n, std::size_t size, st
             count = primes[random.below(std::size(primes))];
             break;
         case 5:
-        case 6: {  // an edge of the whole
+        case 6: {  // such a size of the whole buffer
             const std::size_t at = edges[random.below(std::size(edges))] / size + random.below(3);
             count = at > 0 ? at - 1 : 0;
             break;
         }
-        case 7: {  // an edge of each rank's block
+        case 7: {  // such a size of each rank's block
             const std::size_t at = edges[random.below(std::size(edges) - 4)] / size + random.below(3);
             count = (at > 0 ? at - 1 : 0) * ranks + random.below(ranks);
             break;
@@ -124,7 +125,7 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     } else if (p.variable) {
         s.counts.resize(ranks);
         switch (random.below(3)) {
-            case 0:  // all in one place
+            case 0:  // one rank has everything
                 s.counts[random.below(ranks)] = total;
                 break;
             case 1:
@@ -151,16 +152,16 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     return p;
 }
 
-/// One rank's part of the jobs of its group; operations that were started are finished later, in an order that every
-/// rank chooses for itself.
+/// Runs one rank's part of the jobs of its group. Operations that were started are completed later, in a random order
+/// that differs between ranks.
 template <class Comm>
 void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
     random_source random = stream(seed, 77, static_cast<std::uint64_t>(comm.rank()));
     flight in_flight;
-    // Buffers that the transport reaches directly: on all ranks, on some, on none. The same for calls that are
-    // repeated.
+    // Buffers lie in the group's memory on all ranks, on some or on none, by the seed of the call: a repeated call has
+    // them in the same memory.
     std::deque<typename job<Comm>::stand_in> stand_ins;
-    const auto finish_one = [&] {
+    const auto complete_one = [&] {
         const std::size_t i = random.below(in_flight.size());
         if (random.one_in(2)) {
             while (!in_flight[i].test()) std::this_thread::yield();
@@ -174,12 +175,12 @@ void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
         const std::uint64_t mixed = j.plan().seed >> 20;
         const bool reached = mixed % 4 < 2 || (mixed % 4 == 2 && (mixed >> (2 + comm.rank() % 16)) % 2 == 1);
         j.run(comm, in_flight, by_processes ? &stand_ins : nullptr, reached);
-        while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) finish_one();
+        while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) complete_one();
     }
-    while (!in_flight.empty()) finish_one();
+    while (!in_flight.empty()) complete_one();
     for (auto& s : stand_ins) s.settle();
 }
-/// Runs the jobs in one group.
+/// Runs the jobs in one group of n ranks.
 template <class Comm>
 void run_jobs(int n, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
     launch(n, [&](auto& comm) { run_jobs_on(comm, jobs, seed); });

@@ -1,4 +1,4 @@
-// Transports and backends that pass every call on to another one. Tests derive from them what does one thing wrong.
+// A message transport and a group backend that pass every call on to another one. Tests derive broken ones from them.
 #pragma once
 
 #include <colls/detail/group/group_backend.hpp>
@@ -17,6 +17,7 @@ using colls::detail::rank_context;
 using colls::detail::shared_backend;
 using colls::detail::wait_site;
 
+/// Passes every call on to another message transport, and what that reports to its own listener.
 class passing_transport : public message_transport, private message_transport::listener {
 public:
     explicit passing_transport(std::unique_ptr<message_transport> to) : to_(std::move(to)) { to_->listening = this; }
@@ -48,7 +49,7 @@ protected:
     const std::unique_ptr<message_transport> to_;
 };
 
-/// Takes the place of the backend of a rank context.
+/// Replaces the backend of a rank context and passes every call on to it.
 class passing_backend : public group_backend {
 public:
     explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
@@ -56,10 +57,15 @@ public:
     void idle(rank_context& e, double waited) override { to_->idle(e, waited); }
     void broke(rank_context& e) override { to_->broke(e); }
     void close() override { to_->close(); }
+    void absent(rank_context& e, std::uint64_t group) override { to_->absent(e, group); }
+    void refused(rank_context& e) override { to_->refused(e); }
+    void ask_for_messages(rank_context& e) override { to_->ask_for_messages(e); }
+    bool announced(rank_context& e, int rank) override { return to_->announced(e, rank); }
     void abandon(rank_context& e) override { to_->abandon(e); }
     void begin(rank_context& e, operation_state& o) override { to_->begin(e, o); }
     bool advance(rank_context& e, operation_state& o) override { return to_->advance(e, o); }
     bool dead(int rank) const override { return to_->dead(rank); }
+    void pin() override { to_->pin(); }
     std::byte* take(std::size_t bytes) override { return to_->take(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { to_->give(at, bytes); }
     std::uint64_t create(int n) override { return to_->create(n); }

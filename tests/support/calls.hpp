@@ -1,5 +1,5 @@
-// The library's calls, erased: one table entry per (type, operator), schedules handed over as run-time values. Types
-// and operators therefore add to schedules in compile time, and never multiply with them.
+// The library's calls with schedules as run-time values, one instantiation for each (type, operator): so the compile
+// time of types and operators adds to that of schedules, and is not multiplied by it.
 #pragma once
 
 #include "reference.hpp"
@@ -15,9 +15,9 @@ namespace support {
 
 constexpr colls::collective library(what c) { return static_cast<colls::collective>(c); }
 
-/// A schedule chosen at run time, as a schedule of a type of its own: what a call takes as its value.
+/// A schedule chosen at run time, wrapped in a schedule type, which a call takes as its argument.
 template <colls::collective C>
-struct handed {
+struct chosen_schedule {
     static constexpr colls::collective implements = C;
     const colls::any_schedule* chosen = nullptr;
 
@@ -46,7 +46,7 @@ struct arguments {
     std::span<const std::size_t> counts, receive_counts;
 };
 
-// The three ways to call, each with every function of the library.
+// The three modes of a call, each with every collective of the library.
 struct blocking_way {
     using result = void;
     static result broadcast(auto&&... a) { return colls::broadcast(a...); }
@@ -123,7 +123,7 @@ typename Way::result move_call(Comm& comm, const arguments& a) {
         }
     }
     const auto with = [&](auto c, auto call) -> typename Way::result {
-        if (a.chosen) return call(handed<decltype(c)::value>{a.chosen});
+        if (a.chosen) return call(chosen_schedule<decltype(c)::value>{a.chosen});
         return call();
     };
     using colls::collective;
@@ -156,7 +156,7 @@ typename Way::result fold_call(Comm& comm, const arguments& a, const Op& op) {
     const std::span<T> out(reinterpret_cast<T*>(a.out), a.out_count);
     if (a.variable) return Way::reduce_scatter_v(comm, in, out, a.counts, op);
     const auto with = [&](auto c, auto call) -> typename Way::result {
-        if (a.chosen) return call(handed<decltype(c)::value>{a.chosen});
+        if (a.chosen) return call(chosen_schedule<decltype(c)::value>{a.chosen});
         return call();
     };
     using colls::collective;

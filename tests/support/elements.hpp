@@ -1,4 +1,4 @@
-// Element types and operators of the tests, in plain code of their own: nothing here asks the library.
+// Element types and operators of the tests, written without the library.
 #pragma once
 
 #include "random.hpp"
@@ -12,7 +12,7 @@
 
 namespace support {
 
-// ---- user types. None has padding, so that equality of bits is equality. ----
+// ---- user types, without padding, so that equal values have equal bits ----
 
 /// 2x2 matrices modulo 2^32 under multiplication: associative, not commutative.
 struct matrix {
@@ -22,7 +22,7 @@ inline matrix multiply(const matrix& x, const matrix& y) {
     return {x.a * y.a + x.b * y.c, x.a * y.b + x.b * y.d, x.c * y.a + x.d * y.c, x.c * y.b + x.d * y.d};
 }
 
-/// x -> scale·x + shift modulo 2^64: first the left map, then the right one.
+/// x -> scale·x + shift modulo 2^64. The operator composes: first the left map, then the right one.
 struct affine {
     std::uint64_t scale, shift;
 };
@@ -36,13 +36,14 @@ struct word {
 };
 inline word concatenate(const word& x, const word& y) {
     word z = x;
-    // An overfull text cannot come from right inputs: cut, it differs from every right result.
+    // Correct operands never overflow the text; a text that is cut differs from every correct result.
     for (std::uint32_t i = 0; i < y.size && i < sizeof y.text && z.size < sizeof z.text; ++i)
         z.text[z.size++] = y.text[i];
     return z;
 }
 
-/// Consecutive ranks [first, last]; joined out of order it is spoilt for good.
+/// Consecutive ranks [first, last]. Joining two that are not adjacent marks the result as spoilt, and all joins with
+/// it.
 struct interval {
     std::int16_t first, last;
     std::int16_t position, spoilt;
@@ -52,7 +53,7 @@ inline interval join(const interval& x, const interval& y) {
     return {x.first, y.last, x.position, static_cast<std::int16_t>(fits ? 0 : 1)};
 }
 
-/// Three bytes: an element whose size divides nothing.
+/// Three bytes: a size that divides no cache line or chunk.
 struct rgb {
     std::uint8_t r, g, b;
 };
@@ -69,7 +70,7 @@ inline body gather_mass(const body& x, const body& y) {
         {x.position[0] + y.position[0], x.position[1] + y.position[1], x.position[2] + y.position[2]}, x.mass + y.mass};
 }
 
-// ---- 16-bit floats, converted here bit by bit (round to nearest, ties to even) ----
+// ---- 16-bit floats, converted bit by bit (round to nearest, ties to even) ----
 
 inline float from_bfloat16_bits(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
 inline std::uint16_t to_bfloat16_bits(float x) {

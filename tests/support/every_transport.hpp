@@ -1,4 +1,4 @@
-// A rank function on groups of every kind: threads, and processes over shared memory and over TCP.
+// Runs a rank function on each kind of group: threads, and processes over shared memory and over TCP.
 #pragma once
 
 #include "catch.hpp"
@@ -15,20 +15,21 @@
 
 namespace support {
 
+/// "threads", and the transports between processes.
 inline std::vector<std::string> every_transport() {
     std::vector<std::string> all = {"threads"};
     if (sanitized_threads) return all;
     for (const std::string& transport : process_transports()) all.push_back(transport);
     return all;
 }
-/// f on n ranks. Throws what `run` does.
+/// Runs f on n ranks. Throws what `run` of the transport throws.
 template <class F>
 void run_over(const std::string& transport, int n, F&& f) {
     if (transport == "threads") return colls::threads::run(n, f);
-    const with_environment way("COLLS_TRANSPORT", transport.c_str());
+    const with_environment chosen("COLLS_TRANSPORT", transport.c_str());
     colls::processes::run(n, f);
 }
-/// f on n ranks of each kind of group; what the ranks themselves do not catch is a failure.
+/// Runs f on n ranks of each kind of group. An exception that leaves f is a failed check.
 template <class F>
 void on_every_transport(int n, F f) {
     for (const std::string& transport : every_transport()) {
@@ -36,11 +37,11 @@ void on_every_transport(int n, F f) {
         CHECK_NOTHROW(run_over(transport, n, f));
     }
 }
-/// For ranks, which may be other processes and so cannot CHECK.
+/// For ranks: they may be other processes, in which CHECK has no effect.
 inline void expect(bool right, const std::string& what) {
     if (!right) throw std::runtime_error(what);
 }
-/// The text with which a call is refused (invalid_argument), or what else came of it.
+/// The text of the invalid_argument that the call throws, "another code: ..." for other errors, or "none".
 template <class F>
 std::string refusal_of(F call) {
     try {

@@ -1,5 +1,5 @@
-// What the tests of failures share: on which transports they run, memory that all processes see, what a process leaves
-// behind, and calls whose results can be judged by a formula.
+// Shared by the tests of failures: the transports between processes, environment variables, memory shared by forked
+// processes, what a process leaves behind, and calls with results that follow from a formula.
 #pragma once
 
 #include "batch.hpp"
@@ -37,7 +37,7 @@ inline std::vector<std::string> process_transports() {
     return {"shm", "tcp"};
 }
 
-/// A variable of the environment, as long as this lives. A null value: not set.
+/// Sets an environment variable, or removes it (null), and restores it when destroyed.
 class with_environment {
 public:
     with_environment(const char* name, const char* value) : name_(name) {
@@ -62,7 +62,7 @@ private:
     std::string before_;
 };
 
-/// A T that forked processes have in common. Zeroed.
+/// A T in memory that forked processes share. Zeroed.
 template <class T>
 class common {
     static_assert(std::is_trivially_destructible_v<T>);
@@ -82,7 +82,7 @@ private:
     T* at_;
 };
 
-// ---- what is left behind --------------------------------------------------------------------------------------------
+// ---- what a process leaves behind -----------------------------------------------------------------------------------
 
 inline std::set<std::string> names_in(const char* folder) {
     std::set<std::string> names;
@@ -93,8 +93,8 @@ inline std::set<std::string> names_in(const char* folder) {
     return names;
 }
 
-/// Gives this process a /dev/shm and a /tmp of its own, so that what appears there is its own or its children's. False
-/// where it may not: that takes CAP_SYS_ADMIN.
+/// Mounts a /dev/shm and a /tmp for this process and its children alone, so that only their files appear there. False
+/// without the permission (CAP_SYS_ADMIN).
 inline bool has_own_folders() {
     static const bool has =
         unshare(CLONE_NEWNS) == 0 && mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -102,9 +102,8 @@ inline bool has_own_folders() {
     return has;
 }
 
-/// Files that would stay if this process were killed now: those with a name that it has open or maps as shared memory.
-/// Devices count only while they are mapped. A file that was deleted, an anonymous one (memfd) and /proc have nothing
-/// that could stay.
+/// Files that would stay if this process were killed now: those that have a name and that it has open or maps as shared
+/// memory. Devices count only while they are mapped. Deleted files, anonymous files (memfd) and /proc do not count.
 inline std::set<std::string> named_files() {
     constexpr std::string_view deleted = " (deleted)";
     std::set<std::string> all;
@@ -120,33 +119,33 @@ inline std::set<std::string> named_files() {
     }
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
-        // addresses, rights, offset, device, inode, and a path, in which there may be spaces
+        // addresses, rights, offset, device, inode, and a path, which may contain spaces
         char rights[8] = {};
         int at = 0;
         if (std::sscanf(line.c_str(), "%*s %7s %*s %*s %*s %n", rights, &at) != 1 || at == 0 || rights[3] != 's')
             continue;
         const std::string_view path = std::string_view(line).substr(static_cast<std::size_t>(at));
-        // A System V segment stays until somebody removes it, and the kernel always says of it that it is deleted.
+        // A System V segment stays until it is removed, though the kernel always marks it as deleted.
         if (path.starts_with("/SYSV") || (path.starts_with("/") && !path.ends_with(deleted)))
             all.insert(std::string(path) + " is mapped");
     }
     return all;
 }
 
-/// What this process has before a trial: its descriptors, its named files, what is in /dev/shm and /tmp, and its
-/// children. Of what is there afterwards only the rest was left by the trial. Paths say nothing about that: a test
-/// runner's own log is open in every test, and may lie in a folder of any name. Processes whose parent has died become
-/// children of this one, so that none is overlooked.
+/// Finds what a trial leaves behind. The constructor notes what this process has before the trial: descriptors, named
+/// files, and the files in /dev/shm and /tmp; the queries tell what there is beyond that. (A path would not do as a
+/// criterion: the test runner's log is open in every test, in a folder of any name.) Processes that lose their parent
+/// become children of this one, so that they are found as well.
 class remains {
 public:
     remains() {
         prctl(PR_SET_CHILD_SUBREAPER, 1);
-        if (has_own_folders())  // otherwise other programs have files there, too
+        if (has_own_folders())  // else other programs create files there
             for (const char* folder : folders) files_.push_back(names_in(folder));
         descriptors_ = names_in("/proc/self/fd").size();
         named_ = named_files();
     }
-    /// "", or what is left: descriptors, processes, and files in /dev/shm and /tmp.
+    /// Empty, or what is left: processes, descriptors, and files in /dev/shm and /tmp.
     std::string left() const {
         std::string text;
         siginfo_t info{};
@@ -159,14 +158,14 @@ public:
                 if (!files_[i].contains(name)) text += std::string(folders[i]) + "/" + name + " is left; ";
         return text;
     }
-    /// "", or the named files that this process, or a child of it that asks, has beyond those that there were.
+    /// Empty, or the named files that the calling process, this one or a child, has beyond the noted ones.
     std::string named() const {
         std::string text;
         for (const std::string& file : named_files())
             if (!named_.contains(file)) text += file + "; ";
         return text;
     }
-    /// The same, after some time for what ends beside its owner, as queue pairs do.
+    /// The same, after waiting at most 5 s for what is released asynchronously, as queue pairs are.
     std::string lasting() const {
         std::string text = named();
         for (const double until = colls::detail::seconds_now() + 5;
@@ -184,10 +183,10 @@ private:
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 
-/// A sum that may end its process, in the middle of a call.
+/// A sum that may end its process in the middle of a call: `at_the_end` is called at the last of `countdown` uses.
 struct mortal_sum {
     static constexpr bool commutative = true;
-    static inline long countdown = 0;  ///< uses left; 0: it does not die
+    static inline long countdown = 0;  ///< uses left; 0: unlimited
     static inline void (*at_the_end)() = nullptr;
     std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const {
         if (countdown > 0 && --countdown == 0) at_the_end();
@@ -195,7 +194,7 @@ struct mortal_sum {
     }
 };
 
-/// A call whose input and results follow from its number, so that every rank can judge what it got.
+/// A call with input and results that follow from its number, so that every rank can check its own result.
 struct judged_call {
     shape form;
     std::uint64_t number = 0;
@@ -203,7 +202,7 @@ struct judged_call {
     static constexpr std::size_t element = sizeof(std::uint64_t);
 
     judged_call() = default;
-    /// Of a buffer of about `bytes` in all.
+    /// A call with a whole buffer of about `bytes` bytes.
     judged_call(what collective, int n, int root, std::size_t bytes, std::uint64_t k) : number(k) {
         form.collective = collective;
         form.n = n;
@@ -215,7 +214,7 @@ struct judged_call {
             form.counts = balanced(total, n);
     }
 
-    /// Element i of rank r's input. Sums over ranks are linear in i, too.
+    /// Element i of rank r's input is offset(r) + i * slope(r), so sums over ranks are linear in i as well.
     std::uint64_t offset(int r) const { return (number * 64 + static_cast<std::uint64_t>(r)) * 0x9e3779b97f4a7c15u; }
     static std::uint64_t slope(int r) { return 2 * static_cast<std::uint64_t>(r) + 3; }
 
@@ -226,7 +225,7 @@ struct judged_call {
         if (form.collective == what::broadcast && rank == form.root) return;
         for (std::size_t i = 0; i < form.out_count(rank); ++i) out[i] = 0xbadbadbadbadbadbu;
     }
-    /// Is `out` what the rank should have?
+    /// Whether `out` is the result that the rank should have.
     bool right(int rank, const std::uint64_t* out) const {
         if (!form.writes(rank) && form.collective != what::broadcast) return true;
         const auto r = static_cast<std::size_t>(rank);
@@ -290,7 +289,7 @@ private:
     }
 };
 
-/// Makes the call in one of three ways, with the sum above.
+/// Makes the call in one of three modes, with the sum above.
 template <class Way, class Comm>
 typename Way::result make(Comm& comm, const judged_call& c, const std::uint64_t* in, std::uint64_t* out) {
     const arguments a = c.with(comm.rank(), in, out);

@@ -1,4 +1,4 @@
-// Buffers between guard bytes: whoever writes one byte too many is found out.
+// Buffers between guard bytes, which show writes out of bounds.
 #pragma once
 
 #include "launch.hpp"
@@ -32,14 +32,14 @@ public:
     std::byte* data() { return memory_.get() + begin(); }
     const std::byte* data() const { return memory_.get() + begin(); }
     std::size_t size() const { return size_; }
-    /// With the guards.
+    /// The buffer with its guards.
     std::span<std::byte> whole() { return {memory_.get(), whole_}; }
     template <class T>
     std::span<T> as() {
         return {reinterpret_cast<T*>(data()), size_ / sizeof(T)};
     }
 
-    /// "" where every guard byte is as it was, else which one is not.
+    /// Empty, or the place of the first guard byte that has changed.
     std::string broken() const {
         for (std::size_t i = 0; i < whole_; ++i) {
             if (i == begin()) i += size_;

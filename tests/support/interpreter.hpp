@@ -1,6 +1,6 @@
-// A second opinion on a schedule, as plain as can be and sharing nothing with the proof but the vocabulary: it runs the
-// schedule on concrete values, messages and all. A value is the sorted list of the contributions in it, so that sums
-// are equal only if they are the same sum; what an operator that does not commute would make of it is kept beside.
+// An independent check of a schedule, which shares only the vocabulary with the proof: it runs the schedule on concrete
+// values. A value is the sorted list of the contributions in it, so that two sums are equal only if they are the same
+// sum, with the order and the expression in which an operator that does not commute would have combined them.
 #pragma once
 
 #include <colls/schedule.hpp>
@@ -38,8 +38,8 @@ inline concrete combined(const concrete& a, const concrete& b) {
 
 struct outcome {
     bool right = false;
-    std::string why;            // where wrong
-    bool in_rank_order = true;  // of the results
+    std::string why;            // why the result is wrong
+    bool in_rank_order = true;  // the results combine in rank order
     bool same_everywhere = true;
 };
 
@@ -69,7 +69,7 @@ private:
     int home(int slot) const { return colls::home_of(s_, n_, slot); }
     bool void_slot(int slot) const { return has_homes() && slot < slots_ && home(slot) == colls::none; }
 
-    /// all_to_all: what slot `slot` of `rank` stands for: the other rank, and which part of what goes between them.
+    /// all_to_all: the other rank that slot `slot` of `rank` stands for, and the part of the data between the two.
     std::pair<int, int> exchanged(int rank, int slot, bool after) const {
         const auto peer = [&](int x) {
             return after ? colls::output_of(s_, rank, n_, x) : colls::input_of(s_, rank, n_, x);
@@ -106,7 +106,8 @@ private:
     }
     static int size_of(const colls::block_set& b) { return b.empty() ? 0 : b.size(); }
 
-    // Reads a round's steps; false, and wrong(), where they name what is not there or do not fit together.
+    // Reads the steps of a round. Returns false, and calls wrong(), where they name what does not exist or do not
+    // match.
     bool read(int round) {
         steps_.clear();
         for (int r = 0; r < n_; ++r)
@@ -169,7 +170,7 @@ private:
             }
             now_ = std::move(next);
         }
-        // What was sent but never looked at is as wrong as what was looked at: read() has seen to both.
+        // A message that is sent but not received needs no check here: read() has rejected it.
     }
 
     void finish() {

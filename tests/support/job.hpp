@@ -1,4 +1,4 @@
-// One collective call by all ranks of a group: its buffers, what it owes, and whether it delivered.
+// One collective call by all ranks of a group: its buffers, the call, and the check of its results.
 #pragma once
 
 #include "matrix.hpp"
@@ -12,18 +12,18 @@
 
 namespace support {
 
-/// What is called, and how.
+/// A call of a whole group.
 struct call_plan {
     support::shape shape;
     bool variable = false;  ///< the v-variant
     bool in_place = false;
     bool same = false;          ///< all_reduce in place: the overload with one buffer
-    bool idle_buffers = false;  ///< buffers where none is needed (in off the root of a scatter): must stay as they are
+    bool idle_buffers = false;  ///< buffers where none is used (as `in` off the root of a scatter); must not change
     way how = way::blocking;
     const colls::any_schedule* chosen = nullptr;
     std::string schedule = "automatic";
     std::uint64_t seed = 0;
-    std::size_t shift = 0;  ///< of the buffers against a cache line, in elements
+    std::size_t shift = 0;  ///< from a cache line to the buffers, in elements
 };
 
 template <class Comm>
@@ -33,8 +33,8 @@ public:
 
     const call_plan& plan() const { return plan_; }
 
-    /// Buffers from the communicator, or in this process's memory alone, instead of those that the test shares with all
-    /// its processes, guards and all; what was written is copied back.
+    /// Replaces a buffer, with its guards, by a copy in the communicator's memory or in memory of this process alone:
+    /// the test's own buffers are shared by all its processes. `settle` copies back what was written.
     class stand_in {
     public:
         stand_in(Comm& comm, guarded& original, bool reached) : original_(original.whole()) {
@@ -61,8 +61,8 @@ public:
         std::byte* copy_;
     };
 
-    /// Called by every rank. Where `stand_ins` is given, with buffers of the communicator (`reached`) or of this
-    /// process alone, to be settled when the call is over.
+    /// Makes the call on one rank. With `stand_ins`, the buffers are replaced by memory of the communicator (`reached`)
+    /// or of this process alone, and the caller settles them when the call is complete.
     void run(Comm& comm, flight& in_flight, std::deque<stand_in>* stand_ins = nullptr, bool reached = true) {
         const auto r = static_cast<std::size_t>(comm.rank());
         rank_buffers& b = ranks_[r];
@@ -91,24 +91,24 @@ public:
         entry_->run(comm, a, plan_.how, in_flight);
     }
 
-    /// After the group has finished: "" or what is wrong.
+    /// When all ranks are done: empty, or what is wrong.
     std::string wrong() const {
         for (int r = 0; r < plan_.shape.n; ++r) {
             if (const std::string text = wrong_at(r); !text.empty()) return text;
-            // Where all ranks get the same result they must get the same bits.
+            // Results that are the same on all ranks must have the same bits.
             const auto own = result_for_all(r), first = result_for_all(0);
             if (!own.empty() && std::memcmp(own.data(), first.data(), own.size()) != 0)
                 return "rank " + std::to_string(r) + ": differs from rank 0 bit by bit";
         }
         return {};
     }
-    /// What a rank has, where all must have the same bits.
+    /// The result of a rank, if all ranks must have the same bits; else empty.
     std::span<const std::byte> result_for_all(int rank) const {
         const rank_buffers& b = ranks_[static_cast<std::size_t>(rank)];
         if (plan_.shape.collective != what::all_reduce) return {};
         return {b.out_at, b.want.size()};
     }
-    /// Of what one rank alone has.
+    /// What is wrong on one rank, or empty.
     std::string wrong_at(int r) const {
         const support::shape& s = plan_.shape;
         const kind& k = entry_->kind;
@@ -121,7 +121,7 @@ public:
         if (!plan_.in_place && s.collective != what::broadcast && !same(b.in, b.in_before))
             return where + "the input was changed";
         if (!s.writes(r)) {
-            // In place, a reduce_scatter may use what is not its own block as it likes.
+            // A reduce_scatter in place may overwrite the blocks of other ranks.
             if (!(plan_.in_place && s.collective == what::reduce_scatter) && !same(b.out, b.out_before))
                 return where + "a buffer that the call does not write was changed";
             return {};
@@ -135,13 +135,13 @@ public:
             std::size_t i = 0;
             while (b.out_at[i] == want[i]) ++i;
             return where + "element " + std::to_string(i / k.size) + " of " + std::to_string(s.out_count(r)) +
-                   " is not what the serial reference has: got " + hex(b.out_at + i / k.size * k.size, k.size) +
+                   " differs from the serial reference: got " + hex(b.out_at + i / k.size * k.size, k.size) +
                    ", want " + hex(want.data() + i / k.size * k.size, k.size);
         }
         return {};
     }
 
-    /// The same call on the same input must give the same bits: "" or where it did not.
+    /// The same call on the same input must give the same bits: empty, or where it did not.
     std::string differs_from(const job& other) const {
         for (int r = 0; r < plan_.shape.n; ++r)
             if (const std::string text = differs_at(r, other); !text.empty()) return text;
@@ -169,7 +169,7 @@ public:
         return text + ", shift " + std::to_string(plan_.shift);
     }
 
-    /// May the call be made so?
+    /// Whether the call exists in place.
     static bool can_be_in_place(const support::shape& s, bool variable) {
         return s.collective != what::barrier && s.collective != what::broadcast &&
                !(variable && s.collective == what::all_to_all);
@@ -225,7 +225,8 @@ private:
             b.out_at = b.out.data();
             b.out_count = s.total();
         } else if (plan_.in_place) {
-            // One memory: in lies in out (all_gather, gather), or out in in (scatter, reduce_scatter), or both are one.
+            // One buffer: `in` lies within `out` (all_gather, gather), `out` within `in` (scatter, reduce_scatter), or
+            // both are the same.
             const bool off_root = has_root(s.collective) && r != s.root;
             std::size_t in_from = 0, out_from = 0;
             if (!off_root && (s.collective == what::all_gather || s.collective == what::gather))

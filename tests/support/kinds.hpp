@@ -1,4 +1,4 @@
-// A kind: an element type with an operator, erased, as the reference sees it. Independent of the library.
+// Kinds: element types with an operator, type-erased, for the serial reference. They do not use the library.
 #pragma once
 
 #include "elements.hpp"
@@ -12,22 +12,22 @@
 
 namespace support {
 
-/// How the values of a kind may be judged.
+/// How results of a kind are compared with the reference.
 enum class judged : unsigned char {
-    exactly,   ///< the same bits as the fold in rank order (values chosen so that any order gives them)
-    in_order,  ///< the same bits; the operator does not commute, so the order shows
-    bounded    ///< floating sums that depend on the order: within a bound of the exact sum, and reproducible
+    exactly,   ///< same bits as the fold in rank order; the values are such that any order gives these bits
+    in_order,  ///< same bits; the operator does not commute, so an error of order shows
+    bounded    ///< floating-point sums that depend on the order: within a bound of the exact sum, and reproducible
 };
 
 struct kind {
     const char* name;
     std::size_t size, align;
     judged how;
-    /// Values of `count` elements of `rank`, the first at position `at` of the rank's data.
+    /// Writes `count` elements of `rank`, the first at position `at` of the rank's data.
     void (*fill)(std::byte* to, std::size_t count, std::size_t at, int rank, random_source& random);
     /// left[i] = left[i] op right[i].
     void (*fold)(std::byte* left, const std::byte* right, std::size_t count);
-    /// What the operator does to a lone contribution before, and to the whole fold after (premul_sum, avg), or null.
+    /// Applied to each contribution before the fold (premul_sum), and to the result after it (avg); or null.
     void (*before)(std::byte* values, std::size_t count);
     void (*after)(std::byte* values, std::size_t count, int contributions);
     /// bounded kinds: -1, or the first element of `got` too far from the sum of `parts`.
@@ -118,7 +118,7 @@ struct xor_of : and_of<T> {
     static T fold(T a, T b) { return static_cast<T>(a ^ b); }
 };
 
-/// Sums of floats of widely different sizes: every order gives another result.
+/// Sums of floats of widely different magnitude: the result depends on the order.
 template <class T>
 struct wild_sum_of {
     using type = T;
@@ -132,8 +132,8 @@ struct wild_sum_of {
     static constexpr long double epsilon = std::numeric_limits<T>::epsilon();
 };
 
-// avg: the sum over the number of ranks. Multiples of 129·128·127... would be needed to divide by every n; instead
-// all ranks hold values whose sum is n times an integer: rank-independent, plus a part that cancels in pairs.
+// avg: the sum divided by the number of ranks. All ranks hold the same values, so that the division is exact for every
+// n.
 template <class T>
 struct avg_of {
     using type = T;

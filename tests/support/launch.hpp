@@ -1,5 +1,6 @@
-// What the ranks of a test are: threads, or, with COLLS_TEST_TRANSPORT set, processes: shm, tcp, verbs, or routed (a
-// world of hosts with two ranks each, in name: shared memory within, TCP between) or routed-verbs.
+// Runs a function on n ranks. They are threads or, with COLLS_TEST_TRANSPORT set, processes: over shm, tcp or verbs, or
+// routed or routed-verbs (a world in which each two ranks have a host name of their own: shared memory within a host,
+// TCP or verbs between hosts).
 #pragma once
 
 #include "ports.hpp"
@@ -32,13 +33,14 @@ inline const std::string_view tested_transport = [] {
 }();
 inline const bool by_processes = tested_transport != "threads";
 
-/// Ranks of the largest group that is worth its time; COLLS_TEST_RANKS: where time is dear, fewer.
+/// Ranks of the largest group. COLLS_TEST_RANKS sets fewer, where tests run slowly.
 inline const int most_ranks = [] {
     const char* named = std::getenv("COLLS_TEST_RANKS");
     return named ? std::atoi(named) : by_processes ? 16 : 129;
 }();
 
-/// Runs f on n ranks of a world that is launched as by torchrun, with `per_host` of them on hosts of other names.
+/// Runs f on n processes of a world, launched by environment variables, of which each `per_host` have a host name of
+/// their own.
 template <class F>
 void launch_world(int n, int per_host, F&& f) {
     const claimed_ports port;
@@ -88,8 +90,7 @@ void launch(int n, F&& f) {
         colls::threads::run(n, f);
 }
 
-/// Memory that a test's ranks and the test itself see: processes are forked, and write into pages that stay shared. It
-/// is given back as a whole.
+/// Memory that a test shares with the processes that it forks. It becomes free when all of it has been given back.
 class shared_pool {
 public:
     static shared_pool& of_test() {
@@ -108,7 +109,8 @@ public:
     }
 
 private:
-    static constexpr std::size_t size = std::size_t{8} << 30;  // of addresses; pages come when used
+    static constexpr std::size_t size = std::size_t{8}
+                                        << 30;  // of address space; the kernel makes pages when they are used
     shared_pool()
         : base_(static_cast<std::byte*>(
               mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {

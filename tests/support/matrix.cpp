@@ -104,7 +104,7 @@ struct of_library<maxloc_float> {
     static constexpr auto op() { return colls::maxloc; }
 };
 
-// A user's callables. Those that say nothing keep the ranks' order.
+// A user's callables. One that is not marked commutative is applied in rank order.
 template <class K>
 struct of_library {
     using type = typename K::type;
@@ -116,7 +116,7 @@ struct of_library {
             return colls::commutative(plain);
     }
 };
-/// Integer sums through a lambda that does not say that it commutes.
+/// Integer sums through a lambda that is not marked commutative.
 struct silent_sum : sum_of<std::uint64_t> {};
 template <>
 struct of_library<silent_sum> {
@@ -152,11 +152,10 @@ void run(Comm& comm, const arguments& a, way w, flight& in_flight) {
 template <class Comm, class K, bool AllWays = false>
 constexpr entry<Comm> entry_for(const char* name) {
     using library = of_library<K>;
-    return {erased<K>(name), &run<Comm, K, AllWays>, AllWays, requires(typename K::type & x){K::after(x, 1);
+    constexpr bool averages = requires(typename K::type& x) { K::after(x, 1); };
+    constexpr bool ordered = !colls::is_commutative<decltype(library::op()), typename library::type>;
+    return {erased<K>(name), &run<Comm, K, AllWays>, AllWays, averages, ordered};
 }
-, !colls::is_commutative<decltype(library::op()), typename library::type>
-};  // namespace kinds
-}  // namespace support
 
 }  // namespace kinds
 

@@ -1,4 +1,4 @@
-// The kinds together with the library's operator for each: what the collectives are tried on.
+// Element types and operators of the library on which the collectives are tested.
 #pragma once
 
 #include "calls.hpp"
@@ -13,8 +13,8 @@ template <class Comm>
 struct entry {
     support::kind kind;
     void (*run)(Comm& comm, const arguments& a, way w, flight& in_flight);
-    bool all_ways;  ///< or blocking only
-    bool averages;  ///< avg: a scan has no obvious meaning of it
+    bool all_ways;  ///< blocking, started and prepared; otherwise blocking only
+    bool averages;  ///< avg, which scans do not support
     bool ordered;   ///< the operator is not known to commute
 };
 

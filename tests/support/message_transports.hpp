@@ -1,10 +1,10 @@
-// What tests of transports share: what one reports, messages in scattered memory, and a random exchange of which both
-// sides know all.
+// What tests of message transports share: a listener that records, messages in scattered memory, and a random exchange
+// whose contents both sides can compute.
 #pragma once
 
 #include "random.hpp"
 
-#include <colls/detail/transport/tcp/node.hpp>
+#include <colls/detail/transport/tcp/tcp_node.hpp>
 #include <colls/extend/message_transport.hpp>
 
 #include <dirent.h>
@@ -25,7 +25,7 @@ using namespace colls::detail;
 
 inline constexpr double patience_s = 300;  // no test waits longer for anything; a machine under load may come near
 
-/// Writes down what a transport reports.
+/// Records what a transport reports.
 struct ear final : message_transport::listener {
     struct item {
         int peer;
@@ -75,7 +75,7 @@ inline const std::string said_leave = said(colls::detail::control_kind::leave),
                          said_broken = said(colls::detail::control_kind::broken),
                          said_board = said(colls::detail::control_kind::board);
 
-/// Progresses until it holds. False: it did not in time.
+/// Makes progress until `holds()`. False: it did not within `seconds`.
 template <class F>
 bool until(message_transport& w, F holds, double seconds = patience_s) {
     const double end = seconds_now() + seconds;
@@ -86,7 +86,7 @@ bool until(message_transport& w, F holds, double seconds = patience_s) {
     }
     return true;
 }
-/// For so long, whatever happens.
+/// Makes progress for so long.
 inline void idle(message_transport& w, double seconds) {
     until(w, [] { return false; }, seconds);
 }
@@ -104,7 +104,7 @@ struct meeting_place {
     descriptor take(int rank) { return std::move(listening[static_cast<std::size_t>(rank)]); }
 };
 
-/// f(rank, node, members, complain) on a thread a rank; what the ranks complain of.
+/// Runs f(rank, node, members, complain) on a thread for each rank. Returns what the ranks complained of.
 template <class F>
 std::string ranks_as_threads(int n, F f) {
     meeting_place place(n);
@@ -124,7 +124,7 @@ std::string ranks_as_threads(int n, F f) {
     return complaints;
 }
 
-/// A forked rank, killed at the end if it is still there. `f` returns its exit status.
+/// A forked rank, killed in the end if it still runs. `f` returns its exit status.
 class child {
 public:
     template <class F>
@@ -140,13 +140,13 @@ public:
     void kill() {
         if (pid_ > 0) ::kill(pid_, SIGKILL);
     }
-    /// Without waiting.
+    /// Does not wait.
     bool ended() const {
         siginfo_t info{};
         return pid_ <= 0 ||
                (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | WNOHANG) == 0 && info.si_pid != 0);
     }
-    /// The exit status; -1: it did not exit.
+    /// Waits for its end. Returns the exit status; -1: it did not exit.
     int wait() {
         if (pid_ > 0) {
             int how = 0;
@@ -166,7 +166,7 @@ inline message_label label_of(int from, int to, std::uint64_t i) {
     return {0x5eed + static_cast<std::uint64_t>(from * 1000 + to), i, static_cast<std::uint32_t>(i * 77)};
 }
 
-/// A message's memory: pieces with gaps between them, of which none may change.
+/// The memory of a message: pieces with gaps between them that must not change.
 class scattered {
 public:
     scattered(std::size_t bytes, int pieces, random_source& random) {
@@ -192,7 +192,7 @@ public:
         for (const piece& p : pieces_)
             for (std::size_t i = 0; i < p.bytes; ++i) p.data[i] = next(r, i);
     }
-    /// As `fill` does it for the same seed, in other pieces: by position in the whole message.
+    /// Fills `flat` as `fill` fills pieces for the same seed, by position in the whole message.
     static void fill(std::vector<std::byte>& flat, std::uint64_t seed) {
         random_source r(seed);
         std::uint64_t word = 0;
@@ -208,7 +208,7 @@ public:
             at += p.bytes;
         }
     }
-    /// Empty, or what is wrong.
+    /// Empty, or says what differs from `flat`.
     std::string differs(const std::vector<std::byte>& flat) {
         std::size_t at = 0;
         for (const piece& p : pieces_) {
@@ -228,7 +228,7 @@ private:
     std::vector<piece> pieces_;
 };
 
-/// What goes from one rank to another in the random exchange: both sides know it.
+/// The messages of a random exchange, which both sides compute from the seed.
 struct random_traffic {
     std::uint64_t seed;
     int messages, control;  // control messages
@@ -259,7 +259,7 @@ struct random_traffic {
     }
 };
 
-/// One rank's part in it. Empty, or what is wrong.
+/// One rank's part of the exchange. Returns an empty text, or what is wrong.
 inline std::string exchange(const random_traffic& t, int rank, int n, message_transport& w) {
     struct peer {
         std::vector<scattered> out, in;
@@ -275,7 +275,7 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
         if (got.what != control_kind::offer) return;
         std::string text;
         const control_message want = t.telling(p, rank, at(p).heard++, text);
-        if (got.a != want.a || got.b != want.b || got.c != want.c || text != got.text) wrong = "other news";
+        if (got.a != want.a || got.b != want.b || got.c != want.c || text != got.text) wrong = "other control messages";
     };
     w.listening = &e;
     for (peer& p : peers) {
@@ -307,7 +307,7 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
                     with.out.back().count()) != static_cast<std::uint64_t>(i))
                 return "send counts wrongly";
         }
-        // Some ranks post late: what the others send has to wait in its sockets.
+        // Some ranks post receives late: what the others send has to wait in the sockets.
         const bool may = !with.late || random.one_in(100);
         if (static_cast<int>(with.in.size()) < t.messages && may && random.one_in(2)) {
             const int i = static_cast<int>(with.in.size());

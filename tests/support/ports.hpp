@@ -11,9 +11,9 @@
 
 namespace support {
 
-/// A range of ports that no other test of this library on this host uses as long as this lives: it holds a socket whose
-/// name has the first port's number. The range lies below what systems give out by themselves (from 32768), and nothing
-/// listened at its first port.
+/// A range of ports that no other test of this library on this host uses as long as this object lives: it holds an
+/// abstract socket whose name has the first port's number. The range is below the ports that systems assign themselves
+/// (from 32768), and nothing listened at its first port.
 class claimed_ports {
 public:
     static constexpr int count = 480;
@@ -24,7 +24,7 @@ public:
             first_ = 10'000 + turn % (20'000 / count) * count;
             if (claim() && is_free()) return;
             close(held_);
-            usleep(1'000);  // as many tests as there are ranges may be at it
+            usleep(1'000);  // all ranges may be in use by other tests
         }
     }
     claimed_ports(const claimed_ports&) = delete;
@@ -36,7 +36,7 @@ private:
     bool claim() {
         held_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         sockaddr_un at{};
-        at.sun_family = AF_UNIX;  // a name that is no file: it goes with the socket
+        at.sun_family = AF_UNIX;  // an abstract name, which ends with the socket
         const int length = std::snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "colls-test-port-%d", first_);
         const std::size_t all = offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(length);
         return bind(held_, reinterpret_cast<const sockaddr*>(&at), static_cast<socklen_t>(all)) == 0;

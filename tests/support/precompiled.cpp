@@ -1,1 +1,1 @@
-// Carries the precompiled header.
+// The target that builds the precompiled header needs one source file.

@@ -1,4 +1,4 @@
-// What nearly every test includes, compiled once a tree. No test relies on it: each includes what it uses.
+// The precompiled header of the tests, compiled once a build tree. Each test still includes all that it uses.
 #pragma once
 
 #include "../catch.hpp"

@@ -1,5 +1,5 @@
-// How far the compiler itself proves the families: their run-time proof, by the same code, goes on to 129 ranks
-// (laws.hpp).
+// Up to which group size the compiler proves the families in these tests. The run-time proof of the same tests, by the
+// same code, goes on to 129 ranks (schedules/laws.hpp).
 #pragma once
 
 #ifndef COLLS_TEST_PROVEN_TO

@@ -8,7 +8,7 @@
 
 namespace support {
 
-/// Sanitizers slow everything down, and instrument for what a few cases show.
+/// Whether a sanitizer is on: tests then try less, since everything is slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define TESTS_SANITIZED 1
 #elif defined(__has_feature)
@@ -63,7 +63,7 @@ private:
     std::uint64_t state_;
 };
 
-/// An independent stream for (seed, a, b).
+/// A generator for (seed, a, b), independent of those for other arguments.
 inline random_source stream(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0) {
     random_source first(seed ^ (a * 0xd1342543de82ef95u) ^ (b * 0xaf251af3b0f025b5u + 1));
     return random_source(first.next());
@@ -75,7 +75,7 @@ inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
     return text && *text ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// There is time for more of everything: execution plans/test --long.
+/// scripts/test --long: tests try more of everything.
 inline const bool long_run = setting("COLLS_TEST_LONG", 0) != 0;
 
 }  // namespace support

@@ -1,4 +1,4 @@
-// The serial reference: what every collective owes every rank, by plain loops in rank order over all inputs.
+// The serial reference: the result of each collective at each rank, by plain loops in rank order over all inputs.
 #pragma once
 
 #include "guarded.hpp"

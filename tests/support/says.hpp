@@ -1,4 +1,4 @@
-// Whether a text says what it must: for either version of Catch2, whose own matchers for that have different names.
+// Checks of texts, without the string matchers of Catch2, which have different names in its versions 2 and 3.
 #pragma once
 
 #include <initializer_list>
@@ -7,9 +7,10 @@
 
 namespace support {
 
+/// Whether the text contains the part.
 inline bool says(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-/// Empty where all parts are in the text; else what is missing, and where.
+/// Empty where the text contains all parts; else the first missing part and the text.
 inline std::string lacks(const std::string& text, std::initializer_list<std::string> parts) {
     for (const std::string& part : parts)
         if (text.find(part) == std::string::npos) return "'" + part + "' is not in: " + text;

@@ -1,10 +1,13 @@
-// Every schedule that the tests hand over: families, combinations, and schedules of a user's own.
+// The schedules that the tests run: families, combinations, and schedules of a user's own. Compiled once, in
+// schedules.cpp, each behind two function pointers.
 #pragma once
 
 #include "kinds.hpp"
 #include "reference.hpp"
 
-#include <colls/colls.hpp>
+#include <colls/algebra.hpp>
+#include <colls/any_schedule.hpp>
+#include <colls/schedules.hpp>
 
 #include <map>
 #include <optional>
@@ -15,7 +18,7 @@ namespace support {
 
 // ---- a user's own schedules ----
 
-/// The example of the documentation.
+/// The example of the README.
 struct pairwise_reduce_scatter {
     static constexpr colls::collective implements = colls::collective::reduce_scatter;
     static constexpr int rounds(int n) { return n - 1; }
@@ -24,7 +27,7 @@ struct pairwise_reduce_scatter {
         return {.send = {to, colls::block(to)}, .recv = {from, colls::block(rank), colls::action::reduce}};
     }
 };
-/// A broadcast down a chain, in as many parts as the value says: a schedule with state.
+/// A broadcast down a chain in `parts` blocks: a schedule with state.
 struct chain_broadcast {
     static constexpr colls::collective implements = colls::collective::broadcast;
     int parts = 1;
@@ -38,7 +41,7 @@ struct chain_broadcast {
         return s;
     }
 };
-/// Everyone hands everything to the next rank, which adds its own on the right: an all_reduce that keeps the order.
+/// Each rank sends its buffer to the next, which combines its own on the right: an all_reduce that keeps rank order.
 struct relay_all_reduce {
     static constexpr colls::collective implements = colls::collective::all_reduce;
     static constexpr int blocks(int) { return 1; }
@@ -49,14 +52,14 @@ struct relay_all_reduce {
             if (rank == round) s.send = {rank + 1, colls::block(0)};
             if (rank == round + 1) s.recv = {rank - 1, colls::block(0), colls::action::reduce};
         } else {
-            const int back = 2 * (n - 1) - round;  // n - 1 ... 1 hands down
+            const int back = 2 * (n - 1) - round;  // ranks n - 1 ... 1 send the result down
             if (rank == back) s.send = {rank - 1, colls::block(0)};
             if (rank == back - 1) s.recv = {rank + 1, colls::block(0)};
         }
         return s;
     }
 };
-/// all_gather by neighbour exchange, even groups only: the home of a slot is its number, one pair at a time.
+/// all_gather by neighbour exchange, for even groups: one own block, then pairs of blocks.
 struct neighbour_exchange {
     static constexpr colls::collective implements = colls::collective::all_gather;
     static constexpr bool supports(int n) { return n % 2 == 0; }
@@ -65,8 +68,8 @@ struct neighbour_exchange {
         const auto partner = [&](int r, int k) { return colls::mod((r % 2 == 0) == (k % 2 == 0) ? r + 1 : r - 1, n); };
         const int peer = partner(rank, round);
         if (round == 0) return {.send = {peer, colls::block(rank)}, .recv = {peer, colls::block(peer)}};
-        // The pair that was learnt last goes on; pairs are named by their even member.
-        const auto learnt = [&](int r, int k) {  // pair that r got in round k (its own pair in round 0)
+        // The pair received last is sent on. Pairs are named by their even member.
+        const auto received = [&](int r, int k) {  // the pair that r receives in round k (its own pair in round 0)
             const int own = r - r % 2, sign = r % 2 == 0 ? -1 : 1;
             int at = own, step = sign;
             for (int i = 1; i <= k; ++i) {
@@ -75,8 +78,8 @@ struct neighbour_exchange {
             }
             return at;
         };
-        return {.send = {peer, colls::block_range(learnt(rank, round - 1), 2)},
-            .recv = {peer, colls::block_range(learnt(peer, round - 1), 2)}};
+        return {.send = {peer, colls::block_range(received(rank, round - 1), 2)},
+            .recv = {peer, colls::block_range(received(peer, round - 1), 2)}};
     }
 };
 
@@ -90,12 +93,12 @@ struct row {
     bool supports(int n) const { return schedule.supports(n); }
 };
 
-/// Does the schedule combine contributions in rank order? Found by running it serially on intervals of ranks.
+/// Whether the schedule combines contributions in rank order, found by running it on intervals of ranks.
 inline bool keeps_order(const row& row, int n) {
     const colls::any_schedule& s = row.schedule;
     const int rounds = s.rounds(n), ports = s.ports(n), slots = s.blocks(n) + s.scratch(n);
     struct span {
-        int first, last;  // ranks [first, last]; first > last: nothing; spoilt: -1, -1
+        int first, last;  // ranks [first, last]; -1, -1: not an interval
     };
     const auto join = [](span a, span b) {
         return a.last + 1 == b.first && a.first >= 0 ? span{a.first, b.last} : span{-1, -1};
@@ -109,7 +112,7 @@ inline bool keeps_order(const row& row, int n) {
     for (int k = 0; k < rounds; ++k) {
         auto next = now;
         for (int r = 0; r < n; ++r) {
-            std::map<int, std::map<int, span>> arrived;  // slot -> place in the order -> operand
+            std::map<int, std::map<int, span>> arrived;  // slot -> position in the order -> operand
             auto& mine = next[static_cast<std::size_t>(r)];
             for (int p = 0; p < ports; ++p) {
                 const colls::step st = s.at(r, n, k, p);
@@ -122,7 +125,7 @@ inline bool keeps_order(const row& row, int n) {
                     if (!value) continue;
                     if (st.recv.action == colls::action::copy)
                         mine[slot] = value;
-                    else  // a local operand goes on the left of the own value
+                    else  // a local operand is on the left of the own value
                         arrived[st.recv.blocks[i]][2 * st.recv.peer] = *value;
                 }
             }
@@ -152,25 +155,6 @@ inline bool keeps_order(const row& row, int n) {
     return true;
 }
 
-namespace detail {
-template <class F, std::size_t... I>
-void add_all(std::vector<row>& rows, const std::string& name, const F& f, std::index_sequence<I...>) {
-    const auto add = [&](auto index) {
-        constexpr auto c = static_cast<colls::collective>(decltype(index)::value);
-        if constexpr (colls::provides<F, c>)
-            rows.push_back(
-                {name, static_cast<what>(decltype(index)::value), colls::any_schedule(colls::schedule_of<c>(f))});
-    };
-    (add(std::integral_constant<std::size_t, I>{}), ...);
-}
-}  // namespace detail
-
-/// Every collective that the family (or the schedule) provides.
-template <class F>
-void add(std::vector<row>& rows, const std::string& name, const F& f = F{}) {
-    detail::add_all(rows, name, f, std::make_index_sequence<what_count>{});
-}
-
 /// Ranks in reverse.
 struct backwards {
     static constexpr int role(int rank, int n) { return n - 1 - rank; }
@@ -187,7 +171,14 @@ struct shifted {
     static constexpr int rank(int role, int n) { return colls::mod(role - 3, n); }
 };
 
-/// All of them. Compiled once, in schedules.cpp.
+/// Every schedule: the families and one combination of each kind, then further combinations and a user's own.
 const std::vector<row>& all_schedules();
+
+struct named_schedule {
+    std::string name;  ///< family and collective
+    colls::any_schedule schedule;
+};
+/// The first part of all_schedules() alone, for tests that take long for each schedule.
+const std::vector<named_schedule>& every_schedule();
 
 }  // namespace support

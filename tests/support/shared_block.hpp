@@ -21,6 +21,7 @@ public:
     ~shared_block() { munmap(at_, bytes_); }
 
     std::byte* at() const { return at_; }
+    /// How many of its pages the kernel has made.
     std::size_t pages_used() const {
         std::vector<unsigned char> in((bytes_ + 4095) / 4096);
         if (mincore(at_, bytes_, in.data()) != 0) return in.size();

@@ -1,4 +1,4 @@
-// Groups of threads whose messages are RDMA writes on the device that is played within this process.
+// Groups of threads whose messages are RDMA writes on a simulated device within this process.
 #pragma once
 
 #include "message_transports.hpp"
@@ -18,22 +18,22 @@
 
 namespace support {
 
-/// Messages between hosts on a device of that network.
-class dry_way final : public colls::net::inter_node_transport {
+/// Messages between hosts on a device of a dry network.
+class dry_device final : public colls::detail::hosts::inter_node_transport {
 public:
-    dry_way(const std::shared_ptr<colls::testing::dry_network>& net, int rank, const verbs_shape& shape)
-        : book_(std::make_shared<rdma::memory_book>(net->device(rank))), shape_(shape) {}
+    dry_device(const std::shared_ptr<colls::testing::dry_network>& net, int rank, const verbs_shape& shape)
+        : registry_(std::make_shared<rdma::memory_registry>(net->device(rank))), shape_(shape) {}
     std::unique_ptr<message_transport> over(std::unique_ptr<message_transport> control, int rank, int size) override {
-        auto w = std::make_unique<verbs_transport>(std::move(control), book_, rank, size, shape_);
-        transports_.push_back(w.get());
-        return w;
+        auto transport = std::make_unique<verbs_transport>(std::move(control), registry_, rank, size, shape_);
+        transports_.push_back(transport.get());
+        return transport;
     }
-    std::byte* take(std::size_t bytes) override { return book_->take(bytes); }
-    void give(std::byte* at, std::size_t bytes) noexcept override { book_->give(at, bytes); }
-    rdma::memory_book& book() { return *book_; }
-    /// By the transports of the group, where there is one alone.
-    verbs_transport::copies copied() const {
-        verbs_transport::copies all;
+    std::byte* take(std::size_t bytes) override { return registry_->take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { registry_->give(at, bytes); }
+    rdma::memory_registry& registry() { return *registry_; }
+    /// Bytes that the transports on this device have copied. To be called while all of them exist.
+    rdma::copied_bytes copied() const {
+        rdma::copied_bytes all;
         for (const verbs_transport* w : transports_) {
             all.out += w->copied().out;
             all.in += w->copied().in;
@@ -42,19 +42,19 @@ public:
     }
 
 private:
-    const std::shared_ptr<rdma::memory_book> book_;
+    const std::shared_ptr<rdma::memory_registry> registry_;
     const verbs_shape shape_;
     std::vector<verbs_transport*> transports_;
 };
 
-/// f(communicator, way) on n threads, as if on hosts with so many ranks each: 0, and none of them shares memory. What
-/// one of them throws comes out.
+/// Calls f(communicator, device) on n threads, as if they were on hosts of `per_host` ranks each; 0: no ranks share
+/// memory. Throws what one of them throws.
 template <class F>
 void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int n, F f, const verbs_shape& shape = {},
     int per_host = 0) {
     using colls::processes::detail::arena;
     meeting_place place(n);
-    std::vector<colls::net::site> sites;
+    std::vector<colls::detail::hosts::site> sites;
     for (int r = 0; r < n; ++r)
         sites.push_back(
             {place.members[static_cast<std::size_t>(r)], static_cast<std::uint64_t>(per_host > 0 ? r / per_host : r)});
@@ -67,19 +67,19 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
         own->be(r - first);
     }
     colls::threads::detail::outcome how;
-    std::vector<std::shared_ptr<dry_way>> ways;  // as of processes, which end together
-    for (int r = 0; r < n; ++r) ways.push_back(std::make_shared<dry_way>(net, r, shape));
+    std::vector<std::shared_ptr<dry_device>> devices;  // they end together, as processes do
+    for (int r = 0; r < n; ++r) devices.push_back(std::make_shared<dry_device>(net, r, shape));
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
         ranks.emplace_back([&, r] {
-            const auto& way = ways[static_cast<std::size_t>(r)];
+            const auto& device = devices[static_cast<std::size_t>(r)];
             auto own = sites;
             const auto& near = memory[static_cast<std::size_t>(r)];
             if (near) near->assemble(patience_s);
             colls::communicator comm =
-                colls::net::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, way);
+                colls::detail::hosts::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, device);
             try {
-                f(comm, *way);
+                f(comm, *device);
             } catch (...) {
                 colls::threads::detail::tell(comm.context(), how);
             }

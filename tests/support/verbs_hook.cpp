@@ -1,2 +1,2 @@
-// Linked with a test, this lets COLLS_TRANSPORT be verbs.
+// A test that links this accepts COLLS_TRANSPORT=verbs.
 #include <colls/transports/verbs.hpp>

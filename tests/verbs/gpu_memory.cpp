@@ -1,5 +1,4 @@
-// A GPU's memory for RDMA, as a user gets there: compiled where CUDA's headers are. What it does has not been tried on
-// hardware.
+// Registering a GPU's memory for RDMA, as a user does it: compiled where CUDA's headers are. Not tested on hardware.
 #include <colls/transports/verbs.hpp>
 
 #include <cuda.h>
@@ -7,8 +6,8 @@
 #include <unistd.h>
 #include <optional>
 
-/// The range of cuMemAlloc or cudaMalloc that begins at `at`, whole pages of the processor; nothing where the driver
-/// gives no dma-buf.
+/// Registers memory from cuMemAlloc or cudaMalloc that begins at `at`, whole pages of the processor. Returns nothing
+/// where the driver does not export it as a dma-buf.
 std::optional<colls::verbs::registered> register_gpu_memory(CUdeviceptr at, std::size_t bytes) {
     int file = -1;
     if (cuMemGetHandleForAddressRange(&file, at, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS)

@@ -1,6 +1,7 @@
-// Requests that end with an error, on a real device: a rank's requests name a key that is none, its own or the peer's,
-// from a moment of chance on. Every rank gets a colls::error that names both ranks and the completion's status, and all
-// go on as a group of their own. COLLS_TEST_TRIALS, COLLS_TEST_SEED. See execution plans/test-verbs: it needs a device.
+// Requests that end with an error, on a real device: one request of a rank, chosen at random, has a wrong key, its own
+// or the peer's. Each rank must get a colls::error that names the rank and the completion's status, and the group must
+// shrink and go on. COLLS_TEST_TRIALS and COLLS_TEST_SEED say how often, and with which choices. Needs a device:
+// scripts/test-verbs.
 #include "../catch.hpp"
 
 #include "../support/fault.hpp"
@@ -19,17 +20,18 @@ namespace rdma = colls::detail::rdma;
 
 enum class fault { remote_key, own_key };
 
-/// Which of a process's requests is spoilt.
-struct plot {
+/// Which request of a process gets a wrong key.
+struct planned_fault {
     fault how = fault::remote_key;
     std::uint64_t in = 0;  ///< requests from now; 0: none
     bool done = false;
 
-    // Of a request that is spoilt all later ones are never made: the queue has failed.
-    void spoil(std::vector<rdma::request>& chain, std::vector<rdma::gather>& gathers) {
+    // Requests after the one with the wrong key are not carried out: the queue pair has failed.
+    void corrupt(std::vector<rdma::request>& chain, std::vector<rdma::gather>& gathers) {
         for (rdma::request& r : chain) {
             if (in == 0 || --in > 0) continue;
-            if (how == fault::own_key && (r.inlined || r.count == 0)) {  // it has no use for its own key: the next one
+            if (how == fault::own_key &&
+                (r.inlined || r.count == 0)) {  // it does not use its own key: take the next one
                 in = 1;
                 continue;
             }
@@ -41,14 +43,14 @@ struct plot {
         }
     }
 };
-plot& planned() {
-    static plot p;
+planned_fault& planned() {
+    static planned_fault p;
     return p;
 }
 
-class spoilt_queue final : public rdma::queue {
+class faulty_queue final : public rdma::queue {
 public:
-    explicit spoilt_queue(std::unique_ptr<rdma::queue> q) : queue_(std::move(q)) {}
+    explicit faulty_queue(std::unique_ptr<rdma::queue> q) : queue_(std::move(q)) {}
     rdma::queue_limits limits() const override { return queue_->limits(); }
     rdma::queue_name name() const override { return queue_->name(); }
     const char* connect(const rdma::queue_name& peer) override { return queue_->connect(peer); }
@@ -57,7 +59,7 @@ public:
         std::size_t used = 0;
         for (const rdma::request& r : own) used = std::max<std::size_t>(used, r.first + r.count);
         std::vector<rdma::gather> pieces(gathers, gathers + used);
-        planned().spoil(own, pieces);
+        planned().corrupt(own, pieces);
         return queue_->post(own.data(), count, pieces.data());
     }
     const char* receive(int count) override { return queue_->receive(count); }
@@ -67,38 +69,38 @@ private:
     const std::unique_ptr<rdma::queue> queue_;
 };
 
-class spoilt_device final : public rdma::device {
+class faulty_device final : public rdma::device {
 public:
-    explicit spoilt_device(const colls::detail::address& own) : device_(own) {}
+    explicit faulty_device(const colls::detail::address& own) : device_(own) {}
     rdma::region add(std::byte* at, std::size_t bytes) override { return device_.add(at, bytes); }
     void drop(const rdma::region& r) noexcept override { device_.drop(r); }
     std::unique_ptr<rdma::queue> open(const rdma::queue_limits& wanted) override {
-        return std::make_unique<spoilt_queue>(device_.open(wanted));
+        return std::make_unique<faulty_queue>(device_.open(wanted));
     }
 
 private:
     rdma::verbs_device device_;
 };
 
-class spoilt_way final : public colls::net::inter_node_transport {
+class faulty_between_hosts final : public colls::detail::hosts::inter_node_transport {
 public:
-    explicit spoilt_way(const colls::detail::address& own)
-        : book_(std::make_shared<rdma::memory_book>(std::make_shared<spoilt_device>(own))) {}
+    explicit faulty_between_hosts(const colls::detail::address& own)
+        : registry_(std::make_shared<rdma::memory_registry>(std::make_shared<faulty_device>(own))) {}
     std::unique_ptr<colls::detail::message_transport> over(
         std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
-        return std::make_unique<colls::detail::verbs_transport>(std::move(control), book_, rank, size);
+        return std::make_unique<colls::detail::verbs_transport>(std::move(control), registry_, rank, size);
     }
-    std::byte* take(std::size_t bytes) override { return book_->take(bytes); }
-    void give(std::byte* at, std::size_t bytes) noexcept override { book_->give(at, bytes); }
+    std::byte* take(std::size_t bytes) override { return registry_->take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { registry_->give(at, bytes); }
 
 private:
-    const std::shared_ptr<rdma::memory_book> book_;
+    const std::shared_ptr<rdma::memory_registry> registry_;
 };
 
-/// What a rank tells the test.
+/// What a rank reports to the test.
 struct report {
     int code, peer, calls, wrong;
-    bool spoilt, finished;
+    bool corrupted, finished;
     double waited;  ///< in the call that failed
     char text[512], later[512];
 };
@@ -135,11 +137,11 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
     random_source random = stream(seed, 7);
     const int n = random.between(2, 4), culprit = random.between(0, n - 1);
     constexpr std::size_t sizes[] = {64, 4 << 10, 100 << 10, 400 << 10};
-    // What is small goes without the sender's own key.
+    // Small messages are inlined, which does not use the sender's own key.
     const std::size_t most = how == fault::own_key ? sizes[1 + random.below(3)] : sizes[random.below(4)];
     const bool allocated = random.one_in(2);
     const std::uint64_t from = random.below(6), in = 1 + random.below(12);
-    // Some devices call the latter a protection error, soft-RoCE an operation error.
+    // A wrong key of its own is a protection error on some devices, and an operation error on soft-RoCE.
     const char* const status =
         how == fault::remote_key ? "ended with status: remote access error" : "ended with status: local ";
     std::memset(static_cast<void*>(&*reported()), 0, sizeof(group_report));
@@ -147,7 +149,7 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
     std::string wrong;
     try {
         colls::processes::run(n, [&](colls::communicator& comm) {
-            alarm(400);  // a hang ends, later than by the library's own deadline, whose error says more
+            alarm(400);  // ends a hang, but only after the library's deadline, since its error says more
             report& mine = reported()->of[comm.rank()];
             double begun = 0;
             try {
@@ -163,7 +165,7 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
                 mine.peer = e.peer();
                 std::snprintf(mine.text, sizeof mine.text, "%s", e.what());
             }
-            mine.spoilt = planned().done;
+            mine.corrupted = planned().done;
             planned() = {};
             std::string after;
             try {
@@ -182,18 +184,17 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
     }
     wrong += before.left();
     const std::string me = "rank " + std::to_string(culprit);
-    if (!reported()->of[culprit].spoilt) wrong += "no request was spoilt; ";
+    if (!reported()->of[culprit].corrupted) wrong += "no request had a wrong key; ";
     for (int r = 0; r < n; ++r) {
         const report& got = reported()->of[r];
-        const std::string who = "\n  rank " + std::to_string(r) + ": ";
-        if (!got.finished) wrong += who + "did not come to its end";
-        if (got.wrong > 0) wrong += who + std::to_string(got.wrong) + " wrong results";
+        const std::string rank = "\n  rank " + std::to_string(r) + ": ";
+        if (!got.finished) wrong += rank + "did not finish";
+        if (got.wrong > 0) wrong += rank + std::to_string(got.wrong) + " wrong results";
         if (got.code != static_cast<int>(colls::errc::peer_failed))
-            wrong += who + "the error's kind is " + std::to_string(got.code);
-        // The queue of the one who asked has the status; its peer's may only know that the other end is broken, but is
-        // told.
-        if (const std::string missing = lacks(got.text, {status, me}); !missing.empty()) wrong += who + missing;
-        if (got.later[0]) wrong += who + got.later;
+            wrong += rank + "the error's kind is " + std::to_string(got.code);
+        // The queue pair of the rank that posted the request has the status. Other ranks are told.
+        if (const std::string missing = lacks(got.text, {status, me}); !missing.empty()) wrong += rank + missing;
+        if (got.later[0]) wrong += rank + got.later;
         latest = std::max(latest, got.waited);
     }
     if (seed % 50 == 0) std::printf("%s\n", reported()->of[(culprit + 1) % n].text);
@@ -205,9 +206,9 @@ std::string trial(fault how, std::uint64_t seed, double& latest) {
 
 void trials(const char* name, fault how) {
     setenv("COLLS_TRANSPORT", "verbs", 1);
-    colls::net::open_verbs =
-        [](int, const colls::detail::address& own) -> std::shared_ptr<colls::net::inter_node_transport> {
-        return std::make_shared<spoilt_way>(own);
+    colls::detail::hosts::open_verbs =
+        [](int, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
+        return std::make_shared<faulty_between_hosts>(own);
     };
     const std::uint64_t count = setting("COLLS_TEST_TRIALS", 100), seed = setting("COLLS_TEST_SEED", 1);
     double latest = 0;
@@ -224,8 +225,8 @@ void trials(const char* name, fault how) {
 
 }  // namespace
 
-// What a span of memory cannot be registered for is said by name; what was asked for before stays as it was.
-TEST_CASE("memory that the device cannot write is refused, by name and with what to do") {
+// A refusal names the reason, and leaves nothing registered or open.
+TEST_CASE("memory that the device cannot write is refused, with the reason and what to do") {
     const std::size_t bytes = 64 << 10;
     const auto refused = [&](int protection) {
         auto* const at =
@@ -248,5 +249,9 @@ TEST_CASE("memory that the device cannot write is refused, by name and with what
     CHECK(refused(PROT_READ | PROT_WRITE) == "");
     CHECK(before.left() == "");
 }
-TEST_CASE("a request with a key that the peer does not have") { trials("wrong key of the peer", fault::remote_key); }
-TEST_CASE("a request with a key that the device does not have") { trials("wrong key of its own", fault::own_key); }
+TEST_CASE("verbs: a request with a wrong key of the peer fails on all ranks, with its status") {
+    trials("wrong key of the peer", fault::remote_key);
+}
+TEST_CASE("verbs: a request with a wrong key of its own fails on all ranks, with its status") {
+    trials("wrong key of its own", fault::own_key);
+}

@@ -1,13 +1,17 @@
 // exclusive<S>: the exclusive scan that follows from an inclusive one.
 #pragma once
 
-#include <colls/detail/derive/combinator.hpp>
+#include <colls/detail/derive/embed.hpp>
+#include <colls/detail/derive/part.hpp>
+#include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
 
-/// An exclusive scan out of the inclusive scan S: every rank hands its contribution to the next, then ranks 1 to n - 1
-/// run S among themselves on what they were handed. Needs no second slot.
-/// Law: one round, and one message a rank, more than S at n - 1. Keeps the order of ranks as S does.
+/// The exclusive scan that follows from the inclusive scan S: each rank passes its contribution to the next rank, then
+/// ranks 1 to n - 1 run S among themselves on what they received. Needs no slot beside those of S.
+///
+/// Law:  rounds(n) = 1 + rounds(S, n - 1), messages(n) = n - 1 + messages(S, n - 1);
+///       combines in rank order where S does.
 template <class S>
 struct exclusive : detail::part<S> {
     static_assert(schedule<S>, "colls: exclusive<S>: S must be a schedule");

@@ -1,163 +1,19 @@
-// folded<S>: a schedule for some group sizes, made one for all.
+// folded<S>: a schedule for powers of two, extended to all group sizes.
 #pragma once
 
-#include <colls/algebra/reversed.hpp>
+#include <colls/detail/derive/folding.hpp>
 
 namespace colls::inline v1 {
 
-namespace detail {
-
-constexpr bool folds_directly(collective c) {
-    return c == collective::all_reduce || c == collective::reduce_scatter || c == collective::broadcast ||
-           c == collective::reduce || c == collective::scatter || c == collective::barrier;
-}
-/// gather and all_gather are folded as the reverse of their dual.
-constexpr bool folds_in_reverse(collective c) { return c == collective::gather || c == collective::all_gather; }
-
-/// Of n = p + e ranks, the first 2e pair up; p play: the even one of each pair, and those beyond. In rank order.
-struct fold {
-    int p, e;
-    constexpr int operator()(int role) const { return role < e ? 2 * role : role + e; }
-    constexpr int role(int rank) const { return rank >= 2 * e ? rank - e : rank % 2 == 0 ? rank / 2 : none; }
-    constexpr bool paired(int rank) const { return rank < 2 * e; }
-    static constexpr bool left(int rank) { return rank % 2 == 0; }
-};
-
-template <class S>
-struct folding : part<S> {
-    static_assert(folds_directly(implemented_by<S>),
-        "colls: folded<S>: all_to_all, scans, and what is made of a schedule that cannot be reversed, do not "
-        "fold");
-    constexpr decltype(auto) inner() const { return part<S>::get(); }
-
-    static constexpr collective implements = implemented_by<S>;
-    /// Whether the one that drops out hands its contribution over first.
-    static constexpr bool folds_first = reduces(implements) || implements == collective::barrier;
-    /// Whether it is given a result at the end.
-    static constexpr bool unfolds = implements != collective::reduce;
-    /// Where blocks have owners, each is cut in two: one half is for a pair's left rank, one for its right; a rank
-    /// without a partner keeps both.
-    static constexpr int cut = owned(implements) ? 2 : 1;
-
-    /// n if S supports it, else the largest power of two below that it does.
-    constexpr fold fold_of(int n) const {
-        if (colls::supports(inner(), n)) return {n, 0};
-        int p = 1;
-        while (p <= n / 2) p *= 2;
-        while (p > 0 && !colls::supports(inner(), p)) p /= 2;
-        return {p, n - p};
-    }
-    constexpr bool supports(int n) const {
-        if (n < 1) return false;
-        const fold f = fold_of(n);
-        return f.e <= f.p && (f.e == 0 || cut == 1 || scratch_of(inner(), f.p) == 0);
-    }
-    constexpr int rounds(int n) const {
-        const fold f = fold_of(n);
-        return inner().rounds(f.p) + (f.e == 0 ? 0 : (folds_first ? 1 : 0) + (unfolds ? 1 : 0));
-    }
-    constexpr int blocks(int n) const {
-        const fold f = fold_of(n);
-        return blocks_of(inner(), f.p) * (f.e == 0 ? 1 : cut);
-    }
-    constexpr int ports(int n) const {
-        const fold f = fold_of(n);
-        const int own = ports_of(inner(), f.p), out = f.e == 0 ? 1 : most_stretches(inner(), f.p);
-        return own > out ? own : out;
-    }
-    constexpr int scratch(int n) const { return scratch_of(inner(), fold_of(n).p); }
-    constexpr int root(int n) const {
-        const fold f = fold_of(n);
-        return f(root_of(inner(), f.p));
-    }
-    constexpr int home(int n, int slot) const {
-        const fold f = fold_of(n);
-        if (f.e == 0) return home_of(inner(), n, slot);
-        const int role = home_of(inner(), f.p, slot / cut);
-        if (role == none) return none;
-        return role < f.e ? f(role) + slot % cut : f(role);
-    }
-
-    constexpr step at(int rank, int n, int round, int port) const {
-        const fold f = fold_of(n);
-        if (f.e == 0) return port < ports_of(inner(), n) ? step_of(inner(), rank, n, round, port) : step{};
-        const int before = folds_first ? 1 : 0;
-        if (round < before) {
-            if (!f.paired(rank) || port > 0) return {};
-            if (!fold::left(rank)) return {.send = {rank - 1, all(f)}};
-            return {.recv = {rank + 1, all(f), reduces(implements) ? action::reduce : action::copy}};
-        }
-        if (round < before + inner().rounds(f.p)) {
-            const int role = f.role(rank);
-            if (role == none || port >= ports_of(inner(), f.p)) return {};
-            return moved(step_of(inner(), role, f.p, round - before, port), f, recut{cut, 0});
-        }
-        if (!f.paired(rank)) return {};
-        const block_set out = handed_out(f, rank / 2, port);
-        if (implements == collective::barrier ? port > 0 : out.empty()) return {};
-        if (fold::left(rank)) return {.send = {rank + 1, out}};
-        return {.recv = {rank - 1, out}};
-    }
-
-private:
-    constexpr block_set all(fold f) const {
-        return implements == collective::barrier ? block_set{} : block_range(0, blocks_of(inner(), f.p) * cut);
-    }
-    /// What the left rank of a pair passes to its partner in the end: the second half of all it owns, or everything.
-    constexpr block_set handed_out(fold f, int role, int port) const {
-        if constexpr (cut == 1) {
-            return port == 0 ? all(f) : block_set{};
-        } else {
-            const stretch s = owned_stretch(inner(), role, f.p, port);
-            return {.first = 2 * s.first + 1, .count = s.count, .period = 2};
-        }
-    }
-};
-
-template <class F>
-struct folded_family;
-
-template <class S>
-constexpr auto fold_value(const S& s) {
-    if constexpr (!schedule<S>) {
-        return folded_family<S>{s};
-    } else if constexpr (folds_in_reverse(implemented_by<S>) && reversible<S>) {
-        return reversed_of(folding<reversed<S>>{reversed_of(s)});
-    } else {
-        return folding<S>{s};
-    }
-}
-template <collective C, class S>
-constexpr bool foldable() {
-    return folds_directly(C) || (folds_in_reverse(C) && reversible<S>);
-}
-
-template <class S>
-struct reverse_trait<folding<S>> {
-    // What results in a reduction is reversed inside: in a broadcast made of scatter and all_gather the root is sent
-    // what it has, which reversed step by step would count twice.
-    static constexpr bool inside = folding<S>::implements == collective::all_reduce ||
-                                   folding<S>::implements == collective::broadcast ||
-                                   folding<S>::implements == collective::reduce;
-    static constexpr bool possible = inside ? reversible<S> : has_dual(implemented_by<S>);
-    using type = std::conditional_t<inside, folding<reversed<S>>, reversal<folding<S>>>;
-    static constexpr type apply(const folding<S>& f) {
-        if constexpr (inside)
-            return {reversed_of(f.inner())};
-        else
-            return {f};
-    }
-};
-
-}  // namespace detail
-
-/// S for every n, where S supports powers of two only: with p the largest of them (n itself if S supports it) and
-/// e = n - p, the first 2e ranks pair up, the odd one hands its part to the even one and waits, and is given its result
-/// in the end. Keeps the order of ranks. For all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather
-/// and barrier; of a family, for those of them that it provides. all_to_all and scans do not fold: a compile error.
-/// Law: at sizes that S supports it is S; else two rounds more (one for the rooted collectives), in which a rank of a
-/// pair hands its data over, and is handed its result. Fold outside a compose: folded<compose<A, B>> pays two rounds,
-/// compose<folded<A>, folded<B>> four.
+/// S for every n, where S supports powers of two only. With p the largest of them (n itself if S supports it) and e =
+/// n - p, ranks 0 ... 2e - 1 form pairs (2i, 2i + 1): the odd rank passes its part to the even one, which runs S with
+/// the ranks that have no partner, and passes the result back at the end. Combines in rank order where S does. For
+/// all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather and barrier; all_to_all and scans are a
+/// compile error. folded of a family is the family of those of its schedules that fold.
+///
+/// Law:  at a size that S supports, folded<S> = S; at any other, rounds = rounds(S, p) + 2 (+ 1 for rooted
+/// collectives).
+///       Fold outside a composition: folded<compose<A, B>> adds two rounds, compose<folded<A>, folded<B>> four.
 template <class S>
 using folded = decltype(detail::fold_value(std::declval<const S&>()));
 
@@ -167,17 +23,4 @@ constexpr folded<S> folded_of(const S& s) {
     return detail::fold_value(s);
 }
 
-namespace detail {
-template <class F>
-struct folded_family : part<F> {
-    static_assert(family<F>, "colls: folded<S>: S is neither a schedule nor a family");
-    constexpr decltype(auto) inner() const { return part<F>::get(); }
-
-    template <collective C>
-        requires(provides<F, C> && foldable<C, schedule_for<F, C>>())
-    constexpr auto make() const {
-        return folded_of(schedule_of<C>(inner()));
-    }
-};
-}  // namespace detail
 }  // namespace colls::inline v1

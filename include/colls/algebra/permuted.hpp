@@ -1,66 +1,33 @@
-// permuted<S, Mapping>: the ranks of a schedule laid on the group in another order.
+// permuted<S, Mapping>: a schedule with its ranks renumbered.
 #pragma once
 
-#include <colls/algebra/reversed.hpp>
+#include <colls/detail/derive/embed.hpp>
+#include <colls/detail/derive/mapping.hpp>
+#include <colls/detail/derive/reversal.hpp>
+#include <colls/family.hpp>
 
 namespace colls::inline v1 {
 
-/// The group from its end: rank r plays n - 1 - r.
+/// The ranks in reverse: rank r plays role n - 1 - r.
 struct mirror {
     constexpr int role(int rank, int n) const { return n - 1 - rank; }
     constexpr int rank(int role, int n) const { return n - 1 - role; }
 };
-/// The group from rank K on: rank r plays r - K mod n.
+/// The ranks rotated by K: rank r plays role r - K mod n.
 template <int K = 1>
 struct shift {
     constexpr int role(int rank, int n) const { return mod(rank - K, n); }
     constexpr int rank(int role, int n) const { return mod(role + K % n, n); }
 };
 
-namespace detail {
-
-template <class M>
-concept mapping = std::is_trivially_copyable_v<M> && requires(const M& m, int i) {
-    { m.role(i, i) } -> std::convertible_to<int>;
-    { m.rank(i, i) } -> std::convertible_to<int>;
-};
-
-/// Whether every rank has a role of its own.
-template <class M>
-constexpr bool permutes(const M& m, int n) {
-    for (int role = 0; role < n; ++role) {
-        const int rank = m.rank(role, n);
-        if (rank < 0 || rank >= n || m.role(rank, n) != role) return false;
-    }
-    return true;
-}
-/// The same for M{} at the sizes that are checked when a composition is compiled.
-template <class M>
-constexpr bool permutes() {
-    if constexpr (!mapping<M>) {
-        return false;
-    } else if constexpr (std::is_empty_v<M> && std::default_initializable<M>) {
-        for (int n = least_checked; n <= most_checked; ++n)
-            if (!permutes(M{}, n)) return false;
-    }
-    return true;
-}
-constexpr bool permutable(collective c) { return c != collective::inclusive_scan && c != collective::exclusive_scan; }
-
-template <class M>
-struct rank_of_role {
-    M m;
-    int n;
-    constexpr int operator()(int role) const { return m.rank(role, n); }
-};
-
-}  // namespace detail
-
-/// S with rank r playing the part of `role(r, n)`; `rank(role, n)` is its inverse. For a placement on the links of a
-/// machine, or for a second lane beside S. A rooted S has its root at rank(root); block homes, and the input and output
-/// of all_to_all, follow. `mirror` and `shift<K>` are given; a Mapping may carry state. Scans depend on the order of
-/// ranks, and have no permutation: a compile error. Of a family: its schedules, each permuted.
-/// Law: rounds, ports and bytes moved are those of S; what rank r does is what S has role(r, n) do.
+/// S with rank `rank(role, n)` of the group in the part of S's rank `role`; `role(rank, n)` is the inverse. Used to
+/// place a schedule on the links of a machine, or for a second lane beside S. A rooted S then has root rank(root);
+/// homes, and the input and output of all_to_all, are mapped as well. `mirror` and `shift<K>` are mappings; a user's
+/// own is any trivially copyable type with these two members, and may carry state. permuted of a family is the family
+/// of its schedules, each permuted. A scan depends on the order of ranks: to permute it is a compile error.
+///
+/// Law:  rounds, ports and bytes moved are those of S;
+///       at(r, n, round) = S.at(role(r, n), n, round), with each peer p replaced by rank(p, n).
 template <class S, class Mapping>
 struct permuted : detail::part<S, 0>, detail::part<Mapping, 1> {
     static_assert(detail::mapping<Mapping>,
@@ -118,12 +85,11 @@ struct permuted<F, Mapping> : detail::part<F, 0>, detail::part<Mapping, 1> {
 template <class S, class Mapping>
 permuted(S, Mapping) -> permuted<S, Mapping>;
 
-namespace detail {
 template <class S, class M>
-struct reverse_trait<permuted<S, M>> {
+struct detail::reverse_trait<permuted<S, M>> {
     static constexpr bool possible = reversible<S>;
-    using type = permuted<reversed<S>, M>;
-    static constexpr type apply(const permuted<S, M>& p) { return {reversed_of(p.inner()), p.mapping()}; }
+    using type = permuted<reverse_of<S>, M>;
+    static constexpr type apply(const permuted<S, M>& p) { return {reverse(p.inner()), p.mapping()}; }
 };
-}  // namespace detail
+
 }  // namespace colls::inline v1

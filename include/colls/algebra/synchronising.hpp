@@ -1,13 +1,15 @@
-// synchronising<S>: a barrier out of any schedule after which every rank depends on every other.
+// synchronising<S>: the barrier that follows from a schedule after which every rank depends on every other.
 #pragma once
 
-#include <colls/detail/derive/combinator.hpp>
+#include <colls/detail/derive/part.hpp>
+#include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
 
-/// S with its blocks taken away: a barrier. S implements all_reduce, reduce_scatter, all_gather or all_to_all, in each
-/// of which every rank hears, if through others, of every rank.
-/// Law: rounds and ports are those of S; no bytes move.
+/// S without its blocks: a barrier. S implements all_reduce, reduce_scatter, all_gather or all_to_all: in each of these
+/// every rank depends on every other, directly or through others.
+///
+/// Law:  rounds, ports and messages are those of S; no blocks are sent.
 template <class S>
 struct synchronising : detail::part<S> {
     static_assert(schedule<S>, "colls: synchronising<S>: S must be a schedule");

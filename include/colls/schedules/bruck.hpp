@@ -6,14 +6,22 @@
 
 namespace colls::inline v1 {
 
-/// Few rounds for short messages, any n (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997). The same for every rank up to
-/// rotation. reduce_scatter (commutative operators), all_reduce and barrier follow.
+/// Few rounds for short messages; every rank does the same, up to rotation.
+///
+///   implements    all_gather, all_to_all; derived: reduce_scatter, all_reduce, barrier
+///   group sizes   any
+///   rounds        all_gather ceil(log_K n) on K - 1 ports; all_to_all at most (K - 1) ceil(log_K n) on one port
+///   blocks sent   all_gather n - 1 by each rank, the least; all_to_all about n (1 - 1/K) log_K n (n = 64: 192 with
+///                 K = 2, 144 with K = 4, the least is 63)
+///   scratch       reduce_scatter: at most K^(q-1) - 1 partial results, q = ceil(log_K n)
+///   order         not rank order: commutative operators
+///   source        Bruck, Ho, Kipnis, Upfal and Weathersby, 1997
 template <int K = 2>
 struct bruck {
     static_assert(K >= 2, "colls: bruck<K>: the radix K is at least 2");
 
-    /// ceil(log_K n) rounds on K - 1 ports; n - 1 blocks a rank, the least. Before round k rank r holds the K^k blocks
-    /// from its own on, and sends as many as are wanted to r - j K^k, 0 < j < K.
+    /// Before round k rank r holds the K^k blocks from its own on. It sends them, or as many as the receiver lacks, to
+    /// ranks r - j K^k, 0 < j < K.
     struct all_gather {
         static constexpr collective implements = collective::all_gather;
         static constexpr int ports(int) { return K - 1; }
@@ -28,10 +36,9 @@ struct bruck {
         }
     };
 
-    /// Slot i starts with the block for rank r + i and ends with the one from r - i; it travels by the digits of i.
-    /// One port, and a round for each digit z != 0 at each place k: the slots with digit z there go on to r + z K^k.
-    /// At most (K - 1) ceil(log_K n) rounds and n blocks times (1 - 1/K) log_K n a rank; with K >= n this is the
-    /// pairwise exchange, n - 1 rounds of one block.
+    /// Slot i of rank r holds the block for rank r + i before, and the block from rank r - i after. There is a round
+    /// for each digit z != 0 at each place k of i in base K, in which the slots with that digit move on to rank r + z
+    /// K^k. With K >= n this is the pairwise exchange, n - 1 rounds of one block.
     struct all_to_all {
         static constexpr collective implements = collective::all_to_all;
         static constexpr int rounds(int n) {
@@ -47,7 +54,7 @@ struct bruck {
         }
 
     private:
-        /// The slots i < n with i / d mod K = z: runs of d, K d apart, the last one cut off by n.
+        /// The slots i < n with i / d mod K = z: runs of d slots, K d apart, the last run cut off at n.
         static constexpr block_set with_digit(int z, int d, int n) {
             const long long period = 1LL * K * d;
             const int whole = static_cast<int>(n / period), rest = static_cast<int>(n % period) - z * d;

@@ -5,31 +5,38 @@
 
 namespace colls::inline v1 {
 
-// Skip sequences. A policy, and a user's own, has `count(n)`, the number of rounds, and `skip(n, k)` for 0 <= k <=
-// count(n): skip(n, 0) = n, strictly decreasing to 1, and skip(n, k + 1) at least half of skip(n, k).
+// Skip sequences. Skips, of the library or of a user, is a type with static int count(int n), the number of rounds, and
+// static int skip(int n, int k) for 0 <= k <= count(n): skip(n, 0) = n, strictly decreasing to 1, and skip(n, k + 1) at
+// least half of skip(n, k).
 
-/// n, ceil(n/2), ceil(n/4), ..., 1: ceil(log2 n) rounds, the least.
+/// n, ceil(n/2), ceil(n/4), ..., 1: ceil(log2 n) rounds, the fewest.
 struct halving {
     static constexpr int count(int n) { return log2_ceil(n); }
     static constexpr int skip(int n, int k) { return static_cast<int>((n + (1LL << k) - 1) >> k); }
 };
-/// n, then the powers of two below it: as many rounds; the first moves less than half the blocks if n is no power of
-/// two. Its all_gather is bruck<2>'s.
+/// n, then the powers of two below it: ceil(log2 n) rounds; where n is no power of two, the first round sends fewer
+/// than half of the blocks. Its all_gather is that of bruck<2>.
 struct doubling {
     static constexpr int count(int n) { return log2_ceil(n); }
     static constexpr int skip(int n, int k) { return k == 0 ? n : 1 << (count(n) - k); }
 };
-/// n, n - 1, ..., 1: n - 1 rounds of one block, in each of which every rank sends one other rank its block: the
-/// pairwise exchange, which is direct with one port at a time. Rounds and volume of the ring; needs no scratch.
+/// n, n - 1, ..., 1: n - 1 rounds of one block, in each of which a rank sends its block to another rank. This is the
+/// pairwise exchange: `direct` with one port at a time, in the rounds and volume of the ring, without scratch.
 struct linear {
     static constexpr int count(int n) { return n - 1; }
     static constexpr int skip(int n, int k) { return n - k; }
 };
 
-/// reduce_scatter on a circulant graph (Träff, arXiv 2410.14234, 2024): in round k, from skip s to skip t, rank r sends
-/// the partial results of blocks [r + t, r + s) to rank r + t. Any n; one port; n - 1 blocks a rank, the least; with
-/// halving skips ceil(log2 n) rounds, the least. Does not combine in rank order: commutative operators. The same for
-/// every rank up to rotation. all_gather, all_reduce and barrier follow.
+/// A reduce_scatter on a circulant graph: in round k, from skip s = skip(n, k) to t = skip(n, k + 1), rank r sends the
+/// partial results of blocks [r + t, r + s) to rank r + t.
+///
+///   implements    reduce_scatter; derived: all_gather, all_reduce, barrier
+///   group sizes   any
+///   rounds        Skips::count(n): ceil(log2 n), the fewest, with halving skips (all_reduce twice as many)
+///   blocks sent   n - 1 by each rank, the least (all_reduce 2 (n - 1))
+///   scratch       fewer than n / 2 partial results with halving skips
+///   order         not rank order: commutative operators
+///   source        Träff, 2024, arXiv 2410.14234
 template <class Skips = halving>
 struct circulant {
     static_assert(

@@ -1,4 +1,4 @@
-// Two ways to halve: by rank distance, and by rank parity.
+// Recursive halving, with far or with near partners first.
 #pragma once
 
 #include <colls/detail/support/digits.hpp>
@@ -6,10 +6,16 @@
 
 namespace colls::inline v1 {
 
-/// Recursive halving (Rabenseifner, 2004): n a power of two (folded<halving_doubling>: any n). log2 n rounds; n - 1
-/// blocks a rank, the least of both. In round k rank r and rank r xor d, d = n / 2^(k+1), part their interval: each
-/// hands over the half the other lives in. Far partners first, with the most data. Does not combine in rank order:
-/// commutative operators. all_gather, all_reduce and barrier follow.
+/// Recursive halving, far partners first: in round k ranks r and r xor d, d = n / 2^(k+1), split the interval that they
+/// share, and each sends the other's half.
+///
+///   implements    reduce_scatter; derived: all_gather, all_reduce, barrier
+///   group sizes   powers of two (folded<halving_doubling>: any)
+///   rounds        log2 n, the fewest (all_reduce twice as many)
+///   blocks sent   n - 1 by each rank, the least (all_reduce 2 (n - 1))
+///   scratch       n / 2 - 1 partial results
+///   order         not rank order: commutative operators
+///   source        Rabenseifner, 2004
 struct halving_doubling {
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;
@@ -23,10 +29,16 @@ struct halving_doubling {
     };
 };
 
-/// The same rounds and volume, n a power of two, with near partners first: r and r xor 2^k in round k, so that what
-/// is combined always is an interval of ranks. Keeps rank order: for operators that do not commute. To rank r falls
-/// the block whose number is r with its bits reversed, which keeps all that is sent in one piece. all_gather,
-/// all_reduce and barrier follow; folded<distance_doubling> keeps rank order at any n.
+/// Recursive halving, near partners first: ranks r and r xor 2^k in round k, so that each partial result combines an
+/// interval of ranks. Block b belongs to the rank whose number is b with its bits reversed, so that what a rank sends
+/// is one interval of blocks.
+///
+///   implements    reduce_scatter; derived: all_gather, all_reduce, barrier
+///   group sizes   powers of two (folded<distance_doubling>: any)
+///   rounds        log2 n, the fewest (all_reduce twice as many)
+///   blocks sent   n - 1 by each rank, the least (all_reduce 2 (n - 1))
+///   scratch       n / 2 - 1 partial results
+///   order         rank order, folded as well: for operators that do not commute
 struct distance_doubling {
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;

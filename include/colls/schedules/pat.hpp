@@ -5,12 +5,18 @@
 
 namespace colls::inline v1 {
 
-/// PAT (Jeaugey, arXiv 2506.20252, 2025), aggregating A blocks, A a power of two: any n. The block of rank r + s
-/// reaches rank r by way of the ranks r + (s without its lowest bits), so along a binomial tree a block, all trees at
-/// once. First log2 A rounds far away, then a round for each a < P / A, P the power of two from n on: log2 A + P/A -
-/// 1 rounds (n - 1 with A = 1, log2 P with A = P) of one port; n - 1 blocks a rank, the least; at most A blocks a
-/// message. As the tail runs through each tree depth first, a reduce_scatter needs no more than a logarithmic buffer:
-/// for long data in small buffers. reduce_scatter (commutative operators), all_reduce and barrier follow.
+/// A binomial tree for each block, all trees at once, for long data in small buffers. The block of rank r + s reaches
+/// rank r by way of the ranks r + (s without its lowest bits). The first log2 A rounds go to far ranks; then there is a
+/// round for each a < P / A, where P is the least power of two not below n, which runs through each tree depth first.
+/// A, a power of two, is the most blocks that one message carries (the aggregation).
+///
+///   implements    all_gather; derived: reduce_scatter, all_reduce, barrier
+///   group sizes   any
+///   rounds        log2 A + min(P / A, n) - 1: n - 1 with A = 1, log2 P with A = P (all_reduce twice as many)
+///   blocks sent   n - 1 by each rank, the least (all_reduce 2 (n - 1))
+///   scratch       reduce_scatter: O(A log(P / A)) partial results (n = 64: 3 with A = 1, 11 with A = 4)
+///   order         not rank order: commutative operators
+///   source        Jeaugey, 2025, arXiv 2506.20252
 template <int A = 1>
 struct pat {
     static_assert(is_power_of_two(A), "colls: pat<A>: the aggregation A is a power of two");
@@ -33,10 +39,10 @@ struct pat {
             const int all = log2_ceil(n), some = log2_ceil(A);
             return some < all ? some : all;
         }
-        /// P / A: how far apart the blocks of one message are.
+        /// P / A: the distance between the blocks of one message.
         static constexpr int stride(int n) { return 1 << (log2_ceil(n) - far_rounds(n)); }
 
-        /// Rank r - hop is sent the blocks that it lacks at its offsets s, s + apart, s + 2 apart, ... below n.
+        /// Sends to rank r - hop the blocks at its offsets s, s + apart, s + 2 apart, ... below n, which it lacks.
         static constexpr step pass(int rank, int n, int hop, int s, int apart) {
             const int count = (n - s + apart - 1) / apart;
             return {.send = {mod(rank - hop, n), strided(rank + s - hop, count, apart, n)},

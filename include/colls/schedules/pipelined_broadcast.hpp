@@ -1,18 +1,24 @@
-// The round-optimal broadcast of many blocks.
+// The round-optimal broadcast of several blocks.
 #pragma once
 
 #include <colls/schedules/circulant.hpp>
 
 namespace colls::inline v1 {
 
-/// Broadcast in `segments` blocks over a circulant graph (Träff, arXiv 2312.11236, 2023, and 2407.18004, 2024): any n;
-/// segments + ceil(log2 n) - 1 rounds of one block on one port, the least for so many blocks. Every rank but the root
-/// receives every block once; none sends more than it must. A pipeline without the latency of a chain. 0 segments (the
-/// default) stands for ceil(log2 n). reduce (commutative operators) and all_reduce (reduce, then broadcast) follow.
+/// A broadcast in `segments` blocks over a circulant graph: a pipeline without the latency of a chain. 0 segments (the
+/// default) stands for ceil(log2 n).
 ///
-/// Round i belongs to phase i / q, q = ceil(log2 n), and goes from every rank r to r + skip_k, k = i mod q, skips 1,
-/// ..., ceil(n/4), ceil(n/2). In each phase q consecutive blocks set out from the root, block k in round k; r gets
-/// one of them in its own phase, the rest q later. at() finds what is received in O(log n), without tables.
+///   implements    broadcast; derived: reduce, all_reduce, barrier
+///   group sizes   any
+///   rounds        segments + ceil(log2 n) - 1, the fewest for so many blocks (all_reduce twice as many)
+///   blocks sent   at most one a round by each rank, on one port; each rank but the root receives every block once
+///   scratch       reduce: a few partial results (n = 64: 2)
+///   order         not rank order: commutative operators
+///   source        Träff, 2023, arXiv 2312.11236, and 2024, arXiv 2407.18004
+///
+/// Round i belongs to phase i / q, q = ceil(log2 n). In it each rank r sends to r + skip_k, k = i mod q, with skips 1,
+/// ..., ceil(n/4), ceil(n/2). In each phase the root sends q consecutive blocks, the k-th in round k; rank r receives
+/// one of them in the same phase, the others q rounds or more later. at() finds the block in O(log n), without tables.
 struct pipelined_broadcast {
     int segments = 0;
 
@@ -42,10 +48,10 @@ struct pipelined_broadcast {
     }
 
     /// The block, counted from the first of the phase, that a rank other than the root receives in round k of each
-    /// phase. A rank is a sum of different skips; the least, the first hop, names the block that it gets in its own
-    /// phase. The others, for k = 0, 1, ..., are the first hops e of the ways, of skips not yet used up, to the
-    /// nearest rank at or before rank + n - skip_k and before the one found last. Both searches take the greatest
-    /// skips first.
+    /// phase. A rank is a sum of different skips; the least of them, its first hop, is the block that the rank receives
+    /// in the same phase. The blocks of the other rounds k = 0, 1, ... are the first hops e of the paths, over skips
+    /// not used before, to the nearest rank at or before rank + n - skip_k and before the rank found last. Both
+    /// searches take the greatest skips first.
     static constexpr int arrival(int rank, int n, int k) {
         const int q = log2_ceil(n), own = first_hop(rank, n);
         const auto skip = [&](int e) { return static_cast<long long>(halving::skip(n, q - e)); };
@@ -56,11 +62,11 @@ struct pipelined_broadcast {
             while (e >= 0 && (unused >> e & 1) == 0);
             return e;
         };
-        int way[64], hops = 0;
-        long long at = 0, found = 2LL * n;  // where the way has come to; the rank found last
+        int path[64], hops = 0;
+        long long at = 0, found = 2LL * n;  // the end of the path so far; the rank found last
         for (int e = below(q + 1), j = 0;;) {
             if (e < 0 || at > target - skip(j + 1)) {
-                e = way[--hops];
+                e = path[--hops];
                 at -= skip(e);
                 if (at > target - skip(j + 1)) continue;
             } else {
@@ -70,7 +76,7 @@ struct pipelined_broadcast {
                     continue;
                 }
                 if (next <= target - skip(j + 1)) {
-                    way[hops++] = e;
+                    path[hops++] = e;
                     at = next;
                     continue;
                 }

@@ -1,4 +1,4 @@
-// Recursive doubling, and its radix.
+// Recursive doubling, and its generalisation to any radix.
 #pragma once
 
 #include <colls/algebra/exclusive.hpp>
@@ -7,15 +7,21 @@
 
 namespace colls::inline v1 {
 
-/// Everyone holds a result over K^k ranks after k rounds, on K - 1 ports: the fewest rounds, for short messages. Keeps
-/// rank order; the same bits on every rank. Scans: Hillis and Steele, 1986. Barrier: dissemination, Hensgen, Finkel and
-/// Manber, 1988. Radix: recursive multiplying, Ruefenacht, Bull and Booth, 2017.
+/// After k rounds each rank holds a result over K^k ranks: the fewest rounds, for short messages.
+///
+///   implements    all_reduce, inclusive_scan, exclusive_scan, barrier
+///   group sizes   all_reduce: powers of K (folded<recursive_doubling>: any); scans and barrier: any
+///   rounds        ceil(log_K n) on K - 1 ports (exclusive_scan: 1 + ceil(log_K (n - 1)))
+///   blocks sent   the whole buffer (K - 1) log_K n times by each rank, scans at most; a barrier sends none
+///   scratch       none
+///   order         rank order; all_reduce: the same bits on every rank
+///   source        scans: Hillis and Steele, 1986; barrier (dissemination): Hensgen, Finkel and Manber, 1988; radix
+///                 (recursive multiplying): Ruefenacht, Bull and Booth, 2017
 template <int K = 2>
 struct recursive_multiplying {
     static_assert(K >= 2, "colls: recursive_multiplying<K>: the radix K is at least 2");
 
-    /// n a power of K (folded<recursive_doubling>: any n). log_K n rounds; everything (K - 1) log_K n times a rank. In
-    /// round k the K ranks that differ in digit k alone exchange all they have.
+    /// In round k the K ranks that differ in digit k alone exchange their whole buffers.
     struct all_reduce {
         static constexpr collective implements = collective::all_reduce;
         static constexpr bool supports(int n) { return detail::is_power(K, n); }
@@ -29,8 +35,8 @@ struct recursive_multiplying {
         }
     };
 
-    /// Any n. ceil(log_K n) rounds; everything at most K - 1 times a round. Before round k rank r holds the combination
-    /// of the K^k ranks that end with r; it adds those of r - j K^k, 0 < j < K.
+    /// Before round k rank r holds the combination of the K^k ranks that end with r; it combines it with those of ranks
+    /// r - j K^k, 0 < j < K.
     struct inclusive_scan {
         static constexpr collective implements = collective::inclusive_scan;
         static constexpr int ports(int) { return K - 1; }
@@ -45,7 +51,7 @@ struct recursive_multiplying {
     };
     using exclusive_scan = exclusive<inclusive_scan>;
 
-    /// Any n. ceil(log_K n) rounds of messages without data: in round k rank r lets r + j K^k know, 0 < j < K.
+    /// In round k rank r sends messages without data to ranks r + j K^k, 0 < j < K.
     struct barrier {
         static constexpr collective implements = collective::barrier;
         static constexpr int ports(int) { return K - 1; }

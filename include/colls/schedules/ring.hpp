@@ -1,4 +1,4 @@
-// The ring, and the chain for what has a beginning.
+// The ring, and the chain for the collectives that begin or end at one rank.
 #pragma once
 
 #include <colls/algebra/exclusive.hpp>
@@ -6,13 +6,19 @@
 
 namespace colls::inline v1 {
 
-/// Every rank talks to its two neighbours alone: n - 1 rounds of one port, of the least volume, over the shortest
-/// links. all_gather, all_reduce, reduce and barrier follow. (The ring reduce_scatter: Patarasuk and Yuan, 2009.) Any
-/// n. Reduces in the order of the ring, which is not that of the ranks: commutative operators only, but for the chain
-/// (reduce, scans), which keeps rank order.
+/// Each rank exchanges data with its two neighbours alone: the shortest links, the least volume, many rounds.
+///
+///   implements    reduce_scatter, broadcast, inclusive_scan, exclusive_scan; derived: all_gather, all_reduce, reduce,
+///                 barrier
+///   group sizes   any
+///   rounds        n - 1 (all_reduce 2 (n - 1), exclusive_scan n)
+///   blocks sent   n - 1 of n by each rank, the least (all_reduce 2 (n - 1)); chain: the whole buffer once
+///   scratch       2 partial results (reduce_scatter)
+///   order         that of the ring, which is not rank order: commutative operators; the chain (reduce, scans) combines
+///                 in rank order
+///   source        Patarasuk and Yuan, 2009 (reduce_scatter)
 struct ring {
-    /// n - 1 rounds; every rank sends n - 1 of its n blocks. The partial result of block b sets out at rank b + 1 and
-    /// comes home after going round.
+    /// The partial result of block b starts at rank b + 1, passes every rank, and is complete at rank b.
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;
         static constexpr int rounds(int n) { return n - 1; }
@@ -22,14 +28,15 @@ struct ring {
         }
     };
 
-    /// The chain 0, 1, ..., n - 1: n - 1 rounds, each rank but the last sends everything once. For long data in chunks.
+    /// The chain 0, 1, ..., n - 1: each rank but the last sends everything once. Executors pipeline long data by
+    /// chunks.
     struct broadcast {
         static constexpr collective implements = collective::broadcast;
         static constexpr int rounds(int n) { return n - 1; }
         static constexpr step at(int rank, int, int round) { return link(rank, round, action::copy); }
     };
 
-    /// The chain again: each rank adds its own on the right, and passes the sum on.
+    /// The chain: each rank combines what it receives with its own contribution on the right, and sends the result on.
     struct inclusive_scan {
         static constexpr collective implements = collective::inclusive_scan;
         static constexpr int rounds(int n) { return n - 1; }
@@ -38,7 +45,7 @@ struct ring {
     using exclusive_scan = exclusive<inclusive_scan>;
 
 private:
-    /// In round k rank k passes everything to rank k + 1.
+    /// In round k rank k sends everything to rank k + 1.
     static constexpr step link(int rank, int round, action on_arrival) {
         if (rank == round) return {.send = {rank + 1, block(0)}};
         if (rank == round + 1) return {.recv = {rank - 1, block(0), on_arrival}};

@@ -1,4 +1,4 @@
-// Swing: short ways on a torus.
+// Swing: short distances on a torus.
 #pragma once
 
 #include <colls/detail/support/digits.hpp>
@@ -6,14 +6,20 @@
 
 namespace colls::inline v1 {
 
-/// Swing (De Sensi, Bonato, Saam and Hoefler, arXiv 2401.09356, 2024): n a power of two (folded<swing>: any n). log2
-/// n rounds; n - 1 blocks a rank, the least of both. Partners are 1, 1, 3, 5, 11, ... apart, to the right and to the
-/// left in turn: in round k rank r's is r + rho(k), odd ranks' r - rho(k), rho(k) = (1 - (-2)^(k+1)) / 3 = 1, -1, 3,
-/// -5, 11, ... On a ring of 64 a block goes 2.1 hops a message, where near-first halving has it go 3 and far-first 22.
-/// Does not combine in rank order: commutative operators. all_gather, all_reduce and barrier follow.
+/// Recursive halving with short distances on rings and tori. In round k an even rank r exchanges with r + rho(k), an
+/// odd rank with r - rho(k), rho(k) = (1 - (-2)^(k+1)) / 3 = 1, -1, 3, -5, 11, ... On a ring of 64 ranks a block
+/// travels 2.1 hops a message, against 3 with near partners first and 22 with far partners first.
 ///
-/// The ranks that a partner reaches in the rounds still to come share the leading bits of nu, the Gray code of a rank
-/// written to the base -2, bits reversed. Slots go by nu, so that what is sent is one interval.
+///   implements    reduce_scatter; derived: all_gather, all_reduce, barrier
+///   group sizes   powers of two (folded<swing>: any)
+///   rounds        log2 n, the fewest (all_reduce twice as many)
+///   blocks sent   n - 1 by each rank, the least (all_reduce 2 (n - 1))
+///   scratch       n / 2 - 1 partial results
+///   order         not rank order: commutative operators
+///   source        De Sensi, Bonato, Saam and Hoefler, 2024, arXiv 2401.09356
+///
+/// Slots are ordered by nu, the bit-reversed Gray code of the rank written in base -2: the ranks that a partner reaches
+/// in later rounds share the leading bits of nu, so that what a rank sends is one interval of slots.
 struct swing {
     struct reduce_scatter {
         static constexpr collective implements = collective::reduce_scatter;
@@ -34,7 +40,7 @@ private:
         return static_cast<int>((k % 2 == 0 ? 1 + power : 1 - power) / 3);
     }
 
-    // v to the base -2 is (v + mask) xor mask, where mask has every odd bit set. Only the last log2 n digits count.
+    // v in base -2 is (v + mask) xor mask, where mask has every odd bit set. Only the last log2 n digits count.
     static constexpr unsigned mask = 0xAAAAAAAAu;
     static constexpr int nu(int rank, int n) {
         const unsigned v = static_cast<unsigned>(rank % 2 == 0 ? -rank : rank);

@@ -6,15 +6,21 @@
 
 namespace colls::inline v1 {
 
-/// The K-nomial tree from rank 0: every rank that has the data hands it to K - 1 others a round, on K - 1 ports. K =
-/// 2 is the binomial tree. ceil(log_K n) rounds; any n. Before round k the holders are the multiples of K d, d =
-/// K^(q-1-k); r serves r + j d, 0 < j < K, which then stands for the ranks [r + j d, r + (j + 1) d). As these are
-/// intervals, reduce keeps rank order. reduce, gather, all_reduce (reduce, then broadcast) and barrier follow.
+/// The K-nomial tree with root 0: in each round every rank that has the data sends it to K - 1 others. K = 2 is the
+/// binomial tree. Before round k the ranks that have it are the multiples of K d, d = K^(q-1-k), q = ceil(log_K n);
+/// rank r sends to r + j d, 0 < j < K, which from then on serves the ranks [r + j d, r + (j + 1) d).
+///
+///   implements    broadcast, scatter; derived: reduce, gather, all_reduce, barrier
+///   group sizes   any
+///   rounds        ceil(log_K n) on K - 1 ports (all_reduce twice as many)
+///   blocks sent   broadcast: the whole buffer at most (K - 1) ceil(log_K n) times, by the root; reduce: once by each
+///                 rank; scatter: n - 1 blocks by the root
+///   scratch       reduce: one partial result; scatter, gather: at most K^(q-1) - 1 blocks of others
+///   order         rank order
 template <int K = 2>
 struct tree {
     static_assert(K >= 2, "colls: tree<K>: the radix K is at least 2");
 
-    /// Everything at most (K - 1) ceil(log_K n) times a rank (the root).
     struct broadcast {
         static constexpr collective implements = collective::broadcast;
         static constexpr int ports(int) { return K - 1; }
@@ -27,7 +33,7 @@ struct tree {
         }
     };
 
-    /// n - 1 blocks from the root; whoever stands for an interval of ranks is sent the blocks of that interval.
+    /// A rank that serves an interval of ranks receives the blocks of that interval.
     struct scatter {
         static constexpr collective implements = collective::scatter;
         static constexpr int ports(int) { return K - 1; }
@@ -41,7 +47,7 @@ struct tree {
     };
 
 private:
-    /// What a port is in a round: the way to a child, or to the parent, or neither.
+    /// What a port is in a round: the edge to a child, or to the parent, or neither.
     struct edge {
         int distance, child = none, parent = none;
     };

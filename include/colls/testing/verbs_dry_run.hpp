@@ -1,5 +1,5 @@
-// A device without a device: queue pairs between the ranks of one process, whose requests are written into a log and
-// carried out, with the checks that hardware makes: keys, posted receives, room in the queues.
+// Simulated RDMA devices for tests: queue pairs between the ranks of one process. Requests are logged and carried out,
+// with the checks that hardware makes: keys, posted receives, room in the queues.
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
@@ -19,26 +19,28 @@
 
 namespace colls::inline v1::testing {
 
-/// What connects the devices, and keeps the log. Any thread.
+/// A network of simulated devices, one a rank, and the log of their requests. Held by a shared_ptr. Any thread may call
+/// it; `fault` and `most_registered` are set before the first request.
 class dry_network : public std::enable_shared_from_this<dry_network> {
 public:
     struct entry {
         int from, to;
-        std::uint64_t doorbell;  ///< those of one chain have the same one
+        std::uint64_t doorbell;  ///< number of the chain in which the request was posted
         colls::detail::rdma::request what;
         std::uint64_t bytes;
-        std::uint64_t posted, landed = 0;  ///< when, as numbers of what happened; 0: it has not
-        std::array<std::byte, 64> head{};  ///< the first bytes, as they landed
+        std::uint64_t posted, landed = 0;  ///< times, counted in such events; `landed` 0: it has not
+        std::array<std::byte, 64> head{};  ///< its first bytes, when they landed
     };
-    /// `lazy`: requests are carried out, a random few at a time, when one of the two ranks polls; else at once.
-    /// `inlined`, `gathers`, `bytes`: as the device offers.
+    /// `lazy`: requests are carried out a few at a time, at random, when one of the two ranks polls; else when they are
+    /// posted. `inlined`, `gathers`, `bytes`: the most inline bytes, pieces and bytes of a request.
     explicit dry_network(
         bool lazy = false, std::uint32_t inlined = 256, std::uint32_t gathers = 16, std::uint64_t bytes = 1 << 30)
         : lazy_(lazy), inlined_(inlined), gathers_(gathers), bytes_(bytes) {}
 
-    /// A rank's. The network must be held by a shared_ptr.
+    /// A device of that rank on this network, which it keeps alive.
     std::shared_ptr<colls::detail::rdma::device> device(int rank);
 
+    /// All requests since the last `clear_log`, in the order in which they were posted.
     std::vector<entry> log() const {
         const std::lock_guard lock(mutex_);
         return log_;
@@ -46,26 +48,27 @@ public:
     void clear_log() {
         const std::lock_guard lock(mutex_);
         log_.clear();
-        // What is still to be carried out belongs to the log before.
+        // Requests that are still to be carried out have no entry any more.
         ++logs_;
     }
-    /// Asked before each request is carried out: the status that it fails with, or null.
+    /// Called before each request is carried out. Returns the status with which it fails, or null.
     std::function<const char*(const entry&)> fault;
-    /// Queue pairs that were ever opened, regions that are registered.
+    /// Queue pairs that have been opened, in all.
     std::uint64_t opened() const {
         const std::lock_guard lock(mutex_);
         return opened_;
     }
-    /// Of these, those that were stopped before their end.
+    /// Those of them that were stopped before they were destroyed.
     std::uint64_t stopped() const {
         const std::lock_guard lock(mutex_);
         return stopped_;
     }
+    /// Keys of ranges that are registered, two a range.
     std::size_t regions() const {
         const std::lock_guard lock(mutex_);
         return regions_.size();
     }
-    /// Registering fails from so many bytes on, in all: as where memory is limited.
+    /// How many bytes can be registered in all: more are refused, as by a limit on locked memory.
     std::size_t most_registered = ~std::size_t{0};
 
 private:
@@ -79,7 +82,7 @@ private:
     };
     struct posted {
         request what;
-        std::size_t entry;  // in the log
+        std::size_t entry;  // its index in the log
         std::uint64_t log;
         std::vector<colls::detail::rdma::gather> gathers;
         std::vector<std::byte> inlined;
@@ -187,7 +190,7 @@ public:
                     .text(),
                 rank_);
         net_->registered_ += bytes;
-        const std::uint32_t key = net_->keys_ += 2;  // the peers' is another one
+        const std::uint32_t key = net_->keys_ += 2;  // peers use another one
         const colls::detail::rdma::region r{at, bytes, key, key + 1, this, false};
         net_->regions_[key] = net_->regions_[key + 1] = {r, rank_};
         return r;
@@ -251,14 +254,14 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
         if (to.broken_) return fail(from, out_of_reach, true);
         if (noted && fault)
             if (const char* status = fault(*noted)) return fail(from, status, false);
-        // Credits are written while they are read, word by word, on both sides.
-        const bool credits =
+        // Counters are read and written word by word, since both ranks may access theirs meanwhile.
+        const bool counters =
             !r.announces && r.count == 1 && p.gathers[0].bytes <= 64 && p.gathers[0].bytes % 8 == 0 && r.to % 8 == 0;
         std::vector<std::byte> data = p.inlined;
         if (!r.inlined)
             for (const auto& g : p.gathers) {
                 if (!reaches(from.rank_, g.local, g.at, g.bytes)) return fail(from, "local protection error", false);
-                if (!credits) {
+                if (!counters) {
                     data.insert(data.end(), g.at, g.at + g.bytes);
                     continue;
                 }
@@ -276,7 +279,7 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
             return fail(from, "remote access error", false);
         }
         if (r.announces && to.receives_ == 0) return fail(from, "RNR retry counter exceeded", false);
-        if (credits) {
+        if (counters) {
             for (std::size_t i = 0; i < data.size(); i += 8) {
                 std::uint64_t word;
                 std::memcpy(&word, data.data() + i, 8);

@@ -1,12 +1,20 @@
-// Ranks as processes over RDMA, InfiniBand or RoCE v2: CMake links colls::verbs. A program that includes this makes its
-// groups as without it, by colls::world() or processes::run, and the environment says when they go this way:
-//   COLLS_TRANSPORT=verbs       all messages by RDMA
-//   COLLS_TRANSPORT=shm+verbs   shared memory within hosts, RDMA between
-// COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID: net/verbs_device.hpp.
+// Groups of processes whose messages go by RDMA: InfiniBand or RoCE v2, by libibverbs. CMake links colls::verbs.
 //
-// News, and who has died, go over TCP, which must connect the same hosts. What is larger than 8 KB lands straight in
-// the receiver's buffer, and is read straight from the sender's, where both are known to the device: memory from
-// communicator::allocate is, and what `registered` has made known. Other memory is copied on its way.
+// A program that includes this header makes its groups as without it, by colls::world() or processes::run. The
+// environment chooses the transport and the device:
+//   COLLS_TRANSPORT=verbs       all messages by RDMA
+//   COLLS_TRANSPORT=shm+verbs   shared memory within hosts, RDMA between them
+//   COLLS_VERBS_DEVICE          name of the device, as ibv_devices prints it
+//   COLLS_VERBS_PORT            number of its port, from 1
+//   COLLS_VERBS_GID             index in the port's table of addresses
+// Without the last three: the first active port that has the address by which other ranks reach this one over TCP, else
+// the first active one with an IPv4 address, then IPv6. A device that cannot be used makes world() and run throw
+// colls::error (unsupported), which names what was found and what to do; a malformed number, one (invalid_argument).
+//
+// Control messages, and the detection of dead processes, go over TCP, which must connect the same hosts. Messages above
+// 8 KB are read by the device from the sender's buffer and written into the receiver's where both are registered with
+// it: memory from communicator::allocate is, and what a `registered` names. Other messages are copied once on each
+// side.
 #pragma once
 
 #include <colls/detail/transport/hosts/group.hpp>
@@ -14,62 +22,68 @@
 #include <colls/detail/transport/verbs/verbs_transport.hpp>
 #include <colls/transports/shm.hpp>
 
+#include <memory>
+#include <mutex>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 namespace colls::inline v1::verbs {
 
 namespace detail {
 
-using colls::detail::rdma::memory_book;
+using colls::detail::rdma::memory_registry;
 using colls::detail::rdma::region;
 using colls::detail::rdma::verbs_device;
 
-/// The device of this process, opened when it is first needed, and what is registered with it. Throws colls::error.
-struct opened {
-    explicit opened(const colls::detail::address& own)
-        : device(std::make_shared<verbs_device>(own)), book(std::make_shared<memory_book>(device)) {}
+/// The RDMA device of this process, and the memory that is registered with it.
+struct process_device {
+    explicit process_device(const colls::detail::address& own)
+        : device(std::make_shared<verbs_device>(own)), registry(std::make_shared<memory_registry>(device)) {}
     const std::shared_ptr<verbs_device> device;
-    const std::shared_ptr<memory_book> book;
+    const std::shared_ptr<memory_registry> registry;
 
-    static std::shared_ptr<opened> of_process(const colls::detail::address& own = {}) {
+    /// Opens the device at the first call, and keeps it open as long as a result is held. `own`: where other ranks
+    /// reach this one over TCP, if that is known. Any thread. Throws colls::error.
+    static std::shared_ptr<process_device> get(const colls::detail::address& own = {}) {
         static std::mutex mutex;
-        static std::weak_ptr<opened> latest;
+        static std::weak_ptr<process_device> latest;
         static pid_t process = 0;
         const std::lock_guard lock(mutex);
-        std::shared_ptr<opened> it =
-            process == getpid() ? latest.lock() : nullptr;  // a forked process has one of its own
-        if (it) return it;
-        it = std::make_shared<opened>(own);
-        latest = it;
+        // A forked process cannot use its parent's device: it opens one of its own.
+        std::shared_ptr<process_device> device = process == getpid() ? latest.lock() : nullptr;
+        if (device) return device;
+        device = std::make_shared<process_device>(own);
+        latest = device;
         process = getpid();
-        return it;
+        return device;
     }
 };
 
-class way final : public colls::detail::hosts::inter_node_transport {
+/// Messages between hosts over the device of this process.
+class verbs_between_hosts final : public colls::detail::hosts::inter_node_transport {
 public:
-    explicit way(const colls::detail::address& own) : on_(opened::of_process(own)) {}
+    explicit verbs_between_hosts(const colls::detail::address& own) : device_(process_device::get(own)) {}
     std::unique_ptr<colls::detail::message_transport> over(
         std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
-        return std::make_unique<colls::detail::verbs_transport>(std::move(control), on_->book, rank, size);
+        return std::make_unique<colls::detail::verbs_transport>(std::move(control), device_->registry, rank, size);
     }
-    std::byte* take(std::size_t bytes) override { return on_->book->take(bytes); }
-    void give(std::byte* at, std::size_t bytes) noexcept override { on_->book->give(at, bytes); }
+    std::byte* take(std::size_t bytes) override { return device_->registry->take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { device_->registry->give(at, bytes); }
 
 private:
-    const std::shared_ptr<opened> on_;
+    const std::shared_ptr<process_device> device_;
 };
 
-inline const bool hooked = [] {
+/// Lets COLLS_TRANSPORT name verbs in a program that includes this header.
+inline const bool installed = [] {
     colls::detail::hosts::open_verbs =
         [](int rank, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
         try {
-            return std::make_shared<way>(own);
+            return std::make_shared<verbs_between_hosts>(own);
         } catch (const error& e) {
             throw error(e.code(),
-                (colls::detail::message() << "colls: rank " << rank << ": " << std::string_view(e.what()).substr(7))
-                    .text(),
+                (colls::detail::message() << "colls: rank " << rank << ": " << colls::detail::quoted(e.what())).text(),
                 rank);
         }
     };
@@ -78,43 +92,63 @@ inline const bool hooked = [] {
 
 }  // namespace detail
 
-/// Memory of the user's own that the device knows as long as this lives. It must stay mapped for so long, and may be
-/// used by no call any more when this ends.
+/// Memory of the caller's that is registered with this process's RDMA device as long as this object lives. A message
+/// above 8 KB that is sent from it is read by the device directly, and one received into it is written there directly.
+/// Memory from communicator::allocate is registered already.
+///
+/// The memory must stay mapped while the object lives, and no call may be using it when the object ends. The object may
+/// outlive the groups whose calls use the memory, or be made before them. Calls find registered memory by its address,
+/// so nothing else is to be passed. Ranges may overlap, and be registered from any thread.
 class registered {
 public:
-    /// Throws colls::error (unsupported), which says what to do: no device, too little memory that may be held in
-    /// place, memory of a kind that cannot be registered. Cost: a system call, which holds all the pages in place.
+    /// Registers `memory`, which must be writable, whether it is sent from or received into; it may be empty.
+    /// Throws colls::error (unsupported) that says what to do: there is no device that can be used; the process may not
+    /// hold so much memory in place (RLIMIT_MEMLOCK); the memory is not mapped, not writable, or of a kind that cannot
+    /// be held in place. Throws std::bad_alloc. Cost: a system call that holds all pages of the memory in place, so
+    /// time in proportion to its length.
     template <class T>
-    explicit registered(std::span<T> memory) : on_(detail::opened::of_process()) {
+    explicit registered(std::span<T> memory) : device_(detail::process_device::get()) {
         static_assert(!std::is_const_v<T>, "colls: memory that is registered must be writable");
-        if (!memory.empty()) region_ = on_->book->add(reinterpret_cast<std::byte*>(memory.data()), memory.size_bytes());
+        if (!memory.empty())
+            region_ = device_->registry->add(reinterpret_cast<std::byte*>(memory.data()), memory.size_bytes());
     }
-    registered(registered&& other) noexcept : on_(std::move(other.on_)), region_(std::exchange(other.region_, {})) {}
+    /// `other` registers nothing afterwards.
+    registered(registered&& other) noexcept
+        : device_(std::move(other.device_)), region_(std::exchange(other.region_, {})) {}
+    /// Exchanges what the two objects register.
     registered& operator=(registered&& other) noexcept {
-        std::swap(on_, other.on_);
+        std::swap(device_, other.device_);
         std::swap(region_, other.region_);
         return *this;
     }
+    /// Ends the registration. Cost: a system call.
     ~registered() {
-        if (region_.bytes > 0) on_->book->drop(region_);
+        if (region_.bytes > 0) device_->registry->drop(region_);
     }
 
 private:
     friend registered register_dmabuf(int, std::uint64_t, void*, std::size_t);
-    registered(std::shared_ptr<detail::opened> on, const detail::region& r) : on_(std::move(on)), region_(r) {}
-    std::shared_ptr<detail::opened> on_;
+    registered(std::shared_ptr<detail::process_device> device, const detail::region& r)
+        : device_(std::move(device)), region_(r) {}
+    std::shared_ptr<detail::process_device> device_;
     detail::region region_;
 };
 
-/// Memory of a GPU, for RDMA straight from and to it: `bytes` from `offset` on of the dma-buf `file` (CUDA:
-/// cuMemGetHandleForAddressRange), whose addresses there begin with `at`. Collectives that only copy may be given such
-/// memory on all ranks, with blocks above 8 KB in up to sixteen pieces; others break the group with an error that says
-/// so. Untested on hardware. Throws colls::error (unsupported).
+/// Registers memory of a GPU, so that the RDMA device reads and writes it directly. Not tested on hardware.
+///
+/// `file` is a dma-buf (CUDA: cuMemGetHandleForAddressRange), which the caller may close afterwards; `offset` and
+/// `bytes` say which part of it; `at` is the address of that part's first byte on the GPU, by which calls find it.
+/// Returns the registration, which must end before the memory is freed.
+///
+/// Collectives that only copy may then be given such memory, on all ranks, where each message is larger than 8 KB and
+/// in at most sixteen pieces of 512 bytes or more. Other messages would have to be copied by the processor: they break
+/// the group, with an error that says so. Throws colls::error (unsupported): no device can be used, or kernel, driver
+/// or device do not register dma-bufs. Throws std::bad_alloc. Cost: a system call.
 inline registered register_dmabuf(int file, std::uint64_t offset, void* at, std::size_t bytes) {
-    auto on = detail::opened::of_process();
-    const detail::region r = on->device->add_dmabuf(file, offset, static_cast<std::byte*>(at), bytes);
-    on->book->note(r);
-    return {std::move(on), r};
+    auto device = detail::process_device::get();
+    const detail::region r = device->device->add_dmabuf(file, offset, static_cast<std::byte*>(at), bytes);
+    device->registry->insert(r);
+    return {std::move(device), r};
 }
 
 }  // namespace colls::inline v1::verbs

@@ -11,6 +11,7 @@
 #include <colls/detail/backend/groups.hpp>
 #include <colls/detail/backend/shrink_agreement.hpp>
 #include <colls/detail/execute/message_executor.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/extend/message_group.hpp>
 
@@ -76,9 +77,9 @@ public:
             throw_poison(e, &at);
         }
         if (o.kind != operation_kind::collective) return begin_message(e, o);
-        if (o.passing == nullptr) {
-            o.passing = new message_state;
-            o.drop_passing = [](message_state* s) { delete s; };
+        if (o.messaging == nullptr) {
+            o.messaging = new message_state;
+            o.drop_messaging = [](message_state* s) { delete s; };
         }
         message_executor(e, o, *collectives_).begin();
         order_.push_back(&o);

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <colls/detail/backend/groups.hpp>
-#include <colls/detail/execute/operations.hpp>
+#include <colls/detail/execute/guarded.hpp>
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/operation.hpp>
 

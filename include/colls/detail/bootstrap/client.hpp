@@ -1,45 +1,47 @@
-// The other ranks' side of a rendezvous: they call on rank 0 until it answers.
+// The side of ranks other than 0 in a rendezvous: each connects to rank 0, again and again until rank 0 accepts it, and
+// waits for the table of all ranks.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/bootstrap/meeting.hpp>
 
 namespace colls::inline v1::detail::rendezvous {
 
-class visit {
+class client {
 public:
-    visit(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
+    client(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
 
     meeting run() {
         for (;;) {
             find_addresses();
             for (int port = l_.port; port < l_.port + l_.ports; ++port)
                 for (address& at : addresses_)
-                    if (seconds_now() < until_ && greet(at.set_port(port))) return await_the_others();
-            if (seconds_now() + pause_between >= until_) give_up();
-            poll(nullptr, 0, static_cast<int>(pause_between * 1e3));
+                    if (seconds_now() < until_ && try_address(at.set_port(port))) return wait_for_table();
+            if (seconds_now() + retry_pause >= until_) fail_unreachable();
+            poll(nullptr, 0, static_cast<int>(retry_pause * 1e3));
         }
     }
 
-    /// For another rank 0 that finds its port taken: throws if that is by a rank 0 of the same group.
-    void look_at(const address& at) { greet(at); }
+    /// For a rank 0 that finds its port taken. Throws if a rank 0 of the same group listens there.
+    void probe(const address& at) { try_address(at); }
 
 private:
-    static constexpr double pause_between = 0.05;
-    static constexpr double patience = 10,
-                            patience_of_many = 2;  ///< seconds for an answer, where there is one address, or more
+    static constexpr double retry_pause = 0.05;          ///< seconds
+    static constexpr double answer_timeout = 10;         ///< seconds, if there is one address to try
+    static constexpr double answer_timeout_of_many = 2;  ///< likewise, if there are several
 
     void find_addresses() {
-        if (!addresses_.empty() && seconds_now() < found_ + 1) return;  // names may change, but not so fast
+        if (!addresses_.empty() && seconds_now() < resolved_at_ + 1) return;  // a name's address may change
         addresses_ = resolve(l_.host, l_.port, &unknown_);
-        found_ = seconds_now();
+        resolved_at_ = seconds_now();
         if (addresses_.empty()) why_ = (message() << "the name is not known: " << unknown_).text();
     }
 
-    /// True if rank 0 of this group is there, and has accepted this rank. Throws if it has refused it. Else false:
-    /// `why_`.
-    bool greet(const address& at) {
+    /// True if rank 0 of this group listens there, and has accepted this rank. Throws if it has refused this rank.
+    /// False otherwise: `why_` says why.
+    bool try_address(const address& at) {
         const bool only = l_.ports == 1 && addresses_.size() == 1;
-        const double limit = std::min(until_, seconds_now() + (only ? patience : patience_of_many));
+        const double limit = std::min(until_, seconds_now() + (only ? answer_timeout : answer_timeout_of_many));
         at_ = text_of(at);
         fd_ = start_connect(at);
         if (!fd_) return failed(errno);
@@ -48,15 +50,15 @@ private:
             if (!wait_for(fd_.get(), POLLOUT, limit)) return failed(ETIMEDOUT);
         if (state.is == connection_state::failed) return failed(state.error);
 
-        // Nothing is sent to anyone who does not speak first, and in this library's way.
+        // This rank sends nothing before the other side has sent a challenge of this library.
         std::array<std::byte, challenge_bytes> theirs;
         if (const int e = receive_all(fd_.get(), theirs.data(), prefix_bytes, limit)) return failed(e);
         const auto version = parse_prefix(theirs);
-        if (!version || version->kind != record_kind::challenge) return failed("something else listens there");
+        if (!version || version->kind != record_kind::challenge) return failed("another program listens there");
         own_ = listen_for_members(l_, local_address(fd_.get()));
-        hello h{.once = random_nonce(), .rank = l_.rank, .size = l_.size, .who = self(own_)};
+        hello h{.once = random_nonce(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
         if (version->protocol != rendezvous_version) {
-            const auto bytes = encode(h);  // for rank 0 to see the other version
+            const auto bytes = encode(h);  // so that rank 0 learns of the other version
             send_all(fd_.get(), bytes.data(), bytes.size(), limit);
             message text;
             text << "rank 0 uses colls " << *version << ", but this rank uses colls " << prefix{};
@@ -66,7 +68,7 @@ private:
         if (const int e = receive_all(fd_.get(), theirs.data() + prefix_bytes, challenge_bytes - prefix_bytes, limit))
             return failed(e);
         const auto c = parse_challenge(theirs);
-        if (!c) return failed("something else listens there");
+        if (!c) return failed("another program listens there");
         ours_ = h.once;
         theirs_ = c->once;
         h.proof = prove(l_.token, theirs_, ours_, encode(h));
@@ -75,15 +77,15 @@ private:
 
         reply a;
         bool known = false;
-        if (const int e = hear(a, known, limit)) return failed(e);
+        if (const int e = receive_reply(a, known, limit)) return failed(e);
         if (!known) {
             if (only)
                 refused(errc::invalid_argument,
-                    "the tokens differ (COLLS_TOKEN must be the same for all ranks of a group, "
-                    "and of no other group there)");
-            return failed("a group with another token is there");
+                    "the tokens differ: set COLLS_TOKEN to the same value for all ranks of a job, and to another for "
+                    "another job");
+            return failed("rank 0 of another job, which has another token, listens there");
         }
-        take(a);
+        check_reply(a);
         return true;
     }
 
@@ -98,8 +100,8 @@ private:
                                            : std::strerror(error));
     }
 
-    /// The next answer; `known` if it is from who has the token. An errno where none comes.
-    int hear(reply& to, bool& known, double limit) {
+    /// The next reply; `known`: its sender knows the token. Returns an errno if none comes.
+    int receive_reply(reply& to, bool& known, double limit) {
         std::array<std::byte, reply_bytes> bytes;
         if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), limit)) return e;
         const auto a = parse_reply(bytes);
@@ -109,7 +111,7 @@ private:
         return 0;
     }
     /// Throws if it is a refusal.
-    void take(const reply& a) {
+    void check_reply(const reply& a) {
         switch (a.what) {
             case verdict::accepted:
             case verdict::waiting:
@@ -121,7 +123,7 @@ private:
             case verdict::other_size:
                 refused(errc::mismatch, a.text);
             case verdict::broken:
-                fail(errc::timeout, l_, message() << "the group did not come together: " << a.text);
+                fail(errc::timeout, l_, message() << "the group was not formed: " << a.text);
             case verdict::wrong_token:
             case verdict::rank_out_of_range:
             case verdict::rank_taken:
@@ -130,66 +132,69 @@ private:
         refused(errc::invalid_argument, a.text);
     }
     [[noreturn]] void refused(errc code, const char* why) {
-        fail(code, l_, message() << "rank 0 at " << at_ << " does not take this rank: " << why, 0);
+        fail(code, l_, message() << "rank 0 at " << at_ << " has refused this rank: " << why, 0);
     }
 
-    meeting await_the_others() {
+    meeting wait_for_table() {
         for (;;) {
             reply a;
             bool known = false;
-            const int e = hear(a, known, until_);
+            const int e = receive_reply(a, known, until_);
             if (e == ETIMEDOUT)
                 fail(errc::timeout, l_,
-                    message() << "rank 0 at " << at_ << " was met, but after " << timeout_ << " s it "
-                              << "still waited for " << missing_
-                              << "; was it started, with the same COLLS_MASTER_ADDR, "
-                              << "COLLS_MASTER_PORT and COLLS_TOKEN?");
-            if (e || !known) gone(e ? e : EPROTO);
-            take(a);
-            if (a.what == verdict::complete) return take_table(a.group);
+                    message() << "rank 0 at " << at_ << " has accepted this rank, but after " << timeout_
+                              << " s it still waited for " << missing_
+                              << ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and "
+                                 "COLLS_TOKEN?");
+            if (e || !known) fail_lost(e ? e : EPROTO);
+            check_reply(a);
+            if (a.what == verdict::complete) return receive_table(a.group);
         }
     }
-    meeting take_table(std::uint64_t group) {
+    meeting receive_table(std::uint64_t group) {
         digest proof;
         std::vector<std::byte> bytes(table_bytes(l_.size));
-        if (const int e = receive_all(fd_.get(), proof.data(), proof.size(), until_)) gone(e);
-        if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), until_)) gone(e);
+        if (const int e = receive_all(fd_.get(), proof.data(), proof.size(), until_)) fail_lost(e);
+        if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), until_)) fail_lost(e);
         auto members = parse_table(bytes, l_.size);
-        if (!members || !same(proof, prove_table(l_.token, theirs_, ours_, sha256().add(bytes).finish()))) gone(EPROTO);
+        if (!members || !same(proof, prove_table(l_.token, theirs_, ours_, sha256().add(bytes).finish())))
+            fail_lost(EPROTO);
         for (member& m : *members) m = seen_over(fd_.get(), m);
         return {l_.rank, l_.size, group, std::move(*members), std::move(own_)};
     }
-    [[noreturn]] void gone(int error) {
+    [[noreturn]] void fail_lost(int error) {
         message text;
-        text << "rank 0 at " << at_ << " was met, and then ";
+        text << "rank 0 at " << at_ << " has accepted this rank, but then ";
         if (error == ETIMEDOUT)
-            text << "did not send the list of ranks within " << timeout_ << " s";
+            text << "did not send the table of ranks within " << timeout_ << " s: is it stopped?";
         else if (error == ENODATA)
-            text << "went away before all ranks had come";
+            text << "closed the connection before all ranks had connected: has it failed?";
         else
-            text << "lost: " << std::strerror(error);
+            text << "the connection failed: " << std::strerror(error);
         fail(error == ETIMEDOUT ? errc::timeout : errc::peer_failed, l_, text, 0);
     }
 
-    [[noreturn]] void give_up() {
+    [[noreturn]] void fail_unreachable() {
         message text;
-        text << "could not meet rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << l_.port;
+        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << l_.port;
         if (l_.ports > 1) text << " to " << l_.port + l_.ports - 1;
         text << ", within " << timeout_ << " s";
-        if (!why_.empty()) text << "; at last: " << why_;
+        if (!why_.empty()) text << "; the last attempt: " << why_;
         text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all "
-                "ranks? Is "
-                "there a firewall?";
+                "ranks? Is there a firewall?";
         fail(errc::timeout, l_, text, 0);
     }
 
     const launch& l_;
-    double timeout_, until_, found_ = 0;
-    const char* unknown_ = "";
+    double timeout_, until_, resolved_at_ = 0;
+    const char* unknown_ = "";  ///< why the name is not known
     std::vector<address> addresses_;
-    descriptor fd_, own_;
+    descriptor fd_;   ///< the connection to rank 0
+    descriptor own_;  ///< for the other ranks, afterwards
     nonce ours_{}, theirs_{};
-    std::string at_, why_, missing_ = "other ranks";
+    std::string at_;                       ///< where rank 0 was last tried
+    std::string why_;                      ///< the last attempt failed
+    std::string missing_ = "other ranks";  ///< as rank 0 has named them
 };
 
 }  // namespace colls::inline v1::detail::rendezvous

@@ -1,4 +1,5 @@
 // SHA-256 (FIPS 180-4) and its keyed form, HMAC (RFC 2104): for the few records of a rendezvous, not for data.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/config.hpp>
@@ -18,11 +19,11 @@ public:
     sha256& add(std::span<const std::byte> text) {
         for (const std::byte b : text) {
             block_[bytes_++ % 64] = b;
-            if (bytes_ % 64 == 0) turn();
+            if (bytes_ % 64 == 0) compress();
         }
         return *this;
     }
-    /// Of all that was added. It ends here.
+    /// The digest of all bytes added. Nothing can be added after it.
     digest finish() {
         const std::uint64_t bits = bytes_ * 8;
         const std::byte one{0x80}, zero{};
@@ -39,8 +40,8 @@ public:
     }
 
 private:
-    void turn() {
-        // The first 32 bits of the fractions of the cube roots of the first 64 primes.
+    void compress() {
+        // The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
         static constexpr std::uint32_t constants[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b,
             0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
             0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc,
@@ -79,7 +80,7 @@ private:
     std::uint64_t bytes_ = 0;
 };
 
-/// What only a holder of the key can make of a text, which is several pieces one after the other.
+/// HMAC-SHA-256 of a text, given as consecutive pieces, with `key`.
 inline digest keyed_digest(std::span<const std::byte> key, std::initializer_list<std::span<const std::byte>> text) {
     std::array<std::byte, 64> inner{}, outer{};
     const digest short_key = sha256().add(key).finish();
@@ -95,7 +96,7 @@ inline digest keyed_digest(std::span<const std::byte> key, std::initializer_list
     return sha256().add(outer).add(sum.finish()).finish();
 }
 
-/// In a time that does not tell where they differ.
+/// Compares in constant time, so that the time taken does not tell where they differ.
 inline bool same(const digest& a, const digest& b) {
     std::byte difference{};
     for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];

@@ -1,5 +1,6 @@
-// A file descriptor goes from one process of a host to the others, through a socket that has no place in any file
-// system.
+// Passes a file descriptor from one process of a host to others, through an abstract Unix socket (which has no place in
+// the file system).
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/support/socket.hpp>
@@ -9,7 +10,8 @@
 
 namespace colls::inline v1::detail {
 
-/// The abstract socket of that number. Only processes of one network namespace see it.
+/// Fills in the address of the abstract socket of that number; returns its length. Only processes of the same network
+/// namespace see the socket.
 inline socklen_t socket_name(sockaddr_un& at, std::uint64_t number) {
     at = {};
     at.sun_family = AF_UNIX;
@@ -17,13 +19,15 @@ inline socklen_t socket_name(sockaddr_un& at, std::uint64_t number) {
         at.sun_path + 1, sizeof at.sun_path - 1, "colls-%016llx", static_cast<unsigned long long>(number));
     return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<std::size_t>(length));
 }
+/// The process at the other end belongs to the user of this one.
 inline bool of_same_user(int socket) {
-    ucred who{};
-    socklen_t size = sizeof who;
-    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == getuid();
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
 }
 
-/// Gives `file` to `count` processes of this user that ask at the socket of that number. Throws colls::error (timeout).
+/// Gives the descriptor `file` to `count` processes of this user, which call `fetch` with the same number. Throws
+/// colls::error: timeout if fewer have come after `timeout` seconds, unsupported if the socket cannot be made.
 inline void hand_out(std::uint64_t number, int file, int count, double timeout, int rank) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
@@ -32,19 +36,21 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
         listen(listening.get(), 128) != 0)
         throw error(errc::unsupported,
             (message() << "colls: rank " << rank
-                       << ": no socket to hand out shared memory at: " << std::strerror(errno))
+                       << ": cannot make the socket at which ranks of this host fetch the shared memory: "
+                       << std::strerror(errno))
                 .text(),
             rank);
     const double until = seconds_now() + timeout;
     while (count > 0) {
-        pollfd look{listening.get(), POLLIN, 0};
+        pollfd p{listening.get(), POLLIN, 0};
         if (seconds_now() > until)
             throw error(errc::timeout,
                 (message() << "colls: rank " << rank << ": " << count
-                           << " ranks of this host have not fetched the shared memory")
+                           << " ranks of this host have not fetched the shared memory within " << timeout
+                           << " s: were they started?")
                     .text(),
                 rank);
-        if (poll(&look, 1, 50) <= 0) continue;
+        if (poll(&p, 1, 50) <= 0) continue;
         const descriptor peer(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (!peer || !of_same_user(peer.get())) continue;
         char byte = 1;
@@ -59,7 +65,8 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
     }
 }
 
-/// Fetches it. Throws colls::error (timeout).
+/// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Throws
+/// colls::error: timeout if there is none after `timeout` seconds.
 inline int fetch(std::uint64_t number, double timeout, int rank, int from) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
@@ -83,7 +90,8 @@ inline int fetch(std::uint64_t number, double timeout, int rank, int from) {
         return file;
     }
     throw error(errc::timeout,
-        (message() << "colls: rank " << rank << ": rank " << from << " did not hand out the shared memory of this host")
+        (message() << "colls: rank " << rank << ": rank " << from
+                   << " has not handed out the shared memory of this host within " << timeout << " s: has it failed?")
             .text(),
         rank, from);
 }

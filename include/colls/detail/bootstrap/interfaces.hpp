@@ -1,4 +1,5 @@
-// This host's network interfaces, and the address at which a rank is to be reached.
+// This host's network interfaces, and the choice of the address at which a rank is reached.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/support/socket.hpp>
@@ -10,10 +11,10 @@ namespace colls::inline v1::detail {
 
 struct network_interface {
     std::string name;
-    address at;  ///< port 0
+    address at;  ///< its port is 0
 };
 
-/// An entry an address; of interfaces that are up.
+/// The interfaces that are up, with an entry for each of their addresses.
 inline std::vector<network_interface> network_interfaces() {
     std::vector<network_interface> found;
     ifaddrs* list = nullptr;
@@ -33,7 +34,7 @@ inline bool is_link_local(const address& a) {
     return a.family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&a.v6().sin6_addr);
 }
 
-/// An address written in numbers. No address if it is a name.
+/// An address that is written in numbers. Its length is 0 if `text` is a name.
 inline address numeric_address(const std::string& text, int port) {
     in_addr v4;
     in6_addr v6;
@@ -43,8 +44,8 @@ inline address numeric_address(const std::string& text, int port) {
     return address::of_v6(v6, port, scope == text.npos ? 0 : if_nametoindex(text.c_str() + scope + 1));
 }
 
-/// The address of the interface that COLLS_INTERFACE names, or that it is, of `family` if it has one of it. Port 0.
-/// Throws invalid_argument where there is none.
+/// The address of the interface that COLLS_INTERFACE names, or the address that it gives; one of `family` if the
+/// interface has one. Port 0. Throws invalid_argument if this host has no such interface or address.
 inline address interface_address(const std::string& wanted, int family) {
     const auto interfaces = network_interfaces();
     const address number = numeric_address(wanted, 0);
@@ -66,8 +67,8 @@ inline address interface_address(const std::string& wanted, int family) {
     throw error(errc::invalid_argument, (interfaces.empty() ? text << " none" : text).text());
 }
 
-/// Where other hosts may reach this one, as far as can be said without asking them: the first address that is not
-/// loopback; else loopback. Port 0.
+/// An address at which other hosts probably reach this one: the first that is neither loopback nor link-local; loopback
+/// if there is none. Port 0.
 inline address outward_address(int family) {
     for (const network_interface& i : network_interfaces())
         if (i.at.family() == family && !i.at.is_loopback() && !is_link_local(i.at)) return i.at;

@@ -1,4 +1,5 @@
-// How the environment of a process tells which rank of which job it is.
+// Reads from the environment of a process which rank of which job it is.
+// IWYU pragma: private, include <colls/launch.hpp>
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
@@ -15,7 +16,7 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// Null where it is not set, or empty.
+/// The value of an environment variable; null if it is not set, or empty.
 inline const char* variable(const char* name) {
     const char* const value = std::getenv(name);
     return value && *value ? value : nullptr;
@@ -26,7 +27,7 @@ inline const char* first_set(std::initializer_list<const char*> names) {
     return nullptr;
 }
 
-/// The number in a variable. Throws invalid_argument where it is none, or not in the range.
+/// The number in a variable's value. Throws invalid_argument if it is no number from `least` to `most`.
 inline int number(const char* name, const char* value, int least, int most) {
     int n = 0;
     const char* const end = value + std::strlen(value);
@@ -39,7 +40,7 @@ inline int number(const char* name, const char* value, int least, int most) {
     throw error(errc::invalid_argument, text.text());
 }
 
-/// The first host of a Slurm list: "node03" of "node[03-07,12],login". Empty where there is none.
+/// The first host of a Slurm list: "node03" of "node[03-07,12],login". Empty if the list is.
 inline std::string first_host(std::string_view list) {
     std::string host;
     for (std::size_t i = 0; i < list.size() && list[i] != ',';) {
@@ -55,7 +56,8 @@ inline std::string first_host(std::string_view list) {
     return host == "(null)" ? std::string() : host;
 }
 
-/// Hydra tells its processes nothing that names the job, but all of a host descend from one proxy, if through shells.
+/// The process id of Hydra's proxy on this host, from which all ranks of the host descend, perhaps through shells. It
+/// stands for the job, which no variable of Hydra's names.
 inline long hydra_proxy() {
     long process = getppid();
     for (int generation = 0; generation < 16 && process > 1; ++generation) {
@@ -66,7 +68,7 @@ inline long hydra_proxy() {
         stat_line[std::fread(stat_line, 1, sizeof stat_line - 1, file)] = '\0';
         std::fclose(file);
         const char* const name = std::strchr(stat_line, '(');
-        const char* const after = std::strrchr(stat_line, ')');  // the name may hold brackets
+        const char* const after = std::strrchr(stat_line, ')');  // the program's name may contain parentheses
         if (!name || !after) break;
         if (std::string_view(name, static_cast<std::size_t>(after - name)).substr(0, 7) == "(hydra_") return process;
         long parent = 0;
@@ -76,23 +78,22 @@ inline long hydra_proxy() {
     return getppid();
 }
 
-/// One way to be launched: the variables that say so. `local` and `together` (ranks of this host) may be missing.
+/// The variables of a launcher. `local` (the rank among those of this host) and `local_size` may be null.
 struct launcher {
-    const char *source, *rank, *size, *local, *together;
+    const char *source, *rank, *size, *local, *local_size;
 };
 
-/// Which launcher started this process. Launchers run inside others, and what the outer one set is inherited; the order
-/// says which is the inner one:
-/// - What the user set for this library counts before all.
-/// - torchrun is started by srun or mpirun, once a host, and starts the ranks itself; the reverse is unheard of. RANK
-/// and
-///   WORLD_SIZE are words that many use, so MASTER_ADDR must be there too, as torch itself wants it.
-/// - mpirun in a Slurm allocation starts its daemons by srun: SLURM_PROCID then counts daemons, or is that of the batch
-///   execution plan. So MPI comes before Slurm, except where srun has clearly come last: its PMIx and PMI-2 plugins
-///   leave their names.
-/// - SLURM_NTASKS alone is an allocation. So is SLURM_PROCID in a batch execution plan or an interactive shell: Slurm
-/// runs these as a
-///   task of their own (SLURM_TASK_PID), numbered 0, but not as a step (SLURM_STEP_ID), which is what srun starts.
+/// The launcher that started this process; all members null if there is none. Launchers run inside others, whose
+/// variables are inherited. The order of these checks tells which one is the innermost:
+/// - COLLS_RANK and COLLS_SIZE, which the user sets for this library, count before all others.
+/// - torchrun is started by srun or mpirun once for each host, and starts the ranks itself, never the reverse. Other
+///   programs use the names RANK and WORLD_SIZE too, so MASTER_ADDR must be set as well, as torch itself requires.
+/// - In a Slurm allocation mpirun starts its daemons by srun: SLURM_PROCID then counts daemons, or is that of the batch
+///   script. So MPI comes before Slurm, unless the names that srun's PMIx and PMI-2 plugins leave show that srun was
+///   the last launcher.
+/// - SLURM_NTASKS alone shows an allocation, not a launch. In a batch script or an interactive shell SLURM_PROCID is
+///   set too: Slurm runs these as a task of their own (SLURM_TASK_PID) with number 0, but not as a step
+///   (SLURM_STEP_ID), and srun starts steps.
 inline launcher find_launcher() {
     const auto set = [](const char* name) { return variable(name) != nullptr; };
     if (set("COLLS_RANK") || set("COLLS_SIZE"))
@@ -114,7 +115,7 @@ inline launcher find_launcher() {
     if (task && step)
         return {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
             "SLURM_LOCALID", nullptr};
-    // Better no group than many groups of one.
+    // An error is better than as many groups of one rank.
     if (ranked && number("WORLD_SIZE", variable("WORLD_SIZE"), 1, 1 << 30) > 1)
         throw error(errc::invalid_argument,
             "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
@@ -122,12 +123,13 @@ inline launcher find_launcher() {
     return {};
 }
 
-/// What all ranks of this job have in common, and other jobs have not, as far as the launcher says so.
+/// A text that is the same for all ranks of this job, and differs from other jobs' as far as the launcher's variables
+/// do.
 inline std::string job_identity(std::string_view source, bool several_hosts) {
     std::string identity(source);
     const auto add = [&](const char* value) { identity.append("/").append(value ? value : ""); };
     if (source == "torchrun") {
-        // A restarted worker must not meet what is left of the run before.
+        // A restarted worker must not meet workers that are left of the previous run.
         for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"})
             add(variable(name));
     } else if (source == "Open MPI") {
@@ -141,8 +143,8 @@ inline std::string job_identity(std::string_view source, bool several_hosts) {
     return identity;
 }
 
-/// Slurm's first host: of the step where srun started this process; else the allocation's, where mpirun puts rank 0
-/// unless told otherwise (the step's would be that of its daemons, or of the batch execution plan).
+/// Slurm's first host. If srun has started this process, it is the step's. Otherwise it is the allocation's, on which
+/// mpirun puts rank 0 by default: the step would be that of mpirun's daemons, or of the batch script.
 inline std::string slurm_host(std::string_view source) {
     const bool step = source == "Slurm";
     if (const char* const list = step ? first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
@@ -151,7 +153,7 @@ inline std::string slurm_host(std::string_view source) {
     return {};
 }
 
-/// A port that all ranks of the job agree on, below those that systems give out by themselves.
+/// A port that all ranks of the job derive alike, from 20000 to 29999: below the ports that systems assign themselves.
 inline int port_of_job(std::string_view identity, std::string_view token, int ports) {
     std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(getuid()), 0x706f7274);
     for (const std::string_view text : {identity, token})
@@ -159,9 +161,10 @@ inline int port_of_job(std::string_view identity, std::string_view token, int po
     return 20000 + static_cast<int>(hash % static_cast<std::uint64_t>(10000 - ports + 1));
 }
 
-/// Of ranks of which none was given a port: they try so many.
+/// How many ports are tried if none was given.
 inline constexpr int derived_ports = 16;
 
+/// Reads where rank 0 listens, and the token.
 inline void read_meeting_point(launch& l, bool several_hosts) {
     if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
         l.host = given;
@@ -170,8 +173,10 @@ inline void read_meeting_point(launch& l, bool several_hosts) {
         l.host = listed;
     else if (several_hosts) {
         message text;
-        text << "colls: " << l.source << " has started ranks on several hosts, and does not say where rank 0 is: set "
-             << "COLLS_MASTER_ADDR to its host for all of them";
+        text
+            << "colls: " << l.source
+            << " has started ranks on several hosts, and does not say on which one rank 0 is: set COLLS_MASTER_ADDR to "
+               "the host of rank 0, for all ranks";
         throw error(errc::invalid_argument, text.text());
     }
 
@@ -183,7 +188,7 @@ inline void read_meeting_point(launch& l, bool several_hosts) {
         l.port = number("COLLS_MASTER_PORT", own, 1, 65535);
     } else if (const char* const theirs = variable("MASTER_PORT")) {
         l.port = number("MASTER_PORT", theirs, 1, 65535);
-        // torchrun's agent listens at that port itself, for torch's own store. What follows need not be free.
+        // torchrun's agent listens at that port itself, for torch's own store. The ports after it need not be free.
         const char* const agent = variable("TORCHELASTIC_USE_AGENT_STORE");
         if (l.source == "torchrun" && agent && std::string_view(agent) == "True") {
             l.ports = derived_ports;
@@ -209,7 +214,7 @@ COLLS_INLINE launch read_launch() {
         if (!rank || !size) {
             detail::message text;
             text << "colls: the environment variable " << (rank ? by.rank : by.size) << " is set, but "
-                 << (rank ? by.size : by.rank) << " is not: both are needed";
+                 << (rank ? by.size : by.rank) << " is not: set both";
             throw error(errc::invalid_argument, text.text());
         }
         l.size = detail::number(by.size, size, 1, 1 << 20);
@@ -222,19 +227,19 @@ COLLS_INLINE launch read_launch() {
         }
         if (const char* const local = detail::variable(by.local))
             l.local_rank = detail::number(by.local, local, 0, 1 << 30);
-        const char* const together = by.together ? detail::variable(by.together) : nullptr;
-        const bool several_hosts = together && detail::number(by.together, together, 1, 1 << 30) < l.size;
+        const char* const local_size = by.local_size ? detail::variable(by.local_size) : nullptr;
+        const bool several_hosts = local_size && detail::number(by.local_size, local_size, 1, 1 << 30) < l.size;
         if (l.size > 1) detail::read_meeting_point(l, several_hosts);
     }
     if (environment::read().debug >= debug_level::info) {
         detail::message text;
         text << "colls: rank " << l.rank << " of " << l.size;
         if (!by.source)
-            text << ": no launcher's environment is set (COLLS_RANK, torchrun, Open MPI, PMI, Slurm's srun)";
+            text << ": the environment is of no launcher (COLLS_RANK, torchrun, Open MPI, PMI, Slurm's srun)";
         else
             text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
         if (l.size > 1) {
-            text << "; rank 0 is met at " << l.host << ", port " << l.port;
+            text << "; rank 0 listens at " << l.host << ", port " << l.port;
             if (l.ports > 1) text << " to " << l.port + l.ports - 1;
         }
         detail::say(text);

@@ -1,18 +1,20 @@
 // What both sides of a rendezvous need: its result, its errors, and this rank's own listening socket.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/bootstrap/hello.hpp>
 #include <colls/detail/bootstrap/interfaces.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
+#include <colls/detail/bootstrap/records.hpp>
 
 #include <sys/random.h>
 #include <sys/stat.h>
 
 namespace colls::inline v1::detail {
 
+/// The result of a rendezvous.
 struct meeting {
     int rank = 0, size = 1;
-    std::uint64_t group = 0;      ///< made by rank 0 at random
+    std::uint64_t group = 0;      ///< a random number that rank 0 has made
     std::vector<member> members;  ///< by rank
     descriptor listening;         ///< this rank's own socket, at members[rank].at
 };
@@ -40,8 +42,8 @@ inline std::uint64_t random_id() {
     return id;
 }
 
-/// Equal for processes that can share memory: of one boot of one system, in one network and process namespace
-/// (containers have their own), of one user.
+/// Equal for processes that can share memory: those of one boot of one system, in one network and process namespace
+/// (containers have their own), and of one user. COLLS_HOST divides them further.
 inline std::uint64_t host_identity() {
     sha256 sum;
     char boot[64] = {};
@@ -61,19 +63,21 @@ inline std::uint64_t host_identity() {
     return decoder(d.data()).take<std::uint64_t>();
 }
 
-/// The host's own name may stand for loopback on the host itself (Debian's 127.0.1.1), and for another address
-/// elsewhere.
+/// The host given is loopback for every rank. (A host's own name may stand for loopback on the host itself, as Debian's
+/// 127.0.1.1 does, and for another address elsewhere.)
 inline bool means_loopback(const std::string& host) {
     return numeric_address(host, 0).length != 0 || host.compare(0, 9, "localhost") == 0 ||
            host.compare(0, 4, "ip6-") == 0;
 }
 
-/// The socket at which this rank is reached from then on; `leads` is this end of the way to rank 0.
-inline descriptor listen_for_members(const launch& l, const address& leads) {
-    address at = leads;
+/// The socket at which the other ranks will reach this one. `local` is this rank's end of a connection to rank 0: it is
+/// the address to listen at, unless COLLS_INTERFACE gives one, or it is loopback on this host only. Throws
+/// invalid_argument.
+inline descriptor listen_for_members(const launch& l, const address& local) {
+    address at = local;
     at.set_port(0);
     if (!l.interface_name.empty())
-        at = interface_address(l.interface_name, leads.family());
+        at = interface_address(l.interface_name, local.family());
     else if (at.is_loopback() && !means_loopback(l.host))
         at = outward_address(at.family());
     else if (at.is_loopback())
@@ -82,20 +86,21 @@ inline descriptor listen_for_members(const launch& l, const address& leads) {
     if (!fd)
         fail(errc::invalid_argument, l,
             message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)
-                      << "; COLLS_INTERFACE chooses another interface");
+                      << "; set COLLS_INTERFACE to another interface");
     return fd;
 }
 
 inline member self(const descriptor& listening) { return {host_identity(), local_address(listening.get()), getpid()}; }
 
-/// An address that another host said, as this one sees it over the connection `by`: link-local ones need its interface.
-inline member seen_over(int by, member m) {
-    const address own = local_address(by);
+/// A member that another host has described, as this host reaches it: a link-local address needs the interface of
+/// `connection`, over which it came.
+inline member seen_over(int connection, member m) {
+    const address own = local_address(connection);
     if (is_link_local(m.at) && own.family() == AF_INET6) m.at.v6().sin6_scope_id = own.v6().sin6_scope_id;
     return m;
 }
 
-/// The ranks that are false: "rank 2", "ranks 2, 5-7, 9"; shortened where there are many.
+/// Names the ranks with a false entry: "rank 2", "ranks 2, 5-7, 9"; shortened if they are many.
 inline std::string ranks_without(const std::vector<bool>& these) {
     message text;
     text << (std::count(these.begin(), these.end(), false) == 1 ? "rank " : "ranks ");

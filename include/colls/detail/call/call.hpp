@@ -28,8 +28,8 @@ struct call {
     int root = 0;
     const std::size_t* in_offsets = nullptr;  ///< blocks + 1 entries, where blocks are not balanced
     const std::size_t* out_offsets = nullptr;
-    bool ragged = false;  ///< each rank knows its own counts only
-    bool learns = false;  ///< the root alone knows `count`: it is read from there
+    bool ragged = false;           ///< each rank knows its own counts only
+    bool count_from_root = false;  ///< this rank does not know `count`: the root tells it
     bool non_blocking = false;
     std::uint64_t signature = 0;                                 ///< hash of the element type and the operator
     const std::string_view *type = nullptr, *op_type = nullptr;  ///< their names

@@ -83,14 +83,14 @@ private:
                 break;
             case collective::gather:
                 c_.own_count = q_.in_count;
-                c_.learns = !root;
+                c_.count_from_root = !root;
                 if (root)
                     expect_block(
                         "output", c_.count = q_.out_count, "input", q_.in_count, balanced(q_.out_count, n, me).count);
                 break;
             case collective::scatter:
                 c_.own_count = q_.out_count;
-                c_.learns = !root;
+                c_.count_from_root = !root;
                 if (root)
                     expect_block(
                         "input", c_.count = q_.in_count, "output", q_.out_count, balanced(q_.in_count, n, me).count);

@@ -8,7 +8,8 @@
 #include <colls/detail/call/check_arguments.hpp>
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/dump.hpp>
-#include <colls/detail/execute/operations.hpp>
+#include <colls/detail/execute/eager.hpp>
+#include <colls/detail/execute/progress.hpp>
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/prove/examine.hpp>
@@ -27,10 +28,10 @@ COLLS_INLINE request::request(request&&) noexcept = default;
 COLLS_INLINE request::~request() = default;
 
 /// The schedule, checked against what the call needs.
-inline pick resolve_schedule(rank_context& e, const request& q, bool eager) {
+inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool eager) {
     const call& c = q.c;
     eager = eager && !e.by_messages;
-    const pick p = resolve(e, c, q.how, eager);
+    const schedule_choice p = resolve(e, c, q.how, eager);
     if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
         throw error(errc::unsupported,
             (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
@@ -53,7 +54,7 @@ inline pick resolve_schedule(rank_context& e, const request& q, bool eager) {
 }
 /// The schedule of a request, once its arguments have been checked. The copy that elision saves is a tenth of a short
 /// call.
-inline pick checked(rank_context& e, request& q, bool eager) {
+inline schedule_choice checked(rank_context& e, request& q, bool eager) {
     try {
         checker(e, q).run();
         return resolve_schedule(e, q, eager);
@@ -64,14 +65,14 @@ inline pick checked(rank_context& e, request& q, bool eager) {
 }
 
 /// Fills an operation with a call; it is not begun.
-inline void fill(operation_state& o, const call& c, const pick& p) {
+inline void fill(operation_state& o, const call& c, const schedule_choice& p) {
     o.kind = operation_kind::collective;
     o.request = c;
-    o.steps = p.steps;
-    o.instead = p.staged;
-    o.name = p.name;
-    o.instead_name = p.staged_name;
-    o.tuned = p.tuned;
+    o.plan = p.steps;
+    o.staged_plan = p.staged;
+    o.schedule = p.name;
+    o.staged_schedule = p.staged_name;
+    o.chunk_bytes = p.chunk_bytes;
 }
 
 /// Back to the idle ones when it leaves the scope.
@@ -90,7 +91,7 @@ inline void enter(rank_context& e, operation_state& o) {
         direct_executor(e, o).begin();
 }
 
-inline void carry_out(rank_context& e, const call& c, const pick& p) {
+inline void carry_out(rank_context& e, const call& c, const schedule_choice& p) {
     if (e.has_refused) tell_refusal(e, nullptr);
     if (p.steps == nullptr) {
         guarded(e, name_of(c.what), [&] { eager_executor(e, c).run(); });
@@ -102,7 +103,7 @@ inline void carry_out(rank_context& e, const call& c, const pick& p) {
     wait_until_done(e, *own.o);
 }
 
-[[gnu::cold]] [[gnu::noinline]] inline void carry_out_traced(rank_context& e, const call& c, const pick& p) {
+[[gnu::cold]] [[gnu::noinline]] inline void carry_out_traced(rank_context& e, const call& c, const schedule_choice& p) {
     const double from = seconds_now();
     try {
         carry_out(e, c, p);
@@ -112,7 +113,7 @@ inline void carry_out(rank_context& e, const call& c, const pick& p) {
     }
     put_trace(e, c, name_of(c.what), p.name, none, from, "");
 }
-inline void run_to_end(rank_context& e, const call& c, const pick& p) {
+inline void run_to_end(rank_context& e, const call& c, const schedule_choice& p) {
     if (traces(e))
         carry_out_traced(e, c, p);
     else
@@ -141,7 +142,7 @@ inline void let_go(rank_context* e) {
 }
 
 /// Starts a call whose operator and counts `keep` and the tables hold.
-inline operation_state* begin_call(rank_context& e, const call& c, const pick& p,
+inline operation_state* begin_call(rank_context& e, const call& c, const schedule_choice& p,
     const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
     if (e.has_refused) tell_refusal(e, nullptr);
     const double from = traces(e) ? seconds_now() : 0;
@@ -166,7 +167,7 @@ inline std::shared_ptr<const void> keep_operator(request& q) {
 }
 COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
     const progress_lock mine(e);
-    const pick p = checked(e, q, false);
+    const schedule_choice p = checked(e, q, false);
     const std::shared_ptr<const void> keep = keep_operator(q);
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
         static_cast<list<std::size_t>&&>(q.out_offsets));
@@ -268,7 +269,7 @@ COLLS_INLINE int perform_recv_any(rank_context& e, const call& c) {
 struct prepared {
     rank_context* e;
     call c;
-    pick blocking, started;
+    schedule_choice blocking, started;
     std::shared_ptr<const void> keep;
     list<std::size_t> in_offsets, out_offsets;
     bool runs = false;     ///< an operation that it started is not over
@@ -360,7 +361,7 @@ COLLS_INLINE double pause_between_tests(double since) {
 
 COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
     const progress_lock mine(e);
-    const pick blocking = checked(e, q, true), started = resolve_schedule(e, q, false);
+    const schedule_choice blocking = checked(e, q, true), started = resolve_schedule(e, q, false);
     std::shared_ptr<const void> keep = keep_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
@@ -411,7 +412,7 @@ COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, 
     if (e.by_messages) {
         // Not as COLLS_SCHEDULE says: that is of the program's calls.
         static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
-        pick p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
+        schedule_choice p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
         p.name = "within split";
         carry_out(e, c, p);
     } else {

@@ -1,176 +1,39 @@
-// The pick of a schedule: the candidates of each collective, their predicted times, and the choice, which is the same
-// on every rank since it depends on nothing but the call and parameters measured once.
+// The choice of a schedule for a call, and the execution plan that follows from it.
+// IWYU pragma: private, include <colls/explain.hpp>
+//
+// All ranks choose alike: the choice depends on nothing but the call, the group, COLLS_SCHEDULE, and figures of the
+// machine that are the same for all ranks.
 #pragma once
 
-#include <colls/cost.hpp>
-#include <colls/detail/execute/direct_executor.hpp>
+#include <colls/detail/choose/prediction.hpp>
 #include <colls/detail/execute/eager.hpp>
-#include <colls/detail/prove/examine.hpp>
 
-namespace colls::inline v1 {
+namespace colls::inline v1::detail {
 
-namespace detail {
-
-template <collective C, class... F>
-[[gnu::cold]] candidates candidates_in(families<F...>) {
-    static constexpr int count = (0 + ... + int{provides<F, C>});
-    static const candidate* const all = [] {
-        auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
-        candidate* to = list;
-        int i = 0;
-        const auto add = [&]<class X>(const X& f) {
-            if constexpr (provides<X, C>) {
-                const auto s = schedule_of<C>(f);
-                new (to++) candidate{
-                    known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, known_names[i])};
-            }
-            ++i;
-        };
-        (add(F{}), ...);
-        return list;
-    }();
-    return {all, count};
-}
-template <collective C>
-candidates candidates_for() {
-    return candidates_in<C>(known_families{});
-}
-
-/// Traffic of a schedule at n ranks, counted once in the process: small n are cheap, but all ranks ask.
-[[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n, counted_messages counts = {}) {
-    struct known {
-        const any_schedule* schedule;
-        int n;
-        counted_messages counts;
-        cost counted;
-    };
-    static std::mutex mutex;
-    static list<known>& cache = *new list<known>;  // never destroyed: threads may outlive main
-    const std::lock_guard lock(mutex);
-    for (const known& k : cache)
-        if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between)
-            return k.counted;
-    cache.push_back({&s, n, counts, traffic(any_reader(s), n, counts)});
-    return cache.back().counted;
-}
-
-/// The machine, as the ranks of one group feel it: where they outnumber the cores, each has a share of one, and a wait
-/// lasts until the others have had their turn.
-inline model model_of(const machine& m, int n) {
-    if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
-    const double share = static_cast<double>(n) / m.cores, change = 2e-6;  // of threads on a core
-    return {(m.alpha + change) * share, m.beta * share, m.gamma * share};
-}
-
-/// Seconds of c for `bytes` in pieces of `chunk`: the first goes through all rounds, the others follow as fast as the
-/// busiest rank can handle them. To enter and to leave takes as long as a round, and half; a message is a flag to look
-/// at.
-inline double predict(const cost& c, bool pulled, const model& m, double bytes, double chunk) {
-    const double block = c.blocks > 0 ? bytes / c.blocks : 0;
-    const double pieces = block > chunk ? block / chunk : 1;
-    const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports);
-    // What is pulled, reduced or not, costs its receiver and not its sender.
-    // Where every rank pulls everything, each line is fetched from under its owner, who reads it too.
-    const double pull = m.gamma * (c.blocks > 0 && c.blocks_reduced >= c.blocks ? 2 : 1);
-    const auto bytes_take = [&](long sent, long reduced) {
-        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) +
-                   pull * static_cast<double>(reduced)) *
-               block / pieces;
-    };
-    const double first = waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
-    const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);
-    return first + (pieces - 1) * next;
-}
-/// Where messages pass. Each costs its ends some time; where ranks outnumber cores, all work together is what counts.
-inline double predict_messages(const cost& c, const machine& m, int n, double bytes) {
-    constexpr double chunk = 512 << 10;
-    const double block = c.blocks > 0 ? bytes / c.blocks : 0, pieces = block > chunk ? block / chunk : 1;
-    const double waits = m.alpha * c.rounds + m.message * 0.5 * static_cast<double>(c.critical_messages - 2 * c.rounds);
-    const auto bytes_take = [&](long sent, long reduced) {
-        return (m.beta * static_cast<double>(sent) + m.gamma * static_cast<double>(reduced)) * block / pieces;
-    };
-    const double alone = waits + bytes_take(c.critical_sent, c.critical_reduced) +
-                         (pieces - 1) * (0.5 * m.message * static_cast<double>(c.critical_messages) +
-                                            bytes_take(c.blocks_sent, c.blocks_reduced));
-    if (n <= m.cores) return alone;
-    const double work = m.message * static_cast<double>(c.messages) * pieces +
-                        m.beta * static_cast<double>(c.all_sent) * block +
-                        m.gamma * static_cast<double>(c.blocks_reduced) * block * n;
-    const double shared = work / m.cores + waits;
-    return alone > shared ? alone : shared;
-}
-/// The eager path: each rank stores `posted` bytes, and reads those of all others.
-inline double predict_eager(const model& m, int n, double posted) {
-    return m.alpha * (1.5 + 0.1 * n) + (m.beta + m.gamma * (n - 1)) * posted;
-}
-
-inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, std::size_t{1} << 40};
-
-struct prediction {
-    const candidate* of = nullptr;  ///< null: the eager path
-    std::size_t chunk = 0;
-    double seconds = 0;
-};
-/// Staged: whatever is sent is copied for others to read, whatever is received is pulled from there. A round waits for
-/// the copy, and for its being read.
-inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
-    const cost counted = traffic_of_candidate(c.schedule, n);
-    const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
-    // What goes to several is copied once.
-    const auto copied =
-        static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
-    const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
-                         0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
-    return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + moved * block};
-}
-/// Through shared memory, as messages go; the rest as between hosts.
-inline machine within_host(machine m) {
-    m.alpha = 0.6e-6, m.beta = 1.2e-10, m.message = 0.4e-6;
-    return m;
-}
-/// The best chunk for a candidate.
-inline prediction predicted(const candidate& c, const rank_context& e, const model& m, double bytes) {
-    const int n = e.size, node = e.ranks_per_host;
-    const machine& figures = e.backend->figures();
-    if (node > 0)
-        return {&c, chunk_sizes[2],
-            predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
-                predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
-    const cost counted = traffic_of_candidate(c.schedule, n);
-    if (figures.message > 0) return {&c, chunk_sizes[2], predict_messages(counted, figures, n, bytes)};
-    prediction best;
-    for (const std::size_t chunk : chunk_sizes) {
-        // What goes through many rounds should stay in the cache between them.
-        if (chunk > chunk_sizes[1] && counted.rounds > 2) continue;
-        const double t = predict(counted, pulls_copies(c.schedule.implements), m, bytes, static_cast<double>(chunk));
-        if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
-    }
-    return best;
-}
-
-/// What limits the choice.
+/// What the choice depends on.
 struct demand {
     collective what{};
     double bytes = 0;          ///< of the whole buffer
-    std::size_t posted = 0;    ///< by one rank, were it mail
-    bool in_order = false;     ///< the operator does not commute
-    bool only_direct = false;  ///< counts that other ranks do not know
-    bool eager = true;
+    std::size_t posted = 0;    ///< bytes that one rank would post on the eager path
+    bool in_order = false;     ///< the operator does not commute: `direct` alone keeps the order of ranks
+    bool only_direct = false;  ///< each rank knows its own counts only: `direct` alone passes nothing on
+    bool eager = true;         ///< the eager path may be taken
 };
 
-[[gnu::cold]] inline bool is_known_name(std::string_view name) {
-    for (const std::string_view known : known_names)
-        if (known == name) return true;
-    return name == "mailbox";
+/// The name of a schedule that COLLS_SCHEDULE asks for; empty: it asks for none. Throws where there is no such
+/// schedule.
+[[gnu::cold]] inline std::string_view forced_schedule(const rank_context& e) {
+    if (!e.env.schedule) return {};
+    const std::string_view name = e.env.schedule;
+    if (name == "mailbox") return eager_name;  // the former name
+    if (name == eager_name || is_known_name(name)) return name;
+    message text;
+    text << "colls: rank " << e.rank << ": COLLS_SCHEDULE is " << name << ", which is none of: " << eager_name;
+    for (const std::string_view known : known_names) text << ", " << known;
+    throw error(errc::invalid_argument, text.text(), e.rank);
 }
 
-/// The candidate that goes within hosts first; null where the group does not have hosts of equally many ranks, or the
-/// collective has no such schedule.
-inline const candidate* two_level_candidate(const rank_context& e, collective what) {
-    return e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
-}
-
-/// The choice among `list`.
+/// The choice among `list`, and the eager path; or, for a staged plan, among `list` alone.
 [[gnu::cold]] inline prediction choose(
     const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
     const auto fits = [&](const candidate& c) {
@@ -178,15 +41,8 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
     };
     const model m = model_of(e.backend->figures(), e.size);
     const bool eager = !staged && d.eager && !d.only_direct && d.posted <= eager_capacity;
-    if (e.env.schedule) {
-        const std::string_view name = e.env.schedule;
-        if (!is_known_name(name)) {
-            message text;
-            text << "colls: COLLS_SCHEDULE is " << name << ", which is none of: mailbox";
-            for (const std::string_view known : known_names) text << ", " << known;
-            throw error(errc::invalid_argument, text.text(), e.rank);
-        }
-        if (name == "mailbox" && eager) return {};
+    if (const std::string_view name = forced_schedule(e); !name.empty()) {
+        if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
             if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
         if (e.rank == 0 && e.env.debug != debug_level::warn)
@@ -194,31 +50,30 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                           << ": the library chooses");
     }
-    const auto predicted_for = [&](const candidate& c) {
-        return staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
-    };
     prediction best;
-    best.seconds = eager ? predict_eager(m, e.size, static_cast<double>(d.posted)) : 0;
-    bool any = eager;
-    for (int i = 0; i < list.count; ++i)
-        if (fits(list.first[i]))
-            if (const prediction p = predicted_for(list.first[i]); !any || p.seconds < best.seconds) {
-                best = p;
-                any = true;
-            }
+    bool found = eager;
+    if (eager) best.seconds = predict_eager(m, e.size, static_cast<double>(d.posted));
+    for (int i = 0; i < list.count; ++i) {
+        const candidate& c = list.first[i];
+        if (!fits(c)) continue;
+        const prediction p = staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
+        if (found && p.seconds >= best.seconds) continue;
+        best = p;
+        found = true;
+    }
     if (const candidate* two = two_level_candidate(e, d.what); two && !d.in_order && !d.only_direct)
         if (const prediction p = predicted(*two, e, m, d.bytes); p.seconds < best.seconds) best = p;
     return best;
 }
 
-/// Sizes are told apart to an eighth of a power of two: one pick for each class.
+/// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
 constexpr std::uint64_t size_class(std::size_t bytes) {
     if (bytes < 16) return bytes;
     int log = 0;
     while (bytes >> log >= 16) ++log;
     return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
 }
-/// A size that stands for its class, so that all ranks and all calls of a class predict alike.
+/// The smallest size of the class, from which all ranks predict for all calls of the class.
 constexpr double class_bytes(std::size_t bytes) {
     int log = 0;
     while (bytes >> log >= 16) ++log;
@@ -227,20 +82,22 @@ constexpr double class_bytes(std::size_t bytes) {
 
 inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
-/// The execution plan of a call, or none for the eager path. Cached by the rank context: no search, no lock, once a
-/// kind of call has been seen.
-inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eager) {
-    if (how.given) {
-        for (const pick& p : e.picks)
-            if (p.steps && p.key == ~std::uint64_t{0} && p.steps->schedule == *how.given &&
-                p.name.data() == how.given->name().data())
-                return p;
-        pick p{~std::uint64_t{0}, execution_plan_for(*how.given, e.size, reached_by(e)), {}, nullptr, how.given->name(),
-            {}};
-        e.picks.push_back(p);
-        return p;
-    }
-    // Where not all ranks know the size, none may choose by it.
+/// The plan of a schedule that the caller has given.
+inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {
+    constexpr std::uint64_t key = ~std::uint64_t{0};
+    for (const schedule_choice& p : e.choices)
+        if (p.steps && p.key == key && p.steps->schedule == given && p.name.data() == given.name().data()) return p;
+    const schedule_choice p{
+        .key = key, .steps = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
+    e.choices.push_back(p);
+    return p;
+}
+
+/// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
+/// once there was a call of the kind there is no search among the candidates, and no lock.
+inline schedule_choice resolve(rank_context& e, const call& c, const chooser& how, bool eager) {
+    if (how.given) return resolve_given(e, *how.given);
+    // Where not all ranks know the size, no rank may choose by it.
     const bool unsized = c.ragged || (owned(c.what) && rooted(c.what));
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, e.size);
     const bool in_order = c.op && !c.op->commutative;
@@ -248,24 +105,26 @@ inline pick resolve(rank_context& e, const call& c, const chooser& how, bool eag
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23;
-    for (const pick& p : e.picks)
+    for (const schedule_choice& p : e.choices)
         if (p.key == key) return p;
-    const prediction best = choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, eager}, how.list());
-    pick p{key, best.of ? execution_plan_for(best.of->schedule, e.size, reached_by(e)) : nullptr, {}};
-    p.name = best.of ? best.of->name : std::string_view("mailbox");
-    if (best.of) p.tuned.chunk = best.chunk;
+    const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager};
+    const prediction best = choose(e, d, how.list());
+    schedule_choice p{.key = key, .name = eager_name};
+    if (best.of) {
+        p.steps = execution_plan_for(best.of->schedule, e.size, reached_by(e));
+        p.name = best.of->name;
+        p.chunk_bytes = best.chunk;
+    }
     if (best.of && !e.by_messages && !e.shares_everything() && !unsized) {
-        const candidate& staged =
-            *choose(e, {c.what, class_bytes(bytes), posted, in_order, unsized, eager}, how.list(), true).of;
+        const candidate& staged = *choose(e, d, how.list(), true).of;
         p.staged = execution_plan_for(staged.schedule, e.size, reach::scratch);
         p.staged_name = staged.name;
     }
-    e.picks.push_back(p);
+    e.choices.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                       << " bytes, " << e.size << " ranks: " << p.name << ", predicted " << best.seconds * 1e6 << " us");
     return p;
 }
 
-}  // namespace detail
-}  // namespace colls::inline v1
+}  // namespace colls::inline v1::detail

@@ -1,4 +1,5 @@
-// What `automatic` would do, over all families.
+// What `automatic` would choose, and a table of what it weighs: behind colls/explain.hpp.
+// IWYU pragma: private, include <colls/explain.hpp>
 #pragma once
 
 #include <colls/detail/choose/choose.hpp>
@@ -18,11 +19,13 @@ candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
     return all[static_cast<int>(what)]();
 }
 
-/// Of any collective: names every family. A template, so that a program that does not ask does not compile them.
+/// The candidates of a collective that is known at run time. A template, so that programs that do not call it do not
+/// compile the candidates of all collectives.
 template <int count = collective_count>
 candidates all_candidates_of(collective what) {
     return candidates_of(what, std::make_integer_sequence<int, count>{});
 }
+/// The demand of a call with an operator that commutes.
 inline demand demand_of(const rank_context& e, collective what, std::size_t bytes) {
     const bool own = what == collective::all_gather || what == collective::gather,
                unsized = owned(what) && rooted(what);
@@ -47,17 +50,17 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk",
         "predicted us");
     text += row;
-    const auto add = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
-                         bool taken) {
-        char piece[24] = "-";
-        if (chunk > 0 && chunk < (std::size_t{1} << 39)) std::snprintf(piece, sizeof piece, "%zu", chunk);
+    const auto add_row = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
+                             bool taken) {
+        char chunk_text[24] = "-";
+        if (chunk > 0 && chunk < whole_unit_bytes) std::snprintf(chunk_text, sizeof chunk_text, "%zu", chunk);
         std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()),
-            name.data(), rounds, sent, piece, seconds * 1e6, taken ? "  <- chosen" : "");
+            name.data(), rounds, sent, chunk_text, seconds * 1e6, taken ? "  <- chosen" : "");
         text += row;
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add("mailbox", 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
+        add_row(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
@@ -65,12 +68,12 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         const cost counted = traffic_of_candidate(c.schedule, e.size);
         const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
-        add(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
+        add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c);
     }
     if (two) {
         const cost counted = traffic_of_candidate(two->schedule, e.size);
-        add(two->name, counted.rounds,
+        add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two);
     }
@@ -80,8 +83,8 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
 template <int>
 std::string_view choice(const rank_context& e, collective what, std::size_t bytes) {
     const prediction p = choose(e, demand_of(e, what, bytes), all_candidates_of(what));
-    return p.of ? p.of->name : std::string_view("mailbox");
+    return p.of ? p.of->name : eager_name;
 }
-COLLS_INLINE model felt_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }
+COLLS_INLINE model group_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }
 
 }  // namespace colls::inline v1::detail

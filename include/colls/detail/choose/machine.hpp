@@ -1,4 +1,5 @@
-// How fast this machine is between two of its cores, as far as predictions go.
+// The figures of this machine that predictions are made from, measured between two of its cores.
+// IWYU pragma: private, include <colls/explain.hpp>
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
@@ -12,7 +13,8 @@
 
 namespace colls::inline v1::detail {
 
-/// Cores that this process may use: counted once, before its threads may have been pinned.
+/// The number of cores that this process may use. It is counted once, at the first call: threads that are pinned later
+/// do not change it.
 inline int cores() {
     static const int counted = [] {
         cpu_set_t set;
@@ -23,24 +25,25 @@ inline int cores() {
     return counted;
 }
 
-/// Measured when first asked for, in a few milliseconds.
+/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds.
 const machine& measured();
 
 #ifndef COLLS_SEPARATE
-/// What the two threads of the measurement share.
+/// The measurement, by two threads on different cores: one asks, the other answers.
 struct probe {
     static constexpr int trips = 4, samples = 250, turns = 4;
-    // Where other programs have the cores a trip may take milliseconds: if none comes through, usual figures must do.
+    // Where other programs use the cores a trip may take milliseconds. The time of a trip is plausible below 2 us: it
+    // is measured for 10 ms at most if it is, for 50 ms at most if not, and then replaced by a usual figure.
     static constexpr double enough = 10e-3, most = 50e-3, plausible = 2e-6;  // seconds
     static constexpr std::size_t bytes = std::size_t{128} << 10, count = bytes / sizeof(float);
     enum request { answer, rewrite, end };
     struct alignas(128) flag {
         std::atomic<int> value{0};
-        request task = answer;  // goes with the value
+        request task = answer;  ///< is written before the value
     };
     flag there, back;
     int asked = 0;
-    const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};
+    const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};  ///< of the other thread, of this one
 
     static void wait(const flag& f, int value) {
         for (int spins = 0; f.value.load(std::memory_order_acquire) < value; ++spins)
@@ -49,9 +52,10 @@ struct probe {
     void write(float x) {
         for (std::size_t i = 0; i < count; ++i) far[i] = x;
     }
-    // The other thread: answers, or rewrites its buffer first, so that its lines are dirty in its cache.
-    void serve(int not_on) {
-        stay_off(not_on);
+    /// The other thread, which stays off the core of this one. It answers, or first rewrites its buffer, so that the
+    /// buffer's lines are dirty in its cache.
+    void serve(int askers_core) {
+        stay_off(askers_core);
         for (int i = 1;; ++i) {
             wait(there, i);
             if (there.task == end) return;
@@ -59,8 +63,9 @@ struct probe {
             back.value.store(i, std::memory_order_release);
         }
     }
-    // The scheduler may well start a thread beside its maker, and leave it there for as long as all of this takes; and
-    // a maker that is pinned pins what it makes. (The system leaves out of the set what this process may not use.)
+    /// Without this the scheduler may start a thread on the core of its creator, and leave it there for as long as the
+    /// measurement takes; and a thread that is pinned pins the threads that it creates. (The system leaves out of the
+    /// set the cores that this process may not use.)
     static void stay_off(int core) {
         if (core < 0) return;
         cpu_set_t set;
@@ -82,36 +87,36 @@ struct probe {
         return seconds_now() - begin;
     }
     machine run() {
-        machine x{1, 1, 1, cores()};  // seconds: more than any
+        machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
         std::thread other;
-        if (x.cores > 1)
+        if (found.cores > 1)
             other = std::thread([this, here = sched_getcpu()] { serve(here); });
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
         const auto least = [](double& a, double b) { a = b < a ? b : a; };
-        x.alpha = x.cores > 1 ? 1 : 1e-6;
+        found.alpha = found.cores > 1 ? 1 : 1e-6;
         const double begun = seconds_now();
-        const auto goes_on = [&] { return seconds_now() - begun < (x.alpha < plausible ? enough : most); };
-        for (int i = 0; i < samples && x.cores > 1 && goes_on(); ++i)
-            least(x.alpha, seconds([&] {
+        const auto goes_on = [&] { return seconds_now() - begun < (found.alpha < plausible ? enough : most); };
+        for (int i = 0; i < samples && found.cores > 1 && goes_on(); ++i)
+            least(found.alpha, seconds([&] {
                 for (int j = 0; j < trips; ++j) ask(answer);
             }) / (2 * trips));
         for (int turn = 0; turn < turns; ++turn) {
-            if (x.cores > 1) ask(rewrite);
-            least(x.gamma, seconds([&] {
+            if (found.cores > 1) ask(rewrite);
+            least(found.gamma, seconds([&] {
                 for (std::size_t i = 0; i < count; ++i) near[i] += far[i];
             }) / bytes);
-            if (x.cores > 1) ask(rewrite);
-            least(x.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
+            if (found.cores > 1) ask(rewrite);
+            least(found.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
         }
-        if (x.alpha >= plausible) x.alpha = machine{}.alpha;
-        if (x.cores > 1) ask(end);
+        if (found.alpha >= plausible) found.alpha = machine{}.alpha;
+        if (found.cores > 1) ask(end);
         if (other.joinable()) other.join();
-        // A store need not wait for the one before, a load must. Whatever disturbed the measurement: a push costs less
-        // than a pull, or the choice would turn to schedules that pull everything.
-        if (x.beta > 0.7 * x.gamma) x.beta = 0.7 * x.gamma;
-        return x;
+        // A push costs less than a pull, since a store need not wait for the one before it. If the measurement was
+        // disturbed and says otherwise, the choice would prefer schedules that pull everything.
+        if (found.beta > 0.7 * found.gamma) found.beta = 0.7 * found.gamma;
+        return found;
     }
 };
 
@@ -119,7 +124,7 @@ COLLS_INLINE const machine& measured() {
     static const machine m = [] {
         try {
             return probe().run();
-        } catch (const std::exception&) {  // no second thread, no memory: usual figures will do
+        } catch (const std::exception&) {  // no second thread, or no memory: usual figures
             return machine{.cores = cores()};
         }
     }();

@@ -1,22 +1,39 @@
-// Small messages: every rank that has something to say puts it into its eager path and raises one flag; whoever needs
-// it waits for the flag, reads, and reduces in rank order. One synchronisation, order-preserving, the same bits on
-// every rank. Up to 56 bytes travel in the flag's own cache line.
+// The eager path: small messages without a schedule.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
-// A eager path is written again four calls later. That is safe without acknowledgement where one of the three calls
-// between had every rank hear of every rank (a rank raises its flag only after it has read the call before);
-// otherwise the ranks' counters of calls read are looked at.
+// Every rank that contributes data copies it into a slot of its own and raises one flag. A rank that needs the data
+// waits for the flag, reads, and reduces in rank order. That is one synchronisation, it keeps the order of operands,
+// and every rank has the same bits. Up to 56 bytes travel in the flag's own cache line.
+//
+// A rank has four slots, used in turn, so a slot is written again four calls later. That is safe without an
+// acknowledgement if in one of the three calls between every rank waited for every other: a rank raises its flag in
+// that call only after it has read what the calls before have posted. Otherwise (in a run of broadcasts, say) the rank
+// looks at the others' counters of calls that they have read.
 #pragma once
 
-#include <colls/detail/execute/direct_executor.hpp>
+#include <colls/detail/execute/call_description.hpp>
+
+#include <cstring>
+#include <memory>
 
 namespace colls::inline v1::detail {
 
+/// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
+inline constexpr std::string_view eager_name = "eager";
+
 /// Does every rank of the collective wait for every other?
-constexpr bool everyone_hears(collective c) {
+constexpr bool waits_for_all(collective c) {
     return c == collective::all_reduce || c == collective::all_gather || c == collective::reduce_scatter ||
            c == collective::all_to_all || c == collective::barrier;
 }
 
+/// Bytes that the busiest rank posts.
+constexpr std::size_t eager_bytes(const call& c, int n) {
+    const bool own = c.what == collective::all_gather || c.what == collective::gather;
+    return (own ? balanced(c.count, static_cast<std::size_t>(n), 0).count : c.count) * c.element;
+}
+
+/// Executes one call whose eager_bytes are eager_capacity at most.
 class eager_executor {
 public:
     eager_executor(rank_context& e, const call& c)
@@ -24,9 +41,9 @@ public:
         const std::uint64_t call_number = e.calls;
         const std::uint64_t fingerprint =
             e.sign(c.what, hash_mix(hash_mix(c.signature, c.count), static_cast<std::uint64_t>(c.root)));
-        expected_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag
-        record(e, c, "mailbox", false);
-        site_ = {none, none, name_of(c.what), "mailbox", call_number, fingerprint};
+        flag_ = (number_ + 1) << 32 | fingerprint >> 32;  // zeroed memory is no flag: hence + 1
+        record_call(e, c, eager_name, false);
+        site_ = {none, none, name_of(c.what), eager_name, call_number, fingerprint};
     }
 
     void run() {
@@ -37,11 +54,11 @@ public:
         const extent own = block(me);
         const std::size_t own_bytes = own.count * c_.element;
         if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(e_);
-        claim();
+        claim_slot();
         switch (c_.what) {
             case collective::barrier:
                 post(nullptr, 0);
-                for (int r = 0; r < e_.size; ++r) wait(r);
+                for (int r = 0; r < e_.size; ++r) wait_for(r);
                 break;
             case collective::all_reduce:
                 post(c_.in, bytes);
@@ -75,79 +92,84 @@ public:
                 if (e_.rank == c_.root)
                     post(c_.in, bytes);
                 else
-                    take(c_.root, bytes, 0, c_.out, bytes);
+                    copy_from(c_.root, bytes, 0, c_.out, bytes);
                 break;
             case collective::scatter:
                 if (e_.rank == c_.root) post(c_.in, bytes);
                 if (e_.rank != c_.root)
-                    take(c_.root, bytes, own.first * c_.element, c_.out, own_bytes);
+                    copy_from(c_.root, bytes, own.first * c_.element, c_.out, own_bytes);
                 else if (own_bytes > 0 && c_.out != c_.in + own.first * c_.element)
                     std::memcpy(c_.out, c_.in + own.first * c_.element, own_bytes);
                 break;
             case collective::all_to_all:
                 post(c_.in, bytes);
                 for (std::size_t r = 0; r < n; ++r)
-                    take(static_cast<int>(r), bytes, own.first * c_.element, c_.out + block(r).first * c_.element,
+                    copy_from(static_cast<int>(r), bytes, own.first * c_.element, c_.out + block(r).first * c_.element,
                         block(r).count * c_.element);
                 break;
         }
-        if (everyone_hears(c_.what))
+        if (waits_for_all(c_.what))
             e_.last_full_eager = number_ + 1;
-        else  // release: this rank has read what it needed
+        else  // release: this rank has read what it needs of this call
             e_.memory.state(e_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
     }
 
 private:
-    // The slot's previous use, four calls ago, must have been read by everyone.
-    void claim() {
+    /// Waits until all ranks have read what this rank posted in this slot four calls ago.
+    void claim_slot() {
         if (number_ < eager_slots || e_.last_full_eager + (eager_slots - 2) >= number_ ||
             e_.eager_by_all + (eager_slots - 1) >= number_)
             return;
         std::uint64_t least = ~std::uint64_t{0};
         for (int r = 0; r < e_.size; ++r) {
-            backoff patient(e_);
+            backoff wait(e_);
             site_.peer = r;
             std::uint64_t seen;
             while (seen = e_.memory.state(r).eager_sent.load(std::memory_order_acquire),
                 r != e_.rank && seen + (eager_slots - 1) < number_)
-                patient(site_);
+                wait(site_);
             if (r != e_.rank && seen < least) least = seen;
         }
         e_.eager_by_all = least;
     }
+    /// Puts data into this rank's slot and raises its flag.
     void post(const std::byte* data, std::size_t bytes) {
-        eager_line& box = e_.memory.eager(slot_, e_.rank);
-        if (bytes > 0) std::memcpy(in_line(bytes) ? box.data : e_.memory.eager_data(slot_, e_.rank), data, bytes);
-        box.flag.store(expected_, std::memory_order_release);
+        eager_line& own = e_.memory.eager(slot_, e_.rank);
+        if (bytes > 0) std::memcpy(fits_line(bytes) ? own.data : e_.memory.eager_data(slot_, e_.rank), data, bytes);
+        own.flag.store(flag_, std::memory_order_release);
     }
-    void wait(int r) {
-        const eager_line& box = e_.memory.eager(slot_, r);
-        std::uint64_t seen = box.flag.load(std::memory_order_acquire);
-        if (seen == expected_) return;
-        backoff patient(e_);
+    void wait_for(int r) {
+        const eager_line& theirs = e_.memory.eager(slot_, r);
+        std::uint64_t seen = theirs.flag.load(std::memory_order_acquire);
+        if (seen == flag_) return;
+        backoff wait(e_);
         site_.peer = r;
-        while ((seen = box.flag.load(std::memory_order_acquire)) != expected_) {
-            if (seen >> 32 == expected_ >> 32) fail_mismatch(e_, site_, r, seen << 32);
-            patient(site_);
+        while ((seen = theirs.flag.load(std::memory_order_acquire)) != flag_) {
+            if (seen >> 32 == flag_ >> 32) fail_mismatch(e_, site_, r, seen << 32);
+            wait(site_);
         }
     }
-    // A type of alignment 16 or more has a size that is a multiple of 16; the line's data is aligned to 8.
-    bool in_line(std::size_t bytes) const { return bytes <= eager_inline && c_.element % 16 != 0; }
-    const std::byte* letter(int r, std::size_t bytes) {
-        wait(r);
-        return in_line(bytes) ? e_.memory.eager(slot_, r).data : e_.memory.eager_data(slot_, r);
+    /// Does the data travel in the flag's line? That is aligned to 8 bytes, and a type of alignment 16 or more has a
+    /// size that is a multiple of 16.
+    bool fits_line(std::size_t bytes) const { return bytes <= eager_inline && c_.element % 16 != 0; }
+    /// Waits for what a rank posts, `bytes` bytes in all, and returns where it lies.
+    const std::byte* posted_by(int r, std::size_t bytes) {
+        wait_for(r);
+        return fits_line(bytes) ? e_.memory.eager(slot_, r).data : e_.memory.eager_data(slot_, r);
     }
-    void take(int from, std::size_t posted, std::size_t at, std::byte* to, std::size_t bytes) {
-        const std::byte* data = letter(from, posted);
+    /// Copies `bytes` bytes, from byte `at` on, of the `posted` bytes that a rank posts.
+    void copy_from(int from, std::size_t posted, std::size_t at, std::byte* to, std::size_t bytes) {
+        const std::byte* data = posted_by(from, posted);
         if (bytes > 0) std::memcpy(to, data + at, bytes);
     }
     void gather() {
         for (int r = 0; r < e_.size; ++r) {
             const extent b = balanced(c_.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(r));
             const std::size_t bytes = b.count * c_.element;
-            take(r, bytes, 0, c_.out + b.first * c_.element, bytes);
+            copy_from(r, bytes, 0, c_.out + b.first * c_.element, bytes);
         }
     }
+    /// Folds a part of what the ranks [first, last) post, `posted` bytes each, in the order of ranks.
     void fold(int first, int last, std::size_t posted, extent part, std::byte* to) {
         operand few[16];
         std::unique_ptr<operand[]> many;
@@ -156,7 +178,7 @@ private:
             many = std::make_unique<operand[]>(static_cast<std::size_t>(last - first));
             x = many.get();
         }
-        for (int r = first; r < last; ++r) x[r - first] = {letter(r, posted) + part.first * c_.element, true};
+        for (int r = first; r < last; ++r) x[r - first] = {posted_by(r, posted) + part.first * c_.element, true};
         if (part.count == 0) return;
         c_.op->fold(to, x, last - first, part.count, c_.op_value);
         if (c_.op->finish) c_.op->finish(to, part.count, e_.size, c_.op_value);
@@ -165,14 +187,8 @@ private:
     rank_context& e_;
     const call& c_;
     const std::uint64_t number_, slot_;
-    std::uint64_t expected_ = 0;
+    std::uint64_t flag_ = 0;  ///< of this call, on all ranks that make the same calls
     wait_site site_;
 };
-
-/// Bytes that the busiest rank posts.
-constexpr std::size_t eager_bytes(const call& c, int n) {
-    const bool own = c.what == collective::all_gather || c.what == collective::gather;
-    return (own ? balanced(c.count, static_cast<std::size_t>(n), 0).count : c.count) * c.element;
-}
 
 }  // namespace colls::inline v1::detail

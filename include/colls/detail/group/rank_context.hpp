@@ -23,9 +23,6 @@ struct memory_piece {
     std::byte* at = nullptr;
     std::size_t bytes = 0;
 };
-struct tuning {
-    std::size_t chunk = 64 << 10;  ///< bytes of a unit per chunk
-};
 
 /// Messages to or from one rank.
 struct message_count {
@@ -33,10 +30,10 @@ struct message_count {
 };
 
 /// What `automatic` chose for one kind of call. Without steps: the eager path.
-struct pick {
+struct schedule_choice {
     std::uint64_t key = 0;
     const execution_plan* steps = nullptr;
-    tuning tuned{};
+    std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
     /// Instead of `steps` where a rank's buffer is out of the others' reach; null: the same schedule.
     const execution_plan* staged = nullptr;
     std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
@@ -92,7 +89,7 @@ struct rank_context {
     list<operation_state*> in_flight, idle;
     const operation_state* current = nullptr;  ///< the operation that is waited for
     list<memory_piece> pieces;                 ///< scratch memory that is not in use
-    list<pick> picks;                          ///< what `automatic` chose
+    list<schedule_choice> choices;             ///< what `automatic` chose
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend b)
         : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {}

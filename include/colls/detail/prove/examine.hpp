@@ -1,4 +1,5 @@
-// The proof at run time, of a schedule whose type is forgotten: what a plan asks before it is made.
+// The proof at run time, of a type-erased schedule: what a call asks before it uses it.
+// IWYU pragma: private, include <colls/any_schedule.hpp>
 #pragma once
 
 #include <colls/any_schedule.hpp>

@@ -1,4 +1,5 @@
-// What a proof starts from and must end with: the states of the slots before and after each collective.
+// What is to be proven: the state of all slots before a collective, and the state that it must produce.
+// IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
 #include <colls/detail/prove/reader.hpp>
@@ -9,14 +10,43 @@
 
 namespace colls::inline v1::detail {
 
-inline constexpr int vacant = -2;  // label of a slot that stands for no user block: holds anything, keeps nothing
+/// The law that a fault breaks.
+constexpr law law_of(fault f) {
+    switch (f) {
+        case fault::none:
+            return law::none;
+        case fault::send_unmatched:
+        case fault::receive_unmatched:
+        case fault::sizes:
+            return law::matched;
+        case fault::twice:
+            return law::exactly_once;
+        case fault::mixed:
+            return law::unmixed;
+        case fault::copied_twice:
+            return law::hazards;
+        case fault::holds_nothing:
+        case fault::holds_other:
+        case fault::lacks_source:
+        case fault::foreign_source:
+        case fault::unheard:
+            return law::complete;
+        case fault::stuck:
+            return law::live;
+        default:
+            return law::in_range;
+    }
+}
+
+/// Label of a slot that stands for no user block: its contents are not checked.
+inline constexpr int vacant = -2;
 
 /// What a slot must hold: contributions of the ranks [lo, hi) to block `label`; label none: anything.
 struct wanted {
     int label = none, lo = 0, hi = 0;
 };
 
-/// The extents of a schedule, and the states before and after it: which slots hold what.
+/// The extents of a schedule, the contents of its slots before it, and what they must be after it.
 class problem {
 public:
     constexpr problem(const schedule_reader& reader, int ranks) : s(reader), n(ranks), kind(reader.kind()) {
@@ -65,8 +95,8 @@ public:
                 return {};
         }
     }
-    /// all_to_all: out[slot] = destination (source, with `after`) · blocks + its index among those of that rank.
-    /// False, with the fault noted, where the ranks are not named equally often.
+    /// all_to_all: out[slot] = destination (source, if `after`) · blocks + its index among the slots of that rank.
+    /// False, with the fault recorded, where the ranks are not named equally often.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool exchange(int rank, bool after, int* out, int* count) {
         const int each = blocks / n;
         for (int r = 0; r < n; ++r) count[r] = 0;
@@ -89,7 +119,7 @@ public:
     buffer<int> homes;
     report report_{};
 
-    /// `number`: what the report's field for this fault holds beside the block.
+    /// Records a fault. `number` is what the report says of it beside the block.
     [[gnu::cold]] [[gnu::noinline]] constexpr void found(
         fault f, int rank = none, int block = none, int number = none) {
         report_.law = law_of(f);
@@ -124,7 +154,7 @@ private:
         ports = s.ports(n);
         slots = blocks + s.scratch(n);
         root = s.root(n);
-        // A barrier moves no blocks; what its messages carry is of whom the sender has heard: one slot.
+        // A barrier sends no blocks. One slot stands for the set of ranks that a rank depends on.
         if (kind == collective::barrier) blocks = slots = 1;
         for (const int extent : {rounds, blocks, ports - 1, slots - blocks})
             if (extent < 0) return found(fault::extent, none, none, extent);
@@ -144,7 +174,7 @@ private:
     }
 };
 
-/// The first rank that a mask of contributions has too much or too little, against the ranks [w.lo, w.hi); none: equal.
+/// The first rank in which a mask of contributions differs from the ranks [w.lo, w.hi), or none.
 [[gnu::cold]] [[gnu::noinline]] constexpr int first_difference(const std::uint64_t* mask, long words, const wanted& w) {
     for (int word = 0; word < words; ++word) {
         const auto below = [word](int x) {
@@ -157,7 +187,7 @@ private:
     return none;
 }
 
-/// What is wrong with a result that has `source` too much or too little.
+/// The fault of a result that wrongly has, or lacks, the contribution of `source`.
 constexpr fault lacking(collective kind, int source, const wanted& w) {
     if (source < w.lo || source >= w.hi) return fault::foreign_source;
     return kind == collective::barrier ? fault::unheard : fault::lacks_source;

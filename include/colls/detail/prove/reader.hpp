@@ -1,5 +1,6 @@
-// Reading a schedule without its type: the proof and the cost are each one function over this view, so that they are
-// compiled once however many schedules a program names. constexpr virtual functions make it serve at compile time too.
+// A schedule without its type: proof and cost are functions of this interface, so that they are compiled once, however
+// many schedules a program names. The virtual functions are constexpr, so that it serves at compile time too.
+// IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
 #include <colls/schedule.hpp>
@@ -9,7 +10,7 @@
 
 namespace colls::inline v1::detail {
 
-/// A schedule seen through the accessors of schedule.hpp, its type forgotten.
+/// A schedule as the accessors of schedule.hpp read it, type-erased.
 class schedule_reader {
 public:
     constexpr virtual collective kind() const = 0;
@@ -28,8 +29,8 @@ protected:
     ~schedule_reader() = default;
 };
 
-/// What can be read: a schedule, or something like one that is not trivially copyable. Says in words what S lacks;
-/// false: what follows is not compiled.
+/// The compile error for what cannot be read: neither a schedule, nor a type like one that is not trivially copyable.
+/// False where it is given, so that what follows is not compiled.
 template <class S>
 constexpr bool expect_readable() {
     constexpr bool is =
@@ -61,8 +62,8 @@ private:
     const S& s_;
 };
 
-/// An array on the heap that a constant expression may use. Its elements are read through `p` itself, since each call
-/// of an operator costs a compiler more than the access.
+/// An array on the heap, for constant expressions as well. Its elements are accessed through `p`, since in a constant
+/// expression a call of an operator costs more than the access.
 template <class T>
 class buffer {
 public:
@@ -72,7 +73,7 @@ public:
     buffer& operator=(const buffer&) = delete;
     constexpr ~buffer() { delete[] p; }
 
-    /// Room for `count` elements; the first `keep` survive where it must grow, new ones are zero.
+    /// Makes room for `count` elements. Where it grows, the first `keep` are copied, and the others are zero.
     [[gnu::cold]] [[gnu::noinline]] constexpr void need(long count, long keep = 0) {
         if (count <= size_) return;
         size_ = size_ == 0 ? count : count + count / 2;
@@ -91,10 +92,10 @@ private:
     long size_ = 0;
 };
 
-/// True where a set is one block, by far the most common one.
+/// True where a set is one block, which is the most common case.
 constexpr bool single(const block_set& b) { return b.count == 1 && b.reps == 1 && b.grain == 1 && b.run == 1; }
 
-/// True where a set can be walked and has at most `most` blocks (so that its size cannot overflow).
+/// True where a set can be expanded and has at most `most` blocks, so that its size does not overflow.
 [[gnu::noinline]] constexpr bool well_formed(const block_set& b, int most) {
     if (b.count < 0 || b.reps < 0 || b.grain < 0 || b.modulus < 0) return false;
     if (b.count == 0 || b.reps == 0 || b.grain == 0) return true;

@@ -1,21 +1,22 @@
-// Symbolic execution of a schedule: every slot of every rank holds the set of ranks whose contributions it has
-// gathered (a bit mask), and the block that they are contributions to (a label).
+// Symbolic execution of a schedule: instead of data, each slot of each rank holds the set of ranks whose contributions
+// it combines (a bit mask), and the block that they are contributions to (a label).
+// IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
 #include <colls/detail/prove/problem.hpp>
 
 namespace colls::inline v1::detail {
 
-/// What one rank does on one port in the round at hand; its blocks lie expanded in the engine's lists.
+/// What one rank does on one port in one round. Its blocks are expanded into lists of the whole round (or trace).
 struct move {
     int to = none, from = none;
-    int sent = 0, received = 0;         // how many blocks
-    long sent_at = 0, received_at = 0;  // where they begin
+    int sent = 0, received = 0;         // number of blocks
+    long sent_at = 0, received_at = 0;  // where they begin in the lists
     bool reduces = false;
 };
 
-/// The expression a slot holds, as far as order goes: a hash of its tree, and the ranks of its outermost leaves
-/// (hi = none once the leaves are not in ascending rank order).
+/// The expression that a slot holds, as far as order matters: a hash of its tree, and the ranks of its first and last
+/// leaf (hi = none where the leaves are not in ascending rank order).
 struct expression {
     std::uint64_t hash = 0;
     int lo = 0, hi = none;
@@ -29,7 +30,7 @@ constexpr expression join(const expression& a, const expression& b) {
     return {h, a.lo, a.hi != none && b.hi != none && a.hi < b.lo ? b.hi : none};
 }
 
-/// Runs a schedule for every rank. With `ordered` it also follows the expressions.
+/// Executes a schedule for every rank and checks the laws of verify.hpp. With `ordered` it also computes expressions.
 class symbolic_execution {
 public:
     constexpr symbolic_execution(const schedule_reader& s, int n, bool ordered = false)
@@ -40,14 +41,14 @@ public:
         p_.report_.n = p_.n;
         words_ = (p_.n + 63) / 64;
         moves_.need(static_cast<long>(p_.n) * p_.ports);
-        static_cast<void>(start() && play() && finish());
+        static_cast<void>(set_initial_state() && run_rounds() && check_result());
         return p_.report_;
     }
 
-    // Valid after run() on a right schedule; of what reduces, if `ordered`.
+    // Valid after run() has found no fault; for collectives that reduce, with `ordered` only.
     constexpr int staged_rounds() const { return staged_rounds_; }
     constexpr bool slots_keep_their_blocks() const { return fixed_; }
-    /// Every slot that counts at the end combines its contributions in ascending rank order.
+    /// Every result combines its contributions in ascending rank order.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool in_rank_order() const {
         if (!reduces(p_.kind)) return true;
         for (int r = 0; r < p_.n; ++r)
@@ -55,7 +56,7 @@ public:
                 if (p_.expected(r, slot).label != none && value_.p[at(r, slot)].hi == none) return false;
         return true;
     }
-    /// Whatever several ranks hold of one result, they computed by the same expression.
+    /// All ranks that hold one result computed it by the same expression.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool same_on_every_rank() const {
         if (!reduces(p_.kind) || p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan)
             return true;
@@ -84,7 +85,7 @@ private:
         return false;
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool start() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool set_initial_state() {
         const long all = static_cast<long>(p_.n) * p_.slots;
         label_.need(all);
         masks_.need(all * words_);
@@ -106,14 +107,14 @@ private:
         return true;
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool run_rounds() {
         for (round_ = 0; round_ < p_.rounds; ++round_)
             if (!read_round() || !match_round() || !send_round() || !receive_round()) return false;
         round_ = none;
         return true;
     }
 
-    // Law 1 for everything that the round names, before any of it is used.
+    // Law 1: everything that the round names exists. Checked before any of it is used.
     [[gnu::noinline]] constexpr bool read_round() {
         long sent = 0, received = 0, i = 0;
         for (int r = 0; r < p_.n; ++r)
@@ -157,7 +158,7 @@ private:
         return true;
     }
 
-    // Law 2: what goes out on a port is awaited on that port, and the other way round, in equal counts.
+    // Law 2: each send meets a receive of as many blocks, on the same port of its peer.
     [[gnu::noinline]] constexpr bool match_round() {
         const move* m = moves_.p;
         for (int r = 0; r < p_.n; ++r)
@@ -173,7 +174,7 @@ private:
         return true;
     }
 
-    // All sends read the state at the start of the round: what they carry is set aside.
+    // All sends read the state at the start of the round: a copy of it is staged for the receives.
     [[gnu::noinline]] constexpr bool send_round() {
         staged_label_.need(sent_);
         staged_masks_.need(sent_ * words_);
@@ -192,7 +193,7 @@ private:
         return true;
     }
 
-    // Copies land, then reductions join.
+    // Copies first, then reductions.
     [[gnu::noinline]] constexpr bool receive_round() {
         bool staged = false;
         const move* m = moves_.p;
@@ -232,7 +233,7 @@ private:
         return true;
     }
 
-    // Laws 3 and 3b: contributions to one block, none of them twice. The order does not matter here.
+    // Laws 3 and 3b: contributions to one block, none of them twice. Their order is checked by expressions alone.
     [[gnu::noinline]] constexpr bool reduce(int r, int port, const move& m, bool& staged) {
         long j = moves_.p[m.from * p_.ports + port].sent_at;
         for (long k = m.received_at; k < m.received_at + m.received; ++k, ++j) {
@@ -258,7 +259,7 @@ private:
         return true;
     }
 
-    // The order of the fold: operands of lower ranks, a local operand, the own value, operands of higher ranks.
+    // The order of a reduction: operands from lower ranks, a local operand, the own value, operands from higher ranks.
     [[gnu::cold]] [[gnu::noinline]] constexpr void fold(int r) {
         by_peer_.need(p_.ports);
         int reducing = 0;
@@ -293,7 +294,7 @@ private:
             }
         }
     }
-    // Stable, by the rank received from.
+    // A stable sort of by_peer_ by the rank received from.
     [[gnu::cold]] [[gnu::noinline]] constexpr void sort_by_peer(int r, int count) {
         for (int i = 1; i < count; ++i) {
             const int port = by_peer_.p[i], peer = moves_.p[at_move(r, port)].from;
@@ -303,8 +304,8 @@ private:
         }
     }
 
-    // Law 4: the postcondition of the collective.
-    [[gnu::noinline]] constexpr bool finish() {
+    // Law 4: the result of the collective.
+    [[gnu::noinline]] constexpr bool check_result() {
         buffer<int> exchanged(p_.slots), count(p_.n);
         for (int r = 0; r < p_.n; ++r) {
             const bool swap = p_.kind == collective::all_to_all;
@@ -338,15 +339,15 @@ private:
     const bool ordered_, barrier_;
     long words_ = 1;
     int round_ = none;
-    long sent_ = 0;  // blocks sent in the round
+    long sent_ = 0;  // blocks sent in the round, by all ranks
     int staged_rounds_ = 0;
-    bool fixed_ = true;
+    bool fixed_ = true;                        // no block has been copied to a slot of another number
     buffer<int> label_, sent_in_, copied_in_;  // per (rank, slot)
     buffer<std::uint64_t> masks_;
     buffer<expression> value_;
     buffer<move> moves_;                         // per (rank, port)
-    buffer<int> sent_blocks_, received_blocks_;  // of the round, rank by rank and port by port
-    buffer<int> staged_label_;                   // what the sent blocks carry
+    buffer<int> sent_blocks_, received_blocks_;  // of the round, by rank and port
+    buffer<int> staged_label_;                   // contents of the blocks sent in the round
     buffer<std::uint64_t> staged_masks_;
     buffer<expression> staged_value_, left_;
     buffer<int> by_peer_, left_in_;

@@ -1,8 +1,10 @@
 // Sockets, as far as the library needs them: owned descriptors, IPv4 and IPv6 addresses, non-blocking listening and
 // connecting, and whole records sent and received by a deadline.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/clock.hpp>
+#include <colls/error.hpp>
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -42,7 +44,7 @@ public:
         fd_ = -1;
         return fd;
     }
-    /// Leaves errno as it is: what failed before is still to be reported.
+    /// Leaves errno as it is: the caller may still have to report an earlier failure.
     void close() {
         const int before = errno;
         if (fd_ >= 0) ::close(release());  // after EINTR it is closed too
@@ -53,7 +55,7 @@ private:
     int fd_ = -1;
 };
 
-/// Where a socket is: IPv4 or IPv6, with its port.
+/// The address of a socket: IPv4 or IPv6, with its port.
 struct address {
     sockaddr_storage storage{};
     socklen_t length = 0;  ///< 0: no address
@@ -80,7 +82,7 @@ struct address {
         const in6_addr& a = v6().sin6_addr;
         return IN6_IS_ADDR_LOOPBACK(&a) || (IN6_IS_ADDR_V4MAPPED(&a) && a.s6_addr[12] == 127);
     }
-    /// Without the port.
+    /// Compares all but the port.
     bool same_host(const address& other) const {
         if (family() != other.family()) return false;
         if (family() == AF_INET) return v4().sin_addr.s_addr == other.v4().sin_addr.s_addr;
@@ -114,7 +116,7 @@ struct address {
     static address loopback(int family, int port) {
         return family == AF_INET6 ? of_v6(in6addr_loopback, port) : of_v4(INADDR_LOOPBACK, port);
     }
-    /// Of every interface: only for listening.
+    /// The address of every interface, for listening only.
     static address everywhere(int family, int port) {
         return family == AF_INET6 ? of_v6(in6addr_any, port) : of_v4(INADDR_ANY, port);
     }
@@ -124,7 +126,7 @@ struct address {
 inline std::string host_text(const address& a) {
     char text[NI_MAXHOST];
     if (a.length == 0 || getnameinfo(a.get(), a.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
-        return "nowhere";
+        return "(no address)";
     return text;
 }
 /// "10.0.0.3:2000", "[::1]:2000".
@@ -135,8 +137,8 @@ inline std::string text_of(const address& a) {
     return text.text();
 }
 
-/// The addresses of a name or number, best first; none: `why`, if given, says why. May ask a name server, whose answer
-/// takes as long as the system's resolver allows.
+/// The addresses of a host, given by name or in numbers, best first. If there are none, `*why` says why. May ask a name
+/// server, and wait for it as long as the system's resolver does.
 inline std::vector<address> resolve(const std::string& host, int port, const char** why = nullptr) {
     std::vector<address> found;
     addrinfo hints{};
@@ -152,7 +154,7 @@ inline std::vector<address> resolve(const std::string& host, int port, const cha
     return found;
 }
 
-/// Where this end of a socket is, and where the other one; no address if there is none.
+/// The address of this end of a socket, and of the other end; of length 0 if it has none.
 inline address local_address(int fd) {
     address a;
     a.length = sizeof a.storage;
@@ -167,33 +169,35 @@ inline address remote_address(int fd) {
 }
 inline int port_of(int fd) { return local_address(fd).port(); }
 
-/// Small messages leave at once.
+/// Small messages are sent at once, not collected.
 inline void set_nodelay(int fd) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/// A listening socket: non-blocking, closed by exec. Port 0: any (see `port_of`). None if that fails: errno says why.
+/// A listening socket: non-blocking, closed by exec. Port 0 stands for any free one (see `port_of`). No descriptor if
+/// it fails: errno says why.
 inline descriptor listen_at(const address& at) {
     descriptor fd(socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return fd;
     const int on = 1;
-    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // connections of a job before, in TIME_WAIT
+    setsockopt(
+        fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);  // although connections of an earlier job are in TIME_WAIT
     if (at.family() == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), 1024) != 0) fd.close();
     return fd;
 }
 
-/// The next connection that has come in: non-blocking, closed by exec, without delay. None: errno says why (EAGAIN:
-/// there is none yet; ECONNABORTED: it went away again).
+/// The next incoming connection: non-blocking, closed by exec, without delay. No descriptor if there is none: errno
+/// says why (EAGAIN: none is waiting; ECONNABORTED: the peer has closed it again).
 inline descriptor accept_from(int listening) {
     descriptor fd(accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd) set_nodelay(fd.get());
     return fd;
 }
 
-/// A connection under way: non-blocking, closed by exec, without delay; see `connected`. None if it fails at once:
-/// errno.
+/// Starts to connect: non-blocking, closed by exec, without delay. `connected` says how far it is. No descriptor if it
+/// fails at once: errno says why.
 inline descriptor start_connect(const address& to) {
     descriptor fd(socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) return fd;
@@ -204,9 +208,9 @@ inline descriptor start_connect(const address& to) {
 
 struct connection_state {
     enum { no, yes, failed } is = no;
-    int error = 0;  ///< an errno, where it failed
+    int error = 0;  ///< an errno, if it failed
 };
-/// How far a connection is that `start_connect` began. Never waits.
+/// How far the connection is that `start_connect` has started. Never waits.
 inline connection_state connected(int fd) {
     pollfd p{fd, POLLOUT, 0};
     if (poll(&p, 1, 0) <= 0) return {};
@@ -214,29 +218,29 @@ inline connection_state connected(int fd) {
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
     const address there = remote_address(fd);
-    if (error == 0 && there.length == 0) error = ENOTCONN;  // the system tells why only once
-    // On one host a socket may happen to connect to itself where nobody listens at a port of the ephemeral range.
+    if (error == 0 && there.length == 0) error = ENOTCONN;  // the system reports the cause only once
+    // A socket may happen to connect to itself: on one host, at a port of the ephemeral range at which nothing listens.
     if (error == 0 && local_address(fd) == there) error = ECONNREFUSED;
     if (error != 0) return {connection_state::failed, error};
     return {connection_state::yes, 0};
 }
 
-/// For poll(2), rounded up: never a busy loop in the last millisecond.
+/// A timeout for poll(2), rounded up, so that the last millisecond is no busy loop.
 inline int milliseconds_until(double until) {
     const double left = (until - seconds_now()) * 1e3;
     return left <= 0 ? 0 : left > 1e6 ? 1'000'000 : static_cast<int>(left) + 1;
 }
-/// Waits until one of `events` (of poll(2)), an error or the deadline (of seconds_now). False: the deadline.
+/// Waits for one of `events` (of poll(2)) or an error until the deadline `until` (of seconds_now). False: the deadline.
 inline bool wait_for(int fd, short events, double until) {
     for (;;) {
         pollfd p{fd, events, 0};
         const int ready = poll(&p, 1, milliseconds_until(until));
-        if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // what is wrong the next call on it will say
+        if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // the next call on the socket reports an error
         if (seconds_now() >= until) return false;
     }
 }
 
-/// All of it, by the deadline. 0, or an errno: ETIMEDOUT at the deadline.
+/// Sends all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline.
 inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
     for (std::size_t done = 0; done < bytes;) {
         const ssize_t n = ::send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -249,8 +253,8 @@ inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
     }
     return 0;
 }
-/// All of it, by the deadline. 0, or an errno: ETIMEDOUT at the deadline, ENODATA where the other side has closed
-/// before.
+/// Receives all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline, ENODATA if the other side has
+/// closed the connection before.
 inline int receive_all(int fd, void* data, std::size_t bytes, double until) {
     for (std::size_t done = 0; done < bytes;) {
         const ssize_t n = ::recv(fd, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);

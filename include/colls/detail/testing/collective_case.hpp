@@ -1,204 +1,145 @@
-// One collective call on one rank: its buffers, the call itself, and what a serial reference says that the rank must
-// have after. What the kit for transports (transport.hpp) is made of.
+// One collective call on one rank: its buffers, the call itself, and the result that a serial reference demands. The
+// test kit of transports consists mostly of these.
+// IWYU pragma: private, include <colls/testing/transport.hpp>
 #pragma once
 
 #include <colls/collectives.hpp>
 #include <colls/communicator.hpp>
+#include <colls/detail/testing/guarded_buffer.hpp>
 
 #include <algorithm>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-namespace colls::inline v1::testing::detail {
+namespace colls::inline v1::detail::testing {
 
-/// What a rank has found wrong. It leaves the rank's function, so that who runs the ranks learns of it, and tells the
-/// others.
-class finding : public std::runtime_error {
-public:
-    explicit finding(const std::string& text) : std::runtime_error("the kit found: " + text.substr(0, 300)) {}
-};
+enum class call_mode : unsigned char { blocking, started, prepared };
+enum class schedule_choice : unsigned char { automatic, direct, ring, tree };
 
-inline std::uint64_t hashed(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0) {
-    return v1::detail::hash_mix(v1::detail::hash_mix(v1::detail::hash_mix(0, a), b), c);
-}
-/// One of 0 .. most - 1.
-inline int drawn(std::uint64_t seed, int most) {
-    return static_cast<int>(hashed(seed) % static_cast<std::uint64_t>(most));
-}
-inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
-
-/// Elements are maps x -> a x + b of the integers modulo 2^h, a in the upper half, b in the lower: to compose them is
-/// associative, and does not commute. Where a is odd nothing is lost.
-struct compose_maps {
-    template <class T>
-    constexpr T operator()(const T& x, const T& y) const {
-        constexpr int half = 4 * sizeof(T);
-        constexpr std::uint64_t low = (std::uint64_t{1} << half) - 1;
-        const std::uint64_t xa = std::uint64_t{x} >> half, xb = x & low, ya = std::uint64_t{y} >> half, yb = y & low;
-        return static_cast<T>((xa * ya & low) << half | ((xa * yb + xb) & low));
-    }
-};
-template <class T>
-T element(std::uint64_t seed, std::size_t i) {
-    std::uint64_t x = (seed + i) * 0x9e3779b97f4a7c15ull;
-    x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9ull;
-    return static_cast<T>((x ^ x >> 32) | std::uint64_t{1} << 4 * sizeof(T));
-}
-
-/// Elements between guards, in the group's memory or in any.
-template <class T>
-class guarded {
-public:
-    guarded(communicator& comm, std::size_t count, bool of_group) : count_(count) {
-        if (of_group) {
-            of_group_.emplace(comm.allocate<T>(count + 2 * guards));
-            const auto at = reinterpret_cast<std::uintptr_t>(whole());
-            if (at % 128 != 0) throw finding("memory from allocate is not aligned to 128 bytes");
-        } else {
-            any_.resize(count + 2 * guards);
-        }
-        std::fill_n(whole(), count + 2 * guards, guard);
-    }
-    T* data() { return whole() + guards; }
-    std::size_t size() const { return count_; }
-    bool intact() {
-        const auto is_guard = [](T x) { return x == guard; };
-        return std::all_of(whole(), data(), is_guard) &&
-               std::all_of(data() + count_, data() + count_ + guards, is_guard);
-    }
-
-private:
-    static constexpr T guard = static_cast<T>(0xa5a5a5a5a5a5a5a5ull);
-    static constexpr std::size_t guards = 64 / sizeof(T);
-    T* whole() { return of_group_ ? of_group_->data() : any_.data(); }
-    std::size_t count_;
-    std::optional<memory<T>> of_group_;
-    std::vector<T> any_;
-};
-
-enum class way : unsigned char { blocking, started, prepared };
-enum class by : unsigned char { automatic, direct, ring, tree };
-
-/// The same on all ranks.
-struct spec {
+/// A collective call, as all ranks of the group know it.
+struct collective_spec {
     collective what = collective::barrier;
     bool variable = false;  ///< the v-variant
     bool ordered = false;   ///< with an operator that does not commute
     bool in_place = false;
-    way how = way::blocking;
-    by schedule = by::automatic;
+    call_mode mode = call_mode::blocking;
+    schedule_choice schedule = schedule_choice::automatic;
     std::size_t bytes = 0;  ///< of the longest buffer
     int root = 0;
-    std::uint64_t seed = 0;
+    std::uint64_t seed = 0;       ///< of the data, and of the block sizes of a v-variant
     bool small_elements = false;  ///< of one byte, else of eight
 };
 
-inline std::string described(const spec& s) {
-    constexpr const char* ways[] = {"", ", started", ", prepared"};
+inline std::string describe(const collective_spec& s) {
+    constexpr const char* modes[] = {"", ", started", ", prepared"};
     constexpr const char* schedules[] = {"", " by direct", " by ring", " by tree"};
     std::string text = std::string(v1::name_of(s.what)) + (s.variable ? "_v" : "") + " of " + std::to_string(s.bytes) +
-                       " bytes" + schedules[static_cast<int>(s.schedule)] + ways[static_cast<int>(s.how)];
-    if (s.ordered) text += ", operator in order";
+                       " bytes" + schedules[static_cast<int>(s.schedule)] + modes[static_cast<int>(s.mode)];
+    if (s.ordered) text += ", non-commutative operator";
     if (s.in_place) text += ", in place";
     if (v1::rooted(s.what)) text += ", root " + std::to_string(s.root);
     return text;
 }
 
+/// Whether a call of C can name S as its schedule.
 template <class S, collective C>
-inline constexpr bool can = std::is_same_v<S, automatic> || provides<S, C>;
-inline bool offers(by schedule, collective what) {
-    const auto asked = [&]<class S>(const S&) {
+inline constexpr bool callable = std::is_same_v<S, automatic> || provides<S, C>;
+/// Whether the schedule has that collective.
+inline bool offers(schedule_choice schedule, collective what) {
+    const auto has = [&]<class S>(const S&) {
         return [&]<int... c>(std::integer_sequence<int, c...>) {
-            return ((static_cast<int>(what) == c && can<S, static_cast<collective>(c)>) || ...);
+            return ((static_cast<int>(what) == c && callable<S, static_cast<collective>(c)>) || ...);
         }(std::make_integer_sequence<int, collective_count>{});
     };
-    if (schedule == by::direct) return asked(direct{});
-    if (schedule == by::ring) return asked(ring{});
-    return schedule == by::tree ? asked(tree<2>{}) : true;
+    if (schedule == schedule_choice::direct) return has(direct{});
+    if (schedule == schedule_choice::ring) return has(ring{});
+    return schedule == schedule_choice::tree ? has(tree<2>{}) : true;
 }
 
+/// A call with elements of T on this rank. All ranks of the group construct it, and then run or start it.
 template <class T>
 class collective_case {
 public:
-    collective_case(communicator& comm, const spec& s) : comm_(comm), s_(s), n_(comm.size()), rank_(comm.rank()) {
-        share_out();
+    collective_case(communicator& comm, const collective_spec& s)
+        : comm_(comm), s_(s), n_(comm.size()), rank_(comm.rank()) {
+        lay_out_blocks();
         const bool of_group[] = {
-            drawn(hashed(s.seed, 1, index(rank_)), 2) == 0, drawn(hashed(s.seed, 2, index(rank_)), 2) == 0};
-        in_count_ = gives();
-        out_count_ = takes();
+            draw(hash(s.seed, 1, index(rank_)), 2) == 0, draw(hash(s.seed, 2, index(rank_)), 2) == 0};
+        in_count_ = input_count();
+        out_count_ = output_count();
         in_place_ = (s.in_place && in_count_ > 0 && out_count_ > 0);
         first_.emplace(comm, in_place_ ? std::max(in_count_, out_count_) : in_count_, of_group[0]);
         if (!in_place_) second_.emplace(comm, out_count_, of_group[1]);
         in_ = first_->data();
         out_ = in_place_ ? first_->data() : second_->data();
-        if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather)) in_ += before(rank_);
+        if (in_place_ && (s_.what == collective::gather || s_.what == collective::all_gather)) in_ += offset_of(rank_);
         if (in_place_ && (s_.what == collective::scatter || s_.what == collective::reduce_scatter))
-            out_ += before(rank_);
+            out_ += offset_of(rank_);
         fill();
     }
-    // The call keeps pointers to what is in here.
+    // Operations and plans keep pointers to the buffers.
     collective_case(const collective_case&) = delete;
     collective_case& operator=(const collective_case&) = delete;
 
-    /// The call, to its end, and judged; prepared, twice, with other data.
+    /// Makes the call, waits for its end and checks the result. A prepared call runs twice, with different data.
     void run() {
-        if (s_.how == way::started) {
+        if (s_.mode == call_mode::started) {
             start().wait();
-        } else if (s_.how == way::prepared) {
+        } else if (s_.mode == call_mode::prepared) {
             plan p = choose<prepare>();
             p.run();
-            judge();
-            s_.seed = hashed(s_.seed, 3);
+            check();
+            s_.seed = hash(s_.seed, 3);
             fill();
             p.start().wait();
         } else {
-            choose<v1::detail::calls<v1::detail::blocking_mode>>();
+            choose<calls<blocking_mode>>();
         }
-        judge();
+        check();
     }
+    /// Starts the call. The caller waits for the operation, then calls `check`.
     operation start() { return choose<v1::start>(); }
-    /// Throws a finding.
-    void judge() {
+    /// Throws a finding where the result, the input or the memory next to a buffer is wrong.
+    void check() {
         for (std::size_t i = 0; i < out_count_; ++i)
             if (const T want = expected(i); out_[i] != want)
-                throw finding(where() + "element " + std::to_string(i) + " of the result's " +
-                              std::to_string(out_count_) + " is " + std::to_string(out_[i]) + ", and should be " +
-                              std::to_string(want));
+                throw finding(where() + "element " + std::to_string(i) + " of " + std::to_string(out_count_) +
+                              " of the result is " + std::to_string(out_[i]) + ", expected " + std::to_string(want));
         if (!in_place_ && s_.what != collective::broadcast)
             for (std::size_t i = 0; i < in_count_; ++i)
                 if (in_[i] != input(rank_, i))
                     throw finding(where() + "element " + std::to_string(i) + " of the input has changed");
         if (!first_->intact() || (second_ && !second_->intact()))
-            throw finding(where() + "memory beside a buffer has changed");
+            throw finding(where() + "memory next to a buffer has changed");
     }
 
 private:
     static constexpr T filler = static_cast<T>(0x7171717171717171ull);
 
     std::string where() const {
-        return described(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": ";
+        return describe(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": ";
     }
-    T input(int rank, std::size_t i) const { return element<T>(hashed(s_.seed, index(rank)), i); }
+    T input(int rank, std::size_t i) const { return element<T>(hash(s_.seed, index(rank)), i); }
 
-    // Blocks: all_to_all has one for each pair, [from * n + to]; the others that have blocks one for each rank.
-    void share_out() {
+    // Sizes of blocks: all_to_all has one for each pair, at [from * n + to]; other collectives have one for each rank.
+    void lay_out_blocks() {
         const std::size_t n = index(n_), count = s_.bytes / sizeof(T);
         if (s_.what == collective::all_to_all) {
             for (std::size_t from = 0; from < n; ++from)
                 for (std::size_t to = 0; to < n; ++to) {
-                    // In place what goes to a rank is as long as what comes from it.
+                    // In place, the block to a rank is as long as the block from it.
                     const std::size_t a = s_.in_place ? std::min(from, to) : from,
                                       b = s_.in_place ? std::max(from, to) : to;
-                    blocks_.push_back(s_.variable ? hashed(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
+                    blocks_.push_back(s_.variable ? hash(s_.seed, a, b) % 4 * count / (2 * n) : count / n);
                 }
         } else if (s_.variable) {
             std::size_t left = count;
             for (std::size_t r = 0; r < n; ++r) {
-                blocks_.push_back(r + 1 == n ? left : std::min(left, hashed(s_.seed, r) % 4 * count / n));
+                blocks_.push_back(r + 1 == n ? left : std::min(left, hash(s_.seed, r) % 4 * count / n));
                 left -= blocks_.back();
             }
         } else {
@@ -211,13 +152,13 @@ private:
         for (std::size_t i = 0; i < number; ++i) all += blocks_[first + i * step];
         return all;
     }
-    std::size_t before(int r) const { return sum(0, index(r)); }
+    std::size_t offset_of(int r) const { return sum(0, index(r)); }
     std::size_t total() const { return sum(0, index(n_)); }
-    std::size_t gives() const {
+    std::size_t input_count() const {
         switch (s_.what) {
             case collective::barrier:
             case collective::broadcast:
-                return 0;  // one buffer, for out
+                return 0;  // its one buffer counts as output
             case collective::scatter:
                 return rank_ == s_.root ? total() : 0;
             case collective::gather:
@@ -229,7 +170,7 @@ private:
                 return total();
         }
     }
-    std::size_t takes() const {
+    std::size_t output_count() const {
         switch (s_.what) {
             case collective::barrier:
                 return 0;
@@ -257,13 +198,14 @@ private:
         for (int r = 1; r < ranks; ++r) all = s_.ordered ? compose_maps{}(all, input(r, i)) : sum_t{}(all, input(r, i));
         return all;
     }
-    // Where an element of all blocks, one after the other, belongs.
-    T from_blocks(std::size_t i) const {
+    // Element i of the concatenated blocks of all ranks.
+    T gathered(std::size_t i) const {
         int r = 0;
         while (i >= block(r)) i -= block(r++);
         return input(r, i);
     }
-    T from_all(std::size_t i) const {
+    // Element i of what this rank receives from all ranks in an all_to_all.
+    T exchanged(std::size_t i) const {
         const std::size_t n = index(n_);
         std::size_t from = 0;
         while (i >= blocks_[from * n + index(rank_)]) i -= blocks_[from++ * n + index(rank_)];
@@ -274,14 +216,14 @@ private:
             case collective::broadcast:
                 return input(s_.root, i);
             case collective::scatter:
-                return input(s_.root, before(rank_) + i);
+                return input(s_.root, offset_of(rank_) + i);
             case collective::gather:
             case collective::all_gather:
-                return from_blocks(i);
+                return gathered(i);
             case collective::all_to_all:
-                return from_all(i);
+                return exchanged(i);
             case collective::reduce_scatter:
-                return fold(n_, before(rank_) + i);
+                return fold(n_, offset_of(rank_) + i);
             case collective::inclusive_scan:
                 return fold(rank_ + 1, i);
             case collective::exclusive_scan:
@@ -291,86 +233,90 @@ private:
         }
     }
 
-    template <class Way>
-    typename Way::result choose() {
-        if constexpr (sizeof(T) == 8 && std::is_void_v<typename Way::result>) {  // enough to compile
-            if (s_.schedule == by::direct) return call<Way, direct>();
-            if (s_.schedule == by::ring) return call<Way, ring>();
-            if (s_.schedule == by::tree) return call<Way, tree<2>>();
+    template <class Mode>
+    typename Mode::result choose() {
+        // Schedules are named in blocking calls of one type alone: others would only add compile time.
+        if constexpr (sizeof(T) == 8 && std::is_void_v<typename Mode::result>) {
+            if (s_.schedule == schedule_choice::direct) return call<Mode, direct>();
+            if (s_.schedule == schedule_choice::ring) return call<Mode, ring>();
+            if (s_.schedule == schedule_choice::tree) return call<Mode, tree<2>>();
         }
-        return s_.variable ? call_v<Way>() : call<Way, automatic>();
+        return s_.variable ? call_v<Mode>() : call<Mode, automatic>();
     }
-    template <class Way, class S>
-    typename Way::result call() {
+    template <class Mode, class S>
+    typename Mode::result call() {
         const std::span<const T> in(in_, in_count_);
         const std::span<T> out(out_, out_count_);
         switch (s_.what) {
             case collective::broadcast:
-                if constexpr (can<S, collective::broadcast>) return Way::template broadcast<S>(comm_, out, s_.root);
+                if constexpr (callable<S, collective::broadcast>)
+                    return Mode::template broadcast<S>(comm_, out, s_.root);
                 break;
             case collective::scatter:
-                if constexpr (can<S, collective::scatter>) return Way::template scatter<S>(comm_, in, out, s_.root);
+                if constexpr (callable<S, collective::scatter>)
+                    return Mode::template scatter<S>(comm_, in, out, s_.root);
                 break;
             case collective::gather:
-                if constexpr (can<S, collective::gather>) return Way::template gather<S>(comm_, in, out, s_.root);
+                if constexpr (callable<S, collective::gather>) return Mode::template gather<S>(comm_, in, out, s_.root);
                 break;
             case collective::all_gather:
-                if constexpr (can<S, collective::all_gather>) return Way::template all_gather<S>(comm_, in, out);
+                if constexpr (callable<S, collective::all_gather>) return Mode::template all_gather<S>(comm_, in, out);
                 break;
             case collective::all_to_all:
-                if constexpr (can<S, collective::all_to_all>) return Way::template all_to_all<S>(comm_, in, out);
+                if constexpr (callable<S, collective::all_to_all>) return Mode::template all_to_all<S>(comm_, in, out);
                 break;
             case collective::barrier:
-                if constexpr (can<S, collective::barrier>) return Way::template barrier<S>(comm_);
+                if constexpr (callable<S, collective::barrier>) return Mode::template barrier<S>(comm_);
                 break;
             default:
-                // Most schedules do not keep the order of ranks, and are refused by the compiler.
+                // Most schedules do not keep the order of ranks, and do not compile with this operator.
                 if constexpr (std::is_same_v<S, automatic> || std::is_same_v<S, direct>)
-                    if (s_.ordered) return fold_call<Way, S>(compose_maps{}, in, out);
-                return fold_call<Way, S>(sum_t{}, in, out);
+                    if (s_.ordered) return fold_call<Mode, S>(compose_maps{}, in, out);
+                return fold_call<Mode, S>(sum_t{}, in, out);
         }
-        throw finding(where() + "the kit itself: no such call");
+        throw finding(where() + "an error of the kit itself: there is no such call");
     }
-    template <class Way, class S, class Op>
-    typename Way::result fold_call(Op op, std::span<const T> in, std::span<T> out) {
+    template <class Mode, class S, class Op>
+    typename Mode::result fold_call(Op op, std::span<const T> in, std::span<T> out) {
         switch (s_.what) {
             case collective::reduce:
-                if constexpr (can<S, collective::reduce>) return Way::template reduce<S>(comm_, in, out, op, s_.root);
+                if constexpr (callable<S, collective::reduce>)
+                    return Mode::template reduce<S>(comm_, in, out, op, s_.root);
                 break;
             case collective::reduce_scatter:
-                if constexpr (can<S, collective::reduce_scatter>)
-                    return Way::template reduce_scatter<S>(comm_, in, out, op);
+                if constexpr (callable<S, collective::reduce_scatter>)
+                    return Mode::template reduce_scatter<S>(comm_, in, out, op);
                 break;
             case collective::all_reduce:
-                if constexpr (can<S, collective::all_reduce>)
-                    return in_place_ ? Way::template all_reduce<S>(comm_, out, op)
-                                     : Way::template all_reduce<S>(comm_, in, out, op);
+                if constexpr (callable<S, collective::all_reduce>)
+                    return in_place_ ? Mode::template all_reduce<S>(comm_, out, op)
+                                     : Mode::template all_reduce<S>(comm_, in, out, op);
                 break;
             case collective::inclusive_scan:
-                if constexpr (can<S, collective::inclusive_scan>)
-                    return Way::template inclusive_scan<S>(comm_, in, out, op);
+                if constexpr (callable<S, collective::inclusive_scan>)
+                    return Mode::template inclusive_scan<S>(comm_, in, out, op);
                 break;
             default:
-                if constexpr (can<S, collective::exclusive_scan>)
-                    return Way::template exclusive_scan<S>(comm_, in, out, op);
+                if constexpr (callable<S, collective::exclusive_scan>)
+                    return Mode::template exclusive_scan<S>(comm_, in, out, op);
                 break;
         }
-        throw finding(where() + "the kit itself: no such call");
+        throw finding(where() + "an error of the kit itself: there is no such call");
     }
-    template <class Way>
-    typename Way::result call_v() {
+    template <class Mode>
+    typename Mode::result call_v() {
         const std::span<const T> in(in_, in_count_);
         const std::span<T> out(out_, out_count_);
         switch (s_.what) {
             case collective::scatter:
-                return Way::scatter_v(comm_, in, out, blocks_, s_.root);
+                return Mode::scatter_v(comm_, in, out, blocks_, s_.root);
             case collective::gather:
-                return Way::gather_v(comm_, in, out, blocks_, s_.root);
+                return Mode::gather_v(comm_, in, out, blocks_, s_.root);
             case collective::all_gather:
-                return Way::all_gather_v(comm_, in, out, blocks_);
+                return Mode::all_gather_v(comm_, in, out, blocks_);
             case collective::reduce_scatter:
-                return s_.ordered ? Way::reduce_scatter_v(comm_, in, out, blocks_, compose_maps{})
-                                  : Way::reduce_scatter_v(comm_, in, out, blocks_, sum_t{});
+                return s_.ordered ? Mode::reduce_scatter_v(comm_, in, out, blocks_, compose_maps{})
+                                  : Mode::reduce_scatter_v(comm_, in, out, blocks_, sum_t{});
             default: {
                 const std::size_t n = index(n_);
                 std::vector<std::size_t> sends, receives;
@@ -378,19 +324,19 @@ private:
                     sends.push_back(blocks_[index(rank_) * n + r]);
                     receives.push_back(blocks_[r * n + index(rank_)]);
                 }
-                return Way::all_to_all_v(comm_, in, out, sends, receives);
+                return Mode::all_to_all_v(comm_, in, out, sends, receives);
             }
         }
     }
 
     communicator& comm_;
-    spec s_;
+    collective_spec s_;
     const int n_, rank_;
     std::vector<std::size_t> blocks_;
     std::size_t in_count_ = 0, out_count_ = 0;
     bool in_place_ = false;
-    std::optional<guarded<T>> first_, second_;
+    std::optional<guarded_buffer<T>> first_, second_;  // in place: first_ alone
     T *in_ = nullptr, *out_ = nullptr;
 };
 
-}  // namespace colls::inline v1::testing::detail
+}  // namespace colls::inline v1::detail::testing

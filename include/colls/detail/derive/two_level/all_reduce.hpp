@@ -1,13 +1,16 @@
 // Two-level all_reduce.
+// IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
-#include <colls/algebra/compose.hpp>
+#include <colls/detail/derive/ownership.hpp>
+#include <colls/detail/derive/recipes.hpp>
+#include <colls/detail/derive/reversal.hpp>
 #include <colls/detail/derive/two_level/level.hpp>
 
 namespace colls::inline v1::detail {
 
-/// all_reduce: `up` inside each node (reduce_scatter, or reduce to the leader), `inter` across on what each rank then
-/// owns, `down` inside (all_gather, or broadcast).
+/// all_reduce: `up` inside each node (reduce_scatter, or reduce to the leader), `inter` across the nodes on what each
+/// rank then owns, `down` inside each node (all_gather, or broadcast).
 template <class Up, class Inter, class Down>
 struct two_level_all_reduce : part<Up, 0>, part<Inter, 1>, part<Down, 2> {
     int node = 0;
@@ -54,9 +57,9 @@ struct two_level_all_reduce : part<Up, 0>, part<Inter, 1>, part<Down, 2> {
 template <class Up, class Inter, class Down>
 struct reverse_trait<two_level_all_reduce<Up, Inter, Down>> {
     static constexpr bool possible = reversible<Up> && reversible<Inter> && reversible<Down>;
-    using type = two_level_all_reduce<reversed<Down>, reversed<Inter>, reversed<Up>>;
+    using type = two_level_all_reduce<reverse_of<Down>, reverse_of<Inter>, reverse_of<Up>>;
     static constexpr type apply(const two_level_all_reduce<Up, Inter, Down>& t) {
-        return {reversed_of(t.down()), reversed_of(t.inter()), reversed_of(t.up()), t.node};
+        return {reverse(t.down()), reverse(t.inter()), reverse(t.up()), t.node};
     }
 };
 

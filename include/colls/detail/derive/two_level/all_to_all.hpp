@@ -1,19 +1,20 @@
 // Two-level all_to_all.
+// IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
 #include <colls/detail/derive/two_level/level.hpp>
 
 namespace colls::inline v1::detail {
 
-/// all_to_all: inside each node, all that goes to one place (in whichever node) as one block; then across, one
-/// message for all places. Slots are by place, then by node.
+/// all_to_all: inside each node, where the data for one place of every node is one block; then across the nodes, where
+/// one message carries the blocks of all places. Slots are ordered by place, then by node.
 template <class Intra, class Inter>
 struct two_level_all_to_all : part<Intra, 0>, part<Inter, 1> {
     int node = 0;
     constexpr decltype(auto) intra() const { return part<Intra, 0>::get(); }
     constexpr decltype(auto) inter() const { return part<Inter, 1>::get(); }
 
-    /// The level's blocks in each of `times` superblocks of `apart` blocks.
+    /// The blocks of the level across nodes, in each of `times` superblocks of `apart` blocks.
     struct repeated_in {
         int times, apart;
         constexpr block_set operator()(const block_set& b) const { return b.repeated(times, apart); }
@@ -58,11 +59,11 @@ struct two_level_all_to_all : part<Intra, 0>, part<Inter, 1> {
     }
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
-        const int k = g.node_of(rank), x = g.place_of(rank), turn = intra().rounds(g.size);
+        const int k = g.node_of(rank), x = g.place_of(rank), change = intra().rounds(g.size);
         const int cut = blocks_of(inter(), g.count);
-        if (round < turn) return embedded(level{intra(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
-        return embedded(
-            level{inter(), g.count, k, g.across(x)}, round - turn, port, repeated_in{blocks_of(intra(), g.size), cut});
+        if (round < change) return embedded(level{intra(), g.size, x, g.inside(k)}, round, port, recut{cut, 0});
+        return embedded(level{inter(), g.count, k, g.across(x)}, round - change, port,
+            repeated_in{blocks_of(intra(), g.size), cut});
     }
 };
 

@@ -1,13 +1,16 @@
-// What the two-level schedules share: ranks in nodes, one level at work inside each node, the other among the ranks of
-// equal place in all nodes. A level is embedded always in the same way: its peers are placed in the group, its blocks
-// are cut and moved.
+// What the two-level schedules share: the grid of nodes, and a schedule as one level of it. One level runs inside each
+// node, the other among the ranks of equal place in all nodes. Either is embedded in the same way: its roles become
+// ranks of the group, its blocks are cut and moved.
+// IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
-#include <colls/detail/derive/combinator.hpp>
+#include <colls/detail/derive/embed.hpp>
+#include <colls/detail/derive/part.hpp>
+#include <colls/schedule.hpp>
 
 namespace colls::inline v1::detail {
 
-/// The largest divisor of n that is no greater than its square root.
+/// The largest divisor of n whose square is at most n.
 constexpr int balanced_node(int n) {
     int best = 1;
     for (int m = 2; m * m <= n; ++m)
@@ -33,7 +36,8 @@ struct node_grid {
     constexpr placement across(int place) const { return {place, size}; }
 };
 
-/// A schedule as a level: for `size` ranks, of which one plays `role`, placed `where`.
+/// A schedule as a level, seen from one rank: it has `size` roles, the rank plays `role`, and `where` maps roles to
+/// ranks.
 template <class S>
 struct level {
     S s;
@@ -43,18 +47,19 @@ struct level {
 template <class S>
 level(S, int, int, placement) -> level<S>;
 
-/// What the rank does in the level, as seen by the whole group.
+/// The step of that rank, with ranks and blocks of the whole group.
 template <class S, class BlocksOf>
 constexpr step embedded(level<S> l, int round, int port, const BlocksOf& blocks) {
     if (port >= ports_of(l.s, l.size)) return {};
     return moved(step_of(l.s, l.role, l.size, round, port), l.where, blocks);
 }
 
-/// True where s can be a level: legal at that size, and without scratch of its own.
+/// Whether s can be a level of that size: legal there, and without scratch slots.
 template <class S>
 constexpr bool is_level(const S& s, int size) {
     return supports(s, size) && scratch_of(s, size) == 0;
 }
+/// The greater of two counts.
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 
 }  // namespace colls::inline v1::detail

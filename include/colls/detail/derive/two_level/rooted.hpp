@@ -1,7 +1,8 @@
 // Two-level broadcast and reduce.
+// IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
-#include <colls/algebra/reversed.hpp>
+#include <colls/detail/derive/reversal.hpp>
 #include <colls/detail/derive/two_level/level.hpp>
 
 namespace colls::inline v1::detail {
@@ -39,9 +40,9 @@ struct two_level_rooted : part<Intra, 0>, part<Inter, 1> {
     constexpr step at(int rank, int n, int round, int port) const {
         const node_grid g(n, node);
         const int k = g.node_of(rank), x = g.place_of(rank), common = blocks(n);
-        const int turn = inside_first ? intra().rounds(g.size) : inter().rounds(g.count);
-        const int since = round < turn ? round : round - turn;
-        if ((round < turn) == inside_first)
+        const int change = inside_first ? intra().rounds(g.size) : inter().rounds(g.count);
+        const int since = round < change ? round : round - change;
+        if ((round < change) == inside_first)
             return embedded(level{intra(), g.size, x, g.inside(k)}, since, port,
                 recut{cut_to(common, blocks_of(intra(), g.size)), 0});
         if (x != root_of(intra(), g.size)) return {};
@@ -53,9 +54,9 @@ struct two_level_rooted : part<Intra, 0>, part<Inter, 1> {
 template <class Intra, class Inter>
 struct reverse_trait<two_level_rooted<Intra, Inter>> {
     static constexpr bool possible = reversible<Intra> && reversible<Inter>;
-    using type = two_level_rooted<reversed<Intra>, reversed<Inter>>;
+    using type = two_level_rooted<reverse_of<Intra>, reverse_of<Inter>>;
     static constexpr type apply(const two_level_rooted<Intra, Inter>& t) {
-        return {reversed_of(t.intra()), reversed_of(t.inter()), t.node};
+        return {reverse(t.intra()), reverse(t.inter()), t.node};
     }
 };
 

@@ -1,13 +1,14 @@
 // Two-level scans.
+// IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
 #include <colls/detail/derive/two_level/level.hpp>
 
 namespace colls::inline v1::detail {
 
-/// Scans, of one block: a scan inside each node; an exclusive scan of the nodes' totals, which their last ranks hold,
-/// in a slot of its own; what it gives each node is broadcast there, and combined on the left with what the ranks have.
-/// For an exclusive scan the last rank keeps its contribution aside, to make up the total.
+/// Scans of one block, in four phases: a scan inside each node; an exclusive scan of the nodes' totals among their last
+/// ranks, in a slot of its own; a broadcast of its result inside each node; a local reduction with it as the left
+/// operand. For an exclusive scan the last rank of a node first copies its contribution aside, to make up the total.
 template <class Intra, class Inter, class Broadcast>
 struct two_level_scan : part<Intra, 0>, part<Inter, 1>, part<Broadcast, 2> {
     int node = 0;
@@ -53,23 +54,23 @@ struct two_level_scan : part<Intra, 0>, part<Inter, 1>, part<Broadcast, 2> {
             if (!last) return {};
             return embedded(level{inter(), g.count, k, g.across(x)}, round - p.across, port, recut{1, slot});
         }
-        if (k == 0) return {};  // nothing comes before the first node
+        if (k == 0) return {};  // no node precedes the first
         if (round < p.fold) {
-            // The broadcast's root is to be the last rank.
-            const int turn = mod(g.size - 1 - root_of(broadcast(), g.size), g.size);
-            return moved(embedded(level{broadcast(), g.size, mod(x - turn, g.size), {0, 1}}, round - p.down, port,
-                             recut{1, slot}),
-                turned{g.size, turn, g.rank_at(k, 0)}, same_blocks{});
+            // The broadcast is rotated so that its root is the last rank of the node.
+            const int by = mod(g.size - 1 - root_of(broadcast(), g.size), g.size);
+            return moved(
+                embedded(level{broadcast(), g.size, mod(x - by, g.size), {0, 1}}, round - p.down, port, recut{1, slot}),
+                rotated{g.size, by, g.rank_at(k, 0)}, same_blocks{});
         }
         return local(rank, port, slot, 0, exclusive && x == 0 ? action::copy : action::reduce);
     }
 
 private:
-    struct turned {
-        int size, turn, first;
-        constexpr int operator()(int role) const { return first + mod(role + turn, size); }
+    struct rotated {
+        int size, by, first;
+        constexpr int operator()(int role) const { return first + mod(role + by, size); }
     };
-    /// The rounds in which the phases begin; those before `inside` keep contributions aside.
+    /// The rounds in which the phases begin; rounds before `inside` copy contributions aside.
     struct phase {
         int inside, total, across, down, fold, end;
     };
@@ -87,7 +88,7 @@ private:
         }
         return p;
     }
-    /// The slot for what is not yet a result: behind the scratch of the level inside.
+    /// The slot of the totals: behind the scratch slots of the scan inside nodes.
     constexpr int aside(const node_grid& g) const { return 1 + scratch_of(intra(), g.size); }
     static constexpr step local(int rank, int port, int from, int to, action a) {
         if (port > 0) return {};

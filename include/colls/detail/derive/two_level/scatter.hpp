@@ -1,12 +1,14 @@
-// Two-level reduce_scatter and scatter; backwards, all_gather and gather.
+// Two-level reduce_scatter and scatter; reversed, they are all_gather and gather.
+// IWYU pragma: private, include <colls/schedules/hierarchical.hpp>
 #pragma once
 
+#include <colls/detail/derive/ownership.hpp>
 #include <colls/detail/derive/two_level/level.hpp>
 
 namespace colls::inline v1::detail {
 
-/// reduce_scatter: inside each node first, then across on what each rank owns. scatter: across the nodes' leaders
-/// first, then inside. Each stretch of blocks that one rank owns between the levels has ports of its own.
+/// reduce_scatter: inside each node, then across the nodes on what each rank owns. scatter: across the nodes' leaders,
+/// then inside each node. Each stretch of blocks that a rank owns between the two levels has ports of its own.
 template <class Intra, class Inter>
 struct two_level_scatter : part<Intra, 0>, part<Inter, 1> {
     int node = 0;
@@ -75,12 +77,12 @@ private:
     }
     template <class A, class B>
     static constexpr step descend(level<A> a, bool plays_first, level<B> b, int round, int port) {
-        const int turn = a.s.rounds(a.size), cut = blocks_of(b.s, b.size);
-        if (round < turn) return plays_first ? embedded(a, round, port, recut{cut, 0}) : step{};
+        const int change = a.s.rounds(a.size), cut = blocks_of(b.s, b.size);
+        if (round < change) return plays_first ? embedded(a, round, port, recut{cut, 0}) : step{};
         const int each = ports_of(b.s, b.size);
         const stretch own = owned_stretch(a.s, a.role, a.size, port / each);
         if (own.count == 0) return {};
-        return embedded(b, round - turn, port % each, recut{own.count, own.first * cut});
+        return embedded(b, round - change, port % each, recut{own.count, own.first * cut});
     }
 };
 

@@ -1,4 +1,5 @@
-// MPI's C interface alone: its C++ one is gone from the standard, and from newer libraries.
+// MPI's C interface alone: its C++ interface is gone from the standard and from newer libraries.
+// IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
 #ifndef OMPI_SKIP_MPICXX

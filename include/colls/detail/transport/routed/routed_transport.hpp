@@ -1,12 +1,15 @@
-// One transport made of two: through memory to the ranks of this host, over the net to the others.
+// One transport made of two: `near` reaches the ranks of this host through memory, `far` reaches the others over the
+// network.
 //
-// Each peer is reached by one of them, always the same, so the numbers of messages are that transport's own. News of a
-// peer count whichever way they come; only that it leaves must come the way of its messages, for it is heard behind
-// them. A peer's end may be seen both ways, and is reported once.
+// Each peer is reached by one of them, always the same, so the numbers of messages are those of that transport. Control
+// messages of a peer count on either; only `leave` must come on the transport of the peer's messages, since it is
+// reported behind them. Both transports may see a peer's end, which is reported once.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/list.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
+#include <colls/schedule.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -16,166 +19,168 @@ namespace colls::inline v1::detail {
 
 class routed_transport final : public message_transport {
 public:
-    /// `near_ranks`: of each rank of the group its number on `near`, or `none` where `far` reaches it, whose numbers
-    /// are the group's. `rank` is this one's own, and is on both. Throws std::bad_alloc.
+    /// `near_ranks` has for each rank of the group its number on `near`, or `none` if `far` reaches it. Numbers on
+    /// `far` are those of the group. `rank` is this rank, which is on both. Throws std::bad_alloc.
     routed_transport(int rank, const std::vector<int>& near_ranks, std::unique_ptr<message_transport> near,
         std::unique_ptr<message_transport> far)
-        : peers_(near_ranks.size()),
+        : routes_(near_ranks.size()),
           near_(*this, std::move(near), near_ranks.size()),
           far_(*this, std::move(far), near_ranks.size()) {
         for (std::size_t r = 0; r < near_ranks.size(); ++r) {
             const bool is_near = near_ranks[r] != none;
             side& s = is_near ? near_ : far_;
-            peers_[r].on = &s;
-            peers_[r].number = is_near ? near_ranks[r] : static_cast<int>(r);
-            s.others += static_cast<int>(r) != rank;
+            routes_[r].on = &s;
+            routes_[r].number = is_near ? near_ranks[r] : static_cast<int>(r);
+            s.peers += static_cast<int>(r) != rank;
             if (is_near) near_.ranks[static_cast<std::size_t>(near_ranks[r])] = static_cast<int>(r);
             far_.ranks[r] = static_cast<int>(r);
         }
     }
     routed_transport(const routed_transport&) = delete;
     routed_transport& operator=(const routed_transport&) = delete;
-    /// As its transports', one after the other: two seconds at most.
+    /// Ends its transports one after the other, so it takes at most twice `linger`.
     ~routed_transport() override {
-        near_.way->linger = far_.way->linger = linger;
-        near_.way.reset();
-        far_.way.reset();
+        near_.transport->linger = far_.transport->linger = linger;
+        near_.transport.reset();
+        far_.transport.reset();
     }
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
-        end& e = note(peer);
-        const std::uint64_t number = e.on->way->send(e.number, label, pieces, count);
-        e.sends = number + 1;
+        route& r = schedule(peer);
+        const std::uint64_t number = r.on->transport->send(r.number, label, pieces, count);
+        r.sends = number + 1;
         return number;
     }
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
-        end& e = note(peer);
-        const std::uint64_t number = e.on->way->receive(e.number, label, pieces, count);
-        e.receives = number + 1;
+        route& r = schedule(peer);
+        const std::uint64_t number = r.on->transport->receive(r.number, label, pieces, count);
+        r.receives = number + 1;
         return number;
     }
-    void flush() override { far_.way->flush(); }  // what goes through memory has gone
-    void request_completion(int peer) override { with(peer).on->way->request_completion(with(peer).number); }
-    std::uint64_t sent(int peer) const override { return with(peer).on->way->sent(with(peer).number); }
-    std::uint64_t received(int peer) const override { return with(peer).on->way->received(with(peer).number); }
-    bool offloads() const override { return far_.way->offloads(); }
+    void flush() override { far_.transport->flush(); }  // `near` keeps nothing back
+    void request_completion(int peer) override { at(peer).on->transport->request_completion(at(peer).number); }
+    std::uint64_t sent(int peer) const override { return at(peer).on->transport->sent(at(peer).number); }
+    std::uint64_t received(int peer) const override { return at(peer).on->transport->received(at(peer).number); }
+    bool offloads() const override { return far_.transport->offloads(); }
     void abandon() override {
         abandoned_ = true;
         for (side* s : {&near_, &far_}) {
-            s->way->abandon();
-            while (!s->busy.empty()) forget(*s, 0);
+            s->transport->abandon();
+            while (!s->busy.empty()) unschedule(*s, 0);
         }
     }
 
     bool tell(int peer, const control_message& what) override {
-        return with(peer).on->way->tell(with(peer).number, what);
+        return at(peer).on->transport->tell(at(peer).number, what);
     }
     void tell_all(const control_message& what) override {
-        near_.way->tell_all(what);
-        far_.way->tell_all(what);
+        near_.transport->tell_all(what);
+        far_.transport->tell_all(what);
     }
 
-    /// While only ranks of this host are waited for, the net is looked at less often: that costs as much as a small
-    /// message.
+    /// While messages are expected from ranks of this host only, `far` makes progress less often: it costs as much as a
+    /// small message.
     void progress() override {
-        if (near_.others > 0) serve(near_);
-        if (far_.others > 0 && (near_.busy.empty() || !far_.busy.empty() || ++turns_ % 16 == 0)) serve(far_);
+        if (near_.peers > 0) progress(near_);
+        if (far_.peers > 0 && (near_.busy.empty() || !far_.busy.empty() || ++calls_ % 16 == 0)) progress(far_);
     }
-    /// Nothing wakes it for both: where both have others, it yields at first, and then sleeps on the net's, for 50 us
-    /// at most while something is to come through memory, and for a millisecond otherwise.
+    /// No event wakes a rank for both transports. Where both have peers, this yields at first, and then sleeps on
+    /// `far`: for 50 us at most while something is to come on `near`, and for a millisecond otherwise.
     void idle(double seconds) override {
-        if (near_.others == 0) return far_.way->idle(seconds);
-        if (far_.others == 0) return near_.way->idle(seconds);
-        if (near_.busy.empty()) return far_.way->idle(std::min(seconds, 1e-3));
-        if (++quiet_ > 32) return far_.way->idle(std::min(seconds, 50e-6));
-        near_.way->idle(std::min(seconds, 10e-6));
-        if (!far_.busy.empty()) far_.way->idle(0);
+        if (near_.peers == 0) return far_.transport->idle(seconds);
+        if (far_.peers == 0) return near_.transport->idle(seconds);
+        if (near_.busy.empty()) return far_.transport->idle(std::min(seconds, 1e-3));
+        if (++idle_calls_ > 32) return far_.transport->idle(std::min(seconds, 50e-6));
+        near_.transport->idle(std::min(seconds, 10e-6));
+        if (!far_.busy.empty()) far_.transport->idle(0);
     }
 
 private:
-    /// One of the two, and its listener.
+    /// One of the two transports, and its listener.
     struct side final : message_transport::listener {
-        side(routed_transport& whole, std::unique_ptr<message_transport>&& w, std::size_t n)
-            : of(whole), way(std::move(w)), ranks(n, none) {
-            way->listening = this;
+        side(routed_transport& r, std::unique_ptr<message_transport>&& t, std::size_t n)
+            : routed(r), transport(std::move(t)), ranks(n, none) {
+            transport->listening = this;
             busy.reserve(n);
         }
-        routed_transport& of;
-        std::unique_ptr<message_transport> way;
-        std::vector<int> ranks;  // in the group, of its numbers
-        list<int> busy;          // ranks from or to which something is to come
-        int others = 0;          // how many ranks it is the way to
+        routed_transport& routed;
+        std::unique_ptr<message_transport> transport;
+        std::vector<int> ranks;  // of each number on this transport, the rank in the group
+        list<int> busy;          // ranks to or from which messages are under way on this transport
+        int peers = 0;           // ranks that are reached by this transport
 
         void heard(int number, const control_message& what) override {
             const int r = rank_of(number);
-            if (r == none || (what.what == control_kind::leave && (of.with(r).on != this || of.ends(r)))) return;
-            of.quiet_ = 0;
-            if (of.listening) of.listening->heard(r, what);
+            if (r == none) return;
+            if (what.what == control_kind::leave && (routed.at(r).on != this || !routed.mark_ended(r))) return;
+            routed.idle_calls_ = 0;
+            if (routed.listening) routed.listening->heard(r, what);
         }
         void lost(int number, const char* why) override {
             const int r = rank_of(number);
-            if (r == none || of.ends(r)) return;
-            if (of.listening) of.listening->lost(r, why);
+            if (r == none || !routed.mark_ended(r)) return;
+            if (routed.listening) routed.listening->lost(r, why);
         }
         void failed(int number, const char* why) override {
             const int r = rank_of(number);
-            if (r != none && of.listening) of.listening->failed(r, why);
+            if (r != none && routed.listening) routed.listening->failed(r, why);
         }
         void unexpected(int number, const message_label& wanted, const message_label& got, std::size_t wanted_bytes,
             std::size_t got_bytes) override {
             const int r = rank_of(number);
-            if (r != none && of.listening) of.listening->unexpected(r, wanted, got, wanted_bytes, got_bytes);
+            if (r != none && routed.listening) routed.listening->unexpected(r, wanted, got, wanted_bytes, got_bytes);
         }
         int rank_of(int number) const {
             const auto i = static_cast<std::size_t>(number);
             return number >= 0 && i < ranks.size() ? ranks[i] : none;
         }
     };
-    struct end {
+    struct route {
         side* on = nullptr;
-        int number = none;                      // there
+        int number = none;                      // of the peer on that transport
         std::uint64_t sends = 0, receives = 0;  // posted
-        bool listed = false;                    // in busy
-        bool over = false;                      // it has left or is lost, and that has been said
+        bool scheduled = false;                 // in `busy`
+        bool ended = false;                     // the peer has left or is lost, and the listener knows
     };
 
-    end& with(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
-    const end& with(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-    end& note(int peer) {
-        end& e = with(peer);
-        if (!e.listed && !e.over && !abandoned_) {
-            e.listed = true;
-            e.on->busy.push_back(peer);
+    route& at(int peer) { return routes_[static_cast<std::size_t>(peer)]; }
+    const route& at(int peer) const { return routes_[static_cast<std::size_t>(peer)]; }
+    route& schedule(int peer) {
+        route& r = at(peer);
+        if (!r.scheduled && !r.ended && !abandoned_) {
+            r.scheduled = true;
+            r.on->busy.push_back(peer);
         }
-        return e;
+        return r;
     }
-    // True: it had ended before.
-    bool ends(int peer) {
-        const bool before = with(peer).over;
-        with(peer).over = true;
-        return before;
+    // The peer has left or is lost. False: that is known already.
+    bool mark_ended(int peer) {
+        const bool first = !at(peer).ended;
+        at(peer).ended = true;
+        return first;
     }
-    void forget(side& s, std::size_t i) {
-        with(s.busy[i]).listed = false;
+    void unschedule(side& s, std::size_t i) {
+        at(s.busy[i]).scheduled = false;
         s.busy.drop(i);
     }
-    void serve(side& s) {
-        s.way->progress();
+    void progress(side& s) {
+        s.transport->progress();
         for (std::size_t i = 0; i < s.busy.size();) {
-            const end& e = with(s.busy[i]);
-            if (e.over || (s.way->sent(e.number) == e.sends && s.way->received(e.number) == e.receives)) {
-                forget(s, i);
-                quiet_ = 0;
+            const route& r = at(s.busy[i]);
+            if (r.ended || (s.transport->sent(r.number) == r.sends && s.transport->received(r.number) == r.receives)) {
+                unschedule(s, i);
+                idle_calls_ = 0;
             } else {
                 ++i;
             }
         }
     }
 
-    std::vector<end> peers_;
+    std::vector<route> routes_;  // by rank
     side near_, far_;
     bool abandoned_ = false;
-    unsigned turns_ = 0, quiet_ = 0;  // quiet: rests since something last came
+    unsigned calls_ = 0;       // of `progress`
+    unsigned idle_calls_ = 0;  // since something last arrived
 };
 
 }  // namespace colls::inline v1::detail

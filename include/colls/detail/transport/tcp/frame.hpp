@@ -1,5 +1,6 @@
-// What goes over a connection between two ranks, byte by byte: little-endian, of fixed size, checked field by field.
-// Pure functions: nothing here allocates, whatever the bytes say.
+// The bytes that go over a connection between two ranks: records of fixed size, little-endian, of which every field is
+// checked when they are read. Pure functions that allocate nothing, whatever the bytes are.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/transport/vocabulary.hpp>
@@ -24,9 +25,9 @@ T get_little(const std::byte* from) {
     return value;
 }
 
-// ---- the hello: the first bytes that whoever connects sends ---------------------------------------------------------
+// ---- the hello: the first bytes of a connection, sent by the rank that connects -------------------------------------
 
-/// Who connects, and to whom. The group's id is random, so that a stranger does not know it.
+/// Which rank connects, and to which. The group's id is random, so that a stray connection does not guess it.
 struct peer_hello {
     std::uint64_t group = 0;
     std::int32_t from = 0, to = 0;  ///< ranks in that group
@@ -44,7 +45,7 @@ inline void encode(const peer_hello& h, std::byte* to) {
     put_little(to + 24, static_cast<std::uint32_t>(h.from));
     put_little(to + 28, static_cast<std::uint32_t>(h.to));
 }
-/// None: whoever sends this is no rank of this version.
+/// None: the sender is no rank of this library, or has another version of this protocol.
 inline std::optional<peer_hello> parse_peer_hello(octets bytes) {
     if (bytes.size() < peer_hello_bytes) return {};
     const std::byte* const p = bytes.data();
@@ -57,30 +58,36 @@ inline std::optional<peer_hello> parse_peer_hello(octets bytes) {
         get_little<std::uint64_t>(p + 16), static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)};
 }
 
-// ---- frames: what follows -------------------------------------------------------------------------------------------
+// ---- frames: all bytes after the hello ------------------------------------------------------------------------------
 
 enum class frame_kind : std::uint8_t {
-    message = 1,  ///< `bytes` of it follow
-    control = 2,  ///< `text_bytes` of text follow
-    welcome = 3   ///< backwards, first: whoever was connected to has read the hello
+    message = 1,  ///< followed by `bytes` of payload
+    control = 2,  ///< followed by `text_bytes` of text
+    welcome = 3   ///< first frame from the rank that was connected to: it has read the hello
 };
 struct frame {
     frame_kind kind = frame_kind::welcome;
     control_kind what{};  ///< control messages
     std::uint16_t text_bytes = 0;
-    std::uint64_t number = 0;  ///< of the frame in its direction of the connection, from 0: nothing is lost or repeated
-    std::uint64_t bytes = 0;   ///< messages
+    std::uint64_t number =
+        0;                    ///< of the frame in its direction of the connection, from 0: shows a lost or repeated one
+    std::uint64_t bytes = 0;  ///< messages
     message_label label{};
     std::uint64_t a = 0, b = 0, c = 0;  ///< control messages
     friend bool operator==(const frame&, const frame&) = default;
+};
+/// What both sides compare of a message before any of it lands.
+struct message_header {
+    message_label label;
+    std::uint64_t bytes;
 };
 inline constexpr std::size_t frame_bytes = 48;
 inline constexpr std::size_t most_text = 400;
 inline constexpr std::uint32_t frame_magic = 0xf7a3e1c5;
 inline constexpr std::uint64_t most_message = std::uint64_t{1} << 62;  // sums of sizes do not wrap
 
-// Layout: magic 4, kind 1, what 1, text 2, number 8; then of a message bytes, fingerprint, sequence, part (8 each), of
-// control messages a, b, c, 0.
+// Layout, in bytes: magic 4, kind 1, what 1, text_bytes 2, number 8; then 8 each: of a message bytes, fingerprint,
+// sequence and part; of a control message a, b, c and 0.
 inline void encode(const frame& f, std::byte* to) {
     const bool control = f.kind == frame_kind::control;
     put_little(to, frame_magic);
@@ -93,7 +100,7 @@ inline void encode(const frame& f, std::byte* to) {
     put_little(to + 32, control ? f.c : f.label.sequence);
     put_little(to + 40, control ? std::uint64_t{0} : f.label.part);
 }
-/// None: no frame.
+/// None: the bytes are no frame.
 inline std::optional<frame> parse_frame(octets bytes) {
     if (bytes.size() < frame_bytes) return {};
     const std::byte* const p = bytes.data();
@@ -124,31 +131,31 @@ inline std::optional<frame> parse_frame(octets bytes) {
     return {};
 }
 
-/// News as they travel.
+/// A control message, encoded.
 struct control_frame {
     control_kind what{};
     std::size_t bytes = 0;
     std::byte data[frame_bytes + most_text];
 
     control_frame() = default;
-    explicit control_frame(const control_message& n) : what(n.what) {
+    explicit control_frame(const control_message& m) : what(m.what) {
         frame f;
         f.kind = frame_kind::control;
-        f.what = n.what;
-        f.a = n.a, f.b = n.b, f.c = n.c;
-        f.text_bytes = static_cast<std::uint16_t>(n.text ? strnlen(n.text, most_text) : 0);
+        f.what = m.what;
+        f.a = m.a, f.b = m.b, f.c = m.c;
+        f.text_bytes = static_cast<std::uint16_t>(m.text ? strnlen(m.text, most_text) : 0);
         encode(f, data);
-        if (f.text_bytes > 0) std::memcpy(data + frame_bytes, n.text, f.text_bytes);
+        if (f.text_bytes > 0) std::memcpy(data + frame_bytes, m.text, f.text_bytes);
         bytes = frame_bytes + f.text_bytes;
     }
     static control_frame welcome() {
-        control_frame n;
-        encode(frame{}, n.data);
-        n.bytes = frame_bytes;
-        return n;
+        control_frame w;
+        encode(frame{}, w.data);
+        w.bytes = frame_bytes;
+        return w;
     }
-    /// Known only when it is clear which way it goes.
-    void number(std::uint64_t n) { put_little(data + 8, n); }
+    /// Sets the frame's number, which is known only when the frame's connection has been chosen.
+    void set_number(std::uint64_t n) { put_little(data + 8, n); }
 };
 
 }  // namespace colls::inline v1::detail

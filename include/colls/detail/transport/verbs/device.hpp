@@ -1,7 +1,10 @@
 // An RDMA device by libibverbs: InfiniBand, or RoCE v2.
-//   COLLS_VERBS_DEVICE  its name, as ibv_devices has it            the first with an active port; see `find_port`
-//   COLLS_VERBS_PORT    number of its port, from 1                 the first active one
-//   COLLS_VERBS_GID     index in the port's table of addresses     see `find_gid`
+// IWYU pragma: private, include <colls/transports/verbs.hpp>
+//
+// The environment chooses it; what it leaves open, `find` and `find_gid` choose:
+//   COLLS_VERBS_DEVICE  name of the device, as ibv_devices prints it
+//   COLLS_VERBS_PORT    number of its port, from 1
+//   COLLS_VERBS_GID     index in the port's table of addresses
 #pragma once
 
 #include <colls/detail/bootstrap/launch.hpp>
@@ -23,13 +26,14 @@
 
 namespace colls::inline v1::detail::rdma {
 
-/// 4.096 us times two to this power until a request that is not acknowledged is repeated, seven times at most.
+/// A request that is not acknowledged is repeated after 4.096 us times two to this power, seven times at most.
 inline constexpr std::uint8_t acknowledgement_exponent = 12;
 
 class verbs_device final : public device {
 public:
-    /// For a rank that others reach over TCP at `own` (or nothing known). Throws colls::error (unsupported): no device,
-    /// no active port, or none as COLLS_VERBS_... wants it; what to do.
+    /// Opens the device for a rank that others reach over TCP at `own`; an empty address: that is not known. Throws
+    /// colls::error (unsupported), which says what to do, where there is no device, no active port, or none that
+    /// COLLS_VERBS_... allows; (invalid_argument) where one of these is no number in range.
     explicit verbs_device(const address& own = {}) {
         wanted_device_ = variable("COLLS_VERBS_DEVICE");
         wanted_port_ = wanted("COLLS_VERBS_PORT", 1, 255);
@@ -38,8 +42,8 @@ public:
     }
     verbs_device(const verbs_device&) = delete;
     verbs_device& operator=(const verbs_device&) = delete;
-    /// Threads that end queue pairs are through soon, as a rule: then nothing of the device is left. Waits a second at
-    /// most.
+    /// Waits, for a second at most, for threads that still destroy queue pairs: the device is closed after the last
+    /// one.
     ~verbs_device() override {
         for (const double until = seconds_now() + 1; opened_.use_count() > 1 && seconds_now() < until;)
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -50,15 +54,16 @@ public:
         if (mr == nullptr) refuse(errno, bytes);
         return {at, bytes, mr->lkey, mr->rkey, mr, false};
     }
-    /// Memory of another device, as a dma-buf: `bytes` of it from `offset` on, which have the address `at` there.
+    /// Registers memory of another device: of the dma-buf `file` the bytes from `offset` on, whose address there is
+    /// `at`.
     region add_dmabuf(int file, std::uint64_t offset, std::byte* at, std::size_t bytes) {
         ibv_mr* const mr = ibv_reg_dmabuf_mr(opened_->domain, offset, bytes, reinterpret_cast<std::uintptr_t>(at), file,
             IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
         if (mr == nullptr)
-            throw error(errc::unsupported, (message() << "colls: " << name() << " cannot register " << bytes
-                                                      << " bytes of a dma-buf: " << std::strerror(errno)
-                                                      << "; kernel and driver must both know dma-buf memory regions")
-                                               .text());
+            throw error(errc::unsupported,
+                (message() << "colls: " << name() << " cannot register " << bytes << " bytes of a dma-buf: "
+                           << std::strerror(errno) << "; kernel, driver and device must support dma-buf memory regions")
+                    .text());
         return {at, bytes, mr->lkey, mr->rkey, mr, true};
     }
     void drop(const region& r) noexcept override { ibv_dereg_mr(static_cast<ibv_mr*>(r.handle)); }
@@ -70,7 +75,7 @@ public:
 
 private:
     class pair;
-    /// Of all that is made with them, the last to go.
+    /// Shared by all that is made with them, so that they are freed last.
     struct handles {
         ibv_context* context = nullptr;
         ibv_pd* domain = nullptr;
@@ -95,17 +100,17 @@ private:
         const bool limited = getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
         if (code == EFAULT)
             text << "; all of it must be mapped, writable, and of a kind that can be held in place (not a device's, "
-                    "nor a file's on all systems)";
+                    "and not a file's on some systems)";
         else if (limited && (code == ENOMEM || code == EAGAIN || code == EPERM))
             text << "; this process may hold " << static_cast<std::size_t>(limit.rlim_cur / 1024)
-                 << " KB in place (RLIMIT_MEMLOCK): raise that, by `ulimit -l unlimited`, or memlock in "
+                 << " KB in place (RLIMIT_MEMLOCK): raise that limit, by `ulimit -l unlimited`, or memlock in "
                     "/etc/security/limits.conf, or "
                  << "LimitMEMLOCK of the service that starts it";
         fail(text);
     }
 
-    // By name and port, as wanted; of several the one whose address the rank's connections have, else the first that is
-    // active.
+    // Finds the active port that the environment names; of several the one that has the address of the rank's TCP
+    // connections, else the first.
     void find(const address& own) {
         int count = 0;
         ibv_device** const all = ibv_get_device_list(&count);
@@ -152,7 +157,7 @@ private:
                 const int index = find_gid(context, port, p, own, worth);
                 if (index == none) {
                     seen.append(
-                        wanted_gid_ == none ? " but has no address of RoCE v2" : " but has no such COLLS_VERBS_GID");
+                        wanted_gid_ == none ? " but has no RoCE v2 address" : " but has no such COLLS_VERBS_GID");
                     continue;
                 }
                 if (worth <= best) continue;
@@ -176,19 +181,20 @@ private:
             message text;
             text << "colls: no active port of an RDMA device";
             if (wanted_device_ || wanted_port_ != none || wanted_gid_ != none)
-                text << ", as COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID want it";
-            fail(text << "; there is: " << std::string_view(seen).substr(0, 300)
-                      << ". Bring the link up (`rdma link`, `ip link`), or name another");
+                text << " that COLLS_VERBS_DEVICE, COLLS_VERBS_PORT and COLLS_VERBS_GID allow";
+            fail(text << "; found: " << std::string_view(seen).substr(0, 280)
+                      << ". Bring the link up (`rdma link`, `ip link`), or name another device or port");
         }
         if (ibv_query_gid(opened_->context, static_cast<std::uint8_t>(port_), gid_index_, &gid_) != 0) gid_ = {};
         opened_->domain = ibv_alloc_pd(opened_->context);
         if (opened_->domain == nullptr)
-            fail(message() << "colls: " << name() << " gives no protection domain: " << std::strerror(errno));
+            fail(message() << "colls: " << name()
+                           << " has no protection domain for this process: " << std::strerror(errno));
     }
 
-    // Index of the address that others are to use; `worth`: 4 the rank's own address, 3 an IPv4 one, 2 IPv6, 1 a link's
-    // own only. Over InfiniBand the port's number (LID) serves, and the first address where the peer is behind a
-    // router.
+    // Index of the address by which others are to reach the port, or none. `worth`: 4 the rank's TCP address, 3 another
+    // IPv4 address, 2 an IPv6 address, 1 a link-local one; it is raised where a better one is found. Over InfiniBand
+    // the port's number (LID) is used, and the first address where the peer is behind a router.
     int find_gid(ibv_context* context, int port, const ibv_port_attr& p, const address& own, int& worth) const {
         const auto entry_at = [&](int index, ibv_gid_entry& e) {
             return ibv_query_gid_ex(
@@ -241,7 +247,7 @@ public:
         completions_ = ibv_create_cq(
             of.opened_->context, static_cast<int>(limits_.requests + limits_.receives), nullptr, nullptr, 0);
         if (completions_ == nullptr) give_up("completion queue");
-        // How much a request may carry itself is found by asking.
+        // How many bytes a request may carry inline is found by trying.
         for (std::uint32_t inlined = wanted.inlined; pair_ == nullptr; inlined /= 2) {
             ibv_qp_init_attr a{};
             a.send_cq = a.recv_cq = completions_;
@@ -261,12 +267,12 @@ public:
             errno = code;
             give_up("queue pair");
         }
-        first_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9) &
-                                            0xffffff);  // packet numbers of a pair before are not this one's
+        // Packets of an earlier queue pair of the same number must not be taken for this one's.
+        first_ = static_cast<std::uint32_t>(static_cast<std::uint64_t>(seconds_now() * 1e9) & 0xffffff);
     }
     ~pair() override { destroy(pair_, completions_); }
-    // After a reset the device moves nothing any more. But soft-RoCE's kernel does not let a pair go while a network
-    // card has a packet of it in its queue, as where a cable is cut, for up to 50 s.
+    // After a reset the device moves nothing any more. A thread destroys the queue pair, since soft-RoCE's kernel waits
+    // up to 50 s for that where a network card has a packet of it in its queue, as after a cable is cut.
     void stop() noexcept override {
         ibv_qp_attr a{};
         a.qp_state = IBV_QPS_RESET;
@@ -275,7 +281,7 @@ public:
             std::thread([of = of_.opened_, pair = pair_, completions = completions_] {
                 destroy(pair, completions);
             }).detach();
-        } catch (...) {  // no thread, or memory, is to be had: then the destructor waits
+        } catch (...) {  // no thread or memory: the destructor waits
             return;
         }
         pair_ = nullptr;
@@ -284,14 +290,14 @@ public:
 
     queue_limits limits() const override { return limits_; }
     queue_name name() const override {
-        const told t{pair_->qp_num, first_, of_.port_attributes_.lid,
+        const queue_pair_address t{pair_->qp_num, first_, of_.port_attributes_.lid,
             static_cast<std::uint16_t>(of_.port_attributes_.active_mtu), of_.gid_};
         queue_name n{};
         std::memcpy(n.data(), &t, sizeof t);
         return n;
     }
     const char* connect(const queue_name& peer) override {
-        told t;
+        queue_pair_address t;
         std::memcpy(&t, peer.data(), sizeof t);
         const bool ethernet = of_.port_attributes_.link_layer == IBV_LINK_LAYER_ETHERNET;
         ibv_qp_attr a{};
@@ -308,8 +314,8 @@ public:
         a.ah_attr.grh.dgid = t.gid;
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(of_.gid_index_);
         a.ah_attr.grh.hop_limit = 64;
-        // Where soft-RoCE has to repeat packets of a request of several, its peer may refuse them (docs/design.md): so
-        // a request is one packet, unless the peer is on the same device, where none are lost.
+        // A peer on soft-RoCE may refuse repeated packets of a request of several packets (docs/design.md). So a
+        // request is one packet, unless the peer is on the same device, where none are lost.
         if (of_.attributes_.vendor_id == soft_vendor && std::memcmp(t.gid.raw, of_.gid_.raw, sizeof t.gid.raw) != 0)
             limits_.bytes = std::uint64_t{128} << a.path_mtu;
         int code = ibv_modify_qp(pair_, &a,
@@ -387,16 +393,18 @@ public:
 
 private:
     static constexpr std::uint32_t soft_vendor = 0xffffff;
-    struct told {
+    struct queue_pair_address {
         std::uint32_t pair, first;
         std::uint16_t lid, mtu;
         ibv_gid gid;
     };
-    static_assert(sizeof(told) <= sizeof(queue_name));
+    static_assert(sizeof(queue_pair_address) <= sizeof(queue_name));
     [[noreturn]] void give_up(const char* what) {
         message text;
-        text << "colls: " << of_.name() << " gives no " << what << ": " << std::strerror(errno);
-        if (errno == ENOMEM) text << "; too little memory that may be held in place (`ulimit -l`), or too many of them";
+        text << "colls: " << of_.name() << " has no " << what << " for this process" << ": " << std::strerror(errno);
+        if (errno == ENOMEM)
+            text << "; this process may hold too little memory in place (raise `ulimit -l`), or the device has no more "
+                    "of them";
         destroy(pair_, completions_);
         fail(text);
     }

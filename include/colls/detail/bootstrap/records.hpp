@@ -1,15 +1,18 @@
-// What ranks say to each other when they meet: records of fixed size, little-endian, put together and taken apart by
-// pure functions. A record that this library would not have written is none.
+// The records of a rendezvous: of fixed size, little-endian, encoded and parsed by pure functions. Bytes that this
+// library would not have written are no record.
 //
 //   rank 0 -> peer   challenge   a random number
-//   peer -> rank 0   hello       who it is, another random number, and a digest of all that under the group's token
-//   rank 0 -> peer   answer      accepted, or refused and why; digested likewise. More follow: who is still missing,
-//   ... rank 0 -> peer   the table   after the answer `complete`: a digest, and all members
+//   peer -> rank 0   hello       the peer's rank and address, another random number, and a digest of all that with the
+//                                group's token
+//   rank 0 -> peer   reply       accepted, or refused and why; with a digest. Later replies name the missing ranks
+//   rank 0 -> peer   table       behind the reply `complete`: a digest, and all members
 //
-// The token itself never travels, and neither side believes the other before it has shown that it knows it, so neither
-// a stray connection nor another job gets in or draws a rank out. The digests do not protect what follows: the ranks'
-// data are neither encrypted nor authenticated, and who can change packets on the network can take a connection over. A
-// token that is easily guessed (as are those made from a job's identity) keeps mistakes out, not attackers.
+// The token itself never travels. Neither side trusts the other before that one has shown that it knows the token: so a
+// stray connection or another job can neither join the group nor take a rank from it. The digests do not protect what
+// follows: the ranks' data are neither encrypted nor authenticated, and a host that can change packets on the network
+// can take a connection over. A token that is easily guessed (as are those made from a job's identity) keeps mistakes
+// out, not attackers.
+// IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/bootstrap/digest.hpp>
@@ -25,7 +28,7 @@ namespace colls::inline v1::detail {
 /// One process of a group.
 struct member {
     std::uint64_t host = 0;  ///< equal exactly for ranks that can share memory
-    address at;              ///< where its listening socket is reached
+    address at;              ///< at which its listening socket is reached
     std::int64_t pid = 0;
 };
 
@@ -56,20 +59,20 @@ struct hello {
     std::uint32_t library = library_version;
     nonce once{};
     std::int32_t rank = 0, size = 0;
-    member who;
+    member self;  ///< the sender
     digest proof{};
 };
 
 enum class verdict : std::uint32_t {
-    accepted = 1,  ///< more answers follow; the text says who is missing
-    waiting,       ///< the same, later
-    complete,      ///< everyone is here: the table follows
+    accepted = 1,  ///< more replies follow; the text names the ranks that are missing
+    waiting,       ///< likewise, later
+    complete,      ///< all ranks have connected: the table follows
     wrong_token,
     version_skew,
     rank_out_of_range,
     rank_taken,
     other_size,
-    broken  ///< rank 0 gives up; the text says why
+    broken  ///< rank 0 has given up; the text says why
 };
 
 struct reply {
@@ -86,7 +89,7 @@ inline constexpr std::size_t prefix_bytes = 16, challenge_bytes = prefix_bytes +
                              hello_bytes = prefix_bytes + 16 + 8 + member_bytes + 32,
                              reply_bytes = prefix_bytes + 16 + reply::most_text + 32;
 
-/// Puts numbers behind each other, little-endian. The room is the caller's affair.
+/// Writes numbers one behind the other, little-endian. The caller sees to it that there is room.
 class encoder {
 public:
     explicit encoder(std::byte* at) : at_(at) {}
@@ -104,6 +107,7 @@ public:
 private:
     std::byte* at_;
 };
+/// Reads what an encoder has written. The caller sees to it that there are enough bytes.
 class decoder {
 public:
     explicit decoder(const std::byte* at) : at_(at) {}
@@ -123,7 +127,7 @@ private:
     const std::byte* at_;
 };
 
-inline constexpr char magic[8] = "colls:\n";  // its last character's place is the kind's
+inline constexpr char magic[8] = "colls:\n";  // seven bytes of every record; the kind follows
 
 inline void put_prefix(encoder& to, record_kind kind, std::uint32_t library) {
     to.put_bytes(std::as_bytes(std::span(magic, 7)))
@@ -131,7 +135,7 @@ inline void put_prefix(encoder& to, record_kind kind, std::uint32_t library) {
         .put(rendezvous_version)
         .put(library);
 }
-/// Of at least as many bytes. The versions are any.
+/// The first prefix_bytes of any record, of any version.
 inline std::optional<prefix> parse_prefix(bytes_view from) {
     if (from.size() < prefix_bytes || std::memcmp(from.data(), magic, 7) != 0) return {};
     decoder in(from.data() + 7);
@@ -142,13 +146,13 @@ inline std::optional<prefix> parse_prefix(bytes_view from) {
     p.library = in.take<std::uint32_t>();
     return p;
 }
-/// A record of this version of the protocol, whole.
+/// The prefix of a whole record of that kind, of this version of the protocol.
 inline std::optional<prefix> parse_prefix(bytes_view from, record_kind kind, std::size_t bytes) {
     const auto p = parse_prefix(from);
     return p && p->kind == kind && p->protocol == rendezvous_version && from.size() == bytes ? p : std::nullopt;
 }
 
-// An address: 4 or 6, its port, and 16 bytes. No scope: that is a number of one host's interfaces.
+// An address is a family (4 or 6), its port, and 16 bytes. It has no scope, which is a number of one host's interfaces.
 inline void put_member(encoder& to, const member& m) {
     std::array<std::byte, 16> host{};
     if (m.at.family() == AF_INET)
@@ -158,7 +162,7 @@ inline void put_member(encoder& to, const member& m) {
     to.put(m.host).put(m.pid).put(static_cast<std::uint16_t>(m.at.family() == AF_INET ? 4 : 6));
     to.put(static_cast<std::uint16_t>(m.at.port())).put_bytes(host);
 }
-/// Of at least as many bytes.
+/// Reads member_bytes.
 inline std::optional<member> parse_member(const std::byte* from) {
     decoder in(from);
     member m;
@@ -170,7 +174,8 @@ inline std::optional<member> parse_member(const std::byte* from) {
     in.take_bytes(host);
     if ((family != 4 && family != 6) || port == 0 || m.pid < 0) return {};
     const auto is_zero = [](std::byte b) { return b == std::byte{}; };
-    if (std::all_of(host.begin(), host.end(), is_zero)) return {};  // anywhere is nowhere
+    if (std::all_of(host.begin(), host.end(), is_zero))
+        return {};  // the address of every interface: no rank is reached there
     if (family == 4) {
         if (!std::all_of(host.begin() + 4, host.end(), is_zero)) return {};
         std::uint32_t v4;
@@ -205,11 +210,11 @@ inline std::array<std::byte, hello_bytes> encode(const hello& h) {
     encoder out(bytes.data());
     put_prefix(out, record_kind::hello, h.library);
     out.put_bytes(h.once).put(h.rank).put(h.size);
-    put_member(out, h.who);
+    put_member(out, h.self);
     out.put_bytes(h.proof);
     return bytes;
 }
-/// Whether the rank is one of the group is not a question of form.
+/// Whether the rank is in range is not checked here: rank 0 says so to the peer.
 inline std::optional<hello> parse_hello(bytes_view from) {
     const auto p = parse_prefix(from, record_kind::hello, hello_bytes);
     if (!p) return {};
@@ -219,9 +224,9 @@ inline std::optional<hello> parse_hello(bytes_view from) {
     in.take_bytes(h.once);
     h.rank = in.take<std::int32_t>();
     h.size = in.take<std::int32_t>();
-    const auto who = parse_member(from.data() + prefix_bytes + 24);
-    if (!who || h.rank < 0 || h.size < 1) return {};
-    h.who = *who;
+    const auto self = parse_member(from.data() + prefix_bytes + 24);
+    if (!self || h.rank < 0 || h.size < 1) return {};
+    h.self = *self;
     decoder(from.data() + hello_bytes - 32).take_bytes(h.proof);
     return h;
 }
@@ -245,7 +250,7 @@ inline std::optional<reply> parse_reply(bytes_view from) {
     a.group = in.take<std::uint64_t>();
     if (what < 1 || what > static_cast<std::uint32_t>(verdict::broken) || a.size < 1) return {};
     a.what = static_cast<verdict>(what);
-    // It ends up on a terminal: printable characters, then zeros.
+    // It will be printed on a terminal: printable characters, then zeros.
     std::memcpy(a.text, from.data() + prefix_bytes + 16, reply::most_text);
     const std::size_t length = std::strlen(a.text);
     for (std::size_t i = 0; i < reply::most_text; ++i)
@@ -261,7 +266,7 @@ inline std::vector<std::byte> encode_table(std::span<const member> members) {
     for (const member& m : members) put_member(out, m);
     return bytes;
 }
-/// Of a group of `size`: what a peer sends never decides how much memory is taken.
+/// The table of a group of `size`. Memory is taken for `size` members, whatever the peer has sent.
 inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
     if (size < 1 || from.size() != table_bytes(size)) return {};
     std::vector<member> members;
@@ -274,11 +279,12 @@ inline std::optional<std::vector<member>> parse_table(bytes_view from, int size)
     return members;
 }
 
-/// What shows that the writer of a record (its digest apart) knows the token; each connection has other numbers.
+/// The digest of a record (without its own last 32 bytes), which shows that its writer knows the token. The two nonces
+/// make it differ on each connection.
 inline digest prove(std::string_view token, const nonce& host, const nonce& peer, bytes_view record) {
     return keyed_digest(std::as_bytes(std::span(token)), {host, peer, record.first(record.size() - 32)});
 }
-/// The same for the table, of which each peer gets the same one: by its hash.
+/// Likewise for the table, given its hash, since all peers get the same one.
 inline digest prove_table(std::string_view token, const nonce& host, const nonce& peer, const digest& table) {
     return keyed_digest(std::as_bytes(std::span(token)), {host, peer, table});
 }

@@ -1,4 +1,5 @@
-// Which memory a device may reach: ranges that were registered, and a pool of memory that always is.
+// Which memory a device may reach: ranges that have been registered with it, and a pool of registered memory.
+// IWYU pragma: private, include <colls/transports/verbs.hpp>
 #pragma once
 
 #include <colls/detail/transport/verbs/interface.hpp>
@@ -14,35 +15,36 @@
 
 namespace colls::inline v1::detail::rdma {
 
-/// Any thread.
-class memory_book {
+/// The registered memory of one device. Any thread may call it.
+class memory_registry {
 public:
-    explicit memory_book(std::shared_ptr<device> d) : device_(std::move(d)) {}
-    memory_book(const memory_book&) = delete;
-    memory_book& operator=(const memory_book&) = delete;
-    ~memory_book() {
+    explicit memory_registry(std::shared_ptr<rdma::device> d) : device_(std::move(d)) {}
+    memory_registry(const memory_registry&) = delete;
+    memory_registry& operator=(const memory_registry&) = delete;
+    ~memory_registry() {
         for (const region& r : regions_) device_->drop(r);
         for (std::byte* p : slabs_) std::free(p);
         for (const auto* all : {&idle_, &busy_})
             for (const region& r : *all) std::free(r.at);
     }
-    device& of() { return *device_; }
+    rdma::device& device() { return *device_; }
 
-    /// Registers it. Throws colls::error.
+    /// Registers a range, with the device and here. Throws colls::error, std::bad_alloc.
     region add(std::byte* at, std::size_t bytes) {
         const region r = device_->add(at, bytes);
-        note(r);
+        insert(r);
         return r;
     }
-    /// One that the device knows already.
-    void note(const region& r) {
+    /// Enters a range that is registered with the device already.
+    void insert(const region& r) {
         const std::lock_guard lock(mutex_);
         regions_.insert(std::upper_bound(regions_.begin(), regions_.end(), r, before), r);
         longest_ = std::max(longest_, r.bytes);
         if (r.foreign) foreign_.store(true, std::memory_order_relaxed);
     }
-    /// May this processor read and write it?
+    /// Can this processor read and write the byte there?
     bool native(const std::byte* p) { return !foreign_.load(std::memory_order_relaxed) || !find(p, 1).foreign; }
+    /// Ends a registration, here and with the device.
     void drop(const region& r) noexcept {
         {
             const std::lock_guard lock(mutex_);
@@ -52,7 +54,7 @@ public:
         }
         device_->drop(r);
     }
-    /// The registered range that holds all of it; one without bytes: none does.
+    /// A registered range that holds all of these bytes; one of no bytes where there is none.
     region find(const std::byte* p, std::size_t bytes) {
         const std::lock_guard lock(mutex_);
         auto i = std::upper_bound(
@@ -65,8 +67,8 @@ public:
         return {};
     }
 
-    /// Registered memory, aligned to 128 bytes and uninitialised; up to 256 KB cut from slabs, above one range each.
-    /// Throws std::bad_alloc, colls::error.
+    /// Returns registered memory, aligned to 128 bytes and not initialised: up to 256 KB cut from slabs, above that a
+    /// range of its own. Throws std::bad_alloc, colls::error.
     std::byte* take(std::size_t bytes) {
         bytes = std::max<std::size_t>(bytes, 1);
         if (bytes > most_cut) {
@@ -96,6 +98,7 @@ public:
         free.pop_back();
         return at;
     }
+    /// Takes memory back that `take` has returned for so many bytes.
     void give(std::byte* at, std::size_t bytes) noexcept {
         bytes = std::max<std::size_t>(bytes, 1);
         const std::lock_guard lock(pool_);
@@ -136,11 +139,11 @@ private:
         }
     }
 
-    const std::shared_ptr<device> device_;
-    std::mutex mutex_, pool_;      // where both: pool_ first
-    std::vector<region> regions_;  // by address
+    const std::shared_ptr<rdma::device> device_;
+    std::mutex mutex_, pool_;      // of the ranges, of the pool; where both are held, pool_ is locked first
+    std::vector<region> regions_;  // in ascending order of address
     std::size_t longest_ = 0;
-    std::atomic<bool> foreign_{false};  // there is, or was, memory of that kind
+    std::atomic<bool> foreign_{false};  // a range of a foreign device is, or was, registered
     std::vector<std::byte*> free_[19];  // by the binary logarithm of their size
     std::vector<region> busy_, idle_;
     std::size_t idle_bytes_ = 0;

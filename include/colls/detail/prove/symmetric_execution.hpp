@@ -1,19 +1,20 @@
-// Translation symmetry: where every rank does what rank 0 does, moved along with the rank, rank 0 alone proves the
-// schedule, in n times less time and memory.
+// Symbolic execution of a schedule that is symmetric under translation: where every rank does what rank 0 does,
+// translated by the rank, the execution of rank 0 proves the schedule, in n times less time and memory.
+// IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
 #include <colls/detail/prove/symbolic_execution.hpp>
 
 namespace colls::inline v1::detail {
 
-/// Finds the permutation sigma of the slots with: rank r + 1 does with slot sigma(x) what rank r does with slot x, its
-/// peers one further (mod n). It is read off ranks 0 and 1 and checked on all. Then plays rank 0.
+/// Finds the permutation sigma of the slots such that rank r + 1 does with slot sigma(x) what rank r does with slot x,
+/// with peers greater by 1 (mod n): found from ranks 0 and 1, checked on all. Then executes rank 0.
 class symmetric_execution {
 public:
     constexpr symmetric_execution(const schedule_reader& s, int n)
         : p_(s, n), barrier_(p_.kind == collective::barrier) {}
 
-    /// True where the schedule is symmetric. O(n · (rounds · ports + blocks moved by a rank)) calls and steps.
+    /// True where the schedule is symmetric in this sense. O(n · (rounds · ports + blocks moved by a rank)) steps.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {
         if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || p_.kind == collective::inclusive_scan ||
             p_.kind == collective::exclusive_scan)
@@ -29,17 +30,17 @@ public:
         return true;
     }
 
-    /// The laws, on rank 0. After applies() only.
+    /// Checks the laws on rank 0. To be called after applies() has returned true.
     [[gnu::cold]] [[gnu::noinline]] constexpr report run() {
         p_.report_.n = p_.n;
         words_ = (p_.n + 63) / 64;
         find_cycles();
-        if (play()) finish();
+        if (run_rounds()) check_result();
         return p_.report_;
     }
 
 private:
-    /// What one rank does: per (round, port) its moves with the peers relative to the rank; the blocks in a row.
+    /// What one rank does: for each (round, port) a move, with peers relative to the rank, and the lists of blocks.
     struct trace {
         buffer<move> moves;
         buffer<int> sent, received;
@@ -112,7 +113,8 @@ private:
             if (!pair(a.sent.p[j], b.sent.p[j])) return false;
         for (long j = 0; j < a.received_size; ++j)
             if (!pair(a.received.p[j], b.received.p[j])) return false;
-        // What neither rank touches (the own block of an all_to_all) is paired in order; the states must then follow.
+        // Slots that are not transferred (the own block of an all_to_all) are paired in order; states_follow() checks
+        // them.
         for (int x = 0, y = 0; x < p_.slots; ++x) {
             if (sigma_.p[x] != none) continue;
             while (inverse.p[y] != none) ++y;
@@ -120,7 +122,7 @@ private:
         }
         return true;
     }
-    /// The states before and after move along as well.
+    /// The states before the first and after the last round are translated as well.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool states_follow() {
         const int n = p_.n, blocks = p_.blocks;
         if (owned(p_.kind))
@@ -172,7 +174,7 @@ private:
         if (p_.kind != collective::all_to_all) return moved_slot(label, q);
         return (label / p_.blocks + q) % p_.n * p_.blocks + label % p_.blocks;
     }
-    /// out = in with every rank q further.
+    /// out = in with every rank increased by q, mod n.
     [[gnu::cold]] [[gnu::noinline]] constexpr void rotate(const std::uint64_t* in, std::uint64_t* out, int q) const {
         for (long w = 0; w < words_; ++w) out[w] = 0;
         shift_into(in, out, q);
@@ -200,7 +202,7 @@ private:
         return false;
     }
 
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool play() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool run_rounds() {
         label_.need(p_.slots);
         masks_.need(p_.slots * words_);
         copied_in_.need(p_.slots);
@@ -217,7 +219,7 @@ private:
         round_ = none;
         return true;
     }
-    // The rank that I send to awaits me, the rank that I await sends to me: the same fact, seen from both ends.
+    // Law 2. By symmetry, the peer of a send receives from this rank exactly if the peers are opposite.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool match(const move* m) {
         for (int port = 0; port < p_.ports; ++port, ++m) {
             if (m->to != none && (m->from == none || (m->from + m->to) % p_.n != 0))
@@ -229,7 +231,8 @@ private:
         }
         return true;
     }
-    // What arrives: what I send myself on that port, moved along to the rank that sends to me.
+    // What arrives is, by symmetry, what this rank sends on the same port, translated to the rank that it receives
+    // from.
     constexpr bool stage(const move* m, const trace& t) {
         const long first = m->received_at;
         for (int port = 0; port < p_.ports; ++port, ++m) {
@@ -251,13 +254,13 @@ private:
             for (int port = 0; port < p_.ports; ++port) {
                 if (m[port].reduces != reducing) continue;
                 for (long j = 0; j < m[port].received; ++j)
-                    if (!land(m[port], port, t.received.p[m[port].received_at + j], m[port].received_at - first + j,
-                            moved_slot(t.sent.p[m[port].sent_at + j], m[port].from)))
+                    if (!receive_block(m[port], port, t.received.p[m[port].received_at + j],
+                            m[port].received_at - first + j, moved_slot(t.sent.p[m[port].sent_at + j], m[port].from)))
                         return false;
             }
         return true;
     }
-    constexpr bool land(const move& m, int port, int y, long j, int x) {
+    constexpr bool receive_block(const move& m, int port, int y, long j, int x) {
         if (!m.reduces) {
             if (copied_in_.p[y] == round_ + 1) return fail(fault::copied_twice, port, y, m.from, x);
             copied_in_.p[y] = round_ + 1;
@@ -283,7 +286,7 @@ private:
         }
         return true;
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr bool finish() {
+    [[gnu::cold]] [[gnu::noinline]] constexpr bool check_result() {
         for (int x = 0; x < p_.blocks; ++x) {
             wanted w = p_.expected(0, x);
             if (p_.kind == collective::all_to_all) {
@@ -306,7 +309,7 @@ private:
 
     problem p_;
     const bool barrier_;
-    const block_set heard_ = block(0);  // what a message of a barrier carries
+    const block_set heard_ = block(0);  // stands for the ranks that the sender of a barrier's message depends on
     long words_ = 1;
     int round_ = none;
     buffer<int> sigma_, cycle_, begin_, place_, length_;

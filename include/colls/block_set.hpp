@@ -1,0 +1,61 @@
+// The blocks of one transfer: an ordered set of block numbers in O(1) memory.
+#pragma once
+
+#include <colls/arithmetic.hpp>
+
+namespace colls::inline v1 {
+
+/// An ordered set of blocks in O(1) memory. Element i < count stands for `grain` consecutive blocks from
+///     base + (first + (i / run) * period + i % run * grain) mod modulus        (modulus 0: no wrap)
+/// and the whole is repeated `reps` times, `stride` apart. A cyclic interval (run 1, period 1) is what ring, halving,
+/// circulant and trees send; run and period express Bruck and PAT; `grain` results from cutting each block into several
+/// (refined), `reps` and `stride` from a level of a hierarchy (repeated).
+struct block_set {
+    int base = 0, first = 0, count = 0, run = 1, period = 1, modulus = 0, grain = 1, reps = 1, stride = 0;
+
+    constexpr int size() const { return count * grain * reps; }
+    constexpr bool empty() const { return count <= 0 || reps <= 0 || grain <= 0; }
+
+    /// The j-th block, 0 <= j < size().
+    constexpr int operator[](int j) const {
+        const int rep = j / (count * grain), in_rep = j - rep * count * grain, i = in_rep / grain, of_run = i / run;
+        int at = first + of_run * period + (i - of_run * run) * grain;
+        if (modulus > 0) at = mod(at, modulus);
+        return base + at + in_rep - i * grain + rep * stride;
+    }
+
+    /// The same data with every block cut into u: block x becomes blocks x·u ... x·u + u - 1.
+    constexpr block_set refined(int u) const {
+        return {base * u, first * u, count, run, period * u, modulus * u, grain * u, reps, stride * u};
+    }
+    /// Every block number increased by b.
+    constexpr block_set offset(int b) const {
+        block_set s = *this;
+        s.base += b;
+        return s;
+    }
+    /// The set `times` times, copies `apart` blocks apart. If the set already repeats, the copies must continue that
+    /// repetition (apart = reps * stride); otherwise this is an error.
+    constexpr block_set repeated(int times, int apart) const {
+        if (times == 1) return *this;
+        block_set s = *this;
+        if (reps == 1)
+            s.stride = apart;
+        else if (apart != reps * stride)
+            detail::precondition_failed("block_set::repeated: the repetitions do not continue each other");
+        s.reps = reps * times;
+        return s;
+    }
+    friend constexpr bool operator==(const block_set&, const block_set&) = default;
+};
+
+/// One block.
+constexpr block_set block(int b) { return {.first = b, .count = 1}; }
+/// Blocks first, first + 1, ..., first + count - 1.
+constexpr block_set block_range(int first, int count) { return {.first = first, .count = count}; }
+/// The cyclic interval of `count` blocks from `first`, modulo `modulus`.
+constexpr block_set block_range(int first, int count, int modulus) {
+    return {.first = mod(first, modulus), .count = count, .modulus = modulus};
+}
+
+}  // namespace colls::inline v1

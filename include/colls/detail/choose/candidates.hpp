@@ -1,0 +1,73 @@
+// The schedules that `automatic` chooses from, and the traffic of each.
+// IWYU pragma: private, include <colls/explain.hpp>
+#pragma once
+
+#include <colls/cost.hpp>
+#include <colls/detail/call/call.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/prove/examine.hpp>
+
+#include <mutex>
+#include <new>
+#include <type_traits>
+
+namespace colls::inline v1::detail {
+
+template <collective C, class... F>
+[[gnu::cold]] candidates candidates_in(families<F...>) {
+    static constexpr int count = (0 + ... + int{provides<F, C>});
+    static const candidate* const all = [] {
+        // Never destroyed: threads may outlive main.
+        auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
+        candidate* to = list;
+        int i = 0;
+        const auto add = [&]<class X>(const X& f) {
+            if constexpr (provides<X, C>) {
+                const auto s = schedule_of<C>(f);
+                new (to++) candidate{
+                    known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, known_names[i])};
+            }
+            ++i;
+        };
+        (add(F{}), ...);
+        return list;
+    }();
+    return {all, count};
+}
+template <collective C>
+candidates candidates_for() {
+    return candidates_in<C>(known_families{});
+}
+
+/// The candidate whose schedule goes within hosts first; null where hosts do not have equally many ranks each, or the
+/// collective has no such schedule.
+inline const candidate* two_level_candidate(const rank_context& e, collective what) {
+    return e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
+}
+
+/// Is it a name that COLLS_SCHEDULE may give to a schedule?
+[[gnu::cold]] inline bool is_known_name(std::string_view name) {
+    for (const std::string_view known : known_names)
+        if (known == name) return true;
+    return false;
+}
+
+/// The traffic of a schedule at n ranks. It is counted once in the process, since every rank asks for it.
+[[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n, counted_messages counts = {}) {
+    struct counted_traffic {
+        const any_schedule* schedule;
+        int n;
+        counted_messages counts;
+        cost counted;
+    };
+    static std::mutex mutex;
+    static list<counted_traffic>& cache = *new list<counted_traffic>;  // never destroyed: threads may outlive main
+    const std::lock_guard lock(mutex);
+    for (const counted_traffic& k : cache)
+        if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between)
+            return k.counted;
+    cache.push_back({&s, n, counts, traffic(any_reader(s), n, counts)});
+    return cache.back().counted;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,109 @@
+// Predictions of the time that a schedule takes, from its traffic and the figures of the machine.
+// IWYU pragma: private, include <colls/explain.hpp>
+//
+// They serve to compare schedules. They are equal on all ranks of a group, since the figures of the machine are.
+#pragma once
+
+#include <colls/detail/choose/candidates.hpp>
+#include <colls/detail/execute/message_policy.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
+
+namespace colls::inline v1::detail {
+
+/// The machine as n ranks share it: where they outnumber the cores, each rank has a share of a core, and a wait lasts
+/// until the other ranks of that core have run.
+inline model model_of(const machine& m, int n) {
+    if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
+    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 2e-6;
+    return {(m.alpha + switch_seconds) * ranks_per_core, m.beta * ranks_per_core, m.gamma * ranks_per_core};
+}
+
+/// Seconds of the direct executor for a buffer of `bytes` bytes in chunks of `chunk` bytes of a block: the first chunk
+/// goes through all rounds, the others follow as fast as the busiest rank can handle them. To enter and to leave the
+/// operation takes as long as a round and a half. `pulled`: copies are pulled.
+inline double predict(const cost& c, bool pulled, const model& m, double bytes, double chunk) {
+    const double block = c.blocks > 0 ? bytes / c.blocks : 0;
+    const double chunks = block > chunk ? block / chunk : 1;
+    const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports);
+    // A pull costs its receiver, not its sender; and twice as much where every rank pulls all blocks, since each line
+    // is then fetched from the cache of its owner, which reads it, too.
+    const double pull = m.gamma * (c.blocks > 0 && c.blocks_reduced >= c.blocks ? 2 : 1);
+    const auto bytes_take = [&](long sent, long reduced) {
+        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) +
+                   pull * static_cast<double>(reduced)) *
+               block / chunks;
+    };
+    const double first = waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
+    const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);
+    return first + (chunks - 1) * next;
+}
+/// Seconds of the message executor. Each message costs both its ranks some time; where ranks outnumber cores, the work
+/// of all ranks together is shared by the cores.
+inline double predict_messages(const cost& c, const machine& m, int n, double bytes) {
+    constexpr auto chunk = static_cast<double>(message_policy::chunk);
+    const double block = c.blocks > 0 ? bytes / c.blocks : 0, chunks = block > chunk ? block / chunk : 1;
+    const double waits = m.alpha * c.rounds + m.message * 0.5 * static_cast<double>(c.critical_messages - 2 * c.rounds);
+    const auto bytes_take = [&](long sent, long reduced) {
+        return (m.beta * static_cast<double>(sent) + m.gamma * static_cast<double>(reduced)) * block / chunks;
+    };
+    const double alone = waits + bytes_take(c.critical_sent, c.critical_reduced) +
+                         (chunks - 1) * (0.5 * m.message * static_cast<double>(c.critical_messages) +
+                                            bytes_take(c.blocks_sent, c.blocks_reduced));
+    if (n <= m.cores) return alone;
+    const double work = m.message * static_cast<double>(c.messages) * chunks +
+                        m.beta * static_cast<double>(c.all_sent) * block +
+                        m.gamma * static_cast<double>(c.blocks_reduced) * block * n;
+    const double shared = work / m.cores + waits;
+    return alone > shared ? alone : shared;
+}
+/// Seconds of the eager path: each rank stores `posted` bytes, and reads those of all others.
+inline double predict_eager(const model& m, int n, double posted) {
+    return m.alpha * (1.5 + 0.1 * n) + (m.beta + m.gamma * (n - 1)) * posted;
+}
+
+/// Bytes of a unit: the chunks among which the best is chosen. The last one is more than any unit has.
+inline constexpr std::size_t whole_unit_bytes = std::size_t{1} << 40;
+inline constexpr std::size_t chunk_sizes[] = {std::size_t{32} << 10, std::size_t{128} << 10, whole_unit_bytes};
+
+struct prediction {
+    const candidate* of = nullptr;  ///< null: the eager path
+    std::size_t chunk = 0;          ///< bytes of a unit
+    double seconds = 0;
+};
+/// By a staged plan: a rank copies what it sends into scratch memory, once for all receivers, and pulls what it
+/// receives. A round waits for the copies, and until they have been read.
+inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
+    const cost counted = traffic_of_candidate(c.schedule, n);
+    const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
+    const auto copied =
+        static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
+    const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
+                         0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
+    return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + moved * block};
+}
+/// The figures of messages through shared memory, in a group whose figures are those of a network.
+inline machine within_host(machine m) {
+    m.alpha = 0.6e-6, m.beta = 1.2e-10, m.message = 0.4e-6;
+    return m;
+}
+/// For a candidate, with the chunk that is best for it.
+inline prediction predicted(const candidate& c, const rank_context& e, const model& m, double bytes) {
+    const int n = e.size, node = e.ranks_per_host;
+    const machine& figures = e.backend->figures();
+    if (node > 0)
+        return {&c, whole_unit_bytes,
+            predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
+                predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
+    const cost counted = traffic_of_candidate(c.schedule, n);
+    if (figures.message > 0) return {&c, whole_unit_bytes, predict_messages(counted, figures, n, bytes)};
+    prediction best;
+    for (const std::size_t chunk : chunk_sizes) {
+        // A chunk that goes through many rounds should stay in the cache between them.
+        if (chunk == whole_unit_bytes && counted.rounds > 2) continue;
+        const double t = predict(counted, pulls_copies(c.schedule.implements), m, bytes, static_cast<double>(chunk));
+        if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
+    }
+    return best;
+}
+
+}  // namespace colls::inline v1::detail

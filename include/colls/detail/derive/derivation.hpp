@@ -1,0 +1,214 @@
+// How a schedule is found in a family, or derived from the schedules that the family names.
+// IWYU pragma: private, include <colls/schedule_of.hpp>
+#pragma once
+
+#include <colls/detail/derive/recipes.hpp>
+#include <colls/detail/derive/reversal.hpp>
+#include <colls/schedule.hpp>
+
+#include <type_traits>
+#include <utility>
+
+namespace colls::inline v1 {
+
+// What derived schedules are made of. Complete where a derivation is asked for: schedule_of.hpp includes them.
+template <class A, class B>
+struct compose;
+template <class S>
+struct synchronising;
+
+}  // namespace colls::inline v1
+
+namespace colls::inline v1::detail {
+
+/// "No such schedule", as a type.
+struct underivable {};
+template <class S>
+inline constexpr bool derived = !std::is_same_v<S, underivable>;
+
+/// The type that a family nests under the name of a collective.
+template <class F, collective C>
+struct nested {
+    using type = underivable;
+};
+template <class F>
+    requires requires { typename F::broadcast; }
+struct nested<F, collective::broadcast> {
+    using type = typename F::broadcast;
+};
+template <class F>
+    requires requires { typename F::scatter; }
+struct nested<F, collective::scatter> {
+    using type = typename F::scatter;
+};
+template <class F>
+    requires requires { typename F::gather; }
+struct nested<F, collective::gather> {
+    using type = typename F::gather;
+};
+template <class F>
+    requires requires { typename F::all_gather; }
+struct nested<F, collective::all_gather> {
+    using type = typename F::all_gather;
+};
+template <class F>
+    requires requires { typename F::reduce; }
+struct nested<F, collective::reduce> {
+    using type = typename F::reduce;
+};
+template <class F>
+    requires requires { typename F::reduce_scatter; }
+struct nested<F, collective::reduce_scatter> {
+    using type = typename F::reduce_scatter;
+};
+template <class F>
+    requires requires { typename F::all_reduce; }
+struct nested<F, collective::all_reduce> {
+    using type = typename F::all_reduce;
+};
+template <class F>
+    requires requires { typename F::all_to_all; }
+struct nested<F, collective::all_to_all> {
+    using type = typename F::all_to_all;
+};
+template <class F>
+    requires requires { typename F::barrier; }
+struct nested<F, collective::barrier> {
+    using type = typename F::barrier;
+};
+template <class F>
+    requires requires { typename F::inclusive_scan; }
+struct nested<F, collective::inclusive_scan> {
+    using type = typename F::inclusive_scan;
+};
+template <class F>
+    requires requires { typename F::exclusive_scan; }
+struct nested<F, collective::exclusive_scan> {
+    using type = typename F::exclusive_scan;
+};
+
+/// What f names for C.
+template <collective C, class F>
+constexpr auto named(const F& f) {
+    if constexpr (schedule<F>) {
+        if constexpr (implemented_by<F> == C)
+            return f;
+        else
+            return underivable{};
+    } else if constexpr (requires { f.template make<C>(); }) {
+        return f.template make<C>();
+    } else {
+        return typename nested<F, C>::type{};
+    }
+}
+template <class F, collective C>
+using named_for = decltype(named<C>(std::declval<const F&>()));
+
+/// What f names for C, or else the reverse of what it names for C's dual.
+template <collective C, class F>
+constexpr auto named_or_reversed(const F& f) {
+    if constexpr (derived<named_for<F, C>> || schedule<F> || dual(C) == C) {
+        return named<C>(f);
+    } else if constexpr (derived<named_for<F, dual(C)>>) {
+        if constexpr (reversible<named_for<F, dual(C)>>)
+            return reverse(named<dual(C)>(f));
+        else
+            return underivable{};
+    } else {
+        return underivable{};
+    }
+}
+template <class F, collective C>
+using plain_for = decltype(named_or_reversed<C>(std::declval<const F&>()));
+
+template <class F, collective A, collective B>
+constexpr bool composes() {
+    if constexpr (derived<plain_for<F, A>> && derived<plain_for<F, B>>)
+        return composable<plain_for<F, A>, plain_for<F, B>>();
+    else
+        return false;
+}
+/// The schedule for A, then the schedule for B.
+template <collective A, collective B, class F>
+constexpr auto composed(const F& f) {
+    return compose<plain_for<F, A>, plain_for<F, B>>{named_or_reversed<A>(f), named_or_reversed<B>(f)};
+}
+
+/// The rule that family.hpp documents, but for barriers made of an all_reduce. A schedule that is no family derives
+/// nothing.
+template <collective C, class F>
+constexpr auto derive(const F& f) {
+    using enum collective;
+    if constexpr (schedule<F> || derived<plain_for<F, C>>) {
+        return named_or_reversed<C>(f);
+    } else if constexpr (C == all_reduce && composes<F, reduce_scatter, all_gather>()) {
+        return composed<reduce_scatter, all_gather>(f);
+    } else if constexpr (C == all_reduce && composes<F, reduce, broadcast>()) {
+        return composed<reduce, broadcast>(f);
+    } else if constexpr (C == broadcast && composes<F, scatter, all_gather>()) {
+        return composed<scatter, all_gather>(f);
+    } else if constexpr (C == reduce && composes<F, reduce_scatter, gather>()) {
+        return composed<reduce_scatter, gather>(f);
+    } else if constexpr (C == barrier && derived<plain_for<F, reduce_scatter>>) {
+        // Half the rounds of a barrier made of the all_reduce.
+        return synchronising<plain_for<F, reduce_scatter>>{named_or_reversed<reduce_scatter>(f)};
+    } else {
+        return underivable{};
+    }
+}
+
+template <collective C, class F>
+constexpr auto derive_all(const F& f) {
+    if constexpr (C == collective::barrier && !schedule<F>) {
+        using all_reduce = decltype(derive<collective::all_reduce>(f));
+        if constexpr (derived<decltype(derive<C>(f))>)
+            return derive<C>(f);
+        else if constexpr (derived<all_reduce>)
+            return synchronising<all_reduce>{derive<collective::all_reduce>(f)};
+        else
+            return underivable{};
+    } else {
+        return derive<C>(f);
+    }
+}
+
+/// How F, a family or a schedule, comes by a schedule for C.
+template <class F, collective C>
+struct derivation {
+    using type = decltype(derive_all<C>(std::declval<const F&>()));
+    static constexpr bool exists = derived<type>;
+    static constexpr auto make(const F& f) { return derive_all<C>(f); }
+};
+
+/// The first recipe for C whose parts A and B provide, and whose schedules fit together; or none.
+template <class A, class B, collective C, int I = 0>
+constexpr int family_recipe() {
+    if constexpr (I == recipe_count) {
+        return none;
+    } else {
+        constexpr recipe r = recipes[I];
+        if constexpr (r.result == C) {
+            using first = typename derivation<A, r.first>::type;
+            using second = typename derivation<B, r.second>::type;
+            if constexpr (derived<first> && derived<second>) {
+                if constexpr (composable<first, second>()) return I;
+            }
+        }
+        return family_recipe<A, B, C, I + 1>();
+    }
+}
+
+template <class F, int... C>
+constexpr bool derives_any(std::integer_sequence<int, C...>) {
+    return (derivation<F, static_cast<collective>(C)>::exists || ...);
+}
+/// Whether F is a family: no schedule itself, and provides some.
+template <class F>
+constexpr bool names_schedules() {
+    if constexpr (schedule<F> || !std::is_trivially_copyable_v<F>)
+        return false;
+    else
+        return derives_any<F>(std::make_integer_sequence<int, collective_count>{});
+}
+
+}  // namespace colls::inline v1::detail

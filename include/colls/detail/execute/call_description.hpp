@@ -1,0 +1,59 @@
+// How a call is described to errors: where it waits, and what this rank remembers of it.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/detail/execute/operation_state.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Appends the blocks that this rank and its peer exchange in the round, the first few of them by number.
+[[gnu::cold]] inline void say_blocks(message& text, const wait_site& at) {
+    const any_schedule& s = *static_cast<const any_schedule*>(at.steps);
+    if (at.round >= s.rounds(at.size)) return;  // after the last round a rank waits for others to finish: no blocks
+    const auto role = [&](int rank) { return (rank - at.shift + 2 * at.size) % at.size; };
+    constexpr int most = 4;
+    int found[most + 1], count = 0;
+    for (int port = 0; port < s.ports(at.size); ++port) {
+        const step does = s.at(role(at.rank), at.size, at.round, port);
+        for (const auto& [peer, blocks] : {send_part{does.recv.peer, does.recv.blocks}, does.send}) {
+            if (peer != role(at.peer)) continue;
+            for (int i = 0; i < blocks.size() && count <= most; ++i) {
+                const int slot = blocks[i], block = slot < s.blocks(at.size) ? s.home(at.size, slot) : none;
+                if (block != none && (count == 0 || found[count - 1] != block)) found[count++] = block;
+            }
+        }
+    }
+    for (int i = 0; i < count; ++i) {
+        text << (i > 0 ? ", " : count > 1 ? ", blocks " : ", block ");
+        i == most ? text << "..." : text << found[i];
+    }
+}
+
+/// Where the operation waits while it runs by `plan`: the executor fills in peer and round.
+inline wait_site wait_site_of(const rank_context& e, const operation_state& o, const execution_plan& plan) {
+    const call& c = o.request;
+    return {.what = name_of(c.what),
+        .schedule = &plan == o.staged_plan ? o.staged_schedule : o.schedule,
+        .call = o.number,
+        .fingerprint = o.fingerprint,
+        .blocks = &say_blocks,
+        .steps = &plan.schedule,
+        .rank = e.rank,
+        .size = e.size,
+        .shift = rooted(c.what) ? c.root - plan.root : 0};
+}
+
+/// Remembers the call that has just been signed (rank_context::sign), for errors about calls that do not match.
+inline void record_call(rank_context& e, const call& c, std::string_view schedule, bool own_lengths) {
+    call_record& r = e.recent[(e.calls - 1) % call_record::kept];
+    r.type = c.type;
+    r.op = c.op_type;
+    r.schedule = schedule;
+    r.count = c.count;
+    r.root = c.root;
+    r.what = c.what;
+    r.own_lengths = own_lengths;
+    r.non_blocking = c.non_blocking;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,145 @@
+// The base of both executors, whichever way data moves between ranks.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// It gives an operation its number and fingerprint, finds this rank's program in the plan, and knows where units and
+// chunks lie. Plans of rooted collectives are written for roles, not ranks: the role of the schedule's root is played
+// by the root of the call, and all other roles are rotated along with it.
+#pragma once
+
+#include <colls/detail/execute/call_description.hpp>
+#include <colls/detail/execute/operation_state.hpp>
+
+namespace colls::inline v1::detail {
+
+class executor {
+protected:
+    executor(rank_context& e, operation_state& o) : e_(e), o_(o), plan_(o.plan) {}
+
+    /// Gives the operation its number in the order of calls, and the fingerprint by which ranks compare their calls.
+    void sign_call() {
+        const call& c = o_.request;
+        const bool own_lengths = c.ragged || is_owned_and_rooted();
+        o_.number = e_.calls;
+        o_.fingerprint = e_.sign(
+            c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
+                        static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
+        record_call(e_, c, o_.schedule, own_lengths);
+        o_.site = wait_site_of(e_, o_, *plan_);
+    }
+
+    /// From now on the operation runs by this plan.
+    void follow(const execution_plan& plan) {
+        plan_ = o_.plan = &plan;
+        o_.program = &plan.ranks[static_cast<std::size_t>(role_of(e_.rank))];
+    }
+
+    int role_of(int rank) const {
+        return rooted(o_.request.what) ? mod(rank - o_.request.root + plan_->root, e_.size) : rank;
+    }
+    int rank_of(int role) const {
+        if (!rooted(o_.request.what)) return role;
+        const int r = role - plan_->root + o_.request.root;
+        return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
+    }
+
+    /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
+    bool is_owned_and_rooted() const { return owned(o_.request.what) && rooted(o_.request.what); }
+
+    /// Takes the whole count of a gather or scatter, as the root has told it; fails where this rank's block does not
+    /// have the length that follows from it.
+    void take_count_of_root(std::size_t count) {
+        call& c = o_.request;
+        o_.site.peer = c.root;
+        c.count = count;
+        const std::size_t own =
+            balanced(count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
+        if (e_.rank != c.root && own != c.own_count)
+            fail(e_, errc::mismatch, o_.site,
+                message() << "this rank's block has " << c.own_count << " elements, and should have " << own
+                          << ", since the buffer of rank " << c.root << ", the root, has " << count);
+    }
+
+    /// Bytes of the input that an operation needs a copy of: of an all_to_all in place, whose output overwrites it.
+    std::size_t copied_input() const {
+        const call& c = o_.request;
+        return c.what == collective::all_to_all && c.in == c.out ? c.count * c.element : 0;
+    }
+
+    /// Elements of the longest unit of a buffer, as far as this rank knows lengths.
+    std::size_t longest_unit() const {
+        const call& c = o_.request;
+        std::size_t longest = 0;
+        if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets) {
+            for (int b = 0; b < e_.size; ++b)
+                if (offsets[b + 1] - offsets[b] > longest) longest = offsets[b + 1] - offsets[b];
+        } else {
+            longest = balanced(c.count, static_cast<std::size_t>(plan_->blocks), 0).count;
+        }
+        return longest_part(longest);
+    }
+    /// Elements of the longest unit of a block of so many elements.
+    std::size_t longest_part(std::size_t block) const {
+        return balanced(block, static_cast<std::size_t>(plan_->fewest_parts), 0).count;
+    }
+
+    /// Where a unit lies in an input or output, in elements. `offsets` are those of the blocks; without them blocks are
+    /// balanced, or, if `alone`, there is one block only, of `own` elements.
+    extent unit_at(place where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
+        const call& c = o_.request;
+        auto parts = static_cast<std::size_t>(plan_->parts);
+        auto block = static_cast<std::size_t>(unit) / parts;
+        const std::size_t part = static_cast<std::size_t>(unit) % parts;
+        if (!plan_->parts_of.empty()) parts = static_cast<std::size_t>(plan_->parts_of[block]);
+        if (is_owned_and_rooted()) block = static_cast<std::size_t>(rank_of(static_cast<int>(block)));
+        extent whole;
+        if (offsets)
+            whole = {offsets[block], offsets[block + 1] - offsets[block]};
+        else if (alone)
+            whole = {0, own};
+        else
+            whole = balanced(c.count, static_cast<std::size_t>(plan_->blocks), block);
+        if (holds_own_block(where)) whole.first = 0;
+        if (parts > 1) {
+            const extent piece = balanced(whole.count, parts, part);
+            return {whole.first + piece.first, piece.count};
+        }
+        return whole;
+    }
+    /// The current chunk of a unit, in elements; it may be empty.
+    extent chunk_of(const extent& unit) const {
+        const std::size_t skip = o_.chunk * o_.layout.count;
+        if (unit.count <= skip) return {unit.first + unit.count, 0};
+        const std::size_t remaining = unit.count - skip;
+        return {unit.first + skip, remaining < o_.layout.count ? remaining : o_.layout.count};
+    }
+
+    void make_room_for_operands(const instruction& i) {
+        if (o_.operands.size() < static_cast<std::size_t>(i.count))
+            o_.operands.resize(static_cast<std::size_t>(i.count));
+    }
+    /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
+    /// where the root is not rank 0, not in the order of roles.
+    int first_operand(const instruction& i) const {
+        return i.count == e_.size && rooted(o_.request.what) ? mod(plan_->root - o_.request.root, e_.size) : 0;
+    }
+    /// Folds `count` elements of each operand into `to`.
+    void fold_operands(const instruction& i, std::byte* to, const operand* operands, std::size_t count) const {
+        const call& c = o_.request;
+        c.op->fold(to, operands, i.count, count, c.op_value);
+        if (i.finish && c.op->finish) c.op->finish(to, count, e_.size, c.op_value);
+    }
+
+    rank_context& e_;
+    operation_state& o_;
+    const execution_plan* plan_;  ///< which the operation follows: o_.plan
+
+private:
+    /// Does the buffer hold this rank's own block alone?
+    bool holds_own_block(place where) const {
+        const collective c = o_.request.what;
+        return where == place::input ? c == collective::gather || c == collective::all_gather
+                                     : c == collective::scatter || c == collective::reduce_scatter;
+    }
+};
+
+}  // namespace colls::inline v1::detail

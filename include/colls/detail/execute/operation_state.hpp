@@ -1,0 +1,125 @@
+// The state of one operation on one rank: a collective that an executor runs, or a message to or from another rank.
+// IWYU pragma: private, include <colls/operation.hpp>
+#pragma once
+
+#include <colls/detail/call/call.hpp>
+#include <colls/detail/execute/chunk_layout.hpp>
+#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
+#include <colls/detail/reduce/fold.hpp>
+
+#include <memory>
+
+namespace colls::inline v1::detail {
+
+/// One rank's buffers, as this rank reaches them.
+struct rank_buffers {
+    std::uint64_t stamp = 0;  ///< sequence + 1 of the operation for which they were read
+    bool reached = false;     ///< all ranks can load from and store to `in` and `out`
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::byte* scratch = nullptr;
+    const std::size_t* in_offsets = nullptr;
+    const std::size_t* out_offsets = nullptr;
+    std::size_t count = 0;
+};
+
+struct message_state;
+
+/// How far a collective that has begun has come on this rank. Transitions, each in one place:
+///     direct_executor::begin   -> learning_count, off the root of a gather or scatter
+///     direct_executor::enter   -> agreeing, where ranks may have buffers that others cannot reach; else -> running
+///     direct_executor::agree   agreeing -> running
+///     message_executor::begin  -> begun
+///     message_executor::enter  begun -> learning_count, where the root tells the count ahead; else -> running
+///     message_executor::advance  learning_count -> running
+/// The operation is over when operation_state::done is set.
+enum class operation_phase : unsigned char { begun, learning_count, agreeing, running };
+
+struct operation_state {
+    operation_state() = default;
+    operation_state(const operation_state&) = delete;
+    ~operation_state();
+
+    operation_kind kind = operation_kind::collective;
+    call request;
+    /// What `request` points to and its caller may drop: the operator, the tables of offsets.
+    std::shared_ptr<const void> keep;
+    list<std::size_t> in_offsets, out_offsets;
+
+    const execution_plan* plan = nullptr;
+    /// The plan to take where not all buffers are within reach; null: a staged plan of the same schedule.
+    const execution_plan* staged_plan = nullptr;
+    std::string_view schedule, staged_schedule;  ///< the names of the plans' schedules, for texts
+    const rank_program* program = nullptr;       ///< this rank's part of the plan
+    std::uint64_t sequence = 0;                  ///< number among the operations that expose buffers
+    std::uint64_t number = 0;                    ///< number among the calls of the group
+    std::uint64_t fingerprint = 0;
+
+    operation_phase phase = operation_phase::begun;
+    bool done = true;
+    std::size_t chunk_bytes = 0;  ///< of a unit, as `automatic` has chosen
+    chunk_layout layout;
+    std::size_t chunk = 0;           ///< the current chunk; point to point: pieces that have been moved
+    std::size_t at = 0;              ///< the next instruction of the current chunk
+    std::size_t exit_at = 0;         ///< the next of the program's exit waits
+    std::size_t scratch_chunks = 0;  ///< chunks whose scratch slots are apart; 0: all of them
+    /// Which stores bypass the caches: pushes, this rank's own result, copies into scratch memory.
+    bool stream_pushes = false, stream_own = false, stream_staged = false;
+    /// A bounce buffer of the output, which other ranks reach: copied to the output at the end. Null: none is needed.
+    std::byte* bounce_output = nullptr;
+    memory_piece scratch{};
+    list<rank_buffers> buffers;  ///< of each rank
+    list<operand> operands;      ///< of the fold that is being done
+
+    wait_site site;
+    backoff asked;  ///< for `test`, which asks again and again instead of waiting
+    /// The message executor's state, and how to delete it; null where ranks share memory.
+    message_state* messaging = nullptr;
+    void (*drop_messaging)(message_state*) = nullptr;
+    prepared* of = nullptr;  ///< the persistent call that started it, or null
+    double traced_from = 0;  ///< when it began, where calls are traced; else 0
+};
+inline operation_state::~operation_state() {
+    if (messaging) drop_messaging(messaging);
+}
+
+/// An idle operation of the rank context, or a new one.
+inline operation_state* take_operation(rank_context& e) {
+    if (e.idle.empty()) return new operation_state;
+    operation_state* o = e.idle.back();
+    e.idle.pop_back();
+    return o;
+}
+
+/// Gives the operation's scratch memory back to the rank context.
+inline void give_scratch(rank_context& e, operation_state& o) {
+    if (o.scratch.at) e.pieces.push_back(o.scratch);
+    o.scratch = {};
+}
+/// Gives the operation scratch memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
+inline void take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
+    give_scratch(e, o);  // an operation that failed may have kept its own
+    auto& pool = e.pieces;
+    for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
+        if (pool[i].bytes >= bytes) {
+            o.scratch = pool[i];
+            pool.drop(i);
+            return;
+        }
+    if (bytes > 0) o.scratch = {e.backend->take(bytes), bytes};
+}
+
+#ifndef COLLS_SEPARATE
+COLLS_INLINE rank_context::~rank_context() {
+    previous->next = next;
+    next->previous = previous;
+    for (const memory_piece& piece : pieces) backend->give(piece.at, piece.bytes);
+    for (operation_state* o : idle) {
+        if (o->scratch.at) backend->give(o->scratch.at, o->scratch.bytes);
+        delete o;
+    }
+}
+#endif
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,55 @@
+// An execution plan: what every rank of a group does for one schedule, as one program per rank.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Executors run the programs and do not look at the schedule.
+#pragma once
+
+#include <colls/any_schedule.hpp>
+#include <colls/detail/plan/rank_program.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace colls::inline v1::detail {
+
+/// What of a rank's memory its peers can load from and store to.
+enum class reach : std::uint8_t {
+    buffers,  ///< the callers' buffers, and scratch memory
+    scratch,  ///< scratch memory alone: what peers read is copied there first (staged)
+    nothing   ///< no memory: messages pass
+};
+
+/// Where peers can load and store, a copied block is pushed (stored by its sender) unless this holds: the receivers of
+/// a broadcast or scatter pull (load) their blocks in parallel, while a pushing root would do all copies in turn.
+constexpr bool pulls_copies(collective c) { return c == collective::broadcast || c == collective::scatter; }
+
+/// Made once per (schedule, size, reach), then constant, and kept until the process ends (plan_cache.hpp).
+///
+/// Plans of rooted collectives are written for the root `root`: executors rotate the ranks.
+struct execution_plan {
+    execution_plan(const any_schedule& s, int n, reach r)
+        : schedule(s), size(n), within(r), ranks(new rank_program[static_cast<std::size_t>(n)]) {}
+
+    any_schedule schedule;
+    int size;
+    reach within;
+    /// The plan of the same schedule within reach::scratch, once staged() has been asked for it.
+    mutable std::atomic<const execution_plan*> staged = nullptr;
+    int rounds = 0;
+    /// User blocks: one for each rank, or the equal parts into which the schedule cuts the whole buffer.
+    int blocks = 1;
+    int parts = 1;         ///< units per user block, at most
+    int fewest_parts = 1;  ///< units per user block, at least
+    list<int> parts_of;    ///< units of each user block, where they differ; else empty
+    bool own_blocks_only = true;  ///< messages: ranks other than the root send and receive parts of their own block alone
+    int root = 0;
+    std::uint64_t fingerprint = 0;  ///< of the schedule's type and every step
+    bool order_preserving = false;  ///< known where the schedule was proven at run time
+    std::unique_ptr<rank_program[]> ranks;
+
+    rank_program& program_of(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
+    int values() const { return 2 * rounds; }  ///< progress values per chunk, besides 0
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,186 @@
+// Execution plans for executors that load from and store to the memory of peers.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Each round has two phases. In the send phase a rank stores into its peers' memory, in the fold phase it folds into
+// its own; it publishes a progress value after each. A block that is reduced is pulled: the receiver reads the sender's
+// slot while it folds. A block that is copied is pushed, that is, stored by its sender, except where pulls_copies()
+// holds. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
+//
+// Within reach::scratch everything is pulled, and what peers read is staged: copied once to a scratch slot of its
+// owner.
+#pragma once
+
+#include <colls/detail/plan/dependencies.hpp>
+#include <colls/detail/plan/execution_plan.hpp>
+#include <colls/detail/plan/local_work.hpp>
+#include <colls/detail/plan/scratch_slots.hpp>
+#include <colls/detail/plan/slot_states.hpp>
+#include <colls/detail/plan/step_table.hpp>
+#include <colls/detail/plan/unit_map.hpp>
+
+namespace colls::inline v1::detail {
+
+class memory_lowering {
+public:
+    memory_lowering(const step_table& steps, const unit_map& units, execution_plan& plan)
+        : steps_(steps),
+          units_(units),
+          plan_(plan),
+          accesses_(steps, units),
+          scratch_(plan, accesses_),
+          slots_(steps, units, scratch_),
+          work_(steps, units, slots_, scratch_, plan) {}
+
+    /// Makes all programs of the plan.
+    void lower();
+
+private:
+    static int stored(int round) { return 2 * round + 1; }
+    static int folded(int round) { return 2 * round + 2; }
+
+    void send_phase(int round);
+    void fold_phase(int round);
+    void send_block(int sender, int slot, int receiver, int to, action act, int round);
+    location stage(int rank, int slot, int round);
+    void add_copy(int rank, const location& from, const location& to, int unit, int round);
+    void record(int rank, int done) {
+        for (const instruction& i : phase_) accesses_.access(rank, i, plan_.program_of(rank).operands, done);
+    }
+    void append_phase(int rank, int round);
+    void publish(int rank, int value, int round) {
+        plan_.program_of(rank).body.push_back({.op = opcode::publish, .value = value, .round = round});
+    }
+    static void mark_pushes(rank_program& program);
+
+    const step_table& steps_;
+    const unit_map& units_;
+    execution_plan& plan_;
+    memory_dependencies accesses_;
+    scratch_slots scratch_;
+    slot_states slots_;
+    local_work work_;
+    list<instruction> phase_;  // copies and folds of one rank in one phase
+};
+
+inline void memory_lowering::lower() {
+    for (int k = 0; k < steps_.rounds; ++k) {
+        slots_.begin_round(k);
+        send_phase(k);
+        fold_phase(k);
+        slots_.end_round(k);
+    }
+    for (int r = 0; r < steps_.size; ++r) {
+        phase_.clear();
+        work_.keep_inputs(r, phase_);
+        record(r, plan_.values());
+        append_phase(r, steps_.rounds);
+    }
+    for (int r = 0; r < steps_.size; ++r) {
+        rank_program& program = plan_.program_of(r);
+        if (plan_.within == reach::scratch) accesses_.flush_reuse(r, program.reuse_waits, steps_.rounds);
+        accesses_.flush_exit(r, program.exit, steps_.rounds);
+    }
+    drop_unneeded_publications(plan_);
+    for (int r = 0; r < steps_.size; ++r) mark_pushes(plan_.program_of(r));
+}
+
+inline void memory_lowering::send_phase(int round) {
+    for (int r = 0; r < steps_.size; ++r) {
+        phase_.clear();
+        for (int p = 0; p < steps_.ports; ++p) {
+            const step& own = steps_.at(r, round, p);
+            const int peer = own.send.peer;
+            if (peer == r) work_.add_own(r, own);
+            if (peer == r || peer == none) continue;
+            const receive_part& into = steps_.at(peer, round, p).recv;
+            for (int i = 0; i < own.send.blocks.size(); ++i)
+                send_block(r, own.send.blocks[i], peer, into.blocks[i], into.action, round);
+        }
+        record(r, stored(round));
+        append_phase(r, round);
+        publish(r, stored(round), round);
+    }
+    accesses_.publish_all(stored(round));
+}
+
+inline void memory_lowering::send_block(int sender, int slot, int receiver, int to, action act, int round) {
+    if (units_.is_empty(slot)) return;
+    const slot_state& source = slots_.at(sender, slot);
+    const location from = source.data();
+    if (plan_.within == reach::scratch) {
+        const location reached = from.where == place::scratch ? from : stage(sender, slot, round);
+        return work_.add(receiver, {to, sender, reached, source.contributions, act});
+    }
+    if ((act == action::reduce || pulls_copies(steps_.what)) && source.received_in != round)
+        return work_.add(receiver, {to, sender, from, source.contributions, act});
+    location goal = slots_.target(receiver, to, round);
+    const bool lands = act == action::copy && slots_.can_land(receiver, to, goal, round);
+    if (!lands || goal.where == place::scratch) goal = scratch_.take(sender, receiver);
+    add_copy(sender, from, goal, units_.length_unit(sender, slot, from), round);
+    goal.leaf = from.leaf;
+    if (lands)
+        slots_.move(receiver, to, goal, source.contributions);
+    else
+        work_.add(receiver, {to, sender, goal, source.contributions, act});
+}
+
+// The scratch slot from which peers read the slot's data: they are copied there for the first of them.
+inline location memory_lowering::stage(int rank, int slot, int round) {
+    slot_state& own = slots_.at(rank, slot);
+    const location from = own.data();
+    const bool is_staged = own.staged != none;
+    if (!is_staged) own.staged = scratch_.take(rank, rank).index;
+    const location copy{rank, own.staged, place::scratch, from.leaf};
+    if (!is_staged) add_copy(rank, from, copy, units_.length_unit(rank, slot, from), round);
+    return copy;
+}
+
+inline void memory_lowering::add_copy(int rank, const location& from, const location& to, int unit, int round) {
+    list<location>& operands = plan_.program_of(rank).operands;
+    phase_.push_back({.op = opcode::copy,
+        .peer = to.rank,
+        .unit = unit,
+        .round = round,
+        .first = static_cast<int>(operands.size()),
+        .count = 1,
+        .to = to});
+    operands.push_back(from);
+}
+
+inline void memory_lowering::fold_phase(int round) {
+    for (int r = 0; r < steps_.size; ++r) {
+        phase_.clear();
+        work_.fold_arrivals(r, round, phase_);
+        record(r, folded(round));
+        // A barrier has no data whose accesses would make ranks wait.
+        if (steps_.what == collective::barrier)
+            for (int p = 0; p < steps_.ports; ++p)
+                if (const int peer = steps_.at(r, round, p).recv.peer; peer != none)
+                    accesses_.need(r, peer, stored(round));
+        append_phase(r, round);
+        publish(r, folded(round), round);
+    }
+    accesses_.publish_all(folded(round));
+}
+
+inline void memory_lowering::append_phase(int rank, int round) {
+    list<instruction>& body = plan_.program_of(rank).body;
+    accesses_.flush(rank, body, round);
+    body.append(phase_);
+}
+
+// A fold and the copies of its result that follow it can be done piece by piece, while a piece is in the nearest cache.
+inline void memory_lowering::mark_pushes(rank_program& program) {
+    list<instruction>& body = program.body;
+    for (std::size_t i = 0; i < body.size(); ++i) {
+        if (body[i].op != opcode::fold) continue;
+        const location& made = body[i].to;
+        for (std::size_t j = i + 1; j < body.size() && body[j].op == opcode::copy; ++j) {
+            const location& sent = program.operands[body[j].first];
+            if (sent.rank != made.rank || sent.where != made.where || sent.index != made.index) break;
+            ++body[i].pushes;
+        }
+    }
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,42 @@
+// The execution plans of this process: each is made once, when it is first asked for.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/detail/plan/execution_plan.hpp>
+
+#ifndef COLLS_SEPARATE
+#include <colls/detail/plan/make_execution_plan.hpp>
+#include <colls/detail/support/list.hpp>
+
+#include <mutex>
+#endif
+
+namespace colls::inline v1::detail {
+
+/// The plan of the schedule at n ranks, which stays valid until the process ends. Threads may call it at once. Throws
+/// what make_execution_plan() throws, at every call.
+const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within = reach::buffers);
+#ifndef COLLS_SEPARATE
+COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within) {
+    static std::mutex mutex;
+    // Never destroyed: threads may outlive main.
+    static list<const execution_plan*>& cache = *new list<const execution_plan*>;
+    const std::lock_guard lock(mutex);
+    for (const execution_plan* p : cache)
+        if (p->size == n && p->within == within && p->schedule == s) return p;
+    cache.push_back(make_execution_plan(s, n, within).release());
+    return cache.back();
+}
+#endif
+
+/// The plan of the same schedule for buffers that other ranks cannot reach.
+inline const execution_plan& staged(const execution_plan& direct) {
+    const execution_plan* found = direct.staged.load(std::memory_order_acquire);
+    if (found == nullptr) {
+        found = execution_plan_for(direct.schedule, direct.size, reach::scratch);
+        direct.staged.store(found, std::memory_order_release);
+    }
+    return *found;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,88 @@
+// Counting what a schedule costs, by asking it for every step.
+// IWYU pragma: private, include <colls/cost.hpp>
+#pragma once
+
+#include <colls/cost.hpp>
+#include <colls/detail/prove/block_count.hpp>
+#include <colls/detail/prove/liveness.hpp>
+#include <colls/detail/prove/reader.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Which messages are counted: all (node = 0), or where `node` consecutive ranks share a host, those within hosts, or
+/// those between hosts.
+struct counted_messages {
+    int node = 0;
+    bool between = false;
+    constexpr bool operator()(int a, int b) const { return node == 0 || (a / node != b / node) == between; }
+};
+
+/// All of a cost but `scratch`. Where only some messages are counted, `rounds` are those in which one of them is sent.
+constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}) {
+    const int rounds = s.rounds(n);
+    cost c{.rounds = counts.node == 0 ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
+    buffer<long> sent(n), received(n), reduced(n);
+    for (int round = 0; round < rounds; ++round) {
+        long most_sent = 0, most_received = 0, most_reduced = 0, most_messages = 0;
+        for (int r = 0; r < n; ++r) {
+            long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
+            for (int port = 0; port < c.ports; ++port) {
+                const step st = s.at(r, n, round, port);
+                if (st.send.peer != none && st.send.peer != r && counts(r, st.send.peer))
+                    out += size_of(st.send.blocks), ++sends, ++messages;
+                if (st.recv.peer == none || !counts(r, st.recv.peer)) continue;
+                const long in = size_of(st.recv.blocks);
+                if (st.recv.peer != r) into += in, ++messages;
+                if (st.recv.action == action::reduce) fold += in;
+            }
+            sent.p[r] += out;
+            received.p[r] += into;
+            reduced.p[r] += fold;
+            if (out > most_sent) most_sent = out;
+            if (into > most_received) most_received = into;
+            if (fold > most_reduced) most_reduced = fold;
+            if (messages > most_messages) most_messages = messages;
+            c.messages += sends;
+            c.all_sent += out;
+        }
+        c.critical_messages += most_messages;
+        if (counts.node != 0) c.rounds += most_messages > 0;
+        c.critical_sent += most_sent;
+        c.critical_received += most_received;
+        c.critical_reduced += most_reduced;
+    }
+    for (int r = 0; r < n; ++r) {
+        if (sent.p[r] > c.blocks_sent) c.blocks_sent = sent.p[r];
+        if (received.p[r] > c.blocks_received) c.blocks_received = received.p[r];
+        if (reduced.p[r] > c.blocks_reduced) c.blocks_reduced = reduced.p[r];
+    }
+    return c;
+}
+
+constexpr cost cost_of(const schedule_reader& s, int n) {
+    cost c = traffic(s, n);
+    if (s.kind() != collective::barrier) c.scratch = liveness(s, n).peak();
+    return c;
+}
+
+}  // namespace colls::inline v1::detail
+
+namespace colls::inline v1 {
+
+template <class S>
+constexpr cost cost_of(const S& s, int n) {
+    if constexpr (detail::expect_readable<S>())
+        return detail::cost_of(detail::reader_of<S>(s), n);
+    else
+        return {};
+}
+template <class S>
+constexpr cost cost_of(int n) {
+    return cost_of(S{}, n);
+}
+template <class S>
+constexpr cost traffic_of(const S& s, int n) {
+    return detail::traffic(detail::reader_of<S>(s), n);
+}
+
+}  // namespace colls::inline v1

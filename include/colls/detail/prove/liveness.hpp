@@ -1,0 +1,99 @@
+// How many partial results a rank holds at a time: cost::scratch.
+// IWYU pragma: private, include <colls/cost.hpp>
+#pragma once
+
+#include <colls/detail/prove/block_count.hpp>
+#include <colls/detail/prove/reader.hpp>
+
+#include <initializer_list>
+
+namespace colls::inline v1::detail {
+
+/// Whether a slot of a rank is part of its result: what arrives there needs no memory of its own.
+constexpr bool is_result(const schedule_reader& s, int n, int rank, int slot, int blocks, int home) {
+    if (slot >= blocks) return false;
+    switch (s.kind()) {
+        case collective::scatter:
+        case collective::reduce_scatter:
+            return home == rank;
+        case collective::gather:
+        case collective::reduce:
+            return rank == s.root(n);
+        default:
+            return true;
+    }
+}
+
+/// Finds from which round to which each slot of a rank holds a partial result, and how many do at a time.
+class liveness {
+public:
+    constexpr liveness(const schedule_reader& s, int n)
+        : s_(s),
+          n_(n),
+          rounds_(s.rounds(n)),
+          blocks_(s.blocks(n)),
+          slots_(blocks_ + s.scratch(n)),
+          home_(slots_),
+          begin_(slots_),
+          last_(slots_),
+          change_(rounds_ + 2) {
+        if (owned(s.kind()))
+            for (int x = 0; x < blocks_; ++x) home_.p[x] = s.home(n, x);
+    }
+    constexpr int peak() {
+        int most = 0;
+        for (int rank = 0; rank < n_; ++rank) {
+            const int here = peak_at(rank);
+            if (here > most) most = here;
+        }
+        return most;
+    }
+
+private:
+    constexpr int peak_at(int rank) {
+        begin_.fill(none);
+        change_.fill(0);
+        const int ports = s_.ports(n_);
+        for (int round = 0; round < rounds_; ++round)
+            for (const bool receiving : {false, true})
+                for (int port = 0; port < ports; ++port) {
+                    const step st = s_.at(rank, n_, round, port);
+                    if ((receiving ? st.recv.peer : st.send.peer) == none) continue;
+                    const block_set& b = receiving ? st.recv.blocks : st.send.blocks;
+                    const long count = size_of(b);
+                    list_.need(count);
+                    expand(b, list_.p);
+                    for (long j = 0; j < count; ++j)
+                        if (receiving)
+                            receive(rank, list_.p[j], round, st.recv.action == action::copy);
+                        else if (begin_.p[list_.p[j]] != none)
+                            last_.p[list_.p[j]] = round;
+                }
+        for (int x = 0; x < slots_; ++x) end(x);
+        int live = 0, most = 0;
+        for (int round = 0; round <= rounds_; ++round)
+            if ((live += change_.p[round]) > most) most = live;
+        return most;
+    }
+    constexpr void receive(int rank, int slot, int round, bool replaces) {
+        if (is_result(s_, n_, rank, slot, blocks_, home_.p[slot])) return;
+        if (replaces) end(slot);
+        if (begin_.p[slot] != none) return;
+        begin_.p[slot] = round;
+        last_.p[slot] = none;
+    }
+    // What is never sent on after it arrived needs no memory.
+    constexpr void end(int slot) {
+        if (begin_.p[slot] != none && last_.p[slot] != none) {
+            ++change_.p[begin_.p[slot]];
+            --change_.p[last_.p[slot] + 1];
+        }
+        begin_.p[slot] = none;
+    }
+
+    const schedule_reader& s_;
+    const int n_, rounds_, blocks_, slots_;
+    buffer<int> home_, begin_, last_, change_, list_;
+};
+
+}  // namespace colls::inline v1::detail

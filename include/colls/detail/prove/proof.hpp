@@ -1,0 +1,60 @@
+// The proof as constants: one evaluation for each schedule and group size, so that a compiler's limits on constant
+// evaluation hold for each of them.
+// IWYU pragma: private, include <colls/verify.hpp>
+#pragma once
+
+#include <colls/detail/derive/expect.hpp>
+#include <colls/detail/prove/symmetric_execution.hpp>
+
+#include <utility>
+
+namespace colls::inline v1::detail {
+
+/// From this group size on, where masks have several words, the search for symmetry pays.
+inline constexpr int symmetry_from = 65;
+
+[[gnu::cold]] [[gnu::noinline]] constexpr report run_proof(const schedule_reader& s, int n) {
+    if (n >= symmetry_from)
+        if (symmetric_execution e(s, n); e.applies()) return e.run();
+    return symbolic_execution(s, n).run();
+}
+
+template <class S>
+constexpr report proof_at(const S& s, int n) {
+    return v1::supports(s, n) ? run_proof(reader_of<S>(s), n) : report{.n = n};
+}
+// Initialised by a call with arguments: g++ evaluates one without them twice.
+template <class S, int n>
+inline constexpr report proof_of = proof_at(S{}, n);
+
+template <class F, collective C, int n>
+constexpr bool proven_for() {
+    if constexpr (provides<F, C>)
+        return proof_of<schedule_for<F, C>, n>.ok();
+    else
+        return true;
+}
+template <class F, int n, class Collectives>
+inline constexpr bool family_proven = false;
+template <class F, int n, int... C>
+inline constexpr bool family_proven<F, n, std::integer_sequence<int, C...>> =
+    (proven_for<F, static_cast<collective>(C), n>() && ...);
+
+template <class S, int n>
+constexpr bool is_proven_at() {
+    if constexpr (!expect_schedule_or_family<S>())
+        return true;  // the error has been reported
+    else if constexpr (schedule<S>)
+        return proof_of<S, n>.ok();
+    else
+        return family_proven<S, n, std::make_integer_sequence<int, collective_count>>;
+}
+template <class S, int n>
+inline constexpr bool proven_once = is_proven_at<S, n>();
+
+template <class S, class N>
+inline constexpr bool proven_upto = false;
+template <class S, int... i>
+inline constexpr bool proven_upto<S, std::integer_sequence<int, i...>> = (proven_once<S, i + 1> && ...);
+
+}  // namespace colls::inline v1::detail

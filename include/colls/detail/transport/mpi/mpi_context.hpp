@@ -1,0 +1,50 @@
+// An MPI communicator of the library's own, which the transports of a group share.
+// IWYU pragma: private, include <colls/transports/mpi.hpp>
+#pragma once
+
+#include <colls/detail/support/clock.hpp>
+#include <colls/detail/transport/mpi/mpi_header.hpp>
+
+namespace colls::inline v1::detail {
+
+/// MPI may be called: it is initialised, and not finalised.
+inline bool mpi_runs() {
+    int initialised = 0, finalised = 0;
+    MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    return initialised != 0 && finalised == 0;
+}
+
+/// Freed with its last user, unless a peer may still send something over it.
+class mpi_context {
+public:
+    explicit mpi_context(MPI_Comm own) : comm_(own) {
+        MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        MPI_Comm_rank(own, &rank_);
+        MPI_Comm_size(own, &size_);
+    }
+    mpi_context(const mpi_context&) = delete;
+    mpi_context& operator=(const mpi_context&) = delete;
+    ~mpi_context() {
+        if (!kept_ && mpi_runs()) MPI_Comm_free(&comm_);
+    }
+    MPI_Comm get() const { return comm_; }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    /// It is not freed: it stays until MPI is finalised.
+    void keep() { kept_ = true; }
+    /// A transport begins to end. Returns until when all transports of this communicator may take (of `seconds_now`): a
+    /// second after the first of them has called this.
+    double begin_ending() {
+        if (deadline_ == 0) deadline_ = seconds_now() + 1;
+        return deadline_;
+    }
+
+private:
+    MPI_Comm comm_;
+    int rank_ = 0, size_ = 1;
+    bool kept_ = false;
+    double deadline_ = 0;  // 0: no transport has begun to end
+};
+
+}  // namespace colls::inline v1::detail
