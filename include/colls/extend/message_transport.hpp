@@ -83,7 +83,8 @@ public:
     /// learns late that messages have left should now see to it that it learns so of the last one.
     virtual void request_completion(int /*peer*/) {}
 
-    /// How many messages to `peer` have left: their memory may be changed.
+    /// How many messages to `peer` have left: their memory may be changed, and they arrive though this rank may not
+    /// call the transport again for long.
     virtual std::uint64_t sent(int peer) const = 0;
     /// How many messages from `peer` have arrived: their memory holds them.
     virtual std::uint64_t received(int peer) const = 0;
