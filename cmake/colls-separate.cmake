@@ -1,8 +1,8 @@
-# colls::separate: units see the declarations of calls and groups alone; the engine behind them is a static library, compiled once
-# a build tree, with its compiler and flags. In the source tree, and installed as part of the package.
+# colls::separate: units include the declarations of calls and groups alone; the definitions are a static library, compiled
+# once in a build tree, with its compiler and flags. Part of the source tree, and of the installed package.
 if(NOT TARGET colls_separate)
     get_filename_component(colls_sources "${COLLS_SOURCE_FOLDER}" ABSOLUTE)
-    add_library(colls_separate STATIC EXCLUDE_FROM_ALL "${colls_sources}/engine.cpp" "${colls_sources}/network.cpp"
+    add_library(colls_separate STATIC EXCLUDE_FROM_ALL "${colls_sources}/calls.cpp" "${colls_sources}/network.cpp"
                                                        "${colls_sources}/folds.cpp")
     add_library(colls::separate ALIAS colls_separate)
     target_compile_definitions(colls_separate PUBLIC COLLS_SEPARATE)

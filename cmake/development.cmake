@@ -38,7 +38,7 @@ if(COLLS_WERROR)
     list(APPEND colls_warnings -Werror)
 endif()
 
-# The project's programs include declarations of calls alone; the engine behind them is compiled once a build tree, with these flags.
+# The project's programs include declarations of calls alone; the definitions are compiled once in a build tree, with these flags.
 add_library(colls_flags INTERFACE)
 target_compile_features(colls_flags INTERFACE cxx_std_20)
 target_compile_options(colls_flags INTERFACE ${colls_warnings})

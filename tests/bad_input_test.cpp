@@ -1,5 +1,5 @@
-// Wrong arguments, ranks that disagree, ranks that fail: an error with the right code on every rank, never a hang, and
-// nothing moved where the mistake could be seen before.
+// Wrong arguments, ranks that disagree, ranks that fail: every rank gets an error with the right code, none hangs, and
+// no data moves where the mistake could be found before.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -20,7 +20,7 @@ using namespace support;
 
 namespace {
 
-/// What each rank's call came to: the code of its error, or none.
+/// The result of each rank's call: the code of its error, or none.
 class outcomes {
 public:
     template <class F>
@@ -67,7 +67,7 @@ private:
     std::map<int, std::string> texts_;
 };
 
-/// Times are printed with COLLS_TEST_FIGURES=1 and not asserted, since other programs may have the cores.
+/// Times are printed with COLLS_TEST_FIGURES=1 and not asserted, since other programs may use the cores.
 void figure(const char* what, std::chrono::steady_clock::time_point began) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     if (setting("COLLS_TEST_FIGURES", 0)) std::printf("%s: %.3f s\n", what, took.count());
@@ -100,8 +100,8 @@ void refused_everywhere(const char* what, int n, F call) {
     }
 }
 
-/// The ranks' calls do not fit together: an error on every rank of this call or of its next. Each rank calls `first`,
-/// then barriers until the control messages has reached it.
+/// The ranks' calls do not fit together: every rank gets an error from this call or its next. Each rank calls `first`,
+/// then barriers until the control message has reached it.
 template <class F>
 outcomes disagree(int n, F first) {
     outcomes got;
@@ -118,7 +118,7 @@ outcomes disagree(int n, F first) {
 
 }  // namespace
 
-TEST_CASE("a root that is no rank of the group", "[bad_input]") {
+TEST_CASE("bad input: rejects a root outside the group", "[bad_input]") {
     for (const int n : {1, 2, 5})
         for (const int root : {-1, -5, n, n + 7, std::numeric_limits<int>::max()}) {
             const auto size = static_cast<std::size_t>(n);
@@ -138,7 +138,7 @@ TEST_CASE("a root that is no rank of the group", "[bad_input]") {
         }
 }
 
-TEST_CASE("counts that do not fit each other", "[bad_input]") {
+TEST_CASE("bad input: rejects buffers and counts whose lengths do not fit together", "[bad_input]") {
     for (const int n : {1, 2, 4}) {
         const auto size = static_cast<std::size_t>(n);
         refused_everywhere("all_reduce", n,
@@ -193,7 +193,7 @@ TEST_CASE("counts that do not fit each other", "[bad_input]") {
             const std::vector<int> counts(size, 1);
             colls::all_to_all_v(comm, data.first(size + 1), data.subspan(20, size), counts, counts);
         });
-        // At a root only: the others see nothing wrong, and must not be left waiting.
+        // Wrong at the root only: the other ranks find nothing wrong, and must not wait for ever.
         for (const bool scatters : {false, true}) {
             outcomes got = disagree(n, [&](auto& comm) {
                 std::vector<int> whole(2 * size + 1), own(2);
@@ -208,7 +208,7 @@ TEST_CASE("counts that do not fit each other", "[bad_input]") {
     }
 }
 
-TEST_CASE("no memory behind a span that has a size", "[bad_input]") {
+TEST_CASE("bad input: rejects a null buffer of some elements", "[bad_input]") {
     for (const int n : {1, 3}) {
         const std::span<int> nowhere(static_cast<int*>(nullptr), 8);
         const auto size = static_cast<std::size_t>(n);
@@ -223,7 +223,7 @@ TEST_CASE("no memory behind a span that has a size", "[bad_input]") {
         refused_everywhere("inclusive_scan", n,
             [&](auto& comm, auto data) { colls::inclusive_scan(comm, data.first(8), nowhere, colls::sum); });
     }
-    // A null span of no elements is fine.
+    // A null span of no elements is allowed.
     std::atomic<int> fine{0};
     colls::threads::run(3, [&](auto& comm) {
         const std::span<int> nothing;
@@ -237,7 +237,7 @@ TEST_CASE("no memory behind a span that has a size", "[bad_input]") {
     CHECK(fine == 3);
 }
 
-TEST_CASE("buffers that overlap without being in place", "[bad_input]") {
+TEST_CASE("bad input: rejects buffers that overlap without being in place", "[bad_input]") {
     for (const int n : {1, 2, 3}) {
         const auto size = static_cast<std::size_t>(n);
         for (const std::size_t shift : {1u, 5u, 9u}) {
@@ -266,7 +266,7 @@ TEST_CASE("buffers that overlap without being in place", "[bad_input]") {
     }
 }
 
-TEST_CASE("a schedule at a group size that it does not support", "[bad_input]") {
+TEST_CASE("bad input: rejects a schedule at a group size that it does not support", "[bad_input]") {
     for (const int n : {3, 6, 12}) {
         outcomes got;
         colls::threads::run(n, [&](auto& comm) {
@@ -282,7 +282,7 @@ TEST_CASE("a schedule at a group size that it does not support", "[bad_input]") 
 }
 
 namespace {
-/// Sends the right number of blocks, one of them the wrong one.
+/// Sends the right number of blocks, one of which is the wrong block.
 struct wrong_reduce_scatter : pairwise_reduce_scatter {
     static constexpr colls::step at(int rank, int n, int round) {
         colls::step s = pairwise_reduce_scatter::at(rank, n, round);
@@ -290,7 +290,7 @@ struct wrong_reduce_scatter : pairwise_reduce_scatter {
         return s;
     }
 };
-/// A receive that nobody sends: would wait for ever.
+/// Has a receive without a send, which would wait for ever.
 struct unmatched_broadcast : chain_broadcast {
     static constexpr colls::step at(int rank, int n, int round) {
         colls::step s = chain_broadcast{1}.at(rank, n, round);
@@ -300,7 +300,7 @@ struct unmatched_broadcast : chain_broadcast {
 };
 }  // namespace
 
-TEST_CASE("a schedule that the proof rejects", "[bad_input]") {
+TEST_CASE("bad input: rejects a schedule whose proof fails", "[bad_input]") {
     outcomes got;
     colls::threads::run(4, [&](auto& comm) {
         std::vector<int> in(8, comm.rank()), out(2, -1);
@@ -320,7 +320,7 @@ TEST_CASE("a schedule that the proof rejects", "[bad_input]") {
     CHECK(second.count(colls::errc::wrong_schedule) == 3);
 }
 
-TEST_CASE("ranks that call different things", "[bad_input][mismatch]") {
+TEST_CASE("bad input: ranks that make different calls get a mismatch", "[bad_input][mismatch]") {
     for (const int n : {2, 3, 8})
         for (const std::size_t count : {std::size_t{3}, std::size_t{3000}, std::size_t{50'000}})
             for (const int odd : {0, n - 1}) {
@@ -380,12 +380,12 @@ TEST_CASE("ranks that call different things", "[bad_input][mismatch]") {
             }
 }
 
-TEST_CASE("counts of the v-variants that differ across ranks", "[bad_input][mismatch]") {
+TEST_CASE("bad input: v-variants whose counts differ across ranks are a mismatch", "[bad_input][mismatch]") {
     for (const int n : {2, 4}) {
         const auto size = static_cast<std::size_t>(n);
         outcomes gathered = disagree(n, [&](auto& comm) {
             std::vector<int> counts(size, 3);
-            if (comm.rank() == 1) counts[0] = 4;  // agrees with itself: its own count is another
+            if (comm.rank() == 1) counts[0] = 4;  // its own count differs from the other ranks'
             std::vector<int> in(3), out(3 * size + (comm.rank() == 1 ? 1 : 0));
             colls::all_gather_v(comm, in, out, counts);
         });
@@ -402,7 +402,7 @@ TEST_CASE("counts of the v-variants that differ across ranks", "[bad_input][mism
     }
 }
 
-TEST_CASE("a rank that throws takes the others with it, and its exception comes out", "[bad_input]") {
+TEST_CASE("bad input: an exception of one rank ends the others' calls, and leaves threads::run", "[bad_input]") {
     for (const int n : {2, 3, 8, 17})
         for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}})
             for (int turn = 0; turn < 4; ++turn) {
@@ -419,7 +419,7 @@ TEST_CASE("a rank that throws takes the others with it, and its exception comes 
                             calls(turn);
                             throw std::out_of_range("my own business");
                         }
-                        // Also in the last call that the thrower still made: a rank may not be out of it yet.
+                        // Also in the last call that the throwing rank made: another rank may still be in it.
                         got.of(comm.rank(), [&] { calls(turn + 3); });
                     });
                 } catch (const std::out_of_range& failure) {
@@ -433,7 +433,7 @@ TEST_CASE("a rank that throws takes the others with it, and its exception comes 
             }
 }
 
-TEST_CASE("an operator that throws", "[bad_input]") {
+TEST_CASE("bad input: an operator that throws", "[bad_input]") {
     struct refusal {};
     for (const std::size_t count : {std::size_t{3}, std::size_t{40'000}}) {
         bool right = false;
@@ -453,7 +453,7 @@ TEST_CASE("an operator that throws", "[bad_input]") {
     }
 }
 
-TEST_CASE("a rank that leaves early is named, not waited for", "[bad_input]") {
+TEST_CASE("bad input: the error names a rank that has left early, without waiting for it", "[bad_input]") {
     for (const int n : {2, 5}) {
         outcomes got;
         const auto began = std::chrono::steady_clock::now();
@@ -470,7 +470,7 @@ TEST_CASE("a rank that leaves early is named, not waited for", "[bad_input]") {
     }
 }
 
-TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_input]") {
+TEST_CASE("bad input: a timeout names the rank that does not call", "[bad_input]") {
     constexpr double deadline = 2;
     for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}}) {
         outcomes got;
@@ -479,7 +479,7 @@ TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_in
         try {
             colls::threads::run(3, [&](auto& comm) {
                 std::vector<int> data(count);
-                // All are there: what the others wait for within this deadline is rank 1 alone, and a core.
+                // All ranks are there: within this deadline the others wait for rank 1 alone, and for a core.
                 colls::barrier(comm);
                 if (comm.rank() != 1) comm.context().env.timeout = deadline;
                 if (comm.rank() == 1) {
@@ -497,14 +497,14 @@ TEST_CASE("a rank that never comes: the deadline passes, and names it", "[bad_in
         CHECK(got.count(colls::errc::timeout) == 3);
         CHECK(got.peer(0) == 1);
         CHECK(got.peer(2) == 1);
-        // Of a call that goes by rounds: which one, and what would have come in it.
+        // A call in rounds: the error names the round, and the blocks that were to be received in it.
         if (count > 1) CHECK(got.all().find(", round 0, block") != std::string::npos);
         CHECK(took > std::chrono::duration<double>(0.8 * deadline));
         figure("a rank that never comes", began);
     }
 }
 
-TEST_CASE("a group of no ranks", "[bad_input]") {
+TEST_CASE("bad input: rejects a group of no ranks", "[bad_input]") {
     for (const int n : {0, -1}) {
         bool thrown = false;
         try {

@@ -1,4 +1,4 @@
-// Every collective, schedule, group size and root, by turns, against the serial reference.
+// Every collective with every schedule, group size and root, in rotation, compared to the serial reference.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -14,7 +14,7 @@ namespace {
 using communicator = colls::threads::communicator;
 using jobs_list = std::deque<job<communicator>>;
 
-/// Runs what has been collected in one group of n, and judges it.
+/// Runs the collected calls in one group of n ranks, and checks their results.
 void run_and_check(int n, jobs_list& jobs, std::uint64_t seed) {
     INFO("group of " << n << ", seed " << seed);
     try {
@@ -51,13 +51,13 @@ const entry<communicator>& kind_named(std::string_view name) {
     std::abort();
 }
 
-/// Of groups that outnumber the cores by far, one below, at and above a power of two, and the largest: each takes a
-/// minute where two cores have all its ranks.
+/// Of the group sizes far above the number of cores: one below, at and above a power of two, and the largest. Each
+/// takes a minute where all ranks share two cores.
 bool worth_its_time(int n) { return long_run || n <= 17 || n == 31 || n == 33 || n == 64 || n == 129; }
 
 }  // namespace
 
-TEST_CASE("every schedule at every group size that it supports", "[collectives]") {
+TEST_CASE("collectives: every schedule gives the right result at every group size that it supports", "[collectives]") {
     for (const int n : awkward_sizes) {
         if ((sanitized && n > 17) || n > most_ranks || !worth_its_time(n)) continue;
         random_source random(static_cast<std::uint64_t>(n));
@@ -97,7 +97,7 @@ TEST_CASE("every schedule at every group size that it supports", "[collectives]"
     }
 }
 
-TEST_CASE("every root, in place and out of place", "[collectives]") {
+TEST_CASE("collectives: every root, in place and out of place", "[collectives]") {
     for (const int n : {2, 3, 5, 8, 13, 17}) {
         if (n > most_ranks) continue;
         random_source random(static_cast<std::uint64_t>(100 + n));
@@ -127,7 +127,7 @@ TEST_CASE("every root, in place and out of place", "[collectives]") {
     }
 }
 
-TEST_CASE("automatic, over the sizes at which it changes its mind", "[collectives]") {
+TEST_CASE("collectives: automatic gives the right result at the sizes where its choice changes", "[collectives]") {
     for (const int n : {1, 2, 3, 4, 8, 17}) {
         if (n > most_ranks) continue;
         random_source random(static_cast<std::uint64_t>(200 + n));
@@ -150,7 +150,7 @@ TEST_CASE("automatic, over the sizes at which it changes its mind", "[collective
     }
 }
 
-TEST_CASE("thousands of calls in one group, with no barrier between them", "[collectives][stress]") {
+TEST_CASE("collectives: thousands of calls in one group without a barrier between them", "[collectives][stress]") {
     for (const int n : {2, 3, 8}) {
         random_source random(static_cast<std::uint64_t>(300 + n));
         jobs_list jobs;
@@ -158,7 +158,7 @@ TEST_CASE("thousands of calls in one group, with no barrier between them", "[col
         const auto& kinds = common_kinds<communicator>();
         while (jobs.size() < calls) {
             const auto& e = random.pick(kinds);
-            // A run of the same call now and then: what is safe by parity breaks here.
+            // The same call several times in a row now and then: buffers that alternate by parity are reused at once.
             const call_plan p = pick_plan(random, n, e, random.one_in(8) ? 200'000 : 4000);
             for (std::size_t times = random.one_in(10) ? random.below(20) : 1; times-- > 0;) {
                 jobs.emplace_back(e, p);

@@ -1,4 +1,4 @@
-// The reduce loop against the plainest one, every variant of it; and the copies.
+// Every variant of the reduce loops compared to one loop over the elements; and the copies.
 #include "catch.hpp"
 
 #include "support/guarded.hpp"
@@ -32,7 +32,7 @@ void called(void* dst, const operand* x, int k, std::size_t count, const void* o
     else
         f(dst, x, k, count, op);
 }
-/// What the table says, and what it chooses among on this processor.
+/// The fold of the table, and those among which it chooses on this processor.
 template <class T, class Op>
 std::vector<variant> variants() {
     std::vector<variant> v{{"table", op_table_for<T, Op>.fold}, {"baseline", &called<T, Op, &fold_baseline<T, Op>>}};
@@ -45,7 +45,7 @@ std::vector<variant> variants() {
     return v;
 }
 
-/// The definition, in one loop: in float for the small floats under a pure operator.
+/// The definition of a fold, in one loop: in float for small floats under a pure operator.
 template <class T, class Op>
 T folded(const std::vector<const T*>& x, const std::vector<bool>& leaf, std::size_t i, const Op& op) {
     using A = std::conditional_t<folds_in_float<T, Op>, float, T>;
@@ -53,7 +53,7 @@ T folded(const std::vector<const T*>& x, const std::vector<bool>& leaf, std::siz
         A a = static_cast<A>(x[j][i]);
         if constexpr (requires { op.leaf(a); }) {
             if (leaf[j]) {
-                volatile bool apart = true;  // rounded by itself, under -mfma too
+                volatile bool apart = true;  // rounded by itself, even with -mfma
                 const A scaled = static_cast<A>(op.leaf(a));
                 return apart ? scaled : a;
             }
@@ -92,7 +92,7 @@ bool same_bytes(const T* a, const T* b, std::size_t n) {
     return n == 0 || std::memcmp(static_cast<const void*>(a), static_cast<const void*>(b), n * sizeof(T)) == 0;
 }
 
-/// One call: dst apart (alias < 0) or the very buffer of an operand.
+/// One call, whose dst is a buffer of its own (alias < 0) or that of an operand.
 template <class T, class Op>
 void check(const variant& v, int k, std::size_t count, int alias, std::size_t shift, const Op& op) {
     std::vector<support::guarded> buffers;
@@ -164,7 +164,7 @@ struct affine {
 struct compose_affine {
     affine operator()(const affine& f, const affine& g) const { return {f.a * g.a, g.a * f.b + g.b}; }
 };
-/// Larger than the loop's tile.
+/// An element larger than the loop's tile.
 struct page {
     std::uint64_t words[600];
     static page make(std::uint64_t h) {
@@ -192,7 +192,7 @@ struct located : value_index<float, int> {
     static located make(std::uint64_t h) { return {{static_cast<float>(h % 5), static_cast<int>(h % 9)}}; }
 };
 
-/// Pure, and of a wider result: each step must come back to the element's type.
+/// A pure operator with a wider result: each step must convert back to the element type.
 struct halve_and_add {
     static constexpr bool pure = true;
     int operator()(int a, int b) const { return (a >> 1) + 5 * b; }
@@ -202,7 +202,7 @@ float half_way(float a, float b) { return a * 0.5f + b; }
 
 }  // namespace
 
-TEST_CASE("fold: floating point", "[fold]") {
+TEST_CASE("fold: floating-point types give the reference's bits", "[fold]") {
     check_all<float>(sum);
     check_all<double>(sum);
     check_all<float>(prod);
@@ -233,9 +233,9 @@ TEST_CASE("fold: bfloat16 and half round once", "[fold]") {
     check_all<bfloat16>(std::plus<>{});
     check_all<half>(sum);
     check_all<half>(max);
-    check_all<half>([](half a, half b) { return a + b; });  // rounds each time: it takes nothing but half
+    check_all<half>([](half a, half b) { return a + b; });  // rounds at each step: it takes half alone
 
-    // 256 + 128 ones: each one alone is lost in bfloat16, whose step is 2 there.
+    // 256 + 128 ones: in bfloat16, whose step there is 2, each single one would be lost.
     std::vector<bfloat16> values(129, bfloat16(1.0f));
     values[0] = bfloat16(256.0f);
     std::vector<operand> x;
@@ -263,10 +263,10 @@ TEST_CASE("fold: a leaf is scaled, a partial fold is not", "[fold]") {
     REQUIRE(result == 130.0f);
 }
 
-TEST_CASE("fold: users' types and callables", "[fold]") {
+TEST_CASE("fold: users' element types and callables", "[fold]") {
     check_all<affine>(compose_affine{});
     check_all<std::complex<float>>(sum);
-#if !defined(__FMA__)  // g++ may fuse inside the product, here or there
+#if !defined(__FMA__)  // g++ may fuse operations inside the product, in one place and not in the other
     check_all<std::complex<double>>(prod);
 #endif
     check_all<located>(minloc);
@@ -304,7 +304,7 @@ TEST_CASE("fold: thousands of operands", "[fold]") {
     SUCCEED();
 }
 
-TEST_CASE("fold: a callable with a memory of its own is called once for each pair, in order", "[fold]") {
+TEST_CASE("fold: a callable with a state is called once for each pair, in order", "[fold]") {
     int calls = 0;
     float last = -1;
     bool ordered = true;
@@ -326,7 +326,7 @@ TEST_CASE("fold: a callable with a memory of its own is called once for each pai
     }
 }
 
-TEST_CASE("finish: the average, and nothing for others", "[fold]") {
+TEST_CASE("op_table: finish divides for avg, and is null for operators without a last step", "[fold]") {
     REQUIRE(op_table_for<float, sum_t>.finish == nullptr);
     REQUIRE(op_table_for<float, premul_sum_t<float>>.finish == nullptr);
     std::vector<int> x;
@@ -349,7 +349,7 @@ TEST_CASE("finish: the average, and nothing for others", "[fold]") {
     for (std::size_t i = 0; i < 33; ++i) REQUIRE(float(y[i]) == (i < 32 ? 2.5f : 10.0f));
 }
 
-TEST_CASE("tables say whether the operands may be swapped", "[fold]") {
+TEST_CASE("op_table: commutative is that of the operator", "[fold]") {
     STATIC_REQUIRE(op_table_for<float, sum_t>.commutative);
     STATIC_REQUIRE(op_table_for<float, std::plus<>>.commutative);
     STATIC_REQUIRE(!op_table_for<float, std::minus<>>.commutative);
@@ -359,7 +359,7 @@ TEST_CASE("tables say whether the operands may be swapped", "[fold]") {
         op_table_for<three_bytes, commutative_operator<three_bytes (*)(three_bytes, three_bytes)>>.element_size == 3);
 }
 
-TEST_CASE("rows of half: every way of converting them gives the same bits", "[fold]") {
+TEST_CASE("half rows: F16C and the portable code convert to the same bits", "[fold]") {
     std::vector<half> all(65536), back(65536);
     std::vector<float> a(65536), b(65536);
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = half::from_bits(static_cast<unsigned short>(i));
@@ -388,7 +388,7 @@ TEST_CASE("rows of half: every way of converting them gives the same bits", "[fo
     REQUIRE(same_bytes(p.data(), q.data(), p.size()));
 }
 
-TEST_CASE("copies: every alignment and length, no byte more", "[copy]") {
+TEST_CASE("stream_bytes: copies every alignment and length, and writes no other byte", "[copy]") {
     std::vector<unsigned char> source(3000);
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 131 + (i >> 8));
     for (std::size_t shift = 0; shift < 64; shift += 1)

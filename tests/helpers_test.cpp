@@ -1,5 +1,5 @@
-// What programs would otherwise write themselves: blocks of buffers, waiting for several operations, a send and a
-// receive at once, messages from any rank, and giving up. On threads, and between processes over shared memory and TCP.
+// Functions beside the collectives: blocks of buffers, waiting for several operations, exchange, recv_any and abort. On
+// threads, and between processes over shared memory and TCP.
 #include "catch.hpp"
 
 #include "support/every_transport.hpp"
@@ -17,7 +17,7 @@ using namespace support;
 
 namespace {
 
-/// Numbers from which the sender, the message's number and the place in it follow.
+/// Numbers that identify the sender, the message and the place in it.
 std::vector<int> letter(int from, int number, std::size_t count) {
     std::vector<int> v(count);
     std::iota(v.begin(), v.end(), from * 1'000'000 + number * 7919);
@@ -33,11 +33,11 @@ static_assert(colls::block_of(10, 4, 0) == colls::buffer_block{0, 3});
 static_assert(colls::block_of(10, 4, 2) == colls::buffer_block{6, 2});
 static_assert(colls::blocks_of(10, 4).size() == 4 && colls::blocks_of(10u, 4)[3] == colls::buffer_block{8, 2});
 static_assert(std::input_iterator<colls::buffer_blocks::iterator>);
-static_assert(colls::blocks_of(colls::ring::reduce_scatter{}, 4) == 4);  // of a schedule it is what it was
+static_assert(colls::blocks_of(colls::ring::reduce_scatter{}, 4) == 4);  // the overload for schedules is still found
 
 }  // namespace
 
-TEST_CASE("blocks: they cover the buffer, in order, the first ones longer by one", "[helpers]") {
+TEST_CASE("blocks: cover the buffer in order, the first ones longer by one", "[helpers]") {
     for (const int n : {1, 2, 3, 7, 64})
         for (const std::size_t count : {0u, 1u, 2u, 6u, 7u, 8u, 1000u, 1'000'003u}) {
             std::size_t next = 0;
@@ -61,7 +61,7 @@ TEST_CASE("blocks: they cover the buffer, in order, the first ones longer by one
     CHECK(lacks(refusal_of([] { colls::blocks_of(5, -2); }), {"-2 blocks"}) == "");
 }
 
-TEST_CASE("blocks: they are those of the calls", "[helpers]") {
+TEST_CASE("blocks: are those of the collectives", "[helpers]") {
     for (const int n : {1, 3, 5})
         on_every_transport(n, [n](auto& comm) {
             for (const std::size_t count : {std::size_t{0}, std::size_t{2}, std::size_t{13}, std::size_t{10'001}}) {
@@ -78,7 +78,7 @@ TEST_CASE("blocks: they are those of the calls", "[helpers]") {
         });
 }
 
-TEST_CASE("wait_all: ranges, arrays and single operations, in any order, empty ones among them", "[helpers]") {
+TEST_CASE("wait_all: takes ranges, arrays and single operations, in any order, empty ones too", "[helpers]") {
     for (const int n : {2, 3, 5})
         on_every_transport(n, [n](auto& comm) {
             const int rank = comm.rank();
@@ -109,12 +109,12 @@ TEST_CASE("wait_all: ranges, arrays and single operations, in any order, empty o
         });
 }
 
-TEST_CASE("wait_all: an error comes when all are over, and is the first", "[helpers]") {
+TEST_CASE("wait_all: throws the first error once all operations are over", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
         colls::communicator whole = comm.split(0, comm.rank()), part = comm.split(0, comm.rank());
         std::vector<int> data(20'000, 1), other(30'000, 1);
         colls::barrier(part);
-        if (comm.rank() == 2) part = {};  // leaves that group, and not the other
+        if (comm.rank() == 2) part = {};  // leaves that group alone
         if (comm.rank() == 2) {
             colls::start::all_reduce(whole, other, colls::sum).wait();
         } else {
@@ -135,11 +135,11 @@ TEST_CASE("wait_all: an error comes when all are over, and is the first", "[help
     });
 }
 
-TEST_CASE("wait_any: each operation once, those that are over first, then none", "[helpers]") {
+TEST_CASE("wait_any: returns each operation once, as they end, and then none", "[helpers]") {
     for (const int n : {2, 4})
         on_every_transport(n, [n](auto& comm) {
             if (comm.rank() != 0) {
-                // In reverse order of ranks, each when the one before has been received.
+                // In reverse order of ranks, each once the message before has been received.
                 int turn = 0;
                 colls::recv(comm, std::span(&turn, 1), 0);
                 colls::send(comm, letter(comm.rank(), 0, 1000), 0);
@@ -161,7 +161,7 @@ TEST_CASE("wait_any: each operation once, those that are over first, then none",
         });
 }
 
-TEST_CASE("wait_any: the error of one that fails, which is empty then", "[helpers]") {
+TEST_CASE("wait_any: throws the error of a failed operation, which is empty then", "[helpers]") {
     on_every_transport(2, [](auto& comm) {
         colls::communicator part = comm.split(0, comm.rank());
         std::vector<int> data(20'000, 1);
@@ -183,7 +183,7 @@ TEST_CASE("wait_any: the error of one that fails, which is empty then", "[helper
     });
 }
 
-TEST_CASE("exchange: around a ring, with a partner, and with oneself", "[helpers]") {
+TEST_CASE("exchange: around a ring, with a partner, and of a rank with itself", "[helpers]") {
     for (const int n : {1, 2, 3, 5, 8})
         on_every_transport(n, [n](auto& comm) {
             const int rank = comm.rank(), right = (rank + 1) % n, left = (rank + n - 1) % n;
@@ -199,7 +199,7 @@ TEST_CASE("exchange: around a ring, with a partner, and with oneself", "[helpers
                 colls::exchange(comm, letter(rank, 4, count), partner, in, partner);
                 expect(in == letter(partner, 4, count), "from the partner");
             }
-            // Of other types and lengths each way.
+            // Different types and lengths in the two directions.
             std::vector<double> doubles(7);
             std::vector<char> chars(3, static_cast<char>('a' + rank));
             if (n == 2 && rank == 0) colls::exchange(comm, chars, 1, doubles, 1);
@@ -214,21 +214,22 @@ TEST_CASE("exchange: wrong arguments are refused before anything moves", "[helpe
         const std::span<int> all(data);
         const int peer = 1 - comm.rank();
         expect(lacks(refusal_of([&] { colls::exchange(comm, data, 2, other, peer); }),
-                   {"in exchange: peer 2 of a group of 2 ranks"})
+                   {"in exchange: peer 2 is out of range: this group has ranks 0 to 1"})
                    .empty(),
             "to");
-        expect(lacks(refusal_of([&] { colls::exchange(comm, data, peer, other, -1); }), {"in exchange: peer -1 of"})
+        expect(lacks(refusal_of([&] { colls::exchange(comm, data, peer, other, -1); }),
+                   {"in exchange: peer -1 is out of range"})
                    .empty(),
             "from");
         expect(lacks(refusal_of([&] { colls::exchange(comm, all.first(6), peer, all.last(5), peer); }),
                    {"the two buffers overlap"})
                    .empty(),
             "overlap");
-        colls::exchange(comm, all.first(5), peer, all.last(5), peer);  // and the group is none the worse
+        colls::exchange(comm, all.first(5), peer, all.last(5), peer);  // and the group still works
     });
 }
 
-TEST_CASE("recv_any: all messages of all ranks, those of each in order", "[helpers]") {
+TEST_CASE("recv_any: receives all messages of all ranks, those of each rank in order", "[helpers]") {
     for (const int n : {2, 3, 5, 8})
         on_every_transport(n, [n](auto& comm) {
             constexpr int many = 20;
@@ -260,7 +261,7 @@ TEST_CASE("recv_any: all messages of all ranks, those of each in order", "[helpe
         });
 }
 
-TEST_CASE("recv_any: ranks that keep sending take turns", "[helpers]") {
+TEST_CASE("recv_any: serves ranks that send all the time in turn", "[helpers]") {
     on_every_transport(4, [](auto& comm) {
         constexpr int many = 30;
         std::vector<int> data(3);
@@ -271,19 +272,20 @@ TEST_CASE("recv_any: ranks that keep sending take turns", "[helpers]") {
             colls::wait_all(sends);
             return;
         }
-        colls::barrier(comm);  // all have something to say
-        // Once to hear of them all, where messages pass.
+        colls::barrier(comm);  // all ranks have sent a message
+        // One message, so that this rank knows of all senders where ranks share no memory.
         std::vector<int> heard(4);
         for (int i = 0; i < 3 * many; ++i) {
-            nap(1e-3);  // each that is received is followed by the next of that rank
+            nap(1e-3);  // so that the next message of the rank just received from has arrived
             ++heard[static_cast<std::size_t>(colls::recv_any(comm, data))];
-            // However slow a rank is: its first message was there before, and comes before the last of the two others.
+            // However slow a rank is, its first message was there before, and is received before the last ones of the
+            // two others.
             if (i == 2 * many - 1) expect(*std::min_element(heard.begin() + 1, heard.end()) > 0, "one is kept waiting");
         }
     });
 }
 
-TEST_CASE("recv_any: a parameter server, whose workers go when they like", "[helpers]") {
+TEST_CASE("recv_any: a parameter server whose workers leave at any time", "[helpers]") {
     for (const int n : {2, 4})
         on_every_transport(n, [n](auto& comm) {
             constexpr int steps = 25;
@@ -308,14 +310,14 @@ TEST_CASE("recv_any: a parameter server, whose workers go when they like", "[hel
         });
 }
 
-TEST_CASE("recv_any: a started receive from a rank has that rank's messages first", "[helpers]") {
+TEST_CASE("recv_any: leaves a rank's messages to a started recv from that rank", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
         const int rank = comm.rank();
         std::vector<int> first(500), any(500);
         if (rank == 0) {
             auto posted = colls::start::recv(comm, first, 1);
             colls::barrier(comm);
-            // Rank 1 sends two, of which the first is the posted receive's; rank 2 sends one.
+            // Rank 1 sends two messages, the first of which belongs to the started recv; rank 2 sends one.
             const int from = colls::recv_any(comm, any);
             if (from == 2) {
                 expect(any == letter(2, 0, 500), "of rank 2");
@@ -334,9 +336,9 @@ TEST_CASE("recv_any: a started receive from a rank has that rank's messages firs
     });
 }
 
-TEST_CASE("recv_any: what a started receive waits for is not taken for another message", "[helpers]") {
+TEST_CASE("recv_any: does not take the message that a started recv waits for", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
-        constexpr std::size_t many = 3'000'000;  // goes in many pieces where processes share memory
+        constexpr std::size_t many = 3'000'000;  // sent in many pieces where processes share memory
         std::vector<int> first(many), any(500);
         for (int turn = 0; turn < 3; ++turn) {
             if (comm.rank() == 0) {
@@ -355,7 +357,7 @@ TEST_CASE("recv_any: what a started receive waits for is not taken for another m
     });
 }
 
-TEST_CASE("recv_any: a message of this rank to itself, and a later recv from a rank that was heard", "[helpers]") {
+TEST_CASE("recv_any: a message of this rank to itself, and a recv from the same rank after it", "[helpers]") {
     for (const int n : {1, 3})
         on_every_transport(n, [n](auto& comm) {
             std::vector<int> out = letter(comm.rank(), 0, 77), in(77);
@@ -389,8 +391,7 @@ TEST_CASE("recv_any: a message of this rank to itself, and a later recv from a r
 }
 
 TEST_CASE(
-    "recv_any: another length is a mismatch; where all others have gone, or the deadline passes, an error says so",
-    "[helpers]") {
+    "recv_any: errors for another length, for a group that all others have left, and for a timeout", "[helpers]") {
     on_every_transport(2, [](auto& comm) {
         colls::communicator longer = comm.split(0, comm.rank()), late = comm.split(0, comm.rank());
         std::vector<int> data(comm.rank() == 0 ? 10 : 12);
@@ -422,7 +423,7 @@ TEST_CASE(
     });
 }
 
-TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which rank", "[helpers]") {
+TEST_CASE("abort: ranks that wait, compute, or call later get the reason and the rank", "[helpers]") {
     for (const int n : {1, 2, 5})
         on_every_transport(n, [n](auto& comm) {
             const int rank = comm.rank(), guilty = n / 2;
@@ -455,16 +456,16 @@ TEST_CASE("abort: ranks that wait, compute, or call later hear why, and of which
             expect_control([&] { colls::start::all_reduce(comm, data, colls::sum).wait(); });
             if (n < 2) return;
             expect_control([&] { colls::recv_any(comm, data); });
-            comm = comm.shrink();  // all go on
+            comm = comm.shrink();  // all ranks continue
             expect(comm.size() == n, "shrunk");
             colls::barrier(comm);
         });
 }
 
-TEST_CASE("abort: ranks that wait hear of it at once, also where the rank calls nothing more", "[helpers]") {
+TEST_CASE("abort: waiting ranks get the error at once, even if the aborting rank makes no further call", "[helpers]") {
     on_every_transport(3, [](auto& comm) {
         for (int guilty = 0; guilty < 3; ++guilty) {
-            colls::communicator part = comm.split(0, comm.rank());  // in which no message has been sent
+            colls::communicator part = comm.split(0, comm.rank());  // a group in which no message has been sent
             if (comm.rank() == guilty) {
                 nap(guilty % 2 == 0 ? 0 : 0.05);
                 part.abort("enough");

@@ -1,5 +1,5 @@
-// What holds a group: communicators, operations, plans, memory and progress threads may go in any order, also where the
-// group is broken; and calls that an object's state does not allow are refused.
+// Communicators, operations, plans, memory and progress threads may be destroyed in any order, also in a broken group;
+// and calls that the state of an object does not allow are rejected.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -18,7 +18,7 @@
 
 using namespace support;
 
-TEST_CASE("a communicator is replaced while its operation runs, which still ends right", "[lifetime]") {
+TEST_CASE("lifetime: an operation completes after its communicator has been replaced", "[lifetime]") {
     on_every_transport(3, [](colls::communicator& comm) {
         for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
             colls::communicator part = comm.split(0, comm.rank());
@@ -34,7 +34,7 @@ TEST_CASE("a communicator is replaced while its operation runs, which still ends
     });
 }
 
-TEST_CASE("plans, operations, memory and progress threads outlive their communicator", "[lifetime]") {
+TEST_CASE("lifetime: plans, operations, memory and progress threads outlive their communicator", "[lifetime]") {
     on_every_transport(3, [](colls::communicator& comm) {
         std::optional<colls::communicator> part(comm.split(0, comm.rank()));
         colls::memory<int> data = part->allocate<int>(50'000);
@@ -56,7 +56,7 @@ TEST_CASE("plans, operations, memory and progress threads outlive their communic
     });
 }
 
-TEST_CASE("a rank leaves its group with the last that holds it", "[lifetime]") {
+TEST_CASE("lifetime: a rank leaves its group when the last object that holds it is destroyed", "[lifetime]") {
     std::atomic<int> named{0};
     colls::threads::run(2, [&](colls::communicator& comm) {
         std::optional<colls::communicator> part(comm.split(0, comm.rank()));
@@ -78,7 +78,7 @@ TEST_CASE("a rank leaves its group with the last that holds it", "[lifetime]") {
     CHECK(named == 1);
 }
 
-TEST_CASE("the group shrinks while an operation of the broken one is in scope", "[lifetime]") {
+TEST_CASE("lifetime: a broken group shrinks while one of its operations is in scope", "[lifetime]") {
     if (sanitized_threads) return;
     for (const std::string& transport : process_transports())
         for (const bool waits_first : {false, true})
@@ -103,10 +103,9 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
                             colls::barrier(comm);
                             right[1] += 1;
                         } catch (const colls::error&) {
-                            if (waits_first) right[2] += started.test();  // it is over, by an error or before
+                            if (waits_first) right[2] += started.test();  // it is over, by an error or before it
                             comm = comm.shrink();
-                            right[5] +=
-                                comm.context().shared != nullptr;  // the progress thread takes turns with it, too
+                            right[5] += comm.context().shared != nullptr;  // the progress thread serves it, too
                             std::vector<int> again(count, 1);
                             colls::all_reduce(comm, again, colls::sum);
                             right[0] += again == std::vector<int>(count, 3);
@@ -129,7 +128,7 @@ TEST_CASE("the group shrinks while an operation of the broken one is in scope", 
             }
 }
 
-TEST_CASE("an exception that leaves a rank's function does not wait for its operations", "[lifetime]") {
+TEST_CASE("lifetime: an exception that leaves a rank's function does not wait for its operations", "[lifetime]") {
     std::vector<std::string> thrown;
     for (const bool message : {false, true}) {
         std::atomic<int> heard{0};
@@ -156,7 +155,7 @@ TEST_CASE("an exception that leaves a rank's function does not wait for its oper
     CHECK(thrown == std::vector<std::string>(2, "my own business"));
 }
 
-TEST_CASE("a plan whose operation is not over neither starts nor runs once more", "[lifetime]") {
+TEST_CASE("plan: rejects start and run while its operation is not over", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         std::vector<int> data(1000, 1);
         auto plan = colls::prepare::all_reduce(comm, data, colls::sum);
@@ -176,7 +175,7 @@ TEST_CASE("a plan whose operation is not over neither starts nor runs once more"
     });
 }
 
-TEST_CASE("what has been moved from refuses calls", "[lifetime]") {
+TEST_CASE("lifetime: moved-from objects reject calls", "[lifetime]") {
     colls::threads::run(2, [](colls::communicator& comm) {
         std::vector<int> data(10, 1);
         auto plan = colls::prepare::all_reduce(comm, data, colls::sum);
@@ -196,7 +195,7 @@ TEST_CASE("what has been moved from refuses calls", "[lifetime]") {
     });
 }
 
-TEST_CASE("one progress thread serves a rank's groups, and a second one is refused", "[lifetime]") {
+TEST_CASE("progress_thread: one serves all groups of a rank, a second one is rejected", "[lifetime]") {
     colls::threads::run(2, [](colls::communicator& comm) {
         colls::communicator part = comm.split(0, 0);
         {
@@ -209,7 +208,7 @@ TEST_CASE("one progress thread serves a rank's groups, and a second one is refus
     });
 }
 
-TEST_CASE("more memory than there can be is std::bad_alloc", "[lifetime]") {
+TEST_CASE("allocate: throws std::bad_alloc for more bytes than an address space holds", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         const auto refused = [&](auto of, std::size_t count) {
             try {
@@ -230,7 +229,7 @@ TEST_CASE("more memory than there can be is std::bad_alloc", "[lifetime]") {
     });
 }
 
-TEST_CASE("an operator that communicates is refused, and the others hear of it", "[lifetime]") {
+TEST_CASE("operator: one that communicates on its own group gets an error, and so do the other ranks", "[lifetime]") {
     for (const std::size_t count : {std::size_t{3}, std::size_t{60'000}})
         for (const bool with_helper : {false, true}) {
             std::atomic<int> refused{0}, told{0};
@@ -258,7 +257,7 @@ TEST_CASE("an operator that communicates is refused, and the others hear of it",
         }
 }
 
-TEST_CASE("an operator may use a group of its own", "[lifetime]") {
+TEST_CASE("operator: may communicate on another group", "[lifetime]") {
     std::atomic<int> right{0};
     colls::threads::run(2, [&](colls::communicator& comm) {
         int data[2] = {1, 1};
@@ -276,7 +275,7 @@ TEST_CASE("an operator may use a group of its own", "[lifetime]") {
     CHECK(right == 2);
 }
 
-TEST_CASE("an operator's own error breaks the group for all", "[lifetime]") {
+TEST_CASE("operator: its exception breaks the group for all ranks", "[lifetime]") {
     std::atomic<int> told{0};
     try {
         colls::threads::run(3, [&](colls::communicator& comm) {
@@ -296,7 +295,7 @@ TEST_CASE("an operator's own error breaks the group for all", "[lifetime]") {
     CHECK(told == 3);
 }
 
-TEST_CASE("a message to oneself goes where the other half has been started, and is refused else", "[lifetime]") {
+TEST_CASE("send and recv: a message of a rank to itself needs the other half to be started", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         const int self = comm.rank();
         for (const std::size_t count : {std::size_t{4}, std::size_t{300'000}}) {
@@ -324,7 +323,7 @@ TEST_CASE("a message to oneself goes where the other half has been started, and 
     });
 }
 
-TEST_CASE("variables with values that mean nothing are refused, and named", "[lifetime]") {
+TEST_CASE("environment: rejects a variable with an invalid value, and names it", "[lifetime]") {
     const auto refused = [](const char* name, const char* value) {
         setenv(name, value, 1);
         const std::string with_threads =

@@ -1,4 +1,4 @@
-// How texts name schedules: as the user wrote them, whatever type they were derived to.
+// How texts name schedules: as the user wrote them, whatever type was derived from that.
 #include "catch.hpp"
 
 #include "support/fault.hpp"
@@ -23,11 +23,11 @@ struct same_ring {
 };
 template <class F>
 struct renamed : F {};
-/// A schedule that nothing else follows from, for groups of four.
+/// A schedule for groups of four, from which no other can be derived.
 struct four_only : colls::direct::all_to_all {
     static constexpr bool supports(int n) { return n == 4; }
 };
-/// All ranks but the last leave the group of `call` after a short while, so that the last one's error says where it
+/// All ranks but the last leave the group of `call` after a short time, so that the error of the last one says where it
 /// waits.
 template <class F>
 std::string error_of_last(int n, F call) {
@@ -58,21 +58,16 @@ std::string refusal_at(int n, F call) {
     return text;
 }
 
-template <class... F>
-bool written_as_known(colls::detail::families<F...>) {
-    int i = 0;
-    return ((written_name<F>() == colls::detail::known_names[i++]) && ...);
-}
-
 }  // namespace
 
 namespace mine {
 struct tree : colls::tree<> {};
 }  // namespace mine
 
-TEST_CASE("names of types as a user writes them", "[names]") {
+TEST_CASE("names: a schedule's name is its type as the user writes it", "[names]") {
     using namespace colls;
-    CHECK(written_as_known(colls::detail::known_families{}));
+    colls::detail::known_families.for_each(
+        []<class Family>(const Family&, std::string_view name) { CHECK(written_name<Family>() == name); });
     CHECK(written_name<tree<>>() == "tree");
     CHECK(written_name<tree<4>>() == "tree<4>");
     CHECK(written_name<tree<21>>() == "tree<21>");
@@ -103,7 +98,7 @@ TEST_CASE("names of types as a user writes them", "[names]") {
     CHECK(within(0) == "compose<renamed<ring>, renamed<deep>>");
 }
 
-TEST_CASE("an error names the family that was given, not what was derived from it", "[names]") {
+TEST_CASE("names: an error names the family that was given, not the schedule derived from it", "[names]") {
     std::vector<int> data(10'000);
     const auto by = [&]<class S>(const S& s) {
         return error_of_last(5, [&](auto& comm) { colls::all_reduce(comm, data, colls::sum, s); });
@@ -118,7 +113,7 @@ TEST_CASE("an error names the family that was given, not what was derived from i
               {"in all_reduce (hierarchical<direct, ring>), round "}) == "");
 }
 
-TEST_CASE("families of other names whose schedules are of one type share a script, and keep their names", "[names]") {
+TEST_CASE("names: families with the same schedule share an execution plan, and keep their names", "[names]") {
     colls::threads::run(2, [](auto& comm) {
         std::vector<int> data(10, 1);
         for (int turn = 0; turn < 3; ++turn) {
@@ -132,7 +127,7 @@ TEST_CASE("families of other names whose schedules are of one type share a scrip
     });
 }
 
-TEST_CASE("`automatic` and the family that it takes make the same call", "[names]") {
+TEST_CASE("names: automatic and the family that it chooses make the same call", "[names]") {
     const with_environment forced("COLLS_SCHEDULE", "ring");
     colls::threads::run(2, [](auto& comm) {
         std::vector<int> data(10'000, 1);
@@ -146,7 +141,7 @@ TEST_CASE("`automatic` and the family that it takes make the same call", "[names
     });
 }
 
-TEST_CASE("a group size that is not supported: the text says what supports it", "[names]") {
+TEST_CASE("names: the error about an unsupported group size suggests a schedule that supports it", "[names]") {
     std::vector<int> data(20), out(20);
     const auto all_reduce = [&]<class S>(const S& s) {
         return refusal_at(5, [&, s](auto& comm) {
@@ -158,7 +153,7 @@ TEST_CASE("a group size that is not supported: the text says what supports it", 
           "colls: halving_doubling does not support 5 ranks: take folded<halving_doubling>, direct or automatic");
     CHECK(all_reduce(colls::recursive_doubling{}) ==
           "colls: recursive_doubling does not support 5 ranks: take folded<recursive_doubling>, direct or automatic");
-    // What the text suggests does it.
+    // The schedule that the text suggests works.
     CHECK(all_reduce(colls::folded<colls::halving_doubling>{}).empty());
     CHECK(all_reduce(colls::folded<colls::recursive_doubling>{}).empty());
     CHECK(refusal_at(6, [](auto& comm) {
@@ -174,7 +169,7 @@ TEST_CASE("a group size that is not supported: the text says what supports it", 
           "colls: recursive_multiplying<7> does not support 5 ranks: take direct or automatic");
 }
 
-TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE takes", "[names]") {
+TEST_CASE("names: explain lists the names that COLLS_SCHEDULE takes", "[names]") {
     std::string text;
     colls::threads::run(4, [&](auto& comm) {
         if (comm.rank() == 0) text = colls::explain(comm, colls::collective::all_reduce, 100'000);
@@ -183,7 +178,7 @@ TEST_CASE("the table of what automatic weighs has the names that COLLS_SCHEDULE 
         lacks(text, {"  direct ", "  ring ", "  circulant ", "  recursive_doubling ", "  tree ", "  tree<4> "}) == "");
 }
 
-TEST_CASE("a text names the blocks of a round, and none behind the last round", "[names]") {
+TEST_CASE("names: a text lists the blocks of a round, and none after the last round", "[names]") {
     const colls::any_schedule s(colls::schedule_of<colls::collective::all_gather>(colls::circulant<>{}));
     const auto text_in = [&](int round, int peer) {
         const colls::detail::wait_site at{.peer = peer,

@@ -55,7 +55,7 @@ std::uint16_t bits(half x) { return x.bits; }
 
 }  // namespace
 
-TEST_CASE("commutative: only what says so, and the standard's", "[operators]") {
+TEST_CASE("is_commutative: true for operators that declare it, and for those of the standard library", "[operators]") {
     STATIC_REQUIRE((is_commutative<sum_t> && is_commutative<min_t> && is_commutative<max_t> && is_commutative<avg_t>));
     STATIC_REQUIRE((is_commutative<bit_and_t> && is_commutative<bit_or_t> && is_commutative<bit_xor_t>));
     STATIC_REQUIRE((is_commutative<minloc_t> && is_commutative<maxloc_t>));
@@ -77,7 +77,7 @@ TEST_CASE("commutative: only what says so, and the standard's", "[operators]") {
     STATIC_REQUIRE(!is_commutative<std_like::plus<int>>);
     STATIC_REQUIRE(!is_commutative<int (*)(int, int)>);
 
-    constexpr auto lambda = [](std::plus<int>, int a) { return a; };  // the name of std::plus alone does not do
+    constexpr auto lambda = [](std::plus<int>, int a) { return a; };  // naming std::plus is not enough
     STATIC_REQUIRE(!is_commutative<decltype(lambda)>);
     STATIC_REQUIRE(is_commutative<decltype(commutative(lambda))>);
     STATIC_REQUIRE((is_commutative<says_yes> && !is_commutative<says_no>));
@@ -89,7 +89,7 @@ TEST_CASE("commutative: only what says so, and the standard's", "[operators]") {
     REQUIRE(commutative(add)(2, 3) == 5);
 }
 
-TEST_CASE("an operator knows which types it takes", "[operators]") {
+TEST_CASE("operator_on: tells which element types an operator takes", "[operators]") {
     STATIC_REQUIRE((operator_on<sum_t, int> && operator_on<sum_t, half> && operator_on<sum_t, matrix>));
     STATIC_REQUIRE((!operator_on<min_t, matrix> && !operator_on<max_t, std::complex<float>>));
     STATIC_REQUIRE((operator_on<bit_or_t, unsigned char> && !operator_on<bit_or_t, float>));
@@ -118,7 +118,7 @@ TEST_CASE("sum and prod: integers wrap", "[operators]") {
     REQUIRE(sum(true, true));
 }
 
-TEST_CASE("min and max: a NaN wins wherever it stands", "[operators]") {
+TEST_CASE("min and max: NaN if either operand is NaN", "[operators]") {
     REQUIRE(min(2, 3) == 2);
     REQUIRE(min(3, 2) == 2);
     REQUIRE(max(-2, 3) == 3);
@@ -167,14 +167,14 @@ TEST_CASE("minloc and maxloc: ties to the lower index, NaN first", "[operators]"
     REQUIRE(maxloc(own_pair{1, 2}, own_pair{4, 1}).index == 1);
 }
 
-TEST_CASE("bit operators", "[operators]") {
+TEST_CASE("bit_and, bit_or, bit_xor: on integers", "[operators]") {
     REQUIRE(bit_and(0b1100, 0b1010) == 0b1000);
     REQUIRE(bit_or(0b1100, 0b1010) == 0b1110);
     REQUIRE(bit_xor(std::uint8_t{0xff}, std::uint8_t{0x0f}) == 0xf0);
     REQUIRE(bit_xor(std::int8_t{-1}, std::int8_t{1}) == -2);
 }
 
-TEST_CASE("avg divides at the end", "[operators]") {
+TEST_CASE("avg: divides the sum by the number of ranks at the end", "[operators]") {
     REQUIRE(avg(3, 4) == 7);
     REQUIRE(avg.finish(7, 2) == 3);
     REQUIRE(avg.finish(-7, 2) == -3);
@@ -190,7 +190,7 @@ TEST_CASE("avg divides at the end", "[operators]") {
     REQUIRE(float(avg.finish(half(1.0f), 3)) == float(half(1.0f / 3.0f)));
 }
 
-TEST_CASE("premul_sum scales a contribution", "[operators]") {
+TEST_CASE("premul_sum: scales each contribution", "[operators]") {
     REQUIRE(premul_sum(3).leaf(5) == 15);
     REQUIRE(premul_sum(3)(5, 7) == 12);
     REQUIRE(premul_sum(2.5).leaf(4) == 10);
@@ -234,7 +234,7 @@ TEST_CASE("two-byte floats: sizes, literals, arithmetic", "[types]") {
 
 namespace {
 
-/// Every pattern there and back; every tie, and its two neighbours in float and in double.
+/// Converts every pattern there and back, and every tie with its two neighbours in float and in double.
 template <class T>
 void check_conversions(int fraction_bits, int bias) {
     const int exponent_bits = 15 - fraction_bits;
@@ -285,11 +285,13 @@ void check_conversions(int fraction_bits, int bias) {
 
 }  // namespace
 
-TEST_CASE("bfloat16: all 65,536 patterns and all ties", "[types]") { check_conversions<bfloat16>(7, 127); }
-TEST_CASE("half: all 65,536 patterns and all ties", "[types]") { check_conversions<half>(10, 15); }
+TEST_CASE("bfloat16: converts all 65,536 patterns and all ties rightly", "[types]") {
+    check_conversions<bfloat16>(7, 127);
+}
+TEST_CASE("half: converts all 65,536 patterns and all ties rightly", "[types]") { check_conversions<half>(10, 15); }
 
 #if defined(__FLT16_MAX__)
-TEST_CASE("half agrees with the compiler's own type", "[types]") {
+TEST_CASE("half: agrees with the compiler's type _Float16", "[types]") {
     std::mt19937 random(7);
     for (int i = 0; i < 3'000'000; ++i) {
         const auto word = static_cast<std::uint32_t>(random());

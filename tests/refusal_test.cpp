@@ -1,5 +1,5 @@
-// A rank whose own arguments are wrong has the error at once; those that wait for it are told, unless it makes the call
-// rightly.
+// A rank whose own arguments are wrong gets the error at once. The ranks that wait for it are told so, unless it makes
+// the call with right arguments after all.
 #include "catch.hpp"
 
 #include "support/batch.hpp"
@@ -33,7 +33,7 @@ std::string on(const std::string& transport, int n, F f) {
 
 }  // namespace
 
-TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusal]") {
+TEST_CASE("refusal: ranks that wait for one with wrong arguments are told why", "[refusal]") {
     for (const std::string& transport : every_transport())
         for (const std::size_t count : {std::size_t{3}, std::size_t{30'000}})
             for (const bool used_before : {false, true}) {
@@ -43,7 +43,7 @@ TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusa
                     if (used_before) colls::all_reduce(comm, own, colls::sum);
                     try {
                         colls::gather(comm, own, all, 0);
-                        colls::barrier(comm);  // a gather of little does not wait for its root
+                        colls::barrier(comm);  // a gather of few bytes does not wait for its root
                         ++got->other;
                     } catch (const colls::error& e) {
                         const std::string text = e.what();
@@ -56,7 +56,7 @@ TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusa
                         else
                             std::fprintf(stderr, "%s\n", text.c_str()), ++got->other;
                     }
-                    // Rank 0 is in no call of the library while the others wait.
+                    // Rank 0 is not in any call of the library while the others wait.
                     for (int i = 0; i < 20'000 && got->told + got->other < 3; ++i) usleep(1'000);
                 });
                 INFO(transport << ", count " << count << ", used before: " << used_before);
@@ -66,7 +66,7 @@ TEST_CASE("ranks that wait for one that has refused the call hear why", "[refusa
             }
 }
 
-TEST_CASE("a rank that makes the refused call rightly harms none", "[refusal]") {
+TEST_CASE("refusal: a rank that corrects its arguments completes the call for all", "[refusal]") {
     for (const std::string& transport : every_transport())
         for (const std::size_t count : {std::size_t{3}, std::size_t{30'000}}) {
             common<figures> got;
@@ -91,7 +91,7 @@ TEST_CASE("a rank that makes the refused call rightly harms none", "[refusal]") 
                     }
                 plan.run();
                 usleep(comm.rank() == 2 ? 150'000
-                                        : 0);  // the others wait for it: it is slow, and has refused nothing of late
+                                        : 0);  // the others wait for it: it is slow, and its last call was accepted
                 colls::barrier(comm);
                 got->right += x[count - 1] == 4;
             });

@@ -1,4 +1,4 @@
-// The tests' own tools: a reference that is wrong, or a guard that sees nothing, would make every other test idle.
+// Tests of the tests' tools: with a wrong reference, or guards that find nothing, all other tests would be worthless.
 #include "catch.hpp"
 
 #include "support/guarded.hpp"
@@ -30,7 +30,7 @@ std::string text_of(const byte_list& b) {
 
 }  // namespace
 
-TEST_CASE("guard bytes notice a single byte written on either side", "[support]") {
+TEST_CASE("guarded buffer: finds a single byte written on either side", "[support]") {
     for (const std::size_t size : {0u, 1u, 7u, 64u, 1000u})
         for (const std::size_t shift : {0u, 1u, 8u, 63u}) {
             guarded buffer(size, shift);
@@ -48,7 +48,7 @@ TEST_CASE("guard bytes notice a single byte written on either side", "[support]"
         }
 }
 
-TEST_CASE("the reference gives hand-computed results", "[support]") {
+TEST_CASE("reference: gives results computed by hand", "[support]") {
     const std::vector<byte_list> three = {
         raw<int>({1, 2, 3, 4}), raw<int>({10, 20, 30, 40}), raw<int>({100, 200, 300, 400})};
     const std::vector<std::size_t> cut = balanced(4, 3);
@@ -85,7 +85,7 @@ TEST_CASE("the reference gives hand-computed results", "[support]") {
         const auto shared = expected(of(what::all_gather, 3, 0, cut), int_sum, own);
         for (const byte_list& b : shared) CHECK(b == raw<int>({1, 2, 3, 4}));
     }
-    SECTION("all_to_all with counts of its own") {
+    SECTION("all_to_all_v") {
         // 0 -> 0: one, 0 -> 1: two; 1 -> 0: none, 1 -> 1: one
         const auto out =
             expected(of(what::all_to_all, 2, 0, {1, 2, 0, 1}), int_sum, {raw<int>({5, 6, 7}), raw<int>({8})});
@@ -94,7 +94,7 @@ TEST_CASE("the reference gives hand-computed results", "[support]") {
     }
 }
 
-TEST_CASE("operators that do not commute show the order", "[support]") {
+TEST_CASE("element kinds: operators that do not commute reveal the order of folding", "[support]") {
     std::vector<byte_list> in;
     for (int r = 0; r < 5; ++r) {
         random_source none(1);
@@ -121,7 +121,7 @@ TEST_CASE("operators that do not commute show the order", "[support]") {
     CHECK(join(second, first).spoilt == 1);
 }
 
-TEST_CASE("order-free values give the same bits in any order, order-sensitive ones do not", "[support]") {
+TEST_CASE("element kinds: order-free values fold to the same bits in any order, others do not", "[support]") {
     constexpr std::array kinds_to_try = {kinds::erased<kinds::sum_of<float>>("float sum"),
         kinds::erased<kinds::sum_of<double>>("double sum"), kinds::erased<kinds::prod_of<float>>("float prod"),
         kinds::erased<kinds::bfloat16_sum>("bfloat16 sum"), kinds::erased<kinds::half_sum>("half sum"),
@@ -154,7 +154,7 @@ TEST_CASE("order-free values give the same bits in any order, order-sensitive on
     }
 }
 
-TEST_CASE("16-bit floats convert there and back", "[support]") {
+TEST_CASE("element kinds: 16-bit floats convert there and back", "[support]") {
     for (unsigned bits = 0; bits < 0x10000; ++bits) {
         const auto b = static_cast<std::uint16_t>(bits);
         if ((b >> 10 & 31) != 31 && to_half_bits(from_half_bits(b)) != b) FAIL("half " << bits);

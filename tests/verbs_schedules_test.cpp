@@ -333,8 +333,8 @@ TEST_CASE("verbs: the transport kit finds no fault with shared memory within hos
         }
 }
 
-TEST_CASE(
-    "verbs, small messages: one request each, one doorbell for each round and peer, few signals", "[verbs_schedules]") {
+TEST_CASE("verbs: small messages take one request each, one doorbell for each round and peer, few signals",
+    "[verbs_schedules]") {
     // No signal is asked for because a rank waits: only the rule's are counted.
     const verbs_shape shape{.signal_after = 1e9};
     for (const memory_of where : {memory_of::device, memory_of::other})
@@ -361,7 +361,7 @@ TEST_CASE(
             }
 }
 
-TEST_CASE("verbs, large messages: none in registered memory is copied; few signals", "[verbs_schedules]") {
+TEST_CASE("verbs: large messages in registered memory are not copied; few signals", "[verbs_schedules]") {
     const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     struct form {
         int n;
@@ -399,7 +399,7 @@ TEST_CASE("verbs, large messages: none in registered memory is copied; few signa
 }
 
 // A queue pair needs a signal now and then to know that it has room, even if no operation needs one.
-TEST_CASE("verbs, small and large messages in turns: few signals in each operation", "[verbs_schedules]") {
+TEST_CASE("verbs: small and large messages in turns need few signals in each operation", "[verbs_schedules]") {
     const verbs_shape shape{.offer_after = 1e9, .signal_after = 1e9};
     for (const int n : {2, 3, 4, 8})
         for (const std::uint64_t request_bytes : {1u << 30, 4096u})

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/arithmetic.hpp>
+#include <colls/detail/schedule/precondition.hpp>
 
 namespace colls::inline v1 {
 

@@ -1,36 +1,12 @@
-// Where the blocks of a buffer lie that has one for each rank.
+// Where each block lies in a buffer that has a block for each rank.
 #pragma once
 
-#include <colls/error.hpp>
+#include <colls/detail/support/balanced.hpp>
 
 #include <cstddef>
 #include <type_traits>
 
 namespace colls::inline v1 {
-
-namespace detail {
-
-struct extent {
-    std::size_t first = 0, count = 0;
-};
-
-/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
-constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
-    const std::size_t q = count / parts, r = count % parts;
-    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
-}
-
-[[noreturn, gnu::cold]] inline void refuse_block(int n, int r) {
-    message text;
-    text << "colls: block_of: ";
-    if (n < 1)
-        text << n << " blocks";
-    else
-        text << "block " << r << " is out of range: there are blocks 0 to " << n - 1;
-    throw error(errc::invalid_argument, text.text());
-}
-
-}  // namespace detail
 
 /// One block of a buffer, in elements.
 struct buffer_block {
@@ -38,15 +14,15 @@ struct buffer_block {
     friend constexpr bool operator==(const buffer_block&, const buffer_block&) = default;
 };
 
-/// Block r of a buffer of `count` elements in n blocks, as every call cuts it: the first count % n blocks are longer by
-/// one. Throws invalid_argument where n < 1, or r is none of 0 to n - 1.
+/// Block r of a buffer of `count` elements in n blocks, as every call without counts cuts it: the first count % n
+/// blocks are longer by one. Throws invalid_argument where n < 1, or r is not in 0 to n - 1.
 constexpr buffer_block block_of(std::size_t count, int n, int r) {
-    if (n < 1 || r < 0 || r >= n) detail::refuse_block(n, r);
+    if (n < 1 || r < 0 || r >= n) detail::throw_no_block(n, r);
     const detail::extent e = detail::balanced(count, static_cast<std::size_t>(n), static_cast<std::size_t>(r));
     return {e.first, e.count};
 }
 
-/// All blocks of a buffer, computed when they are asked for.
+/// A range of all blocks of a buffer, each computed when it is read.
 class buffer_blocks {
 public:
     class iterator {
@@ -74,12 +50,12 @@ public:
     };
 
     constexpr buffer_blocks(std::size_t count, int n) : count_(count), n_(n) {
-        if (n < 1) detail::refuse_block(n, 0);
+        if (n < 1) detail::throw_no_block(n, 0);
     }
     constexpr iterator begin() const { return {count_, n_, 0}; }
     constexpr iterator end() const { return {count_, n_, n_}; }
     constexpr std::size_t size() const { return static_cast<std::size_t>(n_); }
-    /// Block r. Throws as block_of.
+    /// Block r. Throws as block_of does.
     constexpr buffer_block operator[](int r) const { return block_of(count_, n_, r); }
 
 private:
@@ -87,7 +63,8 @@ private:
     int n_;
 };
 
-/// The n blocks of a buffer of `count` elements. (Of a schedule, blocks_of(s, n) is how many it has: schedule.hpp.)
+/// The n blocks of a buffer of `count` elements. Throws invalid_argument where n < 1. (The overload for schedules,
+/// blocks_of(s, n) in schedule.hpp, is the number of blocks that a schedule divides its data into.)
 template <class Count>
     requires(std::is_integral_v<Count>)
 constexpr buffer_blocks blocks_of(const Count& count, int n) {

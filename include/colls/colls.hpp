@@ -1,5 +1,5 @@
-// The host core: schedules, their algebra, their proof and cost, operators, and the calls. A transport is one further
-// header (colls/transports/...).
+// The host core: schedules, their algebra, their proof and cost, operators, and the calls. Each transport is a header
+// of its own besides: colls/transports/...
 #pragma once
 
 #include <colls/algebra.hpp>

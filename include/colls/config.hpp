@@ -1,4 +1,4 @@
-// Version and the few compiler-dependent definitions. Everything in the library includes this first.
+// Version, what the library needs of a compiler, and how it is compiled. Everything in the library includes this first.
 #pragma once
 
 #if __cplusplus < 202002L && !(defined(_MSVC_LANG) && _MSVC_LANG >= 202002L)
@@ -7,7 +7,7 @@
 #endif
 
 #if defined(__GNUC__) && !defined(__cpp_exceptions) && !defined(__EXCEPTIONS)
-#error "colls needs exceptions, by which every call reports what went wrong: compile without -fno-exceptions"
+#error "colls needs exceptions, by which every call reports what has gone wrong: compile without -fno-exceptions"
 #define COLLS_CANNOT_COMPILE
 #endif
 
@@ -29,16 +29,11 @@
 #define COLLS_VERSION_MINOR 1
 #define COLLS_VERSION_PATCH 0
 
-// What is behind calls and groups, the engine, is included with them and compiled in each unit that uses them. Where
-// units define COLLS_SEPARATE they include declarations only, and the sources in colls/src are part of the program
-// (CMake: link colls::separate).
+// What is behind calls and groups is included with them and compiled in each unit that uses them. Units that define
+// COLLS_SEPARATE include declarations only, and the sources in colls/src are part of the program (CMake: link
+// colls::separate).
 #if defined(COLLS_SEPARATE_SOURCE)
 #define COLLS_INLINE
 #else
 #define COLLS_INLINE inline
 #endif
-
-namespace colls::inline v1::detail {
-/// Not constexpr on purpose: reaching it in a constant expression is a compile error that shows `what`.
-inline void precondition_failed([[maybe_unused]] const char* what) { __builtin_trap(); }
-}  // namespace colls::inline v1::detail

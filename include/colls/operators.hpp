@@ -1,14 +1,14 @@
-// Reduction operators, and what the library wants to know of one.
+// Reduction operators.
 //
-// Any const-callable T(T, T) is an operator; it must be associative. It may say more of itself by members:
-//   static constexpr bool commutative = true    operands may be swapped (else the ranks' order is kept)
-//   leaf(x)                                     what becomes of a rank's own contribution before the first fold
-//   finish(x, n)                                what becomes of the final value, n ranks
-//   static constexpr bool pure = true           touches nothing but its operands, and gives the same on float in place
-//                                               of bfloat16 and half if it takes float: allows the fastest loops
+// Any const-callable T(T, T) is an operator; it must be associative. Members may declare more about it:
+//   static constexpr bool commutative = true    operands may be swapped (else contributions are folded in rank order)
+//   leaf(x)                                     applied to each rank's own contribution before the first fold
+//   finish(x, n)                                applied to the full fold of n ranks
+//   static constexpr bool pure = true           reads and writes nothing but its operands; if it takes float, it may be
+//                                               computed in float for bfloat16 and half: allows the fastest loops
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/reduce/operator_traits.hpp>
 #include <colls/types.hpp>
 
 #include <concepts>
@@ -16,103 +16,8 @@
 
 namespace colls::inline v1 {
 
-namespace detail {
-
-/// Has real() and imag() and is two numbers: std::complex, without its header.
-template <class T>
-concept complex_like = requires(const T& x) {
-    typename T::value_type;
-    x.real();
-    x.imag();
-    requires std::is_arithmetic_v<typename T::value_type>;
-    requires sizeof(T) == 2 * sizeof(typename T::value_type);
-};
-template <class T>
-inline constexpr bool is_number = std::is_arithmetic_v<T> || is_small_float<T> || complex_like<T>;
-
-/// Integers are computed in an unsigned type of at least int's size: overflow wraps, and is not undefined.
-template <class T>
-struct modular {
-    using type = T;
-};
-template <class T>
-    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
-struct modular<T> {
-    using type = std::conditional_t<(sizeof(T) < sizeof(int)), unsigned, std::make_unsigned_t<T>>;
-};
-template <class T>
-using modular_t = typename modular<T>::type;
-
-template <class T>
-constexpr bool is_nan(const T& x) {
-    if constexpr (std::is_floating_point_v<T> || is_small_float<T>)
-        return x != x;
-    else
-        return false;
-}
-
-/// Does the text hold `name` as the template's name in namespace std (an inline namespace allowed between)?
-constexpr bool names_std_template(const char* text, const char* name) {
-    for (; *text != '\0'; ++text) {
-        if (text[0] != '=' || text[1] != ' ') continue;
-        const char* at = text + 2;
-        for (const char* prefix = "std::"; *prefix != '\0'; ++prefix, ++at)
-            if (*at != *prefix) return false;
-        if (at[0] == '_' && at[1] == '_') {
-            while (*at != ':' && *at != '\0') ++at;
-            if (*at == ':') at += 2;
-        }
-        for (; *name != '\0'; ++name, ++at)
-            if (*at != *name) return false;
-        return *at == '<';
-    }
-    return false;
-}
-/// <functional> costs more than all of the core, and declaring std::plus ourselves is not allowed: know it by its name.
-template <class Op>
-constexpr bool is_std_functor(const char* name) {
-    return names_std_template(__PRETTY_FUNCTION__, name);
-}
-
-template <class Op>
-constexpr bool is_std_commutative() {
-    if constexpr (std::is_class_v<Op>)
-        return is_std_functor<Op>("plus") || is_std_functor<Op>("multiplies") || is_std_functor<Op>("bit_and") ||
-               is_std_functor<Op>("bit_or") || is_std_functor<Op>("bit_xor");
-    else
-        return false;
-}
-
-template <class Op, class T>
-constexpr bool commutes() {
-    if constexpr (requires {
-                      { Op::template commutative_on<T> } -> std::convertible_to<bool>;
-                  })
-        return Op::template commutative_on<T>;
-    else if constexpr (requires {
-                           { Op::commutative } -> std::convertible_to<bool>;
-                       })
-        return Op::commutative;
-    else if constexpr (is_std_commutative<Op>())
-        return std::is_void_v<T> || is_number<T> || !is_std_functor<Op>("multiplies");
-    else
-        return false;
-}
-
-template <class Op>
-constexpr bool is_pure() {
-    if constexpr (requires {
-                      { Op::pure } -> std::convertible_to<bool>;
-                  })
-        return Op::pure;
-    else
-        return is_std_commutative<Op>();
-}
-
-}  // namespace detail
-
-/// May operands of type T be swapped under Op? False unless the operator says so; true of std::plus, multiplies
-/// and bit_*. A product is taken to commute for numbers only (matrices do not). T = void asks about numbers.
+/// True where operands of type T may be swapped under Op: the operator declares it, or is std::plus, std::multiplies or
+/// one of std::bit_*. A product is taken to commute for numbers only (matrices do not). T = void asks about numbers.
 template <class Op, class T = void>
 inline constexpr bool is_commutative = detail::commutes<std::remove_cvref_t<Op>, std::remove_cv_t<T>>();
 
@@ -122,7 +27,7 @@ concept operator_on = requires(const Op& op, const T& a, const T& b) {
     { op(a, b) } -> std::convertible_to<T>;
 };
 
-/// Marks a callable as commutative.
+/// A callable that is declared to commute: see commutative(f).
 template <class F>
 struct commutative_operator {
     static constexpr bool commutative = true;
@@ -132,12 +37,14 @@ struct commutative_operator {
         return function(a, b);
     }
 };
+/// The operator f, declared to commute: all_reduce(comm, x, colls::commutative([](A a, A b) { ... })).
 template <class F>
 constexpr commutative_operator<F> commutative(F f) {
     return {f};
 }
 
-// The library's operators. Being pure, they fold bfloat16 and half in float and round once a fold.
+// The library's operators. All but minloc and maxloc are pure: they fold bfloat16 and half in float, and round once a
+// fold.
 
 /// a + b. Integers wrap.
 struct sum_t {
@@ -149,7 +56,7 @@ struct sum_t {
         return static_cast<T>(static_cast<M>(a) + static_cast<M>(b));
     }
 };
-/// a * b. Integers wrap. Keeps the order of ranks where T is no number.
+/// a * b. Integers wrap. Commutes where T is a number; else contributions are folded in rank order.
 struct prod_t {
     template <class T>
     static constexpr bool commutative_on = std::is_void_v<T> || detail::is_number<T>;
@@ -161,7 +68,8 @@ struct prod_t {
         return static_cast<T>(static_cast<M>(a) * static_cast<M>(b));
     }
 };
-/// The lesser; NaN if either is NaN. Of zeros of unlike sign, or of equivalent values of a user's type, either one.
+/// The lesser; NaN if either is NaN. Either one, if they are zeros of unlike sign or equivalent values of a user's
+/// type.
 struct min_t {
     static constexpr bool commutative = true, pure = true;
     template <class T>
@@ -170,7 +78,7 @@ struct min_t {
         return a < b || detail::is_nan(a) ? a : b;
     }
 };
-/// The greater; otherwise as min.
+/// The greater; otherwise as min_t.
 struct max_t {
     static constexpr bool commutative = true, pure = true;
     template <class T>
@@ -195,6 +103,7 @@ struct avg_t : sum_t {
             return static_cast<T>(x / n);
     }
 };
+/// a & b.
 struct bit_and_t {
     static constexpr bool commutative = true, pure = true;
     template <class T>
@@ -203,6 +112,7 @@ struct bit_and_t {
         return static_cast<T>(a & b);
     }
 };
+/// a | b.
 struct bit_or_t {
     static constexpr bool commutative = true, pure = true;
     template <class T>
@@ -211,6 +121,7 @@ struct bit_or_t {
         return static_cast<T>(a | b);
     }
 };
+/// a ^ b.
 struct bit_xor_t {
     static constexpr bool commutative = true, pure = true;
     template <class T>
@@ -268,6 +179,7 @@ struct premul_sum_t : sum_t {
     }
 };
 
+// What calls take: all_reduce(comm, x, colls::sum).
 inline constexpr sum_t sum{};
 inline constexpr prod_t prod{};
 inline constexpr min_t min{};

@@ -5,6 +5,7 @@
 // cost, the executors and the CUDA kernels all interpret that one function.
 #pragma once
 
+#include <colls/detail/schedule/precondition.hpp>
 #include <colls/detail/support/schedule_members.hpp>
 #include <colls/step.hpp>
 

@@ -1,58 +1,31 @@
-// Waiting for several operations.
+// Waiting for several operations: wait_all, wait_any.
 #pragma once
 
-#include <colls/operation.hpp>
-
-#include <exception>
-#include <type_traits>
+#include <colls/detail/call/joint_wait.hpp>
 
 namespace colls::inline v1 {
-namespace detail {
 
-/// Waits for operations one after the other; an error of one is kept, and the others are waited for.
-class completion {
-public:
-    void wait(operation& o) {
-        try {
-            o.wait();
-        } catch (...) {
-            if (!first_) first_ = std::current_exception();
-        }
-    }
-    void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
-    }
-
-private:
-    std::exception_ptr first_;
-};
-template <class O>
-inline constexpr bool is_operation = std::is_same_v<std::remove_cvref_t<O>, operation>;
-
-}  // namespace detail
-
-/// Waits for all operations of a range. After an error of one it still waits for the others, whose buffers are the
-/// caller's again whatever happens; then it throws the first error. Empty operations count as over.
+/// Waits for all operations of a range, of which empty ones count as over. Where one fails it still waits for the
+/// others, so that all buffers may be used again, and then throws the first error.
 template <class Range>
     requires(!detail::is_operation<Range>)
 void wait_all(Range&& operations) {
-    detail::completion all;
+    detail::joint_wait all;
     for (operation& o : operations) all.wait(o);
     all.rethrow();
 }
-/// The same of the operations given.
-template <class... O>
-    requires(sizeof...(O) > 0 && (detail::is_operation<O> && ...))
-void wait_all(O&&... operations) {
-    detail::completion all;
+/// The same for the operations given.
+template <class... Operation>
+    requires(sizeof...(Operation) > 0 && (detail::is_operation<Operation> && ...))
+void wait_all(Operation&&... operations) {
+    detail::joint_wait all;
     (all.wait(operations), ...);
     all.rethrow();
 }
 
-/// Waits until one operation of a range is over, makes it empty, and returns its index. Empty operations (default-made,
-/// moved from, or already said to be over by wait, test or wait_any) are passed over; where all are empty it returns
-/// `none` at once. So called again and again it returns each index once, and then `none`. Throws the error of the first
-/// that it finds failed, which is empty then.
+/// Waits until one operation of a range is over, makes it empty, and returns its index; or `none` at once where all are
+/// empty already (default-made, moved from, or found over by wait, test or wait_any). So repeated calls return each
+/// index once, and then `none`. Throws the error of the first operation that it finds failed, which is empty then.
 template <class Range>
 int wait_any(Range&& operations) {
     for (double since = 0;; since = detail::pause_between_tests(since)) {

@@ -1,4 +1,4 @@
-// The group of all ranks that were launched together: by torchrun, mpirun, mpiexec, srun, or by hand.
+// world(): the group of all ranks that were launched together, by torchrun, mpirun, mpiexec, srun, or by hand.
 #pragma once
 
 #include <colls/communicator.hpp>
@@ -6,13 +6,16 @@
 
 namespace colls::inline v1 {
 
-/// The ranks that `l` describes, as a group: over shared memory where all are on one host, else over TCP, and through
-/// shared memory between those of one host. Collective: every rank calls it, within COLLS_TIMEOUT of each other. Two
-/// round trips to rank 0. Throws colls::error: see detail::meet.
+/// The group of the ranks that `l` describes. Its transport is shared memory where all ranks are on one host; else TCP
+/// between hosts, and shared memory within each (COLLS_TRANSPORT chooses otherwise).
+///
+/// Collective: every rank calls it, within COLLS_TIMEOUT seconds of each other. Two round trips to rank 0.
+/// Throws colls::error: invalid_argument where this rank's launch or environment is wrong; mismatch where the ranks'
+/// launches do not fit together; timeout where a rank does not come; peer_failed where one has failed.
 communicator world(const launch& l);
 
-/// The same, as the environment says: COLLS_RANK and COLLS_SIZE, torchrun's, Open MPI's, PMI's or Slurm's variables, in
-/// this order; with none, a group of one.
+/// The same for the launch that the environment describes, by COLLS_RANK and COLLS_SIZE, or else by the variables of
+/// torchrun, Open MPI, PMI or Slurm, in this order; without any of these, a group of one.
 communicator world();
 
 }  // namespace colls::inline v1

@@ -1,4 +1,4 @@
-// A schedule is asked through a const reference, so that an `at` that is neither const nor static is none.
+// A schedule is read through a const reference, so that an `at` that is neither const nor static does not count.
 // expect: colls: this is no schedule: it needs .*const or static
 // errors: 1
 #include <colls/colls.hpp>

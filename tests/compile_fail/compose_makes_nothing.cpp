@@ -1,4 +1,4 @@
-// A gather leaves everything at the root: an all_gather cannot go on from there.
+// A gather leaves all blocks at the root, where an all_gather cannot continue.
 // expect: colls: compose<A, B>: no collective is made of what A implements followed by what B implements
 // errors: 1
 #include <colls/algebra.hpp>

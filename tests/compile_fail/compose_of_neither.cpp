@@ -1,4 +1,4 @@
-// A number is no schedule.
+// A number is not a schedule.
 // expect: colls: compose<A, B>: A and B must be schedules or families
 // errors: 1
 #include <colls/algebra.hpp>

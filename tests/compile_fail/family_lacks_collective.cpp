@@ -1,4 +1,4 @@
-// bruck names no scan, and none can be derived.
+// bruck has no scan, and none can be derived.
 // expect: colls: schedule_of<C>\(f\): f names no schedule for this collective, and none can be derived
 // errors: 1
 #include <colls/family.hpp>

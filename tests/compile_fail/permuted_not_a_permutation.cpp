@@ -1,4 +1,4 @@
-// Two ranks with one role.
+// Two ranks are mapped to one role.
 // expect: colls: permuted<S, Mapping>: rank\(role, n\) and role\(rank, n\) are not inverse permutations
 // errors: 1
 #include <colls/algebra.hpp>

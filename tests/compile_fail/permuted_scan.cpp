@@ -1,4 +1,4 @@
-// A scan goes in rank order.
+// A scan depends on the order of ranks.
 // expect: colls: permuted<S, Mapping>: a scan goes in the order of ranks and cannot be permuted
 // errors: 1
 #include <colls/algebra.hpp>

@@ -1,6 +1,7 @@
-// The reduce-scatter that sends block `rank` where `to` belongs: rank 0 hears of the wrong block in round 0.
-// expect:
-// law_broken<.*law::unmixed>.*group_of<2>.*in_round<0>.*at_rank<0>.*on_port<0>.*block<0>.*peer<1>.*peer_block<1>
+// A reduce-scatter that sends block `rank` in place of `to`: rank 0 receives the wrong block in round 0.
+// clang-format off
+// expect: law_broken<.*law::unmixed>.*group_of<2>.*in_round<0>.*at_rank<0>.*on_port<0>.*block<0>.*peer<1>.*peer_block<1>
+// clang-format on
 // within: 1
 // errors: 1
 #include <colls/verify.hpp>

@@ -1,4 +1,4 @@
-// Not proven, and not passed over either: the compiler says why.
+// Neither proven nor silently skipped: the compiler says why.
 // expect: colls: this is no schedule: it needs .*const or static
 // errors: 1
 #include <colls/verify.hpp>

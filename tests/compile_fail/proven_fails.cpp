@@ -1,6 +1,7 @@
-// The ring that forgets a round in groups of 5 or more: the notes name the smallest such group.
-// expect:
-// law_broken<.*law::in_range>.*schedule_for<[^>]*all_gather>.*group_of<5>.*in_round<0>.*at_rank<0>.*on_port<0>.*block<1>.*peer<4>
+// A ring that lacks a round in groups of 5 or more: the notes name the smallest such group.
+// clang-format off
+// expect: law_broken<.*law::in_range>.*schedule_for<[^>]*all_gather>.*group_of<5>.*in_round<0>.*at_rank<0>.*on_port<0>.*block<1>.*peer<4>
+// clang-format on
 // errors: 1
 #include <colls/schedules/ring.hpp>
 #include <colls/verify.hpp>

@@ -1,4 +1,4 @@
-// A schedule must say in how many rounds it goes.
+// A schedule must tell its number of rounds.
 // expect: colls: check_schedule<S>: S must be a schedule
 #include <colls/testing/schedule.hpp>
 

@@ -1,4 +1,4 @@
-// Lanes of two collectives.
+// Lanes of different collectives.
 // expect: colls: striped<S...>: all lanes must implement one collective
 // errors: 1
 #include <colls/algebra.hpp>

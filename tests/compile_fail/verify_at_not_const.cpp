@@ -1,4 +1,4 @@
-// verify() says it in words too, and cost_of().
+// verify() and cost_of() report it in words, too.
 // expect: colls: this is no schedule: it needs .*const or static
 // errors: 1
 #include <colls/cost.hpp>

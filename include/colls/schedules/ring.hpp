@@ -11,8 +11,9 @@ namespace colls::inline v1 {
 ///   implements    reduce_scatter, broadcast, inclusive_scan, exclusive_scan; derived: all_gather, all_reduce, reduce,
 ///                 barrier
 ///   group sizes   any
-///   rounds        n - 1 (all_reduce 2 (n - 1), exclusive_scan n)
-///   blocks sent   n - 1 of n by each rank, the least (all_reduce 2 (n - 1)); chain: the whole buffer once
+///   rounds        n - 1 (all_reduce 2 (n - 1))
+///   blocks sent   n - 1 of n by each rank, the least (all_reduce 2 (n - 1)); chain: the whole buffer once,
+///                 exclusive_scan twice
 ///   scratch       2 partial results (reduce_scatter)
 ///   order         that of the ring, which is not rank order: commutative operators; the chain (reduce, scans) combines
 ///                 in rank order

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/message.hpp>
 #include <colls/detail/transport/verbs/interface.hpp>
 #include <colls/error.hpp>
 

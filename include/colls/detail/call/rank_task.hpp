@@ -1,4 +1,5 @@
-// What each rank of a run does, without its type.
+// The function that each rank of a run calls, its type erased.
+// IWYU pragma: private, include <colls/transports/threads.hpp>
 #pragma once
 
 #include <type_traits>
@@ -9,7 +10,7 @@ class communicator;
 
 namespace detail {
 
-/// Refers to an f(communicator&) that outlives it.
+/// Refers to a callable f(communicator&) that outlives it.
 class rank_task {
 public:
     template <class F>

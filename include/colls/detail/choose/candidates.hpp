@@ -3,9 +3,10 @@
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/detail/call/call.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/request/candidates.hpp>
+#include <colls/detail/request/known_families.hpp>
 
 #include <mutex>
 #include <new>
@@ -13,30 +14,22 @@
 
 namespace colls::inline v1::detail {
 
-template <collective C, class... F>
-[[gnu::cold]] candidates candidates_in(families<F...>) {
-    static constexpr int count = (0 + ... + int{provides<F, C>});
+template <collective C>
+candidates candidates_for() {
+    static constexpr int count = known_families.count_of<C>;
     static const candidate* const all = [] {
         // Never destroyed: threads may outlive main.
         auto* const list = static_cast<candidate*>(operator new(sizeof(candidate) * std::size_t{count + 1}));
         candidate* to = list;
-        int i = 0;
-        const auto add = [&]<class X>(const X& f) {
-            if constexpr (provides<X, C>) {
-                const auto s = schedule_of<C>(f);
-                new (to++) candidate{
-                    known_names[i], any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, known_names[i])};
+        known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
+            if constexpr (provides<Family, C>) {
+                const auto s = schedule_of<C>(family);
+                new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name)};
             }
-            ++i;
-        };
-        (add(F{}), ...);
+        });
         return list;
     }();
     return {all, count};
-}
-template <collective C>
-candidates candidates_for() {
-    return candidates_in<C>(known_families{});
 }
 
 /// The candidate whose schedule goes within hosts first; null where hosts do not have equally many ranks each, or the
@@ -66,7 +59,7 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
     for (const counted_traffic& k : cache)
         if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between)
             return k.counted;
-    cache.push_back({&s, n, counts, traffic(any_reader(s), n, counts)});
+    cache.push_back({&s, n, counts, traffic(s, n, counts)});
     return cache.back().counted;
 }
 

@@ -7,6 +7,9 @@
 
 #include <colls/detail/choose/prediction.hpp>
 #include <colls/detail/execute/eager.hpp>
+#include <colls/detail/prove/examine.hpp>
+#include <colls/detail/request/candidates.hpp>
+#include <colls/detail/request/known_families.hpp>
 
 namespace colls::inline v1::detail {
 

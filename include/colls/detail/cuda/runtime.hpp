@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 
 #include <cuda_runtime.h>

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <colls/cuda/options.hpp>
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 #include <colls/schedule.hpp>
 

@@ -5,12 +5,12 @@
 // between its rounds. It is not a template: compiled once, it serves every schedule, type and operator.
 #pragma once
 
-#include <colls/detail/call/call.hpp>
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/request/call.hpp>
 #include <colls/detail/support/copy.hpp>
 
 #include <cstring>

@@ -2,11 +2,11 @@
 // IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
-#include <colls/detail/call/call.hpp>
 #include <colls/detail/execute/chunk_layout.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/detail/request/call.hpp>
 
 #include <memory>
 

@@ -8,7 +8,9 @@
 #include <colls/detail/group/told_calls.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
+#include <colls/detail/support/message.hpp>
 
 #include <pthread.h>
 #include <mutex>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/detail/group/group_memory.hpp>
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 
 #include <algorithm>

@@ -1,69 +1,16 @@
-// A schedule without its type: proof and cost are functions of this interface, so that they are compiled once, however
-// many schedules a program names. The virtual functions are constexpr, so that it serves at compile time too.
-// IWYU pragma: private, include <colls/verify.hpp>
+// What the proof and the cost need beside the interface of a schedule: arrays for constant expressions, and block sets
+// written out.
 #pragma once
 
-#include <colls/schedule.hpp>
+#include <colls/detail/prove/schedule_reader.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace colls::inline v1::detail {
 
-/// A schedule as the accessors of schedule.hpp read it, type-erased.
-class schedule_reader {
-public:
-    constexpr virtual collective kind() const = 0;
-    constexpr virtual bool supports(int n) const = 0;
-    constexpr virtual int rounds(int n) const = 0;
-    constexpr virtual int blocks(int n) const = 0;
-    constexpr virtual int ports(int n) const = 0;
-    constexpr virtual int scratch(int n) const = 0;
-    constexpr virtual int root(int n) const = 0;
-    constexpr virtual int home(int n, int slot) const = 0;
-    constexpr virtual int input(int rank, int n, int slot) const = 0;
-    constexpr virtual int output(int rank, int n, int slot) const = 0;
-    constexpr virtual step at(int rank, int n, int round, int port) const = 0;
-
-protected:
-    ~schedule_reader() = default;
-};
-
-/// The compile error for what cannot be read: neither a schedule, nor a type like one that is not trivially copyable.
-/// False where it is given, so that what follows is not compiled.
-template <class S>
-constexpr bool expect_readable() {
-    constexpr bool is =
-        requires(const S& s) { s.implements; } && counts_rounds<S> && (steps_without_port<S> || steps_with_port<S>);
-    static_assert(is,
-        "colls: this is no schedule: it needs `implements`, `rounds(n)`, and `at(rank, n, round)` or `at(rank, n, "
-        "round, port)` "
-        "that returns a colls::step, const or static; of a family take schedule_for<F, C>");
-    return is;
-}
-
-template <class S>
-class reader_of final : public schedule_reader {
-public:
-    explicit constexpr reader_of(const S& s) : s_(s) {}
-    constexpr collective kind() const override { return collective_of(s_); }
-    constexpr bool supports(int n) const override { return v1::supports(s_, n); }
-    constexpr int rounds(int n) const override { return s_.rounds(n); }
-    constexpr int blocks(int n) const override { return blocks_of(s_, n); }
-    constexpr int ports(int n) const override { return ports_of(s_, n); }
-    constexpr int scratch(int n) const override { return scratch_of(s_, n); }
-    constexpr int root(int n) const override { return root_of(s_, n); }
-    constexpr int home(int n, int slot) const override { return home_of(s_, n, slot); }
-    constexpr int input(int rank, int n, int slot) const override { return input_of(s_, rank, n, slot); }
-    constexpr int output(int rank, int n, int slot) const override { return output_of(s_, rank, n, slot); }
-    constexpr step at(int rank, int n, int round, int port) const override { return step_of(s_, rank, n, round, port); }
-
-private:
-    const S& s_;
-};
-
-/// An array on the heap, for constant expressions as well. Its elements are accessed through `p`, since in a constant
-/// expression a call of an operator costs more than the access.
+/// An array on the heap that a constant expression may use. Its elements are read through `p` itself, since each call
+/// of an operator costs a compiler more than the access.
 template <class T>
 class buffer {
 public:

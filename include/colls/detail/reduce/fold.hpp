@@ -1,7 +1,8 @@
-// The reduce loop's face: what an executor calls, without knowing types or operators.
+// op_table: the folds of an operator on an element type, their types erased, as executors call them.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
-// On x86-64 each loop is compiled twice, for the baseline and for AVX2 (which has no fused multiply-add: all machines
-// get the same bits); that of bfloat16, bound by its conversions, also for AVX-512. Half goes by way of rows of float.
+// On x86-64 each loop is compiled for the baseline and for AVX2 (without fused multiply-add, so that all machines get
+// the same bits); that of bfloat16, whose conversions limit it, also for AVX-512. Half is converted to rows of float.
 #pragma once
 
 #include <colls/config.hpp>
@@ -16,18 +17,18 @@
 
 #if defined(__clang__)
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"  // an operator may well not vectorise
+#pragma clang diagnostic ignored "-Wpass-failed"  // not every operator vectorises
 #endif
 
 namespace colls::inline v1::detail {
 
-/// What an executor knows of an operator on a type.
+/// An operator on an element type.
 struct op_table {
     std::size_t element_size = 0;
-    /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, one pass over memory. dst may be the very
-    /// pointer of operands; otherwise it must not overlap them. All aligned as the type is.
+    /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, in one pass over memory. dst may be the pointer
+    /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
-    /// Applied once to the full fold of n ranks. Null where the operator has nothing to finish.
+    /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
     bool commutative = false;
 };
@@ -49,7 +50,7 @@ constexpr auto choose_fold() {
 template <class T, class Op>
 using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 
-// At -O3 g++ 12 unrolls the loops before it has seen that they vectorise, and folds in place take 1.4 times as long.
+// At -O3 g++ 12 unrolls the loops before it finds that they vectorise, and folds in place take 1.4 times as long.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #pragma GCC push_options
 #pragma GCC optimize("O2")
@@ -57,8 +58,7 @@ using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 template <class T, class Op>
 void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
-    // For processors from before 2013: two operands at a time, which is most of what is folded, and the rest as it
-    // comes.
+    // For processors from before 2013: a loop of its own for two operands, which most folds have.
     if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
         return direct_fold<T, Op>::template run<2>(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
     else
@@ -89,7 +89,7 @@ void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const vo
 template <class T, class Op>
 fold_function fold_for_processor() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
-    // Not where a leaf's product could be fused with the sum.
+    // Not with a leaf, whose product could be fused with the sum: that would change the bits.
     if constexpr (folds_in_float<T, Op> && !has_leaf<Op, float>)
         if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return &fold_avx512<T, Op>;
 #if !defined(__AVX2__)

@@ -1,8 +1,10 @@
-// The loops in which an operator meets arrays, each one pass over memory for any number of operands:
+// The reduce loops, each one pass over memory for any number of operands.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
 //   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
 //   paired_fold   pure operators on bfloat16: two of them in a 32-bit word, folded in float, rounded once
 //   tile_fold     everything else: partial folds in a tile on the stack
-// fold.hpp compiles them for several processors and chooses.
+// fold.hpp compiles them for several processors and chooses one.
 #pragma once
 
 #include <colls/config.hpp>
@@ -15,7 +17,7 @@
 
 #if defined(__clang__)
 #pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed"  // an operator may well not vectorise
+#pragma clang diagnostic ignored "-Wpass-failed"  // not every operator vectorises
 #endif
 
 namespace colls::inline v1::detail {
@@ -30,12 +32,12 @@ concept has_leaf = requires(const Op& op, const A& a) {
     { op.leaf(a) } -> std::convertible_to<A>;
 };
 
-/// A fold of T by Op is done in float, and rounded once.
+/// True where T is folded by Op in float, and rounded once.
 template <class T, class Op>
 inline constexpr bool folds_in_float = is_small_float<T> && is_pure<Op>() && operator_on<Op, float>;
 
-/// f(0) ... f(n - 1), n a multiple of lanes, in any order: nothing that f(i) writes is read by another f(j).
-/// The constant inner trip count is what g++ -O2 wants before it vectorises.
+/// Calls f(0) ... f(n - 1), n a multiple of lanes, in any order: the caller promises that nothing which f(i) writes is
+/// read by another f(j). g++ -O2 vectorises because the inner trip count is constant.
 template <std::size_t lanes, class F>
 [[gnu::always_inline]] inline void for_each_parallel(std::size_t n, F f) {
 #if defined(__clang__)
@@ -47,7 +49,7 @@ template <std::size_t lanes, class F>
         for (std::size_t l = 0; l < lanes; ++l) f(b + l);
 #endif
 }
-/// The same without the promise: the compiler must see for itself that the writes are apart from the reads.
+/// The same without the promise: the compiler vectorises only if it finds that no write overlaps a read.
 template <std::size_t lanes, class F>
 [[gnu::always_inline]] inline void for_each_checked(std::size_t n, F f) {
 #if defined(__clang__)
@@ -67,14 +69,14 @@ template <class A, class Op>
 [[gnu::always_inline]] inline A apply_leaf(const A& a, [[maybe_unused]] bool leaf, [[maybe_unused]] const Op& op) {
     if constexpr (has_leaf<Op, A>) {
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
-        // Not fused with the sum that follows: the same bits whichever loop an element falls to.
+        // A barrier, so that it is not fused with the sum that follows: every loop gives the same bits.
         A changed = static_cast<A>(op.leaf(a));
         if constexpr (std::is_floating_point_v<A>) changed = __builtin_assoc_barrier(changed);
 #else
         const A changed = static_cast<A>(op.leaf(a));
 #endif
         if constexpr (std::is_arithmetic_v<A> && sizeof(A) <= 8) {
-            // Blended by bits: the compilers would make a branch of a choice, and not vectorise it.
+            // Selected by bits: compilers turn a conditional into a branch, and do not vectorise it.
             using U = unsigned_of_size<sizeof(A)>;
             const U mask = static_cast<U>(leaf ? ~U{0} : U{0});
             return __builtin_bit_cast(A, static_cast<U>((__builtin_bit_cast(U, changed) & mask) |
@@ -87,8 +89,9 @@ template <class A, class Op>
     }
 }
 
-/// Element by element, in T or in float: the tails of the loops below. Not a call: g++ makes
-/// a jump of one at the end of a function, and leaves the upper halves of the vector registers dirty, which is slow.
+/// Folds element by element, in T or in float: the tails of the loops below. Always inlined: g++ turns a call at the
+/// end of a function into a jump, which leaves the upper halves of the vector registers dirty and makes what follows
+/// slow.
 template <class A, class T, class Op>
 [[gnu::always_inline]] inline void scalar_fold(
     T* dst, const operand* x, int k, std::size_t first, std::size_t count, const Op& op) {
@@ -102,7 +105,7 @@ template <class A, class T, class Op>
 
 inline constexpr std::size_t tile_bytes = 2048;
 
-/// At most four operands, of which out may be one.
+/// Folds at most four operands, of which out may be one.
 template <class T, class Op>
 struct direct_fold {
     static constexpr std::size_t lanes = has_leaf<Op, T> && sizeof(T) < 4 ? 16 : 64 / sizeof(T);
@@ -119,7 +122,7 @@ struct direct_fold {
             out[i] = v;
         });
     }
-    /// Loops of their own for up to `most` operands: each costs a unit about 10 ms.
+    /// With a loop of its own for each number of operands up to `most`: each takes about 10 ms to compile.
     template <int most = 4>
     [[gnu::always_inline]] static void run(T* out, const operand* x, int m, std::size_t count, const Op op) {
         std::size_t whole = (m > 1 && m <= most) || has_leaf<Op, T> ? count & ~(lanes - 1) : 0;
@@ -131,7 +134,7 @@ struct direct_fold {
             loop<most == 4 ? 4 : 2>(out, x, whole, op);
         else if (m > most)
             whole = 0;
-        else if constexpr (has_leaf<Op, T>)  // else a mere copy, which does not come here
+        else if constexpr (has_leaf<Op, T>)  // else it is a copy, which is not done by a fold
             loop<1>(out, x, whole, op);
         scalar_fold<T>(out, x, m, whole, count, op);
     }
@@ -139,7 +142,7 @@ struct direct_fold {
 
 using fold_function = void (*)(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
-/// Any number of operands by a function that takes four: partial folds stay in a tile on the stack.
+/// Folds any number of operands by a function that takes four: partial folds stay in a tile on the stack.
 void fold_by_fours(
     fold_function four, std::size_t element, void* dst, const operand* x, int k, std::size_t count, const void* op);
 #ifndef COLLS_SEPARATE
@@ -163,8 +166,8 @@ COLLS_INLINE void fold_by_fours(
 }
 #endif
 
-/// A word holds two; the tile keeps the lower ones of a block of words, then the upper ones, so that
-/// nothing is ever shuffled.
+/// Folds two small floats in each 32-bit word. The tile keeps the lower ones of a block of words apart from the upper
+/// ones, so that no vector is shuffled.
 template <class T, class Op>
 struct paired_fold {
     static constexpr std::size_t lanes = 16, length = tile_bytes / 2 / sizeof(float);  // in words
@@ -216,7 +219,8 @@ struct paired_fold {
     }
 };
 
-/// Nothing points into the tile, so that the loops that write it may vectorise whatever the operator reads.
+/// Folds anything, by way of a tile that no pointer of the operator can point into: so the loops that write it
+/// vectorise.
 template <class T, class Op>
 struct tile_fold {
     static constexpr std::size_t length = sizeof(T) >= tile_bytes ? 1 : tile_bytes / sizeof(T);

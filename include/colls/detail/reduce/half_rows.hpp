@@ -1,5 +1,8 @@
-// Rows of half to rows of float and back, for the reduce loop: by F16C where the processor has it (eight a
-// instruction), else by the integer code of types.hpp. Both give the same bits (but for the quiet bit of a NaN).
+// Converts rows of half to rows of float and back, for the reduce loops.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// By F16C where the processor has it (eight numbers an instruction), else by the integer code of small_float.hpp. Both
+// give the same bits (but for the quiet bit of a NaN).
 #pragma once
 
 #include <colls/config.hpp>

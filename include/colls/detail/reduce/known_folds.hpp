@@ -1,10 +1,12 @@
-// The loops of the usual types and operators. Where the engine is compiled apart they are too, in src/folds.cpp: a unit
-// that calls with them does not compile its own.
+// The usual element types and operators.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Their loops are compiled once, in src/folds.cpp, for units that define COLLS_SEPARATE.
 #pragma once
 
 #include <colls/detail/reduce/fold.hpp>
 
-// action(type, operator), for all of them.
+// action(type, operator) for all of them.
 #define COLLS_KNOWN_FOLDS_OF(action, T) action(T, sum_t) action(T, prod_t) action(T, min_t) action(T, max_t)
 #define COLLS_KNOWN_FOLDS(action)                \
     COLLS_KNOWN_FOLDS_OF(action, float)          \

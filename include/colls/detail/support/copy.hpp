@@ -1,7 +1,8 @@
-// Copies: plain, and past the caches.
+// Copies with plain and with non-temporal stores.
+// IWYU pragma: private, include <colls/collectives.hpp>
 //
-// A push into another rank's memory is best made of non-temporal stores: the line is not fetched first, and not left in
-// this core's cache to be fetched from there. They are ordered by a store fence only, which the last step here is.
+// Non-temporal stores are the fastest way into another rank's memory: the line is not fetched first, and does not stay
+// in this core's cache, from which the other core would have to fetch it. Only a store fence orders them.
 #pragma once
 
 #include <colls/config.hpp>
@@ -12,7 +13,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Are non-temporal stores used? Not under the sanitizers, which would not see them.
+/// True where non-temporal stores are used. Not under the sanitizers, which do not see them.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || !defined(__GNUC__)
 inline constexpr bool streams = false;
 #elif defined(__clang__)
@@ -26,7 +27,8 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// Written with the compilers' own vectors: <immintrin.h> costs ten times the rest of this header.
+// Written with the compilers' vector types: <immintrin.h> takes ten times as long to compile as the rest of this
+// header.
 template <int width>
 struct vector_of_bytes;
 template <>
@@ -66,7 +68,7 @@ inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
 }
 #endif
 
-/// stream_bytes without the fence: several pieces, one fence_stream() after the last.
+/// stream_bytes without its fence. After the last of several pieces, call fence_stream().
 inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) {
     if constexpr (!streams) return copy_bytes(dst, src, size);
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -90,8 +92,9 @@ inline void fence_stream() {
 #endif
 }
 
-/// Copies with non-temporal stores, whole 64-byte lines of dst at a time, its ragged ends with plain ones. What is
-/// stored to memory after the call (a flag, even relaxed) is seen after the bytes. Plain copy on other processors.
+/// Copies with non-temporal stores, whole 64-byte lines of dst at a time, and the partial lines at its ends with plain
+/// ones. A store that follows the call (of a flag, even relaxed) is seen after the bytes. A plain copy on other
+/// processors than x86-64.
 inline void stream_bytes(void* dst, const void* src, std::size_t size) {
     stream_bytes_unfenced(dst, src, size);
     fence_stream();

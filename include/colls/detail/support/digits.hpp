@@ -1,4 +1,5 @@
-// Powers of a radix, for schedules that go by the digits of a rank.
+// Powers of a radix, for schedules that follow the digits of a rank.
+// IWYU pragma: private, include <colls/schedules.hpp>
 #pragma once
 
 #include <colls/config.hpp>
@@ -20,7 +21,7 @@ constexpr bool is_power(int radix, int n) {
     while (n > 1 && n % radix == 0) n /= radix;
     return n == 1;
 }
-/// The last `bits` binary digits of x, the other way round.
+/// The last `bits` binary digits of x, in reverse order.
 constexpr int reversed_bits(int x, int bits) {
     int y = 0;
     for (; bits > 0; --bits, x >>= 1) y = y << 1 | (x & 1);

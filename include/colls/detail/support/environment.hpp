@@ -1,15 +1,18 @@
-// The one place that reads the environment, but for how the process was launched: see launch.hpp.
-//   COLLS_DEBUG     warn | info | trace   what the library says on stderr: info: each new choice of `automatic`; trace:
-//   each
-//                                         call of each rank too (trace.hpp)    warn
-//   COLLS_TIMEOUT   seconds               deadline of every wait               300
-//   COLLS_SCHEDULE  a family's name       forces the pick of `automatic`       (none)
-//   COLLS_TRANSPORT shm | tcp | verbs | shm+verbs   between processes: shared memory where they share a host, and TCP
-//   between
-//                                         hosts; TCP always; RDMA always; shared memory, and RDMA between hosts shm
-// A value that is none of these is an error, which names it. An empty one is as if it were not set.
+// The library's environment variables.
+// IWYU pragma: private, include <colls/world.hpp>
+//
+//   COLLS_DEBUG      what is written to stderr. warn (default): warnings; info: also each new choice of `automatic`;
+//                    trace: also each call of each rank (trace.hpp)
+//   COLLS_TIMEOUT    the deadline of every wait, in seconds; default 300
+//   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
+//   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
+//                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
+//
+// Any other value is an error that names the variable. An empty one counts as not set.
+// How the process was launched is read from other variables, in launch.hpp; nothing else reads the environment.
 #pragma once
 
+#include <colls/detail/support/message.hpp>
 #include <colls/error.hpp>
 
 #include <cstdlib>
@@ -23,10 +26,10 @@ struct environment {
     debug_level debug = debug_level::warn;
     double timeout = 300;
     const char* schedule = nullptr;
-    bool tcp = false;    ///< messages even where processes share a host
-    bool verbs = false;  ///< messages by RDMA: see transports/verbs.hpp
+    bool tcp = false;    ///< TCP even where processes share a host
+    bool verbs = false;  ///< RDMA: see transports/verbs.hpp
 
-    /// Read anew: a communicator does so once, when it is made. Throws invalid_argument.
+    /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
     [[gnu::noinline]] static environment read() {
         environment e;
         constexpr const char* levels[] = {"warn", "info", "trace"};

@@ -1,4 +1,5 @@
-// Arrays that are cheap to compile: std::vector costs a unit 20 to 40 ms for each element type, these next to nothing.
+// An array that compiles fast: std::vector costs a unit 20 to 40 ms for each element type.
+// IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/config.hpp>
@@ -10,7 +11,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Room for `size` elements or more; returns memory that replaces p. Not a template, so that it is compiled once.
+/// Returns memory for `size` elements or more, which replaces p. Throws std::bad_alloc. Not a template: compiled once.
 [[gnu::noinline]] inline void* grown(void* p, std::size_t& capacity, std::size_t size, std::size_t element) {
     if (capacity < 8) capacity = 8;
     while (capacity < size) capacity *= 2;
@@ -45,7 +46,7 @@ public:
     T* end() { return p_ + size_; }
     const T* begin() const { return p_; }
     const T* end() const { return p_ + size_; }
-    // Any integer as an index: ranks and slots are int.
+    // Takes any integer as an index: ranks and slots are int.
     template <class I>
     T& operator[](I i) {
         return p_[static_cast<std::size_t>(i)];
@@ -66,7 +67,7 @@ public:
     void reserve(std::size_t size) {
         if (size > capacity_) p_ = static_cast<T*>(grown(p_, capacity_, size, sizeof(T)));
     }
-    /// New elements are `fill`.
+    /// Sets the number of elements; new ones are `fill`.
     void resize(std::size_t size, T fill = T{}) {
         reserve(size);
         while (size_ < size) p_[size_++] = fill;
@@ -74,7 +75,7 @@ public:
     }
     void clear() { size_ = 0; }
     void pop_back() { --size_; }
-    /// Element i goes, the last one takes its place.
+    /// Removes element i; the last one takes its place.
     void drop(std::size_t i) { p_[i] = p_[--size_]; }
 
 private:

@@ -1,4 +1,5 @@
 // Names of types: as the compiler spells them, and as a user writes them.
+// IWYU pragma: private, include <colls/any_schedule.hpp>
 #pragma once
 
 #include <colls/config.hpp>
@@ -8,7 +9,7 @@
 
 namespace colls::inline v1::detail {
 
-// In a namespace of its own: g++ leaves out the names of the namespaces that the function is in.
+// In a namespace of its own: g++ leaves out the names of the namespaces that the function is in, and so would detail::.
 namespace spelling {
 /// The type's name as the compiler spells it.
 template <class S>
@@ -20,7 +21,7 @@ constexpr std::string_view full_type_name() {
 }  // namespace spelling
 using spelling::full_type_name;
 
-/// The same without the library's own namespace in front: what fingerprints hash.
+/// The same without the library's namespace in front: what fingerprints hash.
 template <class S>
 constexpr std::string_view type_name() {
     std::string_view name = full_type_name<S>();
@@ -29,8 +30,9 @@ constexpr std::string_view type_name() {
     return name;
 }
 
-/// Rewrites compilers' spellings of a type: g++ writes `colls::v1::detail::folding<colls::v1::tree<2> >`, clang
-/// `colls::detail::folding<colls::tree<>>`, and a user wrote `folded<tree>`.
+/// Rewrites a compiler's spelling of a type as its user wrote it: g++ writes
+/// `colls::v1::detail::folding<colls::v1::tree<2> >`, clang `colls::detail::folding<colls::tree<>>`, and the user
+/// `folded<tree>`.
 class name_shortener {
 public:
     constexpr name_shortener(std::string_view in, char* out) : in_(in), out_(out) {}
@@ -78,7 +80,7 @@ private:
         in_.remove_prefix(end + 4);
         return true;
     }
-    /// The parameters of the function that the type is local to.
+    /// Skips the parameters of the function that the type is local to.
     constexpr bool take_function() {
         if (!in_.starts_with('(')) return false;
         std::size_t end = 0;
@@ -115,7 +117,7 @@ private:
     std::string_view in_;
     char* out_;
     std::size_t size_ = 0;
-    std::size_t starts_[most_depth] = {};  // where the names that are being written begin, by depth of brackets
+    std::size_t starts_[most_depth] = {};  // where the names being written begin, by depth of brackets
     int depth_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The engine and groups of threads, compiled once for programs whose units define COLLS_SEPARATE (CMake:
+// What is behind the calls, and groups of threads, compiled once for programs whose units define COLLS_SEPARATE (CMake:
 // colls::separate).
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE

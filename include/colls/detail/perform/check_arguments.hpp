@@ -1,34 +1,49 @@
-// The checks of a call's arguments: what is wrong is said before anything moves.
+// The checks of a collective's arguments, before anything moves.
+// IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/call.hpp>
-#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/request/request.hpp>
 
 namespace colls::inline v1::detail {
 
-class checker {
-public:
-    checker(const rank_context& e, request& q) : e_(e), q_(q), c_(q.c) {}
+/// "root 7 is out of range: this group has ranks 0 to 3".
+[[gnu::cold]] inline message& put_out_of_range(message& text, const char* what, int rank, int size) {
+    text << what << " " << rank << " is out of range: this group has ";
+    return size == 1 ? text << "rank 0 alone" : text << "ranks 0 to " << size - 1;
+}
 
-    /// Completes q.c, or throws invalid_argument.
+/// True where two pieces of memory share a byte.
+inline bool overlaps(const std::byte* a, std::size_t a_size, const std::byte* b, std::size_t b_size) {
+    const auto address = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
+    return a_size > 0 && b_size > 0 && address(a) < address(b) + b_size && address(b) < address(a) + a_size;
+}
+
+class argument_checker {
+public:
+    argument_checker(const rank_context& e, request& q) : e_(e), q_(q), c_(q.c) {}
+
+    /// Sets what the request leaves open in q.c (counts and offsets), or throws invalid_argument.
     [[gnu::noinline]] void run() {
         const auto n = static_cast<std::size_t>(e_.size), me = static_cast<std::size_t>(e_.rank);
         const bool root = c_.root == e_.rank;
-        if (rooted(c_.what) && (c_.root < 0 || c_.root >= e_.size))
-            refuse(message() << "root " << c_.root << " of a group of " << e_.size << " ranks");
-        // Off the root, what only the root has to give or to take does not matter.
-        bool takes = true, gives = true;
-        if (c_.what == collective::gather || c_.what == collective::reduce) takes = root;
-        if (c_.what == collective::scatter) gives = root;
-        if (gives && c_.in == nullptr && q_.in_count > 0)
-            refuse(message() << "the input is null, of " << q_.in_count << " elements");
-        if (takes && c_.out == nullptr && q_.out_count > 0)
-            refuse(message() << "the output is null, of " << q_.out_count << " elements");
+        if (rooted(c_.what) && (c_.root < 0 || c_.root >= e_.size)) {
+            message text;
+            refuse(put_out_of_range(text, "root", c_.root, e_.size));
+        }
+        // On other ranks than the root, a buffer that only the root reads or writes is not looked at.
+        bool writes = true, reads = true;
+        if (c_.what == collective::gather || c_.what == collective::reduce) writes = root;
+        if (c_.what == collective::scatter) reads = root;
+        if (reads && c_.in == nullptr && q_.in_count > 0)
+            refuse(message() << "the input of " << q_.in_count << " elements is null");
+        if (writes && c_.out == nullptr && q_.out_count > 0)
+            refuse(message() << "the output of " << q_.out_count << " elements is null");
         if (q_.with_counts)
-            with_counts(n, me, root);
+            check_with_counts(n, me, root);
         else
-            without_counts(n, me, root);
-        if (q_.two && gives && takes) overlap();
+            check_without_counts(n, me, root);
+        if (reads && writes) check_overlap();
     }
 
 private:
@@ -42,14 +57,14 @@ private:
         if (got != want)
             refuse(message() << "the " << what << " holds " << got << " elements, and should hold " << want);
     }
-    /// Either of the two may be the wrong one.
+    /// Names both buffers, since either of them may be the wrong one.
     void expect_block(const char* all, std::size_t held, const char* block, std::size_t got, std::size_t want) const {
         if (got != want)
             refuse(message() << "the " << all << " holds " << held << " elements, of which this rank's block is "
                              << want << ", and the " << block << " holds " << got);
     }
 
-    void without_counts(std::size_t n, std::size_t me, bool root) {
+    void check_without_counts(std::size_t n, std::size_t me, bool root) {
         switch (c_.what) {
             case collective::barrier:
                 break;
@@ -97,10 +112,11 @@ private:
                 break;
         }
     }
-    // Prefix sums of counts; their total must be that of the buffer.
-    list<std::size_t> table(
+    /// Prefix sums of the counts, whose total must be the buffer's length.
+    list<std::size_t> offsets(
         const list<std::size_t>& counts, std::size_t n, const char* buffer, std::size_t held) const {
-        if (counts.size() != n) refuse(message() << counts.size() << " counts for " << n << " ranks");
+        if (counts.size() != n)
+            refuse(message() << counts.size() << " counts are given, and should be " << n << ", one for each rank");
         list<std::size_t> sums;
         std::size_t sum = 0;
         sums.push_back(0);
@@ -108,14 +124,14 @@ private:
         expect(buffer, held, sum);
         return sums;
     }
-    void with_counts(std::size_t n, std::size_t me, bool root) {
+    void check_with_counts(std::size_t n, std::size_t me, bool root) {
         if (q_.negative) refuse(message() << "a count is negative");
         switch (c_.what) {
             case collective::all_gather:
             case collective::reduce_scatter: {
                 const bool gathers = c_.what == collective::all_gather;
                 q_.in_offsets =
-                    gathers ? table(q_.sends, n, "output", q_.out_count) : table(q_.sends, n, "input", q_.in_count);
+                    gathers ? offsets(q_.sends, n, "output", q_.out_count) : offsets(q_.sends, n, "input", q_.in_count);
                 c_.count = q_.in_offsets[n];
                 if (gathers)
                     expect("input", q_.in_count, q_.sends[me]);
@@ -126,13 +142,13 @@ private:
                 break;
             }
             case collective::gather:
-            case collective::scatter: {  // the counts matter at the root; elsewhere they may be left out
+            case collective::scatter: {  // only the root needs the counts
                 const bool gathers = c_.what == collective::gather;
                 c_.own_count = gathers ? q_.in_count : q_.out_count;
                 c_.ragged = true;
                 if (root) {
-                    q_.in_offsets =
-                        gathers ? table(q_.sends, n, "output", q_.out_count) : table(q_.sends, n, "input", q_.in_count);
+                    q_.in_offsets = gathers ? offsets(q_.sends, n, "output", q_.out_count)
+                                            : offsets(q_.sends, n, "input", q_.in_count);
                     (gathers ? c_.out_offsets : c_.in_offsets) = q_.in_offsets.data();
                     c_.count = q_.in_offsets[n];
                 }
@@ -140,8 +156,8 @@ private:
                 break;
             }
             default:
-                q_.in_offsets = table(q_.sends, n, "input", q_.in_count);
-                q_.out_offsets = table(q_.receives, n, "output", q_.out_count);
+                q_.in_offsets = offsets(q_.sends, n, "input", q_.in_count);
+                q_.out_offsets = offsets(q_.receives, n, "output", q_.out_count);
                 c_.in_offsets = q_.in_offsets.data();
                 c_.out_offsets = q_.out_offsets.data();
                 c_.count = q_.in_count;
@@ -154,12 +170,11 @@ private:
         }
     }
 
-    // In place means: the same buffer, or the own block within the whole. Anything else must not overlap.
-    void overlap() const {
-        const std::byte *in = c_.in, *out = c_.out;
-        const std::size_t in_bytes = q_.in_count * c_.element, out_bytes = q_.out_count * c_.element;
-        if (in_bytes == 0 || out_bytes == 0) return;
-        const std::byte *in_place_in = in, *in_place_out = out;
+    /// In place the input and the output are the same buffer, or the one is this rank's own block within the other.
+    /// Other buffers must not overlap.
+    void check_overlap() const {
+        const std::byte *in_place_in = c_.in, *in_place_out = c_.out;
+        if (in_place_in == nullptr || in_place_out == nullptr) return;
         if (owned(c_.what)) {
             const auto n = static_cast<std::size_t>(e_.size), me = static_cast<std::size_t>(e_.rank);
             const std::size_t first =
@@ -168,8 +183,7 @@ private:
             (gathers ? in_place_out : in_place_in) += first * c_.element;
         }
         if (in_place_in == in_place_out) return;
-        const auto address = [](const std::byte* p) { return reinterpret_cast<std::uintptr_t>(p); };
-        if (address(in) < address(out) + out_bytes && address(out) < address(in) + in_bytes)
+        if (overlaps(c_.in, q_.in_count * c_.element, c_.out, q_.out_count * c_.element))
             refuse(message() << "input and output overlap without being in place: "
                              << (owned(c_.what) ? "in place, the one is this rank's own block of the other"
                                                 : "in place, they are the same buffer"));

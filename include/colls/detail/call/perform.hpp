@@ -1,0 +1,77 @@
+// What the calls and the objects that they return are made of: declarations.
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// Nothing here depends on the type of a schedule, an element or an operator. definitions.hpp includes the definitions.
+#pragma once
+
+#include <colls/error.hpp>
+
+#include <cstddef>
+#include <string_view>
+
+namespace colls::inline v1 {
+
+class communicator;
+
+namespace detail {
+
+enum class operation_kind : unsigned char;
+struct call;
+struct request;
+struct rank_context;
+struct operation_state;
+struct prepared;
+struct allocation;
+struct progress_worker;
+
+// Unless noexcept, each of these may throw colls::error.
+
+/// Checks a request and runs the collective to its end.
+void perform(rank_context& e, request& q);
+void perform_message(rank_context& e, operation_kind kind, const call& c, int peer);
+/// A send and a receive at once.
+void perform_exchange(rank_context& e, const call& sent, int to, const call& received, int from);
+/// A receive from any rank; returns that rank.
+int perform_recv_any(rank_context& e, const call& c);
+
+/// Checks a request and starts the collective. The caller owns the operation until one of the functions below sets its
+/// pointer to null.
+operation_state* begin(rank_context& e, request& q);
+operation_state* begin_message(rank_context& e, operation_kind kind, const call& c, int peer);
+/// Each advances all operations of the thread; where o is over or has failed, it is released and o becomes null.
+void test_operation(rank_context& e, operation_state*& o);
+void wait_operation(rank_context& e, operation_state*& o);
+void wait_operation_for(rank_context& e, operation_state*& o, double seconds);
+/// For a destructor: waits, and releases o. While an exception unwinds it waits for a second at most, and then breaks
+/// the group: the other ranks may wait for calls that this rank will not make any more.
+void finish_operation(rank_context& e, operation_state*& o, bool unwinding) noexcept;
+/// Yields the processor between two rounds of tests, and sleeps once they have gone on for some milliseconds. Takes
+/// what it returned the last time, at first 0.
+double pause_between_tests(double since);
+
+/// Checks a request and keeps it.
+prepared* prepare_call(rank_context& e, request& q);
+/// Both throw invalid_argument where p is null, which a moved-from plan is.
+void run_prepared(prepared* p);
+operation_state* start_prepared(prepared* p);
+void drop_prepared(prepared* p);
+
+// A rank context is held by its communicator, its operations, prepared calls and progress threads. The last of them to
+// go makes the rank leave the group.
+communicator split(rank_context& e, int color, int key);
+communicator shrink(rank_context& e);
+void leave_group(rank_context* e);
+void dump(rank_context& e);
+void abort_group(rank_context& e, std::string_view why);
+/// Ranks on each host, where there are several hosts with equally many consecutive ranks each; else 0.
+int ranks_per_host(const rank_context& e);
+[[noreturn]] void throw_no_group();
+
+allocation* allocate(rank_context& e, std::size_t count, std::size_t element, std::byte*& at);
+void deallocate(allocation* a);
+
+progress_worker* start_progress(rank_context& e);
+void stop_progress(progress_worker* w);
+
+}  // namespace detail
+}  // namespace colls::inline v1

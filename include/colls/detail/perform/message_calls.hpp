@@ -1,0 +1,101 @@
+// Messages between two ranks: send, recv, recv_any, exchange.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/detail/perform/started_operation.hpp>
+#include <colls/wait.hpp>
+
+namespace colls::inline v1::detail {
+
+constexpr const char* name_of_message(operation_kind kind) { return kind == operation_kind::send ? "send" : "recv"; }
+
+/// Throws invalid_argument unless the peer is in range and the buffer is not null.
+inline void check_message(const rank_context& e, operation_kind kind, const call& c, int peer, const char* what) {
+    const std::byte* const data = kind == operation_kind::send ? c.in : c.out;
+    if (peer >= 0 && peer < e.size && (data != nullptr || c.count == 0)) return;
+    message text;
+    text << "colls: rank " << e.rank << " in " << what << ": ";
+    if (data != nullptr || c.count == 0)
+        put_out_of_range(text, "peer", peer, e.size);
+    else
+        text << "the buffer of " << c.count << " elements is null";
+    throw error(errc::invalid_argument, text.text(), e.rank, peer);
+}
+/// Throws invalid_argument where a blocking message of this rank to itself would wait for ever: for the other half,
+/// which this rank has not started.
+inline void check_own_message(const rank_context& e, operation_kind kind, const char* what) {
+    const bool sends = kind == operation_kind::send;
+    const auto begun = [&](const list<message_count>& of) { return of.empty() ? 0 : of[e.rank].begun; };
+    if (sends ? begun(e.received) > begun(e.sent) : begun(e.sent) > begun(e.received)) return;
+    throw error(errc::invalid_argument,
+        (message() << "colls: rank " << e.rank << " in " << what << ": a message to itself would never "
+                   << (sends ? "be received" : "come") << ": start the " << (sends ? "receive" : "send")
+                   << " first, with start::" << (sends ? "recv" : "send"))
+            .text(),
+        e.rank, e.rank);
+}
+
+inline operation_state* begin_checked_message(
+    rank_context& e, operation_kind kind, const call& c, int peer, bool non_blocking) {
+    operation_state& o = *take_operation(e);
+    o.kind = kind;
+    o.request = c;
+    o.site = {peer, none, name_of_message(kind), {}, 0, no_call};
+    auto& counters = kind == operation_kind::send ? e.sent : e.received;
+    if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
+    o.sequence = counters[peer].begun++;
+    o.chunk = 0;
+    o.done = false;
+    if (e.by_messages) e.backend->begin(e, o);
+    o.request.non_blocking = non_blocking;
+    o.traced_from = traces(e) ? seconds_now() : 0;
+    return hand_to_caller(e, o);
+}
+
+COLLS_INLINE operation_state* begin_message(rank_context& e, operation_kind kind, const call& c, int peer) {
+    const progress_lock mine(e);
+    check_message(e, kind, c, peer, name_of_message(kind));
+    return begin_checked_message(e, kind, c, peer, true);
+}
+COLLS_INLINE void perform_message(rank_context& e, operation_kind kind, const call& c, int peer) {
+    operation_state* o = nullptr;
+    {
+        const progress_lock mine(e);
+        check_message(e, kind, c, peer, name_of_message(kind));
+        if (peer == e.rank) check_own_message(e, kind, name_of_message(kind));
+        o = begin_checked_message(e, kind, c, peer, false);
+    }
+    operation(e, o).wait();
+}
+COLLS_INLINE void perform_exchange(rank_context& e, const call& sent, int to, const call& received, int from) {
+    {
+        const progress_lock mine(e);
+        check_message(e, operation_kind::send, sent, to, "exchange");
+        check_message(e, operation_kind::recv, received, from, "exchange");
+        if (overlaps(sent.in, sent.count * sent.element, received.out, received.count * received.element))
+            throw error(errc::invalid_argument,
+                (message() << "colls: rank " << e.rank << " in exchange: the two buffers overlap").text(), e.rank);
+    }
+    const auto begun = [&](operation_kind kind, const call& c, int peer) {
+        const progress_lock mine(e);
+        return begin_checked_message(e, kind, c, peer, false);
+    };
+    operation receives(e, begun(operation_kind::recv, received, from));
+    operation sends(e, begun(operation_kind::send, sent, to));
+    wait_all(receives, sends);
+}
+COLLS_INLINE int perform_recv_any(rank_context& e, const call& c) {
+    operation_state* o = nullptr;
+    int from = none;
+    {
+        const progress_lock mine(e);
+        check_message(e, operation_kind::recv, c, e.rank, "recv_any");
+        if (e.size == 1) check_own_message(e, operation_kind::recv, "recv_any");
+        from = wait_for_sender(e);
+        o = begin_checked_message(e, operation_kind::recv, c, from, false);
+    }
+    operation(e, o).wait();
+    return from;
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,146 @@
+// Blocking collectives: the checks, the choice of a schedule, the execution.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/call/perform.hpp>
+#include <colls/detail/choose/choose.hpp>
+#include <colls/detail/execute/progress.hpp>
+#include <colls/detail/execute/trace.hpp>
+#include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/perform/check_arguments.hpp>
+#include <colls/detail/prove/examine.hpp>
+
+#include <atomic>
+
+namespace colls::inline v1::detail {
+
+COLLS_INLINE request::request() = default;
+COLLS_INLINE request::request(request&&) noexcept = default;
+COLLS_INLINE request::~request() = default;
+
+/// The execution plan of a request, checked against what its operator needs.
+inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool eager) {
+    const call& c = q.c;
+    eager = eager && !e.by_messages;
+    const schedule_choice p = resolve(e, c, q.how, eager);
+    if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
+        throw error(errc::unsupported,
+            (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
+                       << p.name << " does not keep the order of ranks, which this operator needs: take direct, or "
+                       << "automatic")
+                .text(),
+            e.rank);
+    return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, eager) : p;
+}
+
+/// Tells ranks that may wait for this one why it does not make its next call; null: it makes the call after all.
+[[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(rank_context& e, const char* why) {
+    refusal_state& refusal = e.memory.refusal(e.rank);
+    refusal.call.store(0, std::memory_order_relaxed);
+    if (why) {
+        refusal.text.store(quoted(why));
+        refusal.call.store(e.calls + 1, std::memory_order_release);
+    }
+    e.has_refused = why != nullptr;
+    e.backend->refused(e);
+}
+/// Checks the arguments of a request and resolves its schedule. (Returned by value without a copy, which would be a
+/// tenth of the time of a short call.)
+inline schedule_choice check(rank_context& e, request& q, bool eager) {
+    try {
+        argument_checker(e, q).run();
+        return resolve_schedule(e, q, eager);
+    } catch (const error& x) {
+        tell_refusal(e, x.what());
+        throw;
+    }
+}
+
+/// Describes a call to an operation, which does not begin by that.
+inline void set_call(operation_state& o, const call& c, const schedule_choice& p) {
+    o.kind = operation_kind::collective;
+    o.request = c;
+    o.plan = p.steps;
+    o.staged_plan = p.staged;
+    o.schedule = p.name;
+    o.staged_schedule = p.staged_name;
+    o.chunk_bytes = p.chunk_bytes;
+}
+
+/// An operation taken from the idle ones. Unless released it becomes idle again at the end of the scope.
+class taken_operation {
+public:
+    explicit taken_operation(rank_context& e) : e_(e), o_(take_operation(e)) {}
+    taken_operation(const taken_operation&) = delete;
+    taken_operation& operator=(const taken_operation&) = delete;
+    ~taken_operation() {
+        if (o_) e_.idle.push_back(o_);
+    }
+    operation_state& operator*() const { return *o_; }
+    void release() { o_ = nullptr; }
+
+private:
+    rank_context& e_;
+    operation_state* o_;
+};
+
+inline void begin_execution(rank_context& e, operation_state& o) {
+    if (e.by_messages)
+        e.backend->begin(e, o);
+    else
+        direct_executor(e, o).begin();
+}
+
+inline void execute_untraced(rank_context& e, const call& c, const schedule_choice& p) {
+    if (e.has_refused) tell_refusal(e, nullptr);
+    if (p.steps == nullptr) {
+        guarded(e, name_of(c.what), [&] { eager_executor(e, c).run(); });
+        return;
+    }
+    const taken_operation own(e);
+    set_call(*own, c, p);
+    guarded(e, name_of(c.what), [&] { begin_execution(e, *own); });
+    wait_until_done(e, *own);
+}
+
+[[gnu::cold]] [[gnu::noinline]] inline void execute_traced(rank_context& e, const call& c, const schedule_choice& p) {
+    const double from = seconds_now();
+    try {
+        execute_untraced(e, c, p);
+    } catch (...) {
+        put_trace(e, c, name_of(c.what), p.name, none, from, "failed after ");
+        throw;
+    }
+    put_trace(e, c, name_of(c.what), p.name, none, from, "");
+}
+/// Runs a call to its end.
+inline void execute(rank_context& e, const call& c, const schedule_choice& p) {
+    if (traces(e))
+        execute_traced(e, c, p);
+    else
+        execute_untraced(e, c, p);
+}
+
+COLLS_INLINE void perform(rank_context& e, request& q) {
+    const progress_lock mine(e);
+    execute(e, q.c, check(e, q, true));
+}
+
+COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {
+    call c{
+        .what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
+    c.count = bytes * static_cast<std::size_t>(e.size);
+    c.signature = hash_text("split");
+    if (e.by_messages) {
+        // A schedule of its own: COLLS_SCHEDULE is for the program's calls.
+        static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
+        schedule_choice p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
+        p.name = "within split";
+        execute_untraced(e, c, p);
+    } else {
+        guarded(e, "split", [&] { eager_executor(e, c).run(); });
+    }
+}
+
+}  // namespace colls::inline v1::detail

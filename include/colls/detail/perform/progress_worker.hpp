@@ -1,0 +1,72 @@
+// The second thread of a progress_thread.
+// IWYU pragma: private, include <colls/progress_thread.hpp>
+#pragma once
+
+#include <colls/detail/perform/started_operation.hpp>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+namespace colls::inline v1::detail {
+
+/// Advances the operations of a rank context and of those split from it; false where none is in flight.
+inline bool progress_locked(rank_context& e) {
+    const progress_lock mine(e);
+    bool any = !e.in_flight.empty();
+    for (rank_context* x = e.next; x != &e; x = x->next) any = any || !x->in_flight.empty();
+    if (!any) return false;
+    try {
+        progress(e);
+        no_longer_active(e);
+    } catch (...) {  // the group is broken, and its next call reports that
+        call_threw(e, "an operation in flight");
+        no_longer_active(e);
+    }
+    return true;
+}
+
+struct progress_worker {
+    explicit progress_worker(rank_context& own) : e(own) {
+        if (e.shared != nullptr)
+            throw error(errc::invalid_argument,
+                (message() << "colls: rank " << e.rank
+                           << ": a progress_thread already serves this communicator, "
+                              "or one that it was split from or into: one is enough")
+                    .text(),
+                e.rank);
+        ++e.holders;
+        share(&mutex);
+        thread = std::thread([this] {
+            while (!over.load(std::memory_order_relaxed))
+                if (progress_locked(e)) {
+                    sched_yield();
+                } else {
+                    const timespec nap{0, 100'000};
+                    nanosleep(&nap, nullptr);
+                }
+        });
+    }
+    ~progress_worker() {
+        over.store(true, std::memory_order_relaxed);
+        thread.join();
+        share(nullptr);
+        drop_holder(&e);
+    }
+    /// Sets the mutex of progress_lock in all rank contexts that were split from one another.
+    void share(std::mutex* m) {
+        e.shared = m;
+        for (rank_context* x = e.next; x != &e; x = x->next) x->shared = m;
+    }
+
+    rank_context& e;
+    std::mutex mutex;
+    std::atomic<bool> over{false};
+    std::thread thread;
+};
+COLLS_INLINE progress_worker* start_progress(rank_context& e) { return new progress_worker(e); }
+COLLS_INLINE void stop_progress(progress_worker* w) {
+    if (!w->e.is_foreign()) delete w;  // a forked process does not have the thread
+}
+
+}  // namespace colls::inline v1::detail

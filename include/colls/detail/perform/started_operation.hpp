@@ -1,0 +1,144 @@
+// Collectives and messages in flight: how they start, and how their owner tests and waits for them.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/detail/perform/perform_call.hpp>
+#include <colls/detail/perform/prepared.hpp>
+
+#include <memory>
+
+namespace colls::inline v1::detail {
+
+/// Gives the operation to its caller. It holds the rank context until `release_operation`.
+inline operation_state* hand_to_caller(rank_context& e, operation_state& o) {
+    o.asked = backoff(e);
+    e.in_flight.push_back(&o);
+    ++e.holders;
+    return &o;
+}
+/// One holder less. With the last one the rank leaves the group.
+inline void drop_holder(rank_context* e) {
+    if (--e->holders > 0) return;
+    const std::unique_ptr<rank_context> own(e);
+    // Release: all that this rank did for the others is done.
+    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
+    e->backend->close();
+}
+
+/// A copy of the operator, for a call that outlives its arguments. Null: the operator has no state.
+inline std::shared_ptr<const void> copy_operator(request& q) {
+    if (!q.copy_op) return nullptr;
+    std::shared_ptr<const void> kept(q.copy_op(q.c.op_value), q.drop_op);
+    q.c.op_value = kept.get();
+    return kept;
+}
+/// Starts a call, whose operator is owned by `keep` and whose counts by the tables, or by somebody else if they are
+/// empty.
+inline operation_state* begin_call(rank_context& e, const call& c, const schedule_choice& p,
+    const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
+    if (e.has_refused) tell_refusal(e, nullptr);
+    const double from = traces(e) ? seconds_now() : 0;
+    taken_operation own(e);
+    operation_state& o = *own;
+    set_call(o, c, p);
+    o.request.non_blocking = true;
+    o.keep = keep;
+    o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);  // the data stays where it is
+    o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
+    guarded(e, name_of(c.what), [&] { begin_execution(e, o); });
+    own.release();
+    o.traced_from = from;
+    return hand_to_caller(e, o);
+}
+COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
+    const progress_lock mine(e);
+    const schedule_choice p = check(e, q, false);
+    const std::shared_ptr<const void> keep = copy_operator(q);
+    return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
+        static_cast<list<std::size_t>&&>(q.out_offsets));
+}
+
+/// Takes back an operation that is over or has failed.
+inline void release_operation(rank_context* e, operation_state& o) {
+    for (std::size_t i = 0; i < e->in_flight.size(); ++i)
+        if (e->in_flight[i] == &o) {
+            e->in_flight.drop(i);
+            break;
+        }
+    if (o.traced_from != 0) put_trace(*e, o);
+    o.traced_from = 0;
+    o.keep.reset();
+    if (o.of != nullptr) {
+        o.of->runs = false;
+        if (o.of->dropped) delete o.of;
+        o.of = nullptr;
+    }
+    e->idle.push_back(&o);
+    drop_holder(e);
+}
+/// Runs f, which works on operation o. Where f throws, or o is over after it, o is released and null.
+template <class F>
+void run_on(rank_context& e, operation_state*& o, F f) {
+    const progress_lock mine(e);
+    struct release_if_over {
+        rank_context& e;
+        operation_state*& o;
+        bool failed = true;
+        ~release_if_over() {
+            if (!failed && !o->done) return;
+            operation_state& over = *o;
+            o = nullptr;
+            release_operation(&e, over);
+        }
+    };
+    release_if_over after{e, o};
+    f();
+    after.failed = false;
+}
+COLLS_INLINE void test_operation(rank_context& e, operation_state*& o) {
+    run_on(e, o, [&] {
+        guarded(e, o->site.what, [&] {
+            progress(e);
+            if (!o->done) o->asked.asked(o->site);
+        });
+    });
+}
+COLLS_INLINE void wait_operation(rank_context& e, operation_state*& o) {
+    run_on(e, o, [&] { wait_until_done(e, *o); });
+}
+COLLS_INLINE void wait_operation_for(rank_context& e, operation_state*& o, double seconds) {
+    const double until = seconds_now() + seconds;
+    for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) sched_yield();
+}
+
+COLLS_INLINE void finish_operation(rank_context& e, operation_state*& o, bool unwinding) noexcept {
+    try {
+        if (unwinding)
+            wait_operation_for(e, o, 1);
+        else
+            wait_operation(e, o);
+        if (o == nullptr) return;
+        run_on(e, o, [&] {
+            break_group(e, errc::peer_failed, none, none,
+                (message() << "colls: rank " << e.rank << ": an exception left its function while its " << o->site.what
+                           << " was under way")
+                    .text());
+            leave(e);
+            wait_until_done(e, *o);  // throws
+        });
+    } catch (...) {  // the group is broken, and every later call on it reports that
+    }
+}
+
+COLLS_INLINE double pause_between_tests(double since) {
+    const double now = seconds_now();
+    if (since != 0 && now - since > 3e-3) {
+        const timespec nap{0, 50'000};
+        nanosleep(&nap, nullptr);
+    } else {
+        sched_yield();
+    }
+    return since != 0 ? since : now;
+}
+
+}  // namespace colls::inline v1::detail

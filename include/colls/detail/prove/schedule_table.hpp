@@ -1,0 +1,53 @@
+// What any_schedule knows of the type of its schedule.
+// IWYU pragma: private, include <colls/any_schedule.hpp>
+#pragma once
+
+#include <colls/algebra/folded.hpp>
+#include <colls/detail/prove/schedule_reader.hpp>
+#include <colls/detail/support/hash.hpp>
+#include <colls/detail/support/message.hpp>
+#include <colls/detail/support/type_name.hpp>
+
+#include <string_view>
+
+namespace colls::inline v1 {
+
+class any_schedule;
+
+namespace detail {
+
+/// What a proof at run time has found (see examine.hpp).
+struct finding {
+    bool right = false, order_preserving = false;
+    int rank = none, round = none;
+    message text;
+};
+
+struct schedule_table {
+    std::string_view type;  ///< its name, whose hash begins the fingerprint of a plan
+    bool folds;             ///< folded<S> exists
+    int (*ask)(const void* s, question q, int rank, int n, int slot);
+    step (*at)(const void* s, int rank, int n, int round, int port);
+    finding (*prove)(const any_schedule& s, int n);  ///< null: proven in the library's own tests
+};
+
+template <class S>
+[[gnu::cold]] int ask_erased(const void* s, question q, int rank, int n, int slot) {
+    return answer(*static_cast<const S*>(s), q, rank, n, slot);
+}
+template <class S>
+[[gnu::cold]] step step_of_erased(const void* s, int rank, int n, int round, int port) {
+    return step_of(*static_cast<const S*>(s), rank, n, round, port);
+}
+finding prove(const any_schedule& s, int n);
+
+template <class S>
+inline constexpr schedule_table table_of{
+    type_name<S>(), foldable<implemented_by<S>, S>(), &ask_erased<S>, &step_of_erased<S>, &prove};
+/// For a schedule whose proof is part of the library's tests: the verifier is not compiled into the program for it.
+template <class S>
+inline constexpr schedule_table proven_table_of{
+    type_name<S>(), foldable<implemented_by<S>, S>(), &ask_erased<S>, &step_of_erased<S>, nullptr};
+
+}  // namespace detail
+}  // namespace colls::inline v1

@@ -1,0 +1,104 @@
+// What the library finds out about an operator: whether it commutes, whether it is pure, what it computes in.
+// IWYU pragma: private, include <colls/operators.hpp>
+#pragma once
+
+#include <colls/detail/reduce/small_float.hpp>
+
+#include <concepts>
+#include <type_traits>
+
+namespace colls::inline v1::detail {
+
+/// Has real() and imag() and consists of two numbers: std::complex, without its header.
+template <class T>
+concept complex_like = requires(const T& x) {
+    typename T::value_type;
+    x.real();
+    x.imag();
+    requires std::is_arithmetic_v<typename T::value_type>;
+    requires sizeof(T) == 2 * sizeof(typename T::value_type);
+};
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> || is_small_float<T> || complex_like<T>;
+
+/// Integers are computed in an unsigned type of at least int's size: overflow wraps, and is not undefined.
+template <class T>
+struct modular {
+    using type = T;
+};
+template <class T>
+    requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)
+struct modular<T> {
+    using type = std::conditional_t<(sizeof(T) < sizeof(int)), unsigned, std::make_unsigned_t<T>>;
+};
+template <class T>
+using modular_t = typename modular<T>::type;
+
+template <class T>
+constexpr bool is_nan(const T& x) {
+    if constexpr (std::is_floating_point_v<T> || is_small_float<T>)
+        return x != x;
+    else
+        return false;
+}
+
+/// True where the text holds `name` as the template's name in namespace std (an inline namespace between is allowed).
+constexpr bool names_std_template(const char* text, const char* name) {
+    for (; *text != '\0'; ++text) {
+        if (text[0] != '=' || text[1] != ' ') continue;
+        const char* at = text + 2;
+        for (const char* prefix = "std::"; *prefix != '\0'; ++prefix, ++at)
+            if (*at != *prefix) return false;
+        if (at[0] == '_' && at[1] == '_') {
+            while (*at != ':' && *at != '\0') ++at;
+            if (*at == ':') at += 2;
+        }
+        for (; *name != '\0'; ++name, ++at)
+            if (*at != *name) return false;
+        return *at == '<';
+    }
+    return false;
+}
+/// True for std::name<...>, which is known by its spelling: <functional> costs more to compile than all of the core,
+/// and std::plus must not be declared elsewhere.
+template <class Op>
+constexpr bool is_std_functor(const char* name) {
+    return names_std_template(__PRETTY_FUNCTION__, name);
+}
+
+template <class Op>
+constexpr bool is_std_commutative() {
+    if constexpr (std::is_class_v<Op>)
+        return is_std_functor<Op>("plus") || is_std_functor<Op>("multiplies") || is_std_functor<Op>("bit_and") ||
+               is_std_functor<Op>("bit_or") || is_std_functor<Op>("bit_xor");
+    else
+        return false;
+}
+
+template <class Op, class T>
+constexpr bool commutes() {
+    if constexpr (requires {
+                      { Op::template commutative_on<T> } -> std::convertible_to<bool>;
+                  })
+        return Op::template commutative_on<T>;
+    else if constexpr (requires {
+                           { Op::commutative } -> std::convertible_to<bool>;
+                       })
+        return Op::commutative;
+    else if constexpr (is_std_commutative<Op>())
+        return std::is_void_v<T> || is_number<T> || !is_std_functor<Op>("multiplies");
+    else
+        return false;
+}
+
+template <class Op>
+constexpr bool is_pure() {
+    if constexpr (requires {
+                      { Op::pure } -> std::convertible_to<bool>;
+                  })
+        return Op::pure;
+    else
+        return is_std_commutative<Op>();
+}
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,31 @@
+// Where the schedule of a call comes from: it is given, or the best of several candidates.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/any_schedule.hpp>
+
+#include <string_view>
+
+namespace colls::inline v1::detail {
+
+/// A schedule that `automatic` may choose.
+struct candidate {
+    std::string_view name;
+    any_schedule schedule;
+};
+struct candidates {
+    const candidate* first = nullptr;
+    int count = 0;
+};
+
+/// The schedules of the known families for one collective, made at the first call.
+template <collective C>
+[[gnu::cold]] candidates candidates_for();
+
+struct chooser {
+    const any_schedule* given = nullptr;  ///< null: one of the candidates
+    candidates (*list)() = nullptr;
+    const any_schedule* instead = nullptr;  ///< runs in place of `given`, once that has been checked
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,33 @@
+// How a buffer of any length is cut into blocks.
+// IWYU pragma: private, include <colls/blocks.hpp>
+#pragma once
+
+#include <colls/detail/support/message.hpp>
+#include <colls/error.hpp>
+
+#include <cstddef>
+
+namespace colls::inline v1::detail {
+
+struct extent {
+    std::size_t first = 0, count = 0;
+};
+
+/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
+constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
+    const std::size_t q = count / parts, r = count % parts;
+    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
+}
+
+/// Throws that there is no block r of n.
+[[noreturn, gnu::cold]] inline void throw_no_block(int n, int r) {
+    message text;
+    text << "colls: block_of: ";
+    if (n < 1)
+        text << "a buffer cannot be cut into " << n << " blocks";
+    else
+        text << "block " << r << " is out of range: there are blocks 0 to " << n - 1;
+    throw error(errc::invalid_argument, text.text());
+}
+
+}  // namespace colls::inline v1::detail

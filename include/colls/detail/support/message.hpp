@@ -1,0 +1,53 @@
+// Builds the texts of errors and of lines on stderr.
+// IWYU pragma: private, include <colls/error.hpp>
+#pragma once
+
+#include <colls/config.hpp>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+namespace colls::inline v1::detail {
+
+/// An error's text without its opening "colls: ", for another text to quote.
+inline const char* quoted(const char* text) { return std::strncmp(text, "colls: ", 7) == 0 ? text + 7 : text; }
+
+/// Builds the text of an error, of 479 characters at most. (std::string's concatenations take longer to compile than
+/// all of the library's waiting.)
+class message {
+public:
+    [[gnu::cold]] [[gnu::noinline]] message& operator<<(std::string_view s) {
+        const std::size_t room = sizeof text_ - 1 - size_, n = s.size() < room ? s.size() : room;
+        std::memcpy(text_ + size_, s.data(), n);
+        text_[size_ += n] = '\0';
+        return *this;
+    }
+    message& operator<<(const char* s) { return *this << std::string_view(s); }
+    [[gnu::cold]] [[gnu::noinline]] message& operator<<(long long i) {
+        char digits[24];
+        std::snprintf(digits, sizeof digits, "%lld", i);
+        return *this << std::string_view(digits);
+    }
+    message& operator<<(int i) { return *this << static_cast<long long>(i); }
+    message& operator<<(std::size_t i) { return *this << static_cast<long long>(i); }
+    [[gnu::cold]] [[gnu::noinline]] message& operator<<(double x) {
+        char digits[32];
+        std::snprintf(digits, sizeof digits, "%.3g", x);
+        return *this << std::string_view(digits);
+    }
+    const char* text() const { return text_; }
+
+private:
+    char text_[480] = {};
+    std::size_t size_ = 0;
+};
+
+/// Appends a schedule's name, shortened where it is long.
+[[gnu::cold]] inline message& put_brief(message& text, std::string_view name) {
+    constexpr std::size_t most = 72;
+    return text << name.substr(0, most) << (name.size() > most ? "..." : "");
+}
+
+}  // namespace colls::inline v1::detail
