@@ -6,7 +6,7 @@
 #pragma once
 
 #include <colls/detail/schedule/precondition.hpp>
-#include <colls/detail/support/schedule_members.hpp>
+#include <colls/detail/schedule/schedule_members.hpp>
 #include <colls/step.hpp>
 
 #include <concepts>

@@ -3,8 +3,8 @@
 
 #include "message_transports.hpp"
 
-#include <colls/detail/transport/hosts/group.hpp>
-#include <colls/detail/transport/threads/group.hpp>
+#include <colls/detail/run/group_of_all.hpp>
+#include <colls/detail/run/threads.hpp>
 #include <colls/detail/transport/verbs/verbs_transport.hpp>
 #include <colls/testing/verbs_dry_run.hpp>
 #include <colls/transports/threads.hpp>
@@ -81,7 +81,7 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
             try {
                 f(comm, *device);
             } catch (...) {
-                colls::threads::detail::tell(comm.context(), how);
+                colls::threads::detail::report_exception(comm, how);
             }
         });
     for (std::thread& t : ranks) t.join();

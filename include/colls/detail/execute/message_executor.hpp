@@ -14,11 +14,11 @@
 // in which they were started, each only when the one before has posted all: the order extends over operations.
 #pragma once
 
-#include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/transport/vocabulary.hpp>
+#include <colls/schedules/tree.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -66,10 +66,11 @@ private:
     bool try_wait_until_left(std::size_t slot);
     /// The schedule by which the root tells the count.
     static const any_schedule& count_schedule() {
-        const candidates all = candidates_for<collective::broadcast>();
-        int i = 0;
-        while (all.first[i].name != "tree") ++i;
-        return all.first[i].schedule;
+        static const any_schedule by_tree = [] {
+            const auto s = schedule_of<collective::broadcast>(tree<2>{});
+            return any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, "tree");
+        }();
+        return by_tree;
     }
     bool is_learning() const { return o_.phase == operation_phase::learning_count; }
     /// Does no rank between root and leaves handle the blocks of others, so that only the root need know all counts?

@@ -54,7 +54,7 @@ namespace colls::inline v1::detail {
     p.rank = rank;
     p.peer = peer;
     p.round = round;
-    std::snprintf(p.text, sizeof p.text, "%s", text);
+    std::snprintf(p.text, sizeof p.text, "%.*s", static_cast<int>(sizeof p.text) - 1, text);
     p.state.store(2, std::memory_order_seq_cst);
     return true;
 }

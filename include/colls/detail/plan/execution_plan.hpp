@@ -42,7 +42,8 @@ struct execution_plan {
     int parts = 1;         ///< units per user block, at most
     int fewest_parts = 1;  ///< units per user block, at least
     list<int> parts_of;    ///< units of each user block, where they differ; else empty
-    bool own_blocks_only = true;  ///< messages: ranks other than the root send and receive parts of their own block alone
+    /// Messages: ranks other than the root send and receive parts of their own block alone.
+    bool own_blocks_only = true;
     int root = 0;
     std::uint64_t fingerprint = 0;  ///< of the schedule's type and every step
     bool order_preserving = false;  ///< known where the schedule was proven at run time

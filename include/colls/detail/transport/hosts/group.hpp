@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/choose/machine.hpp>
 #include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/machine.hpp>
 #include <colls/detail/support/socket.hpp>
 #include <colls/detail/transport/routed/routed_transport.hpp>
 #include <colls/detail/transport/shm/arena.hpp>

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/choose/machine.hpp>
+#include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/machine.hpp>
 #include <colls/detail/transport/mpi/mpi_transport.hpp>
 #include <colls/extend/message_group.hpp>
 

@@ -6,7 +6,8 @@
 // IWYU pragma: private, include <colls/transports/shm.hpp>
 #pragma once
 
-#include <colls/detail/choose/machine.hpp>
+#include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/machine.hpp>
 
 #include <poll.h>
 #include <sys/mman.h>

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/threads.hpp>
 #pragma once
 
-#include <colls/detail/choose/machine.hpp>
+#include <colls/detail/support/machine.hpp>
 #include <colls/extend/memory_group.hpp>
 
 #include <sys/mman.h>

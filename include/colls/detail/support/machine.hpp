@@ -2,7 +2,8 @@
 // IWYU pragma: private, include <colls/explain.hpp>
 #pragma once
 
-#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/clock.hpp>
+#include <colls/extend/machine.hpp>
 
 #include <sched.h>
 #include <atomic>
@@ -12,6 +13,8 @@
 #include <thread>
 
 namespace colls::inline v1::detail {
+
+using extend::machine;
 
 /// The number of cores that this process may use. It is counted once, at the first call: threads that are pinned later
 /// do not change it.
