@@ -120,6 +120,7 @@ private:
     struct peer {
         std::uint64_t posted_sends = 0, posted_receives = 0, received = 0;
         std::deque<queue_network::message> expected;  // where the next messages go
+        bool refused = false;                         // a message was not the one expected: no more of them land
     };
     peer& peer_of(int rank) { return peers_[static_cast<std::size_t>(rank)]; }
 
@@ -151,24 +152,28 @@ private:
             }
     }
 
+    // example-begin take_messages
     void take_messages(int from) {
         peer& p = peer_of(from);
-        while (!p.expected.empty()) {
+        while (!p.expected.empty() && !p.refused) {
             std::unique_lock lock(network_->mutex);
             queue_network::channel& c = network_->between(from, rank_);
             if (c.messages.empty()) return;
             const queue_network::message m = c.messages.front(), to = p.expected.front();
+            if (m.label != to.label || bytes_of(m) != bytes_of(to)) {
+                p.refused = true;
+                lock.unlock();
+                return listening->unexpected(from, to.label, m.label, bytes_of(to), bytes_of(m));
+            }
+            copy(m, to);
             p.expected.pop_front();
-            const bool as_expected = m.label == to.label && bytes_of(m) == bytes_of(to);
-            if (as_expected) copy(m, to);
             c.messages.pop_front();
             ++c.taken;
             network_->stir(from);
-            lock.unlock();
-            if (!as_expected) return listening->unexpected(from, to.label, m.label, bytes_of(to), bytes_of(m));
             ++p.received;
         }
     }
+    // example-end
     // The listener may answer, so the mutex is not held when it is called.
     void take_controls(int from) {
         for (;;) {
@@ -177,7 +182,7 @@ private:
             if (c.controls.empty()) return;
             // That a rank leaves is reported after all of its messages.
             const bool leaves = c.controls.front().what.what == extend::control_kind::leave;
-            if (leaves && !c.messages.empty() && !abandoned_) return;
+            if (leaves && !c.messages.empty() && !abandoned_ && !peer_of(from).refused) return;
             queue_network::control next = std::move(c.controls.front());
             c.controls.pop_front();
             lock.unlock();
@@ -211,6 +216,7 @@ public:
     };
     queue_group(transport_change change, bool crowded) : change_(std::move(change)), crowded_(crowded) {}
 
+    // example-begin group
     /// What a rank brings into the group that meets there. The last rank to come deletes the place.
     static extend::message_member member_of(meeting_place* at, int rank) {
         const auto made = [&](const std::shared_ptr<queue_network>& network) {
@@ -234,6 +240,7 @@ public:
         return member_of(reinterpret_cast<meeting_place*>(f.place), f.rank);
     }
     void discard(std::uint64_t place, int) override { delete reinterpret_cast<meeting_place*>(place); }
+    // example-end
     const extend::machine& figures() const override {
         static const extend::machine some{.alpha = 2e-6,
             .beta = 2e-10,

@@ -45,9 +45,9 @@ public:
     /// The place is not used: another rank's was chosen.
     virtual void discard(std::uint64_t place, int size) = 0;
 
-    /// Called now and then while a rank waits: finds out which ranks have died.
+    /// Called now and then while a rank waits: finds out which ranks have died. Not called where `base` is null.
     virtual void look() {}
-    /// Is the rank known to be dead? The group breaks where it had not left.
+    /// Is the rank known to be dead? The group breaks where it had not left. Not called where `base` is null.
     virtual bool dead(int /*rank*/) const { return false; }
 
     /// What predictions are made from: the same on all ranks of the group.

@@ -11,11 +11,11 @@
 // - Messages from one rank to another arrive in the order in which they were sent. They are numbered from 0, for each
 //   peer and direction. A rank never sends to itself.
 // - Sender and receiver may come in either order: a message that no receive has been posted for waits.
+// - A message may have no pieces and no bytes. It is carried, compared and counted like any other.
 // - Control messages do not wait for messages: they pass messages that no receive has been posted for. Between two
-// ranks
-//   they keep their order.
+//   ranks they keep their order.
 // - `leave` and `broken` come after the messages that the sender completed before it said so.
-// - Failures are reported to the listener, from within `progress`; no call throws, except std::bad_alloc.
+// - Failures are reported to the listener, from within `progress` alone; no call throws, except std::bad_alloc.
 #pragma once
 
 #include <colls/config.hpp>
@@ -83,7 +83,8 @@ public:
     /// learns late that messages have left should now see to it that it learns so of the last one.
     virtual void request_completion(int /*peer*/) {}
 
-    /// How many messages to `peer` have left: their memory may be changed.
+    /// How many messages to `peer` have left: their memory may be changed, and they arrive though this rank may not
+    /// call the transport again for long.
     virtual std::uint64_t sent(int peer) const = 0;
     /// How many messages from `peer` have arrived: their memory holds them.
     virtual std::uint64_t received(int peer) const = 0;
@@ -104,7 +105,8 @@ public:
     /// Sleeps until something may have arrived or left, for at most so many seconds.
     virtual void idle(double seconds) = 0;
 
-    /// Implemented by the library.
+    /// Implemented by the library. From within its functions it calls `tell` and `tell_all`, of this transport and of
+    /// the group's other one: hold no lock that these need. The destructor must not call the listener.
     struct listener {
         virtual ~listener() = default;
         /// A control message from a peer.
@@ -113,7 +115,8 @@ public:
         virtual void lost(int peer, const char* why) = 0;
         /// Messages to or from the peer cannot be moved any more, though the peer may live.
         virtual void failed(int peer, const char* why) { lost(peer, why); }
-        /// The next message from the peer has another label or another size than its receive. It must not land.
+        /// The next message from the peer has another label or another size than its receive. Neither it nor any later
+        /// message from that peer may land or be counted; it is reported once. Control messages go on.
         virtual void unexpected(int peer, const message_label& wanted, const message_label& got,
             std::size_t wanted_bytes, std::size_t got_bytes) = 0;
     };
