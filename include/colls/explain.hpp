@@ -2,21 +2,11 @@
 #pragma once
 
 #include <colls/cost.hpp>
-#include <colls/operation.hpp>
+#include <colls/detail/call/explain_choice.hpp>
 
 #include <string>
 
 namespace colls::inline v1 {
-namespace detail {
-
-// Templates, so that they, and with them every family of schedules, are compiled only where they are called.
-template <int>
-std::string explanation(const rank_context& e, collective what, std::size_t bytes);
-template <int>
-std::string_view choice(const rank_context& e, collective what, std::size_t bytes);
-model group_model(const rank_context& e);
-
-}  // namespace detail
 
 /// The figures of the machine from which `automatic` predicts in comm's group, for use as cost_of<S>(n).seconds(model,
 /// bytes): seconds a round, seconds a byte sent and seconds a byte reduced. Where ranks outnumber cores, each figure

@@ -9,10 +9,6 @@
 
 #include <memory>
 
-namespace colls::inline v1::detail {
-struct rank_context;
-}
-
 namespace colls::inline v1::extend {
 
 class message_group;

@@ -5,17 +5,12 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/call/run.hpp>
 
 namespace colls::inline v1::processes {
 
 using colls::communicator;
 using colls::memory;
-
-namespace detail {
-using colls::detail::rank_task;
-void run(int n, rank_task f);
-}  // namespace detail
 
 /// Calls f(communicator&) in n processes, one for each rank, which are forked from this one, and waits for them. What f
 /// changes, it changes in its own process. COLLS_TRANSPORT=tcp makes the ranks pass messages instead of sharing memory.
@@ -27,7 +22,7 @@ void run(int n, rank_task f);
 /// rank, peer, round and text of the first cause. Cost: n forks; shared memory that the ranks use.
 template <class F>
 void run(int n, F&& f) {
-    detail::run(n, detail::rank_task(f));
+    detail::run(n, colls::detail::rank_task(f));
 }
 
 }  // namespace colls::inline v1::processes

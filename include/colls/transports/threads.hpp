@@ -2,17 +2,12 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/call/run.hpp>
 
 namespace colls::inline v1::threads {
 
 using colls::communicator;
 using colls::memory;
-
-namespace detail {
-using colls::detail::rank_task;
-void run(int n, rank_task f);
-}  // namespace detail
 
 /// Calls f(communicator&) on n threads, one for each rank; rank 0 runs on the caller's thread. Returns when all have
 /// ended. The communicator is valid until f returns.
@@ -22,7 +17,7 @@ void run(int n, rank_task f);
 /// where several ranks throw, the first exception that no other rank caused. Cost: n - 1 threads.
 template <class F>
 void run(int n, F&& f) {
-    detail::run(n, detail::rank_task(f));
+    detail::run(n, colls::detail::rank_task(f));
 }
 
 }  // namespace colls::inline v1::threads

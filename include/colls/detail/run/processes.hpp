@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/shm.hpp>
 #pragma once
 
-#include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/call/run.hpp>
 #include <colls/detail/run/group_of_all.hpp>
 #include <colls/detail/transport/shm/group.hpp>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/call/rank_task.hpp>
+#include <colls/detail/call/run.hpp>
 #include <colls/detail/group/failure.hpp>
 #include <colls/detail/transport/threads/group.hpp>
 
