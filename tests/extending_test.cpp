@@ -38,7 +38,7 @@ struct chain_reduce {
     }
 };
 static_assert(colls::prove<chain_reduce, 16>());
-static_assert(colls::properties_of(chain_reduce{}, 16).order_preserving);  // also right for a - b that do not commute
+static_assert(colls::properties_of(chain_reduce{}, 16).order_preserving);  // also for operators that do not commute
 // example-end
 
 // example-begin family
