@@ -395,3 +395,20 @@ TEST_CASE("a memory group of one's own passes the kit for transports", "[extendi
     // example-end
     CHECK(report.checks() > 10'000);
 }
+
+TEST_CASE("a memory group of one's own: the ranks that remain shrink it", "[extending]") {
+    std::atomic<int> right = 0;
+    run_threads(5, [&](colls::communicator& comm) {
+        std::vector<std::uint32_t> x = contribution(comm.rank(), 1000);
+        if (comm.rank() == 4) return;  // leaves the group
+        try {
+            colls::all_reduce(comm, x, colls::sum);
+            return;  // wrong: rank 4 has not taken part
+        } catch (const colls::error&) {}
+        colls::communicator rest = comm.shrink();
+        x = contribution(comm.rank(), 30'000);
+        colls::all_reduce(rest, x, colls::sum);
+        right += x == sum_of(4, 30'000);
+    });
+    CHECK(right == 4);
+}
