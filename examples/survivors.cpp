@@ -24,7 +24,7 @@ int main() {
                     colls::all_reduce(comm, x, colls::sum);
                 } catch (const colls::error& e) {
                     if (comm.rank() == 0) std::printf("%s\n", e.what());
-                    comm = comm.shrink();  // those who are left, the same on all of them
+                    comm = comm.shrink();  // the remaining ranks, the same on all of them
                     colls::all_reduce(comm, std::span(&step, 1), colls::min);  // some may have finished this step
                     --step;                                                    // and once more
                     continue;

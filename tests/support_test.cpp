@@ -73,8 +73,8 @@ TEST_CASE("reference: gives results computed by hand", "[support]") {
         CHECK_FALSE(of(what::exclusive_scan, 3, 0, cut).writes(0));
     }
     SECTION("copies") {
-        const auto everyone = expected(of(what::broadcast, 3, 1, cut), int_sum, three);
-        for (const byte_list& b : everyone) CHECK(b == three[1]);
+        const auto on_all = expected(of(what::broadcast, 3, 1, cut), int_sum, three);
+        for (const byte_list& b : on_all) CHECK(b == three[1]);
         const auto dealt = expected(of(what::scatter, 3, 2, cut), int_sum, three);
         CHECK(dealt[0] == raw<int>({100, 200}));
         CHECK(dealt[2] == raw<int>({400}));

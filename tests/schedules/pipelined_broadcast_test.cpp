@@ -88,7 +88,7 @@ TEST_CASE("pipelined broadcast: rounds and volume follow the closed formulas") {
             INFO("segments = " << segments << ", n = " << n);
             CHECK(c.rounds == rounds(n));
             CHECK(c.blocks_received == segments);
-            CHECK(c.blocks_sent <= rounds(n));  // the root, and who serves as often
+            CHECK(c.blocks_sent <= rounds(n));  // the root, and ranks that serve as often
             CHECK(c.critical_sent == rounds(n));
             CHECK(colls::schedule_of<all_reduce>(pipelined_broadcast{segments}).rounds(n) == 2 * rounds(n));
         }

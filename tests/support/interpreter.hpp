@@ -125,7 +125,7 @@ private:
             if (st.send.peer != colls::none) sent.insert({r, st.send.peer, p});
             if (st.recv.peer != colls::none) awaited.insert({st.recv.peer, r, p});
         }
-        if (sent != awaited) return wrong("a message that nobody awaits, or one that nobody sends"), false;
+        if (sent != awaited) return wrong("a message that no rank awaits, or one that no rank sends"), false;
         for (const auto& [from, to, p] : sent)
             if (size_of(steps_[{from, p}].send.blocks) != size_of(steps_[{to, p}].recv.blocks))
                 return wrong("a message of another length"), false;
@@ -217,7 +217,7 @@ private:
                 }
         }
         for (const auto& h : heard)
-            if (static_cast<int>(h.size()) != n_) return wrong("somebody has not heard of everybody");
+            if (static_cast<int>(h.size()) != n_) return wrong("a rank has not heard from every rank");
     }
 
     const S& s_;

@@ -1,4 +1,4 @@
-// A program of somebody else's that sums two ranks' buffers on a GPU.
+// A program outside of the project that sums two ranks' buffers on a GPU.
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
