@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -21,6 +22,8 @@
 #include <vector>
 
 namespace {
+
+namespace extend = colls::extend;
 
 // example-begin schedule
 /// Reduce to rank 0 along the chain n - 1, n - 2, ..., 0. Rounds: n - 1; each rank but the root sends everything once.
@@ -35,7 +38,7 @@ struct chain_reduce {
     }
 };
 static_assert(colls::prove<chain_reduce, 16>());
-static_assert(colls::properties_of(chain_reduce{}, 16).order_preserving);  // also right for a - b that do not commute
+static_assert(colls::properties_of(chain_reduce{}, 16).order_preserving);  // also for operators that do not commute
 // example-end
 
 // example-begin family
@@ -100,6 +103,9 @@ struct root_mean_square {
         return std::sqrt(x / static_cast<T>(n));
     }
 };
+static_assert(colls::operator_on<root_mean_square, double> && colls::is_commutative<root_mean_square>);
+// example-end
+
 /// The map x -> a x + b, and "first f, then g": associative, not commutative, and so without the member `commutative`.
 struct linear_map {
     std::uint32_t a, b;
@@ -110,22 +116,20 @@ struct after {
         return {g.a * f.a, g.a * f.b + g.b};
     }
 };
-static_assert(colls::operator_on<root_mean_square, double> && colls::is_commutative<root_mean_square>);
 static_assert(colls::operator_on<after, linear_map> && !colls::is_commutative<after, linear_map>);
-// example-end
 
 // example-begin memory_group
 /// Threads that share memory. One object serves all ranks of a group; each rank's communicator keeps it alive.
-class thread_group : public colls::extend::memory_group {
+class thread_group : public extend::memory_group {
 public:
-    explicit thread_group(int size) : control_(allocate(colls::extend::control_bytes(size))) {
-        std::memset(control_, 0, colls::extend::control_bytes(size));
+    explicit thread_group(int size) : control_(allocate(extend::control_bytes(size))) {
+        std::memset(control_, 0, extend::control_bytes(size));
     }
     ~thread_group() override { deallocate(control_, 0); }
 
     /// What each rank brings into the group.
-    static colls::extend::memory_member member_of(const std::shared_ptr<thread_group>& g) {
-        colls::extend::memory_member m;
+    static extend::memory_member member_of(const std::shared_ptr<thread_group>& g) {
+        extend::memory_member m;
         m.group = g;
         m.control = g->control_;
         m.crowded = true;
@@ -137,16 +141,16 @@ public:
     std::uint64_t create(int size) override {
         return reinterpret_cast<std::uintptr_t>(new place{{size}, std::make_shared<thread_group>(size)});
     }
-    colls::extend::memory_member join(const colls::extend::formation& f) override {
+    extend::memory_member join(const extend::formation& f) override {
         auto* const at = reinterpret_cast<place*>(f.place);
-        const colls::extend::memory_member m = member_of(at->group);
+        const extend::memory_member m = member_of(at->group);
         if (--at->missing == 0) delete at;
         return m;
     }
     void discard(std::uint64_t unused, int) override { delete reinterpret_cast<place*>(unused); }
 
-    const colls::extend::machine& figures() const override {
-        static const colls::extend::machine m{.alpha = 4e-7, .beta = 1e-10, .gamma = 1.5e-10, .cores = 4};
+    const extend::machine& figures() const override {
+        static const extend::machine m{.alpha = 4e-7, .beta = 1e-10, .gamma = 1.5e-10, .cores = 4};
         return m;
     }
     std::byte* allocate(std::size_t bytes) override { return static_cast<std::byte*>(operator new(bytes, align)); }
@@ -164,7 +168,6 @@ private:
 
 using rank_function = std::function<void(colls::communicator&)>;
 
-// example-begin run_memory_group
 /// Calls f on n threads. The exception that the first rank to fail threw comes out at the end.
 void run_threads(int n, const rank_function& f) {
     const auto group = std::make_shared<thread_group>(n);
@@ -173,7 +176,7 @@ void run_threads(int n, const rank_function& f) {
     std::vector<std::thread> ranks;
     for (int r = 0; r < n; ++r)
         ranks.emplace_back([&, r] {
-            colls::communicator comm = colls::extend::join(thread_group::member_of(group), r, n);
+            colls::communicator comm = extend::join(thread_group::member_of(group), r, n);
             try {
                 f(comm);
             } catch (const std::exception& e) {
@@ -187,7 +190,6 @@ void run_threads(int n, const rank_function& f) {
     for (std::thread& t : ranks) t.join();
     if (first) std::rethrow_exception(first);
 }
-// example-end
 
 constexpr int group_sizes[] = {1, 2, 3, 5, 7, 12};
 constexpr std::size_t counts[] = {0, 1, 2, 11, 1000, 30'011};
@@ -363,12 +365,18 @@ TEST_CASE("an operator of one's own: leaf and finish are applied once to each co
 
 TEST_CASE("an operator of one's own that does not commute: operands keep the order of ranks", "[extending]") {
     CHECK(after{}(map_of(0, 1), map_of(1, 1)) != after{}(map_of(1, 1), map_of(0, 1)));
+    // `automatic` takes the ring, which keeps another order, where the operator allows it.
+    setenv("COLLS_SCHEDULE", "ring", 1);
+    on_all_ranks([](colls::communicator& comm, std::size_t count) {
+        std::vector<linear_map> x = maps_of(comm.rank(), count);
+        colls::all_reduce(comm, x, after{});
+        return x == all_maps(comm.size(), count);
+    });
+    unsetenv("COLLS_SCHEDULE");
     on_all_ranks([](colls::communicator& comm, std::size_t count) {
         std::vector<linear_map> x = maps_of(comm.rank(), count), scanned(count);
-        // example-begin operator_call
         colls::all_reduce(comm, x, after{});               // keeps the order of ranks
         colls::inclusive_scan(comm, x, scanned, after{});  // likewise; rank r gets the maps of ranks 0 to r
-        // example-end
         if (x != all_maps(comm.size(), count)) return false;
         std::vector<linear_map> expected = x;  // the same on each rank: powers of one map
         for (int r = 0; r < comm.rank(); ++r)
@@ -386,4 +394,21 @@ TEST_CASE("a memory group of one's own passes the kit for transports", "[extendi
     CHECK(report.ok());
     // example-end
     CHECK(report.checks() > 10'000);
+}
+
+TEST_CASE("a memory group of one's own: the ranks that remain shrink it", "[extending]") {
+    std::atomic<int> right = 0;
+    run_threads(5, [&](colls::communicator& comm) {
+        std::vector<std::uint32_t> x = contribution(comm.rank(), 1000);
+        if (comm.rank() == 4) return;  // leaves the group
+        try {
+            colls::all_reduce(comm, x, colls::sum);
+            return;  // wrong: rank 4 has not taken part
+        } catch (const colls::error&) {}
+        colls::communicator rest = comm.shrink();
+        x = contribution(comm.rank(), 30'000);
+        colls::all_reduce(rest, x, colls::sum);
+        right += x == sum_of(4, 30'000);
+    });
+    CHECK(right == 4);
 }

@@ -216,7 +216,6 @@ public:
     };
     queue_group(transport_change change, bool crowded) : change_(std::move(change)), crowded_(crowded) {}
 
-    // example-begin group
     /// What a rank brings into the group that meets there. The last rank to come deletes the place.
     static extend::message_member member_of(meeting_place* at, int rank) {
         const auto made = [&](const std::shared_ptr<queue_network>& network) {
@@ -240,7 +239,6 @@ public:
         return member_of(reinterpret_cast<meeting_place*>(f.place), f.rank);
     }
     void discard(std::uint64_t place, int) override { delete reinterpret_cast<meeting_place*>(place); }
-    // example-end
     const extend::machine& figures() const override {
         static const extend::machine some{.alpha = 2e-6,
             .beta = 2e-10,
