@@ -35,7 +35,7 @@ candidates candidates_for() {
 /// The candidate whose schedule goes within hosts first; null where hosts do not have equally many ranks each, or the
 /// collective has no such schedule.
 inline const candidate* two_level_candidate(const rank_context& e, collective what) {
-    return e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
+    return e.ranks_per_host > 0 && e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
 }
 
 /// Is it a name that COLLS_SCHEDULE may give to a schedule?
