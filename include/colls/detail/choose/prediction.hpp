@@ -42,7 +42,8 @@ inline double predict(const cost& c, bool pulled, const model& m, double bytes, 
 inline double predict_messages(const cost& c, const machine& m, int n, double bytes) {
     constexpr auto chunk = static_cast<double>(message_policy::chunk);
     const double block = c.blocks > 0 ? bytes / c.blocks : 0, chunks = block > chunk ? block / chunk : 1;
-    const double waits = m.alpha * c.rounds + m.message * 0.5 * static_cast<double>(c.critical_messages - 2L * c.rounds);
+    const double waits =
+        m.alpha * c.rounds + m.message * 0.5 * static_cast<double>(c.critical_messages - 2L * c.rounds);
     const auto bytes_take = [&](long sent, long reduced) {
         return (m.beta * static_cast<double>(sent) + m.gamma * static_cast<double>(reduced)) * block / chunks;
     };
