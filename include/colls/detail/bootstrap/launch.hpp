@@ -231,7 +231,7 @@ COLLS_INLINE launch read_launch() {
         const bool several_hosts = local_size && detail::number(by.local_size, local_size, 1, 1 << 30) < l.size;
         if (l.size > 1) detail::read_meeting_point(l, several_hosts);
     }
-    if (environment::read().debug >= debug_level::info) {
+    if (detail::environment::read().debug >= detail::debug_level::info) {
         detail::message text;
         text << "colls: rank " << l.rank << " of " << l.size;
         if (!by.source)

@@ -68,7 +68,7 @@ public:
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes_of_rank;
         sizes_.scratch_bytes = (o.scratch_bytes + 127) / 128 * 128;
-        timeout_ = o.timeout > 0 ? o.timeout : environment::read().timeout;
+        timeout_ = o.timeout > 0 ? o.timeout : colls::detail::environment::read().timeout;
     }
     local_ranks(const local_ranks&) = delete;
     local_ranks& operator=(const local_ranks&) = delete;

@@ -42,7 +42,7 @@ inline communicator message_group(const std::shared_ptr<arena>& a, double timeou
         sites.push_back(
             {colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
                 static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
-    auto way = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
+    auto way = hosts::inter_node_transport_for(colls::detail::environment::read(), a->rank(), {});
     return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
         a->ranks() > colls::detail::cores(), nullptr, std::move(way));
 }
@@ -178,7 +178,7 @@ COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
         throw error(errc::invalid_argument,
             (message() << "colls: processes::run of " << n << " ranks: a group has at least one").text());
-    static_cast<void>(environment::read());  // an invalid value is reported once
+    static_cast<void>(colls::detail::environment::read());  // an invalid value is reported once
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
@@ -199,7 +199,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         int status = 0;
         shared->be(r);
         try {
-            const environment env = environment::read();
+            const colls::detail::environment env = colls::detail::environment::read();
             communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env.timeout);
             colls::detail::label_group(comm.context(), number);
             try {

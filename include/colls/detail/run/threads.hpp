@@ -59,7 +59,7 @@ COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
         throw error(errc::invalid_argument,
             (message() << "colls: threads::run of " << n << " ranks: a group has at least one").text());
-    static_cast<void>(environment::read());  // an invalid value is reported here, not in a thread
+    static_cast<void>(colls::detail::environment::read());  // an invalid value is reported here, not in a thread
     outcome how;
     const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
     const auto shared = std::make_shared<group>(n, n > colls::detail::cores());

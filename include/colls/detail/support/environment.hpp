@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace colls::inline v1 {
+namespace colls::inline v1::detail {
 
 enum class debug_level : unsigned char { warn, info, trace };
 
@@ -40,8 +40,8 @@ struct environment {
             char* end = nullptr;
             e.timeout = std::strtod(v, &end);
             if (*end != '\0' || !(e.timeout > 0) || e.timeout > 1e9)
-                refuse(detail::message() << "colls: COLLS_TIMEOUT is " << v
-                                         << ", which is no number of seconds above 0, such as 2.5");
+                refuse(message() << "colls: COLLS_TIMEOUT is " << v
+                                 << ", which is no number of seconds above 0, such as 2.5");
         }
         e.schedule = value_of("COLLS_SCHEDULE");
         if (const char* v = value_of("COLLS_TRANSPORT")) {
@@ -61,14 +61,12 @@ private:
     static int which_of(const char* name, const char* value, const char* const (&all)[count]) {
         for (std::size_t i = 0; i < count; ++i)
             if (std::strcmp(value, all[i]) == 0) return static_cast<int>(i);
-        detail::message text;
+        message text;
         text << "colls: " << name << " is " << value << ", which is none of:";
         for (std::size_t i = 0; i < count; ++i) text << (i > 0 ? ", " : " ") << all[i];
         refuse(text);
     }
-    [[noreturn, gnu::cold]] static void refuse(const detail::message& why) {
-        throw error(errc::invalid_argument, why.text());
-    }
+    [[noreturn, gnu::cold]] static void refuse(const message& why) { throw error(errc::invalid_argument, why.text()); }
 };
 
-}  // namespace colls::inline v1
+}  // namespace colls::inline v1::detail
