@@ -174,35 +174,8 @@ TEST_CASE("memory: many small messages, and many small pieces", "[memory_transpo
             memory_transport& w = *own;
             ear e;
             w.listening = &e;
-            constexpr std::uint64_t many = 3000;
-            std::vector<std::uint64_t> out(many), in(many);
-            for (std::uint64_t i = 0; i < many; ++i) {
-                out[i] = i * 3 + static_cast<std::uint64_t>(r);
-                const piece p{reinterpret_cast<std::byte*>(&in[i]), i % 5 == 0 ? 0 : sizeof in[i]};
-                w.receive(1 - r, label_of(1 - r, r, i), &p, 1);
-            }
-            for (std::uint64_t i = 0; i < many; ++i) {
-                const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
-                w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
-            }
-            if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; }))
-                complain("not done; " + e.text());
-            for (std::uint64_t i = 0; i < many; ++i)
-                if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
-                    return complain("wrong at " + std::to_string(i));
-            // Pieces of one byte, at every other address.
-            std::vector<std::byte> from(10'000), to(10'000);
-            std::vector<piece> pf, pt;
-            for (std::size_t i = 0; i < from.size(); i += 2) {
-                from[i] = static_cast<std::byte>(i % 251);
-                pf.push_back({&from[i], 1});
-                pt.push_back({&to[i], 1});
-            }
-            w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
-            w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
-            if (!until(w, [&] { return w.sent(1 - r) == many + 1 && w.received(1 - r) == many + 1; }))
-                complain("pieces: not done");
-            if (from != to) complain("pieces: wrong");
+            for (const std::string& found : {exchange_small_messages(r, w, e), exchange_pieces(r, w, 10'000, 1)})
+                if (!found.empty()) complain(found);
         }) == "");
 }
 

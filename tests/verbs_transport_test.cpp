@@ -104,38 +104,9 @@ TEST_CASE("verbs: thousands of small messages in a row, and messages of more pie
             verbs_transport& w = *own;
             ear e;
             w.listening = &e;
-            constexpr std::uint64_t many = 3000;
-            std::vector<std::uint64_t> out(many), in(many);
-            for (std::uint64_t i = 0; i < many; ++i) {
-                out[i] = i * 3 + static_cast<std::uint64_t>(r);
-                const piece p{reinterpret_cast<std::byte*>(&in[i]), i % 5 == 0 ? 0 : sizeof in[i]};
-                w.receive(1 - r, label_of(1 - r, r, i), &p, 1);
-            }
-            for (std::uint64_t i = 0; i < many; ++i) {
-                const piece p{reinterpret_cast<std::byte*>(&out[i]), i % 5 == 0 ? 0 : sizeof out[i]};
-                w.send(1 - r, label_of(r, 1 - r, i), &p, i % 5 == 0 ? 0 : 1);
-            }
-            if (!until(w, [&] { return w.sent(1 - r) == many && w.received(1 - r) == many; }))
-                complain("not done; " + e.text());
-            for (std::uint64_t i = 0; i < many; ++i)
-                if (in[i] != (i % 5 == 0 ? 0 : i * 3 + static_cast<std::uint64_t>(1 - r)))
-                    return complain("wrong at " + std::to_string(i));
-            // Pieces of a byte, and of more than that, every other one.
-            for (const std::size_t size : {std::size_t{1}, std::size_t{700}}) {
-                std::vector<std::byte> from(size * 4000), to(size * 4000);
-                std::vector<piece> pf, pt;
-                for (std::size_t i = 0; i < 4000; i += 2) {
-                    std::fill_n(&from[i * size], size, static_cast<std::byte>(i % 251));
-                    pf.push_back({&from[i * size], size});
-                    pt.push_back({&to[i * size], size});
-                }
-                w.receive(1 - r, label_of(0, 0, 1), pt.data(), static_cast<int>(pt.size()));
-                w.send(1 - r, label_of(0, 0, 1), pf.data(), static_cast<int>(pf.size()));
-                const auto before = w.sent(1 - r);
-                if (!until(w, [&] { return w.sent(1 - r) == before + 1 && w.received(1 - r) == before + 1; }))
-                    complain("pieces: not done");
-                if (from != to) complain("pieces: wrong");
-            }
+            for (const std::string& found :
+                {exchange_small_messages(r, w, e), exchange_pieces(r, w, 4'000, 1), exchange_pieces(r, w, 4'000, 700)})
+                if (!found.empty()) complain(found);
         }) == "");
     }
 }

@@ -1,5 +1,6 @@
-// What the ranks of a group share: flags, the eager path and a word that says that the group is broken. It is a layout
-// over one block of zeroed memory, so that threads and processes use the same code.
+// What the ranks of a group share: flags, slots of the eager path, and the report of a failure. It is a layout over one
+// block of zeroed memory, so that threads and processes use the same code.
+// IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
 #include <colls/config.hpp>

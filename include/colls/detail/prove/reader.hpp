@@ -1,5 +1,6 @@
 // What the proof and the cost need beside the interface of a schedule: arrays for constant expressions, and block sets
 // written out.
+// IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
 #include <colls/detail/prove/schedule_reader.hpp>

@@ -1,4 +1,5 @@
 // The interface of message transports, under the names that the library's own ones use.
+// IWYU pragma: private, include <colls/extend/message_transport.hpp>
 #pragma once
 
 #include <colls/extend/message_transport.hpp>
