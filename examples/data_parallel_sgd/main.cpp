@@ -5,10 +5,10 @@
 // Build and run: scripts/demo [OPTION...], which installs what is missing; scripts/demo --help lists the options. Or
 //     cmake --preset release -B build && cmake --build build --target data_parallel_sgd
 //     build/examples/data_parallel_sgd/data_parallel_sgd [OPTION...]
-#include "data.hpp"
+#include "../common/fashion_mnist.hpp"
+#include "../common/network.hpp"
 #include "exchange.hpp"
 #include "methods.hpp"
-#include "network.hpp"
 #include "train.hpp"
 
 #include <colls/colls.hpp>

@@ -1,9 +1,9 @@
 // One rank's part in the training: its shard of every batch, and the update, which is the same on every rank.
 #pragma once
 
-#include "data.hpp"
+#include "../common/fashion_mnist.hpp"
+#include "../common/network.hpp"
 #include "exchange.hpp"
-#include "network.hpp"
 
 #include <cstdint>
 #include <numeric>

@@ -1,0 +1,2 @@
+// Compiles the precompiled header; see precompiled.hpp.
+#include "precompiled.hpp"
