@@ -100,7 +100,8 @@ private:
                 const int l = p_.initial(r, slot);
                 label_.p[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged.p[slot] : l;
                 if (l < 0) continue;
-                masks_.p[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
+                const int of = p_.contributor(r, l);
+                masks_.p[i * words_ + of / 64] = std::uint64_t{1} << of % 64;
                 if (ordered_) value_.p[i] = leaf(r);
             }
         }
