@@ -125,6 +125,7 @@ struct tables_at_run_time {
 
 template <layout From, layout To>
 struct tables_at_compile_time {
+    static_assert(From.shape() == To.shape(), "colls: redistribute: the layouts are of matrices of different shapes");
     static constexpr const transfer_table& table() { return made; }
 
 private:
@@ -181,7 +182,6 @@ struct redistribution : redistribution_schedule<detail::tables_at_run_time> {
 ///
 ///     static_assert(colls::proven_at<colls::redistribution_between<trained, served>, 8>);
 template <layout From, layout To>
-    requires(From.shape() == To.shape())
 using redistribution_between = redistribution_schedule<detail::tables_at_compile_time<From, To>>;
 
 /// A redistribution that is checked once and run often, as the weights of a model that is trained on: memory for what
@@ -293,7 +293,6 @@ void redistribute(communicator& comm, In&& in, const layout& from, Out&& out, co
 }
 /// The same for layouts that are constants.
 template <layout From, layout To, class In, class Out>
-    requires(From.shape() == To.shape())
 void redistribute(communicator& comm, In&& in, Out&& out) {
     prepared_redistribution(comm, in, out, redistribution_between<From, To>{}).run();
 }

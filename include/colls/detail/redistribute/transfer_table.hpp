@@ -68,8 +68,8 @@ private:
     /// Pieces with the slots [from_slot, from_slot + count) of `from` go to `to`.
     struct transfer {
         int hop, from, to, first_piece, count;
-        int turn;   ///< how many transfers between the two ranks come before it in the same hop
-        int round;  ///< until assign_rounds: its class
+        int turn;  ///< how many transfers between the two ranks come before it in the same hop
+        int round;
     };
 
     static constexpr std::size_t unsigned_of(int i) { return static_cast<std::size_t>(i); }
@@ -219,24 +219,43 @@ private:
         return next == last + 1 && slot_of(a, next) == slot_of(a, last) + 1 && slot_of(b, next) == slot_of(b, last) + 1;
     }
 
-    // A class of transfers has a round of its own: the hop, the turn, and the distance from the sender's index to the
-    // receiver's, modulo as many as the larger layout has ranks. Within a class no rank sends, or receives, twice.
+    // Transfers of one hop, one turn, and one distance from the sender's index to the receiver's (modulo as many as the
+    // larger layout has ranks) are a class: in it no rank sends, or receives, twice. Classes in order could have a
+    // round each. Taken in that order, each transfer goes to the earliest round in which its sender and its receiver
+    // are free and its pieces have come. That is never later than the round of its class, where both are free: what was
+    // placed before is of its own class, or in an earlier round.
     constexpr void assign_rounds() {
         const int distances = from_.ranks() > to_.ranks() ? from_.ranks() : to_.ranks();
         int turns = 1;
         for (int i = 0; i < count_; ++i)
             if (transfers_.p[i].turn >= turns) turns = transfers_.p[i].turn + 1;
-        buffer<int> round(static_cast<long>(to_.replicas) * turns * distances);
-        for (int i = 0; i < count_; ++i) {
-            transfer& t = transfers_.p[i];
-            const int sender = t.hop == 0 ? from_.index_of(t.from) : to_.index_of(t.from);
-            const int distance = mod(to_.index_of(t.to) - sender, t.hop == 0 ? distances : to_.ranks());
-            t.round = (t.hop * turns + t.turn) * distances + distance;
-            round.p[t.round] = 1;
+        const int classes = to_.replicas * turns * distances;
+        buffer<int> end_of(classes), in_order(count_);
+        for (int i = 0; i < count_; ++i) ++end_of.p[class_of(transfers_.p[i], turns, distances)];
+        int used = 0;  // classes that have a transfer
+        for (int c = 0, before = 0; c < classes; ++c) {
+            used += end_of.p[c] > 0;
+            before = end_of.p[c] += before;
         }
-        for (int c = 0; c < to_.replicas * turns * distances; ++c)
-            round.p[c] = round.p[c] == 1 ? table_.rounds++ : none;
-        for (int i = 0; i < count_; ++i) transfers_.p[i].round = round.p[transfers_.p[i].round];
+        for (int i = count_; i-- > 0;) in_order.p[--end_of.p[class_of(transfers_.p[i], turns, distances)]] = i;
+
+        buffer<char> sends(static_cast<long>(used) * table_.ranks), receives(static_cast<long>(used) * table_.ranks);
+        buffer<int> ready(table_.pieces);  // by piece: the first round in which it can go on
+        for (int k = 0; k < count_; ++k) {
+            transfer& t = transfers_.p[in_order.p[k]];
+            for (int i = t.first_piece; i < t.first_piece + t.count; ++i)
+                if (ready.p[i] > t.round) t.round = ready.p[i];
+            const auto at = [&](int rank) { return static_cast<long>(t.round) * table_.ranks + rank; };
+            while (sends.p[at(t.from)] != 0 || receives.p[at(t.to)] != 0) ++t.round;
+            sends.p[at(t.from)] = receives.p[at(t.to)] = 1;
+            for (int i = t.first_piece; i < t.first_piece + t.count; ++i) ready.p[i] = t.round + 1;
+            if (t.round >= table_.rounds) table_.rounds = t.round + 1;
+        }
+    }
+    constexpr int class_of(const transfer& t, int turns, int distances) const {
+        const layout& senders = t.hop == 0 ? from_ : to_;
+        const int distance = to_.index_of(t.to) - senders.index_of(t.from);
+        return (t.hop * turns + t.turn) * distances + mod(distance, t.hop == 0 ? distances : to_.ranks());
     }
 
     constexpr void lay_out_steps() {
