@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/blocks.hpp>
+#include <colls/detail/redistribute/refuse_layout.hpp>
 #include <colls/step.hpp>
 
 #include <cstddef>
@@ -9,13 +10,6 @@
 #include <type_traits>
 
 namespace colls::inline v1 {
-
-namespace detail {
-/// Throws invalid_argument: "colls: layout: " and why. Not constexpr: a constant layout that is wrong does not compile.
-[[noreturn, gnu::cold]] inline void refuse_layout(const char* why) {
-    throw error(errc::invalid_argument, (message() << "colls: layout: " << why).text());
-}
-}  // namespace detail
 
 /// A matrix of rows x columns elements. A vector is a matrix of one row; a tensor of more dimensions counts as a matrix
 /// of its first dimension by all others.
