@@ -231,9 +231,9 @@ private:
 /// Arguments and errors as those of prepared_redistribution. Collective: ranks that neither layout has take part with
 /// empty buffers and do not wait. Elements are of any trivially copyable type.
 ///
-/// Cost, with S bytes in equal parts on M ranks, to N ranks with r replicas: max(M, N) + r - 1 rounds at most; a rank
-/// of `from` sends ceil(S / M) and one piece at most, a rank of `to` receives what it lacks once, and passes on about
-/// (r - 1) / r of it.
+/// Cost, with S bytes in equal parts on M ranks, to N ranks with r replicas: max(M, N) + r - 1 rounds at most where the
+/// layouts share no rank; a rank of `from` sends ceil(S / M) and one piece at most, a rank of `to` receives what it
+/// lacks once, and passes on about (r - 1) / r of it.
 template <class In, class Out>
 void redistribute(communicator& comm, In&& in, const layout& from, Out&& out, const layout& to) {
     prepared_redistribution(comm, in, from, out, to).run();
