@@ -38,6 +38,7 @@ concept operator_on = requires(const Op& op, const accumulator_of<T, Op>& a, con
 template <class F>
 struct commutative_operator {
     static constexpr bool commutative = true;
+    /// The callable.
     F function;  // not [[no_unique_address]]: nvcc 13 passes such a type to a kernel wrongly
     template <class T>
     constexpr auto operator()(const T& a, const T& b) const -> decltype(function(a, b)) {
@@ -170,6 +171,7 @@ struct maxloc_t {
 template <class X>
 struct premul_sum_t : sum_t {
     X factor;
+    /// The sum of x times each contribution.
     constexpr explicit premul_sum_t(X x) : factor(x) {}
     template <class T>
     constexpr T leaf(const T& x) const {
@@ -187,16 +189,27 @@ struct premul_sum_t : sum_t {
 };
 
 // What calls take: all_reduce(comm, x, colls::sum).
+/// The sum.
 inline constexpr sum_t sum{};
+/// The product.
 inline constexpr prod_t prod{};
+/// The least value.
 inline constexpr min_t min{};
+/// The greatest value.
 inline constexpr max_t max{};
+/// The sum, divided by the number of ranks at the end.
 inline constexpr avg_t avg{};
+/// Bitwise and.
 inline constexpr bit_and_t bit_and{};
+/// Bitwise or.
 inline constexpr bit_or_t bit_or{};
+/// Bitwise exclusive or.
 inline constexpr bit_xor_t bit_xor{};
+/// Of value_index: the least value with its index; of equal values the lower index.
 inline constexpr minloc_t minloc{};
+/// Of value_index: the greatest value with its index; of equal values the lower index.
 inline constexpr maxloc_t maxloc{};
+/// The sum of `factor` times each contribution.
 template <class X>
 constexpr premul_sum_t<X> premul_sum(X factor) {
     return premul_sum_t<X>(factor);

@@ -81,6 +81,7 @@ template <class S, int N>
 constexpr bool prove() {
     return true;
 }
+/// The overload that names what is broken: it is no constant expression of type bool.
 template <class S, int N>
 constexpr auto prove() {
     return detail::proof_upto<S, N>();

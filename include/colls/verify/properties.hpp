@@ -11,6 +11,7 @@
 
 namespace colls::inline v1 {
 
+/// What is true of a schedule in a group of one size.
 struct properties {
     /// Contributions are combined in ascending rank order everywhere: right for operators that do not commute.
     bool order_preserving = false;
