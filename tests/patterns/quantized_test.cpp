@@ -7,6 +7,7 @@
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/patterns/quantized.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -87,7 +88,7 @@ std::vector<float> random_floats(std::size_t count, unsigned seed) {
 template <int B>
 float_block<B> block_of_floats(const std::vector<float>& x) {
     float_block<B> b{};
-    std::memcpy(b.values, x.data(), std::min(x.size(), std::size_t{B}) * sizeof(float));
+    std::copy_n(x.begin(), std::min(x.size(), std::size_t{B}), b.values);
     return b;
 }
 
@@ -267,7 +268,7 @@ TEMPLATE_TEST_CASE("arrays: any count is converted, and the residual is what was
         const auto x = random_floats(count, 3), kept = random_floats(count, 4);
         std::vector<float> padded(elements * each), alone(elements * each);
         for (std::size_t i = 0; i < count; ++i) padded[i] = x[i] + kept[i], alone[i] = x[i];
-        std::vector<E> expected(elements), expected_alone(elements);
+        std::vector<E> expected(elements + 1), expected_alone(elements + 1);
         for (std::size_t i = 0; i < elements; ++i) {
             accumulator_of<E, sum_t> a;
             std::memcpy(&a, padded.data() + i * each, sizeof a);
