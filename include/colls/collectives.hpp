@@ -357,7 +357,7 @@ void exchange(Comm& comm, Out&& out, int to, In&& in, int from) {
 /// for in any order; a progress_thread advances them meanwhile. A class, so that a template may take it as an argument;
 /// all members are static.
 struct start {
-    using result = operation;
+    using result = operation;  ///< what its members return
 
     /// As colls::broadcast.
     template <class Schedule = automatic, class Comm, class InOut = detail::braces, class... V>
@@ -499,7 +499,7 @@ struct start {
 /// The buffers must outlive the plan (a temporary is a compile error); operator and counts are copied. Making a plan
 /// does not communicate. A class, so that a template may take it as an argument; all members are static.
 struct prepare {
-    using result = plan;
+    using result = plan;  ///< what its members return
 
     /// As colls::broadcast.
     template <class Schedule = automatic, class Comm, class InOut = detail::braces, class... V>

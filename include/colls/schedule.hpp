@@ -14,6 +14,7 @@
 
 namespace colls::inline v1 {
 
+/// The collectives that schedules implement.
 enum class collective : unsigned char {
     broadcast,
     scatter,
@@ -27,8 +28,10 @@ enum class collective : unsigned char {
     inclusive_scan,
     exclusive_scan
 };
+/// How many there are.
 inline constexpr int collective_count = 11;
 
+/// The name of a collective, such as "all_reduce".
 constexpr const char* name_of(collective c) {
     constexpr const char* names[] = {"broadcast", "scatter", "gather", "all_gather", "reduce", "reduce_scatter",
         "all_reduce", "all_to_all", "barrier", "inclusive_scan", "exclusive_scan"};
@@ -93,6 +96,7 @@ concept schedule =
 
 // How the library reads a schedule: each member, or its default.
 
+/// The collective that S implements.
 template <class S>
 inline constexpr collective implemented_by = std::remove_cvref_t<S>::implements;
 
@@ -137,6 +141,7 @@ constexpr int scratch_of(const S& s, int n) {
     else
         return 0;
 }
+/// The rank that is the root of a rooted schedule, before a call rotates it.
 template <class S>
 constexpr int root_of(const S& s, int n) {
     if constexpr (requires { s.root(n); })
