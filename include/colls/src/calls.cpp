@@ -3,6 +3,7 @@
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE
 #include <colls/colls.hpp>
+#include <colls/redistribute.hpp>
 #include <colls/transports/threads.hpp>
 
 namespace colls::inline v1::detail {

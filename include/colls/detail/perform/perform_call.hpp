@@ -67,6 +67,11 @@ inline schedule_choice check(rank_context& e, request& q, bool eager) {
     }
 }
 
+COLLS_INLINE void check_arguments(rank_context& e, request& q) {
+    const progress_lock mine(e);
+    check(e, q, false);
+}
+
 /// Describes a call to an operation, which does not begin by that.
 inline void set_call(operation_state& o, const call& c, const schedule_choice& p) {
     o.kind = operation_kind::collective;
