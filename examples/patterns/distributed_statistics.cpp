@@ -17,9 +17,8 @@
 namespace {
 
 using namespace example;
-namespace patterns = colls::patterns;
 constexpr std::size_t k = 100;
-using entry = patterns::located<float>;
+using entry = colls::located<float>;
 
 /// Shards of which every third is empty, and the last is twice as long as the others.
 std::vector<std::vector<float>> shards_of(const std::vector<float>& all, int n) {
@@ -53,11 +52,11 @@ std::vector<entry> top_k_by_gather(colls::communicator& comm, const std::vector<
     std::vector<entry> list;
     for (std::size_t i = 0; i < mine.size(); ++i) list.push_back({mine[i], comm.rank(), static_cast<std::int64_t>(i)});
     const std::size_t keep = std::min(k, list.size());
-    std::partial_sort(list.begin(), list.begin() + static_cast<long>(keep), list.end(), patterns::precedes{});
+    std::partial_sort(list.begin(), list.begin() + static_cast<long>(keep), list.end(), colls::greatest_first{});
     list.resize(k);  // entries without a rank are no values
     std::vector<entry> all(comm.rank() == 0 ? k * static_cast<std::size_t>(comm.size()) : 0);
     colls::gather(comm, list, all, 0);
-    std::ranges::sort(all, patterns::precedes{});
+    std::ranges::sort(all, colls::greatest_first{});
     all.resize(k);
     colls::broadcast(comm, all, 0);
     return all;
@@ -95,7 +94,7 @@ int main(int argc, char** argv) {
         double deviations = 0;
         for (const float v : all) deviations += (v - mean) * (v - mean);
         // example-begin moments
-        const patterns::moments m = patterns::moments_of(comm, mine);
+        const colls::moments m = colls::moments_of(comm, mine);
         // example-end
         out.check("the mean is exactly that of one rank", row("mean", 1, sizeof m, std::abs(m.mean() - mean)) == 0);
         out.check("the variance, to 1e-12 of it",
@@ -104,7 +103,7 @@ int main(int argc, char** argv) {
         // Softmax in float: exp and the division are each rounded to float, by 6e-8.
         std::vector<float> probabilities = mine;
         // example-begin softmax
-        patterns::softmax(comm, probabilities);
+        colls::softmax(comm, probabilities);
         // example-end
         const float greatest = *std::ranges::max_element(all);
         double total = 0, difference = 0;
@@ -123,8 +122,8 @@ int main(int argc, char** argv) {
                 sorted.push_back({shards[static_cast<std::size_t>(r)][i], r, static_cast<std::int64_t>(i)});
         std::ranges::stable_sort(sorted, [](const entry& a, const entry& b) { return a.value > b.value; });
         // example-begin top_k
-        const entry best = patterns::arg_max(comm, mine);  // value, rank, index
-        const std::vector<entry> top = patterns::top_k<k>(comm, mine);
+        const entry best = colls::arg_max(comm, mine);  // value, rank, index
+        const std::vector<entry> top = colls::top_k<k>(comm, mine);
         // example-end
         out.check(
             "arg_max: the first of the equal ones", row("arg_max", 1, sizeof(entry), best == sorted[0] ? 0 : 1) == 0);
@@ -139,8 +138,8 @@ int main(int argc, char** argv) {
         // NaN: it comes first in the order of top-k, and makes mean, variance and softmax NaN.
         std::vector<float> bad = mine;
         if (comm.rank() == n - 1) bad.push_back(std::numeric_limits<float>::quiet_NaN());
-        const entry found = patterns::arg_max(comm, bad);
-        patterns::softmax(comm, bad);
+        const entry found = colls::arg_max(comm, bad);
+        colls::softmax(comm, bad);
         out.check("one NaN: arg_max finds it; mean, variance and softmax are NaN",
             found.rank == n - 1 && found.index == static_cast<long>(shards.back().size()) &&
                 std::ranges::all_of(bad, [](float v) { return std::isnan(v); }));

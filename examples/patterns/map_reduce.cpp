@@ -95,7 +95,7 @@ records map_reduce(
         });
     for (const auto& [word, value] : combined) emit(word, value);
 
-    const auto received = colls::patterns::shuffle(comm, lists);
+    const auto received = colls::shuffle(comm, lists);
 
     records result;
     for (const std::vector<char>& list : received)

@@ -24,13 +24,13 @@ TEST_CASE("shuffle: each rank has the list of every rank, in rank order", "[patt
             for (int turn = 0; turn < 5; ++turn) {
                 std::vector<std::vector<long>> lists;
                 for (int to = 0; to < n; ++to) lists.push_back(list(comm.rank(), to, turn));
-                const auto got = colls::patterns::shuffle(comm, lists);
+                const auto got = colls::shuffle(comm, lists);
                 expect(got.size() == static_cast<std::size_t>(n), "one list a rank");
                 for (int from = 0; from < n; ++from)
                     expect(got[static_cast<std::size_t>(from)] == list(from, comm.rank(), turn), "a list");
             }
             const std::vector<std::vector<char>> empty(static_cast<std::size_t>(n));
-            expect(colls::patterns::shuffle(comm, empty) == empty, "empty lists alone");
+            expect(colls::shuffle(comm, empty) == empty, "empty lists alone");
         });
 }
 
@@ -38,9 +38,9 @@ TEST_CASE("shuffle: a wrong number of lists is refused, and the call may be made
     on_every_transport(3, [](colls::communicator& comm) {
         const std::vector<std::vector<int>> few(2), many(4), right(3);
         const auto refused = [&](const auto& lists) {
-            return refusal_of([&] { colls::patterns::shuffle(comm, lists); }).find("one list for each rank");
+            return refusal_of([&] { colls::shuffle(comm, lists); }).find("one list for each rank");
         };
         expect(refused(few) != std::string::npos && refused(many) != std::string::npos, "refused");
-        expect(colls::patterns::shuffle(comm, right) == right, "made again");
+        expect(colls::shuffle(comm, right) == right, "made again");
     });
 }

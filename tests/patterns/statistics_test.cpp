@@ -11,7 +11,6 @@
 #include <numeric>
 
 using namespace support;
-namespace patterns = colls::patterns;
 
 namespace {
 
@@ -43,10 +42,10 @@ std::vector<T> numbers(std::size_t count, double scale, double offset, std::uint
     return all;
 }
 
-/// All values with their places, sorted: written without precedes{}.
+/// All values with their places, sorted: written without greatest_first{}.
 template <class T>
-std::vector<patterns::located<T>> ranked(const std::vector<std::vector<T>>& shards) {
-    std::vector<patterns::located<T>> all;
+std::vector<colls::located<T>> ranked(const std::vector<std::vector<T>>& shards) {
+    std::vector<colls::located<T>> all;
     for (std::size_t r = 0; r < shards.size(); ++r)
         for (std::size_t i = 0; i < shards[r].size(); ++i)
             all.push_back({shards[r][i], static_cast<int>(r), static_cast<std::int64_t>(i)});
@@ -58,7 +57,7 @@ std::vector<patterns::located<T>> ranked(const std::vector<std::vector<T>>& shar
 }
 
 template <class T>
-bool same(const patterns::located<T>& a, const patterns::located<T>& b) {
+bool same(const colls::located<T>& a, const colls::located<T>& b) {
     return a.rank == b.rank && a.index == b.index && std::memcmp(&a.value, &b.value, sizeof(T)) == 0;
 }
 
@@ -81,7 +80,7 @@ TEST_CASE("moments_of: mean and variance are those of one rank", "[patterns]") {
             double squares = 0;
             for (const double v : all) squares += (v - mean) * (v - mean);
             on_every_transport(n, [&](colls::communicator& comm) {
-                const auto m = patterns::moments_of(comm, shards[static_cast<std::size_t>(comm.rank())]);
+                const auto m = colls::moments_of(comm, shards[static_cast<std::size_t>(comm.rank())]);
                 expect(m.count == 1000, "the count");
                 // A sum of 1,000 terms errs by 1,000 roundings at most, and the variance of values about 1e9 by the
                 // rounding of these: 1e9 * 2^-53, against a variance of 1/3.
@@ -99,16 +98,16 @@ TEST_CASE("moments_of: the mean of integers is exact, and that of nothing is NaN
     for (const int n : {1, 3, 7}) {
         const auto shards = cut(all, n, 4);
         on_every_transport(n, [&](colls::communicator& comm) {
-            const auto m = patterns::moments_of(comm, shards[static_cast<std::size_t>(comm.rank())]);
+            const auto m = colls::moments_of(comm, shards[static_cast<std::size_t>(comm.rank())]);
             expect(m.sum == static_cast<double>(total) && m.mean() == static_cast<double>(total) / 777, "the mean");
-            const auto none = patterns::moments_of(comm, std::vector<float>{});
+            const auto none = colls::moments_of(comm, std::vector<float>{});
             expect(none.count == 0 && std::isnan(none.mean()) && std::isnan(none.variance()), "of no values");
             std::vector<double> one;
             if (comm.rank() == comm.size() - 1) one = {5};
-            const auto single = patterns::moments_of(comm, one);
+            const auto single = colls::moments_of(comm, one);
             expect(single.mean() == 5 && single.variance() == 0 && std::isnan(single.sample_variance()), "of one");
             if (comm.rank() == 0) one.push_back(not_a_number);
-            const auto bad = patterns::moments_of(comm, one);
+            const auto bad = colls::moments_of(comm, one);
             expect(std::isnan(bad.mean()) && std::isnan(bad.variance()), "a NaN in one shard");
         });
     }
@@ -125,7 +124,7 @@ TEST_CASE("softmax: that of one rank, for small and for large values", "[pattern
             for (double& v : want) v = static_cast<double>(std::exp(v) / total);
             on_every_transport(n, [&](colls::communicator& comm) {
                 auto mine = shards[static_cast<std::size_t>(comm.rank())];
-                patterns::softmax(comm, mine);
+                colls::softmax(comm, mine);
                 std::size_t at = 0;
                 for (int r = 0; r < comm.rank(); ++r) at += shards[static_cast<std::size_t>(r)].size();
                 for (const double v : mine) {
@@ -143,17 +142,17 @@ TEST_CASE("softmax: infinities and NaN give what one rank gives", "[patterns]") 
     on_every_transport(3, [](colls::communicator& comm) {
         const bool last = comm.rank() == 2;
         std::vector<float> x{1, last ? -std::numeric_limits<float>::infinity() : 1};
-        patterns::softmax(comm, x);
+        colls::softmax(comm, x);
         expect(x[0] == 0.2f && x[1] == (last ? 0.0f : 0.2f), "a value of minus infinity counts nothing");
         for (const double bad : {not_a_number, infinity}) {
             std::vector<double> y{1, last ? bad : 2};
-            patterns::softmax(comm, y);
+            colls::softmax(comm, y);
             expect(std::isnan(y[0]) && std::isnan(y[1]), "NaN or infinity spoils all results");
         }
         std::vector<double> low{-infinity}, nothing;
-        patterns::softmax(comm, low);
+        colls::softmax(comm, low);
         expect(std::isnan(low[0]), "nothing but minus infinity");
-        patterns::softmax(comm, nothing);
+        colls::softmax(comm, nothing);
         expect(nothing.empty(), "no values at all");
     });
 }
@@ -171,10 +170,10 @@ TEST_CASE("top_k and arg_max: values and places of a sorted list, with ties", "[
                     expect(found.size() == std::min(k, want.size()), "how many");
                     for (std::size_t i = 0; i < found.size(); ++i) expect(same(found[i], want[i]), "an entry");
                 };
-                check(patterns::top_k<1>(comm, mine), 1);
-                check(patterns::top_k<10>(comm, mine), 10);
-                check(patterns::top_k<1000>(comm, mine), 1000);  // more than there are
-                const auto best = patterns::arg_max(comm, mine);
+                check(colls::top_k<1>(comm, mine), 1);
+                check(colls::top_k<10>(comm, mine), 10);
+                check(colls::top_k<1000>(comm, mine), 1000);  // more than there are
+                const auto best = colls::arg_max(comm, mine);
                 expect(want.empty() ? best.rank == colls::none : same(best, want[0]), "the greatest");
             });
         }
@@ -185,16 +184,16 @@ TEST_CASE("top_k and arg_max: NaN comes first, minus infinity is a value, intege
         std::vector<std::vector<double>> shards{
             {-infinity, 3}, {}, {not_a_number, infinity, not_a_number}, {3}, {not_a_number}};
         const auto want = ranked(shards);
-        const auto found = patterns::top_k<8>(comm, shards[static_cast<std::size_t>(comm.rank())]);
+        const auto found = colls::top_k<8>(comm, shards[static_cast<std::size_t>(comm.rank())]);
         expect(found.size() == 7, "how many");
         for (std::size_t i = 0; i < found.size(); ++i) expect(same(found[i], want[i]), "an entry");
         expect(found[0].rank == 2 && found[0].index == 0 && found[2].rank == 4, "NaN first, by rank and index");
         expect(found[6].value == -infinity && found[6].rank == 0, "minus infinity last");
 
-        const auto lowest = patterns::arg_max(comm, std::vector<double>{-infinity, -infinity});
+        const auto lowest = colls::arg_max(comm, std::vector<double>{-infinity, -infinity});
         expect(lowest.rank == 0 && lowest.index == 0, "all minus infinity");
         const int low = std::numeric_limits<int>::min();
-        const auto integer = patterns::arg_max(comm, std::vector<int>(comm.rank() == 3 ? 2u : 0u, low));
+        const auto integer = colls::arg_max(comm, std::vector<int>(comm.rank() == 3 ? 2u : 0u, low));
         expect(integer.rank == 3 && integer.index == 0 && integer.value == low, "the lowest integer");
     });
 }

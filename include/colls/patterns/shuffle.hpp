@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace colls::inline v1::patterns {
+namespace colls::inline v1 {
 
 /// Sends lists[r] to rank r, for every r, and returns the lists that the ranks have sent to this one, in rank order.
 /// Collective.
@@ -43,4 +43,4 @@ std::vector<std::vector<T>> shuffle(Comm& comm, const std::vector<std::vector<T>
     return result;
 }
 
-}  // namespace colls::inline v1::patterns
+}  // namespace colls::inline v1

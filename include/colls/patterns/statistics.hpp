@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace colls::inline v1::patterns {
+namespace colls::inline v1 {
 
 /// Number, sum and squared deviations of some values: what two sets of values need to become one.
 struct moments {
@@ -97,7 +97,7 @@ struct located {
 };
 
 /// The order of top_k: NaN first, then the greater value, then the lower rank, then the lower index. No value is last.
-struct precedes {
+struct greatest_first {
     template <class T>
     bool operator()(const located<T>& a, const located<T>& b) const {
         if (a.rank == none || b.rank == none) return a.rank != none && b.rank == none;
@@ -108,15 +108,15 @@ struct precedes {
     }
 };
 
-/// Of two lists in the order of `precedes` the first K of both. An operator for the calls: associative and commutative
-/// without rounding, as no two values are equal in that order.
-struct merge_top {
+/// Of two lists in the order of `greatest_first` the first K of both. An operator for the calls: associative and
+/// commutative without rounding, as no two values are equal in that order.
+struct merge_top_k {
     static constexpr bool commutative = true;
     template <class T, std::size_t K>
     std::array<located<T>, K> operator()(const std::array<located<T>, K>& a, const std::array<located<T>, K>& b) const {
         std::array<located<T>, K> out;
         std::size_t from_a = 0, from_b = 0;
-        for (auto& entry : out) entry = precedes{}(b[from_b], a[from_a]) ? b[from_b++] : a[from_a++];
+        for (auto& entry : out) entry = greatest_first{}(b[from_b], a[from_a]) ? b[from_b++] : a[from_a++];
         return out;
     }
 };
@@ -124,7 +124,7 @@ struct merge_top {
 /// The K greatest values of all ranks, and where they lie.
 ///
 /// @param x  this rank's shard: a contiguous range of numbers
-/// @return   the same on every rank: K entries in the order of `precedes` (ties: the lowest rank, then the lowest
+/// @return   the same on every rank: K entries in the order of `greatest_first` (ties: the lowest rank, then the lowest
 ///           index; NaN counts as greater than any number), or all values where there are fewer than K
 ///
 /// Exactly what one rank would find. Throws what all_reduce throws. Cost: one all_reduce of one element of K
@@ -134,16 +134,16 @@ auto top_k(Comm& comm, const X& x) {
     static_assert(K > 0, "colls: top_k<0> asks for nothing");
     const std::span values(x);
     using T = typename decltype(values)::value_type;
-    std::priority_queue<located<T>, std::vector<located<T>>, precedes> best;  // on top the last of those kept
+    std::priority_queue<located<T>, std::vector<located<T>>, greatest_first> best;  // on top the last of those kept
     for (std::size_t i = 0; i < values.size(); ++i) {
         const located<T> entry{values[i], comm.rank(), static_cast<std::int64_t>(i)};
-        if (best.size() == K && !precedes{}(entry, best.top())) continue;
+        if (best.size() == K && !greatest_first{}(entry, best.top())) continue;
         if (best.size() == K) best.pop();
         best.push(entry);
     }
     std::array<located<T>, K> list{};
     for (std::size_t i = best.size(); i-- > 0; best.pop()) list[i] = best.top();
-    all_reduce(comm, std::span(&list, 1), merge_top{});
+    all_reduce(comm, std::span(&list, 1), merge_top_k{});
     std::vector<located<T>> found;
     for (const auto& entry : list)
         if (entry.rank != none) found.push_back(entry);
@@ -157,4 +157,4 @@ auto arg_max(Comm& comm, const X& x) {
     return found.empty() ? typename decltype(found)::value_type{} : found.front();
 }
 
-}  // namespace colls::inline v1::patterns
+}  // namespace colls::inline v1
