@@ -234,6 +234,16 @@ int main(int argc, char** argv) {
         check("H = 8, AdamW, Nesterov momentum: the same by one rank", diloco,
             [&] { return serial<double>(n, diloco, checked, data); });
 
+        // The optimisers against steps done by hand: momentum 0.9 and gradient 1 make velocities 1, 1.9, 2.71.
+        std::vector<double> at{0}, weight{2};
+        outer_optimiser<double> nesterov{0.7, 0.9, {}};
+        for (int i = 0; i < 3; ++i) nesterov.step(at, std::vector<double>{1});
+        inner_optimiser<double> adam(true, 1);
+        adam.step(weight, std::vector<double>{5});
+        out.check("Nesterov momentum and AdamW: steps done by hand",
+            std::abs(at[0] + 0.7 * (3 + 0.9 * (1 + 1.9 + 2.71))) < 1e-12 &&
+                std::abs(weight[0] - (2 - 0.001 * (1 + 0.01 * 2))) < 1e-9);
+
         // Accuracy against steps and time.
         const int many = out.quick() ? 64 : steps / 64 * 64;  // whole rounds of the largest H
         if (out.quick()) alpha = 1e-3, megabits = 1000;

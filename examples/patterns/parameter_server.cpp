@@ -350,7 +350,8 @@ int main(int argc, char** argv) {
         }
     });
     // A process that is killed is an error of the run, so this one is a run of its own.
-    if (status != 0 || program.cli.get_option("--transport")->as<std::string>() != "processes") return status;
+    const auto transport = program.cli.get_option("--transport")->as<std::string>();
+    if (status != 0 || (transport != "processes" && transport != "tcp")) return status;
     const int ranks = std::max(3, program.cli.get_option("--ranks")->as<int>());
     auto* went_on =
         static_cast<bool*>(mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
