@@ -4,8 +4,11 @@
 //   static constexpr bool commutative = true    operands may be swapped (else contributions are folded in rank order)
 //   leaf(x)                                     applied to each rank's own contribution before the first fold
 //   finish(x, n)                                applied to the full fold of n ranks
-//   static constexpr bool pure = true           reads and writes nothing but its operands; if it takes float, it may be
-//                                               computed in float for bfloat16 and half: allows the fastest loops
+//   static constexpr bool pure = true           reads and writes nothing but its operands; if it takes the accumulator
+//                                               of an element type, it is computed in that: allows the fastest loops
+// An element type T may name its accumulator, a type to which and from which it converts explicitly:
+//   using accumulator = A                       a fold converts each operand to A, applies the operator to As, and
+//                                               converts the result to T once. bfloat16 and half name float.
 #pragma once
 
 #include <colls/detail/reduce/operator_traits.hpp>
@@ -21,10 +24,14 @@ namespace colls::inline v1 {
 template <class Op, class T = void>
 inline constexpr bool is_commutative = detail::commutes<std::remove_cvref_t<Op>, std::remove_cv_t<T>>();
 
-/// Op can reduce values of type T.
+/// What Op folds elements of type T in: T::accumulator where T names one, and Op is pure and takes it; else T.
+template <class T, class Op>
+using accumulator_of = typename detail::accumulator<T, Op>::type;
+
+/// Op can reduce values of type T, or of the accumulator in which it folds them.
 template <class Op, class T>
-concept operator_on = requires(const Op& op, const T& a, const T& b) {
-    { op(a, b) } -> std::convertible_to<T>;
+concept operator_on = requires(const Op& op, const accumulator_of<T, Op>& a, const accumulator_of<T, Op>& b) {
+    { op(a, b) } -> std::convertible_to<accumulator_of<T, Op>>;
 };
 
 /// A callable that is declared to commute: see commutative(f).
@@ -44,8 +51,8 @@ constexpr commutative_operator<F> commutative(F f) {
     return {f};
 }
 
-// The library's operators. All but minloc and maxloc are pure: they fold bfloat16 and half in float, and round once a
-// fold.
+// The library's operators. All but minloc and maxloc are pure: they fold in the element type's accumulator, bfloat16 and
+// half in float, and round once a fold.
 
 /// a + b. Integers wrap.
 struct sum_t {
