@@ -6,7 +6,6 @@
 #include <colls/step.hpp>
 
 #include <cstddef>
-#include <initializer_list>
 #include <type_traits>
 
 namespace colls::inline v1 {
@@ -104,8 +103,11 @@ struct layout {
         return l;
     }
     /// The same, of sizes in braces.
-    constexpr layout with_row_sizes(std::initializer_list<std::size_t> sizes) const {
-        return with_row_sizes<std::initializer_list<std::size_t>>(sizes);
+    template <class Size, std::size_t N>
+    constexpr layout with_row_sizes(const Size (&sizes)[N]) const {
+        layout l = *this;
+        cut(l.rows, sizes);
+        return l;
     }
     /// The same with so many columns for each block of columns.
     template <class Sizes>
@@ -115,8 +117,11 @@ struct layout {
         return l;
     }
     /// The same, of sizes in braces.
-    constexpr layout with_column_sizes(std::initializer_list<std::size_t> sizes) const {
-        return with_column_sizes<std::initializer_list<std::size_t>>(sizes);
+    template <class Size, std::size_t N>
+    constexpr layout with_column_sizes(const Size (&sizes)[N]) const {
+        layout l = *this;
+        cut(l.columns, sizes);
+        return l;
     }
 
     /// The matrix.
