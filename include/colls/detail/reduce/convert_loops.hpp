@@ -77,7 +77,8 @@ template <class E>
             }
             std::memcpy(residual + at, lost, n * sizeof(float));
         }
-        if (!whole) std::memcpy(static_cast<void*>(to), last, (n + tile::values_each - 1) / tile::values_each * sizeof(E));
+        if (!whole)
+            std::memcpy(static_cast<void*>(to), last, (n + tile::values_each - 1) / tile::values_each * sizeof(E));
     }
 }
 template <class E>
