@@ -236,7 +236,9 @@ TEST_CASE("COLLS_REPRODUCIBLE=1 constrains calls that name no schedule, and expl
         });
         return std::pair(name, table);
     };
-    const auto once = [](const std::string& name) { return name == "eager" || name == "direct" || name == "one_shot"; };
+    const auto once = [](const std::string& name) {
+        return name == "eager" || name == "direct" || name == "one_shot" || name == "fan_in";
+    };
     for (const int n : {2, 3, 8})
         for (const std::size_t bytes : {8u, 4096u, 100'000u, 30'000'000u}) {
             const auto [name, table] = chosen_for(reproducible{}, bytes, n);

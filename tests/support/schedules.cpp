@@ -34,6 +34,7 @@ std::vector<row> library_schedules() {
     add<circulant<doubling>>(rows, "circulant<doubling>");
     add<recursive_multiplying<3>>(rows, "recursive_multiplying<3>");
     add<one_shot>(rows, "one_shot");
+    add<fan_in>(rows, "fan_in");
     add<tree<2>>(rows, "tree<2>");
     add<tree<3>>(rows, "tree<3>");
     add<double_tree>(rows, "double_tree");

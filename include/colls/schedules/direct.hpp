@@ -1,8 +1,11 @@
 // All pairs at once.
 #pragma once
 
+#include <colls/algebra/compose.hpp>
 #include <colls/algebra/exclusive.hpp>
+#include <colls/algebra/reversed.hpp>
 #include <colls/schedule.hpp>
+#include <colls/schedules/tree.hpp>
 
 namespace colls::inline v1 {
 
@@ -92,6 +95,19 @@ struct one_shot {
             return {.send = {to(rank, n, port), block(0)}, .recv = {from(rank, n, port), block(0), action::reduce}};
         }
     };
+};
+
+/// An all_reduce of few messages: every rank sends its whole buffer to rank 0, which combines all of them in one
+/// reduction; the result goes back by a binomial tree. For messages that cost more than their bytes.
+///
+///   implements    all_reduce; derived: barrier
+///   group sizes   any
+///   rounds        1 + ceil(log2 n), on n - 1 ports
+///   blocks sent   the whole buffer ceil(log2 n) times by rank 0, which also receives it n - 1 times
+///   scratch       none
+///   order         rank order, and the same bits on every rank
+struct fan_in {
+    using all_reduce = compose<reversed<direct::broadcast>, tree<2>::broadcast>;
 };
 
 }  // namespace colls::inline v1

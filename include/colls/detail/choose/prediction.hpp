@@ -53,7 +53,7 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
     if (n <= m.cores) return alone;
     const double work = m.message * static_cast<double>(c.messages) * chunks +
                         m.beta * static_cast<double>(c.all_sent) * block +
-                        m.gamma * static_cast<double>(c.blocks_reduced) * block * n;
+                        m.gamma * static_cast<double>(c.all_reduced) * block;
     const double shared = work / m.cores + waits;
     return alone > shared ? alone : shared;
 }

@@ -44,6 +44,7 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
             if (messages > most_messages) most_messages = messages;
             c.messages += sends;
             c.all_sent += out;
+            c.all_reduced += fold;
         }
         c.critical_messages += most_messages;
         if (counts.node != 0) c.rounds += most_messages > 0;

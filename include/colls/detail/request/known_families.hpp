@@ -51,6 +51,7 @@ inline constexpr family_list known_families{
     known_family<recursive_doubling>{"recursive_doubling"},
     known_family<distance_doubling>{"distance_doubling"},
     known_family<one_shot>{"one_shot"},
+    known_family<fan_in>{"fan_in"},
     known_family<tree<2>>{"tree"},
     known_family<tree<4>>{"tree<4>"},
     known_family<double_tree>{"double_tree"},
@@ -64,7 +65,8 @@ inline constexpr family_list known_families{
 /// (fold_properties::single_fold). That is what the proof finds, as a table, so that programs need not compile the
 /// proof of these families; tests/reproducible_test.cpp compares the two.
 template <class Family>
-inline constexpr bool folds_once = std::is_same_v<Family, direct> || std::is_same_v<Family, one_shot>;
+inline constexpr bool folds_once =
+    std::is_same_v<Family, direct> || std::is_same_v<Family, one_shot> || std::is_same_v<Family, fan_in>;
 
 /// Their names, in the same order.
 inline constexpr auto known_names = known_families.names();
