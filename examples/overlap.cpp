@@ -24,6 +24,16 @@ void compute_gradients(Range& gradients, int rank, int step) {
         gradients[i] = static_cast<float>((i + static_cast<std::size_t>(rank * 7 + step)) % 13);
 }
 
+/// What a program would do with the sum. Here: compares it with that of a plain call.
+template <class Range>
+void update_weights(colls::communicator& comm, const Range& sum, int step) {
+    std::vector<float> plain(count);
+    compute_gradients(plain, comm.rank(), step);
+    colls::all_reduce(comm, plain, colls::sum);
+    for (std::size_t i = 0; i < count; ++i)
+        if (sum[i] != plain[i]) comm.abort("the prepared call gives another sum");
+}
+
 /// Something to do meanwhile.
 double compute_metrics(int step) {
     double sum = 0;
@@ -37,7 +47,6 @@ int main(int argc, char** argv) {
     const int ranks = argc > 1 ? std::atoi(argv[1]) : 4;
     try {
         colls::processes::run(ranks, [](colls::communicator& comm) {
-            std::vector<float> plain(count);
             // example-begin overlap
             auto gradients = comm.allocate<float>(count);  // reached by all ranks: no copy on the way
             auto sum = colls::prepare::all_reduce(comm, gradients, colls::sum);  // checked and chosen once
@@ -49,13 +58,9 @@ int main(int argc, char** argv) {
                 colls::operation done = sum.start();
                 metrics += compute_metrics(step);  // while the gradients travel
                 done.wait();
-                // gradients has the sum of all ranks
-                // example-end
-                compute_gradients(plain, comm.rank(), step);
-                colls::all_reduce(comm, plain, colls::sum);
-                for (std::size_t i = 0; i < count; ++i)
-                    if (gradients[i] != plain[i]) comm.abort("the prepared call gives another sum");
+                update_weights(comm, gradients, step);
             }
+            // example-end
             if (comm.rank() == 0)
                 std::printf("%d ranks, %d steps: as plain calls (metrics %.3f)\n", comm.size(), steps, metrics);
         });

@@ -52,7 +52,7 @@ struct compression {
     /// Adds to each call what the calls before lost in rounding the rank's contribution.
     bool error_feedback = true;
     /// Floats that are quantised and exchanged at a time, rounded up to whole elements.
-    std::size_t chunk = std::size_t{1} << 18;
+    std::size_t chunk = std::size_t{1} << 20;
 };
 
 /// Sums `count` floats over the ranks, exchanged as Elements.

@@ -80,7 +80,7 @@ struct quantized {
 
     [[gnu::always_inline]] explicit operator float_block<B>() const {
         float_block<B> x;
-        for (int i = 0; i < B; ++i) x.values[i] = detail::unfused(static_cast<float>(codes[i]) * scale);
+        for (int i = 0; i < B; ++i) x.values[i] = detail::unfused(value(codes[i]) * scale);
         return x;
     }
 
@@ -119,9 +119,16 @@ private:
             return static_cast<Code>(static_cast<int>(detail::bits_of(rounded) & 0xffu & static_cast<unsigned>(mask)));
         } else {
             Code c;
-            c.bits = static_cast<unsigned char>(Code::format::encoded(x) & mask);
+            c.bits = static_cast<unsigned char>(Code::format::encoded_finite(x) & mask);
             return c;
         }
+    }
+    /// Without its scale. No code of a block is an infinity or a NaN.
+    [[gnu::always_inline]] static float value(Code c) {
+        if constexpr (std::is_same_v<Code, std::int8_t>)
+            return static_cast<float>(c);
+        else
+            return Code::format::decoded_finite(c.bits);
     }
 };
 
