@@ -83,12 +83,13 @@ std::string played(const S& s, int n) {
     for (int k = 0; k < s.rounds(n); ++k) {
         auto after = held;
         for (int r = 0; r < n; ++r) {
-            const step own = s.at(r, n, k, 0);
+            const step own = step_of(s, r, n, k, 0);
             for (const int peer : {own.send.peer, own.recv.peer})
                 if (peer < none || peer >= n) return "a peer is no rank";
-            if (own.send.peer != none && s.at(own.send.peer, n, k, 0).recv.peer != r) return "a send is not received";
+            if (own.send.peer != none && step_of(s, own.send.peer, n, k, 0).recv.peer != r)
+                return "a send is not received";
             if (own.recv.peer == none) continue;
-            const step there = s.at(own.recv.peer, n, k, 0);
+            const step there = step_of(s, own.recv.peer, n, k, 0);
             if (there.send.peer != r) return "a receive is not sent";
             if (own.recv.action != action::copy) return "a block is reduced";
             if (own.recv.blocks.size() != there.send.blocks.size()) return "sizes differ";
@@ -325,6 +326,8 @@ TEST_CASE("redistribution: one change is rejected, or harmless", "[redistribute]
     int tried = 0, rejected = 0;
     for (const auto& [from, to] : drawn(8, 60, 11)) {
         const redistribution s(from, to);
+        CHECK(played(s, 8) == "");
+        CHECK(testing::play(s, 8, 1).ok());
         if (s.rounds(8) == 0) continue;
         for (std::uint64_t seed = 0; seed < 40; ++seed) {
             const auto m = testing::mutate(s, 8, seed);
@@ -426,6 +429,9 @@ TEST_CASE("redistribution: wrong arguments are refused before anything moves", "
                       " in redistribute: the layout of the output has ranks 1 to 3, and this group has 3 ranks");
         }
     }
+    communicator of_no_group;
+    std::vector<int> nothing;
+    CHECK_THROWS_WITH(redistribute(of_no_group, nothing, from, nothing, to), Catch::Contains("belongs to no group"));
     {
         const auto [texts, codes] = thrown([&](communicator& comm, auto& in, auto& out) {
             redistribute(comm, in, from, out, layout::by_columns({6, 7}, {0, 3}));

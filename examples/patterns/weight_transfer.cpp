@@ -43,12 +43,14 @@ std::vector<tensor> tensors_of(const std::vector<int>& widths, int trainers, int
     std::size_t offset = 0;
     for (std::size_t l = 0; l + 1 < widths.size(); ++l)
         for (const int rows : {widths[l], 1}) {
+            // example-begin layouts
             const colls::tensor_shape shape{static_cast<std::size_t>(rows), static_cast<std::size_t>(widths[l + 1])};
             const colls::rank_range from{0, trainers}, to{trainers, servers / replicas};
             // A single row is cut by columns: its shards are contiguous, as those of a matrix are by rows.
             all.push_back(
                 {offset, rows == 1 ? colls::layout::by_columns(shape, from) : colls::layout::by_rows(shape, from),
                     colls::layout::by_columns(shape, to).replicated(replicas)});
+            // example-end
             offset += all.back().size();
         }
     return all;
@@ -206,8 +208,10 @@ int main(int argc, char** argv) {
             mine.emplace_back(t.trained.size_of(comm.rank()));
             served.emplace_back(t.served.size_of(comm.rank()));
         }
+        // example-begin prepare
         for (std::size_t t = 0; t < tensors.size(); ++t)
             transfers.emplace_back(comm, mine[t], tensors[t].trained, served[t], tensors[t].served);
+        // example-end
         colls::communicator group = comm.split(trains ? 0 : 1 + replica, 0);
         std::optional<trainer> training;
         if (trains) training.emplace(std::move(group), tensors, widths, mine);
@@ -228,8 +232,10 @@ int main(int argc, char** argv) {
                 for (int& b : batch) b = at++ * 7919 % data.size();
                 loss = training->step(data, batch, 0.02f);
             }
+            // example-begin transfer
             for (auto& t : transfers) t.start();
             for (auto& t : transfers) t.wait();
+            // example-end
 
             // One rank with all weights: the reference.
             images logits(10, all.cols());

@@ -182,7 +182,7 @@ private:
     template <class In, class Out>
     static detail::request request_of(In& in, Out& out) {
         detail::request q;
-        if constexpr (detail::expect_in_and_out<true, In&, Out&>()) detail::set_buffers(q, in, out);
+        if constexpr (detail::expect_in_and_out<true, In, Out>()) detail::set_buffers(q, in, out);
         return q;
     }
     template <class Tables>
@@ -194,12 +194,16 @@ private:
         communicator& comm, detail::request& q, const any_schedule& schedule, const detail::transfer_table& table)
         : in_(q.c.in),
           out_(q.c.out),
-          from_(detail::packing_of(table, comm.rank(), detail::packed_side::input, q.c.element)),
-          to_(detail::packing_of(table, comm.rank(), detail::packed_side::output, q.c.element)),
+          from_(detail::packing_of(table, rank_in(comm), detail::packed_side::input, q.c.element)),
+          to_(detail::packing_of(table, rank_in(comm), detail::packed_side::output, q.c.element)),
           packed_in_(comm.context(), from_.bytes),
           packed_out_(comm.context(), to_.bytes),
           plan_(prepare(comm, q, schedule, table)) {}
 
+    static int rank_in(communicator& comm) {
+        comm.context();  // throws where there is no group
+        return comm.rank();
+    }
     plan prepare(
         communicator& comm, detail::request& q, const any_schedule& schedule, const detail::transfer_table& table) {
         detail::describe_redistribution(q, table, comm.rank(), comm.size());
