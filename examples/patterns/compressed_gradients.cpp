@@ -2,7 +2,7 @@
 // the largest 1 % of the values: for each the bytes that a rank sends in a step, the time of a step and of its
 // exchange, the loss and the accuracy. What rounding loses is kept and sent later (error feedback).
 //
-// Run: examples/patterns/compressed_gradients [--epochs 8] [--seeds 2] [--ranks 4] [--transport tcp] [--plot FILE]
+// Run: examples/patterns/compressed_gradients [--epochs 8] [--seeds 4] [--ranks 4] [--transport tcp] [--plot FILE]
 // The gain is in time where the link is slow: see docs/measurements/compressed.md.
 // ranks: 3 2 2
 #include "../common/fashion_mnist.hpp"
@@ -31,7 +31,7 @@ using namespace example;
 using stopwatch = std::chrono::steady_clock;
 
 struct settings {
-    int epochs = 8, seeds = 2, batch = 256, samples = 0;
+    int epochs = 8, seeds = 4, batch = 256, samples = 0;
     std::vector<int> widths{784, 128, 10};
     double learning_rate = 0.05, momentum = 0.9;
     std::string folder = "/usr/share/datasets/fashion-mnist";

@@ -350,6 +350,10 @@ TEST_CASE("compressed: refuses a buffer of another length", "[patterns]") {
         floats x(499);
         const std::string text = refusal_of([&] { exchange(comm, x); });
         expect(lacks(text, {"rank 0 in compressed_all_reduce", "holds 499 floats, and should hold 500"}) == "", text);
+        communicator nowhere;
+        x.assign(500, 0.001f);
+        expect(refusal_of([&] { exchange(nowhere, x); }) != "none", "a communicator of no group");
+        expect(exchange.residual()[0] == 0, "a call that was refused has changed the residual");
     });
 }
 

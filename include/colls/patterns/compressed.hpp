@@ -51,7 +51,8 @@ inline constexpr double worst_error<half> = 0x1p-11;
 struct compression {
     /// Adds to each call what the calls before lost in rounding the rank's contribution.
     bool error_feedback = true;
-    /// Floats that are quantised and exchanged at a time, rounded up to whole elements.
+    /// Floats that are quantised and exchanged at a time, rounded up to whole elements. Each chunk is a call of its
+    /// own: with many small ones the calls cost more than the overlap brings.
     std::size_t chunk = std::size_t{1} << 20;
 };
 
@@ -155,8 +156,9 @@ private:
         const std::size_t first = at * values_each;
         return {first, std::min(chunk_ * values_each, count_ - first)};
     }
-    void check(const communicator& comm, std::size_t size) const {
+    void check(communicator& comm, std::size_t size) const {
         static_assert(same_bits(), "colls: compressed_all_reduce: this schedule does not give all ranks the same bits");
+        (void)comm.context();  // refuses a communicator of no group before the residual changes
         if (size == count_ && in_flight_.empty()) return;
         detail::message text;
         text << "colls: rank " << comm.rank() << " in compressed_all_reduce: ";

@@ -55,6 +55,7 @@ public:
                  << " floats, and should hold " << residual_.size();
             throw error(errc::invalid_argument, text.text(), comm.rank());
         }
+        (void)comm.context();  // refuses a communicator of no group before the residual changes
         add(x);
         const auto n = static_cast<std::size_t>(comm.size()), me = static_cast<std::size_t>(comm.rank());
         all_.resize(n * k_);
