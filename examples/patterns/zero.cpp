@@ -183,7 +183,7 @@ bool add_memory(example::table& table, colls::communicator& comm, const sharded_
 /// Memory of each stage in groups of 1 to n ranks, after one step.
 void draw_memory(
     colls::communicator& comm, example::output& out, const std::vector<int>& widths, const example::dataset& data) {
-    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", true}, {"bytes per parameter", false});
+    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", false}, {"bytes per parameter", false});
     for (int ranks = 1; ranks <= comm.size(); ++ranks) {
         colls::communicator part = comm.split(comm.rank() < ranks ? 0 : -1, comm.rank());
         if (part.size() == 0) continue;
