@@ -45,7 +45,7 @@ private:
     use total_;
 };
 
-/// A buffer whose bytes an account counts as long as it lives, aligned as Eigen likes it. Elements start as T().
+/// A buffer whose bytes an account counts as long as it lives, aligned for Eigen. Elements start as T().
 template <class T>
 class counted {
 public:

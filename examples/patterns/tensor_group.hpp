@@ -25,7 +25,6 @@ enum class parallelism {
     sequence_kept  // likewise, but forward keeps these inputs whole
 };
 
-// example-begin operators
 /// A rank's part in a tensor-parallel group: its heads, its hidden units and its tokens, and the operators before and
 /// after each pair of linear layers.
 class tensor_group {
@@ -43,6 +42,7 @@ public:
         if (how_ == parallelism::tensor) return {0, all_tokens_};
         return colls::block_of(all_tokens_, comm.size(), comm.rank());
     }
+    // example-begin operators
     /// Before a column-parallel layer (f): every token on every rank. Its gradient is the sum over the ranks.
     matrix enter(const matrix& x) { return how_ == parallelism::tensor ? x : all_gather(x); }
     matrix enter_backward(matrix gradient) {

@@ -26,7 +26,7 @@ using example::transformer;
 using example::transformer_shape;
 
 constexpr std::array modes{parallelism::tensor, parallelism::sequence, parallelism::sequence_kept};
-constexpr std::array mode_names{"tensor parallel", "sequence parallel", "sequence parallel, inputs kept"};
+constexpr std::array mode_names{"tensor", "sequence", "sequence, inputs kept"};
 
 std::vector<std::uint8_t> read_text(const std::string& file) {
     std::ifstream in(file, std::ios::binary);

@@ -183,7 +183,7 @@ bool add_memory(example::table& table, colls::communicator& comm, const sharded_
 /// Memory of each stage in groups of 1 to n ranks, after one step.
 void draw_memory(
     colls::communicator& comm, example::output& out, const std::vector<int>& widths, const example::dataset& data) {
-    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", true}, {"bytes per parameter", false});
+    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", false}, {"bytes per parameter", false});
     for (int ranks = 1; ranks <= comm.size(); ++ranks) {
         colls::communicator part = comm.split(comm.rank() < ranks ? 0 : -1, comm.rank());
         if (part.size() == 0) continue;
@@ -199,6 +199,17 @@ void draw_memory(
     out.draw(chart);
 }
 
+/// The share of the test set that the network gets right, each rank testing a part in one forward pass.
+double accuracy(sharded_training<mixed_precision>& training, colls::communicator& comm, const example::dataset& test) {
+    const auto [offset, size] = colls::block_of(test.labels.size(), comm.size(), comm.rank());
+    std::vector<int> mine(size);
+    std::iota(mine.begin(), mine.end(), static_cast<int>(offset));
+    int correct =
+        training.count_correct(example::batch_of<float>(test, mine), std::span(test.labels).subspan(offset, size));
+    colls::all_reduce(comm, std::span(&correct, 1), colls::sum);
+    return static_cast<double>(correct) / test.size();
+}
+
 double median(std::vector<double> values) {
     std::ranges::sort(values);
     return values.empty() ? 0 : values[values.size() / 2];
@@ -210,11 +221,12 @@ struct contestant {
     bool overlap;
     std::unique_ptr<sharded_training<mixed_precision>> training;
     std::vector<double> seconds{}, exposed{};
+    std::size_t bytes_sent = 0;
 };
 
 /// In mixed precision, all stages side by side: losses and weights to the bit, memory, bytes and time.
 void compare_stages(colls::communicator& comm, example::output& out, const std::vector<int>& widths,
-    const example::dataset& data, int steps, int batch, double link) {
+    const example::dataset& data, const example::dataset& test, int steps, int batch, double link) {
     std::vector<contestant> all;
     for (int stage = 0; stage < 4; ++stage)
         for (const bool overlap : {true, false}) {
@@ -235,6 +247,7 @@ void compare_stages(colls::communicator& comm, example::output& out, const std::
             const double own = step(*c.training, comm, data, s, batch) / batch;
             c.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
             c.exposed.push_back(c.training->traffic().exposed() - exposed);
+            c.bytes_sent = c.training->traffic().bytes_sent();
             if (&c == &all[0]) loss = own;
             same_loss = same_loss && own == loss;
         }
@@ -249,16 +262,18 @@ void compare_stages(colls::communicator& comm, example::output& out, const std::
         "layers gathered", "gradients in flight", "float copies"});
     example::table traffic({"stage", "bytes sent a step", "formula", "in psi (n-1)/n"});
     example::table time({"stage", "overlap", "ms a step", "of these in calls"});
-    bool memory_agrees = true, traffic_agrees = true, weights_agree = true;
+    const double right = accuracy(*all[0].training, comm, test);
+    bool memory_agrees = true, traffic_agrees = true, weights_agree = true, tests_agree = true;
     const auto weights = all[0].training->weights();
     for (contestant& c : all) {
         const auto name = stage_names[static_cast<std::size_t>(c.stage)];
         memory_agrees = add_memory(memory, comm, *c.training, c.stage, c.overlap) && memory_agrees;
         weights_agree = weights_agree && c.training->weights() == weights;
+        tests_agree = accuracy(*c.training, comm, test) == right && tests_agree;
 
         const std::size_t n = layout.counts(0).size(), times = c.stage < 3 ? 2 : 3;
         const std::size_t formula = times * sizeof(mixed_precision::low) * layout.size() * (n - 1);  // of all ranks
-        std::size_t sent = c.training->traffic().bytes_sent();
+        std::size_t sent = c.bytes_sent;
         colls::all_reduce(comm, std::span(&sent, 1), colls::sum);
         sent /= static_cast<std::size_t>(steps);
         traffic_agrees = traffic_agrees && sent == formula;
@@ -276,6 +291,8 @@ void compare_stages(colls::communicator& comm, example::output& out, const std::
     out.print(traffic);
     out.check("bytes sent are what the formulas say", traffic_agrees);
     out.check("every stage has the same weights, to the bit", weights_agree);
+    out.print("{:.2f}% of the test set are right\n", 100 * right);
+    out.check("every stage gets the same number of them right", tests_agree);
     out.print("\nTime of the slowest rank, medians over {} interleaved steps, {}", steps,
         link > 0 ? fmt::format("over an emulated network of {:.0f} Mb/s a rank", link * 8e-6) : "no network emulated");
     out.print(time);
@@ -304,7 +321,8 @@ int main(int argc, char** argv) {
         widths.insert(widths.begin(), data.pixels());
         widths.push_back(10);
         compare_with_one_rank(comm, out, data);
-        compare_stages(comm, out, widths, data, quick ? 5 : steps, batch, quick ? 0 : megabits * 1e6 / 8);
+        compare_stages(comm, out, widths, data, quick ? data : example::load_fashion_mnist(folder, "t10k"),
+            quick ? 5 : steps, batch, quick ? 0 : megabits * 1e6 / 8);
         draw_memory(comm, out, widths, data);
     });
 }
