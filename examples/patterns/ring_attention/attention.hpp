@@ -68,6 +68,13 @@ inline matrix scores(const attention_shape& s, const auto& queries, const auto& 
 /// Attention of the queries of one shard to the keys and values of one shard after the other, by the online softmax
 /// (Milakov and Gimelshein 2018): output so far, largest score so far, and sum of exp(score - largest) so far.
 class attention {
+private:
+    static auto head_of(auto& m, int size, Eigen::Index h, const piece& p) {
+        return m.block(h * size, p.column, size, p.count);
+    }
+    auto head(const matrix& m, Eigen::Index h, const piece& p) const { return head_of(m, shape.size, h, p); }
+    auto head(matrix& m, Eigen::Index h, const piece& p) const { return head_of(m, shape.size, h, p); }
+
 public:
     attention(const attention_shape& s, const matrix& q, const std::vector<piece>& shard)
         : shape(s),
@@ -138,12 +145,6 @@ public:
     attention_shape shape;
 
 private:
-    static auto head_of(auto& m, int size, Eigen::Index h, const piece& p) {
-        return m.block(h * size, p.column, size, p.count);
-    }
-    auto head(const matrix& m, Eigen::Index h, const piece& p) const { return head_of(m, shape.size, h, p); }
-    auto head(matrix& m, Eigen::Index h, const piece& p) const { return head_of(m, shape.size, h, p); }
-
     template <class Tile>
     void for_each_tile(const std::vector<piece>& keys, Tile tile) {
         for (const piece& k : keys)
