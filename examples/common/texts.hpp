@@ -44,7 +44,9 @@ inline corpus load_words(const std::filesystem::path& folder) {
     for (const std::string& word : text) ++counts[word];
     corpus all;
     for (const auto& [word, count] : counts) all.words.push_back(word);
-    std::ranges::stable_sort(all.words, [&](const auto& a, const auto& b) { return counts[a] > counts[b]; });
+    std::ranges::sort(all.words, [&](const std::string& a, const std::string& b) {
+        return counts[a] != counts[b] ? counts[a] > counts[b] : a < b;
+    });
     std::map<std::string, int> ids;
     for (std::size_t i = 0; i < all.words.size(); ++i) ids[all.words[i]] = static_cast<int>(i);
     for (const std::string& word : text) all.text.push_back(ids[word]);
