@@ -55,6 +55,9 @@ TEST_CASE("proof and interpreter agree on every unchanged schedule", "[proof]") 
             const properties p = properties_of(s, n);
             CHECK(p.order_preserving == o.in_rank_order);
             CHECK(p.rank_identical == o.same_everywhere);
+            CHECK(p.folds.one_expression == o.one_expression);
+            CHECK(p.folds.single_fold == o.single_fold);
+            CHECK(p.folds.depth == o.depth);
             ++compared;
         }
     CHECK(compared > 600);

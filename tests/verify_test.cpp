@@ -496,6 +496,36 @@ TEST_CASE("properties_of: derived properties of families", "[verify]") {
     CHECK_FALSE(properties_of(s, 3).symmetric);  // not right: nothing is derived
 }
 
+TEST_CASE("folds_of: by which expressions results are computed", "[verify]") {
+    STATIC_REQUIRE(single_fold<direct::reduce_scatter>);
+    STATIC_REQUIRE(single_fold<one_shot::all_reduce>);
+    STATIC_REQUIRE(single_fold<direct::exclusive_scan>);
+    STATIC_REQUIRE((one_expression<recursive_doubling::all_reduce> && !single_fold<recursive_doubling::all_reduce>));
+    STATIC_REQUIRE((one_expression<reversed<tree<2>::broadcast>> && !single_fold<reversed<tree<2>::broadcast>>));
+    STATIC_REQUIRE(!one_expression<ring::reduce_scatter>);
+    STATIC_REQUIRE(!one_expression<circulant<>::reduce_scatter>);
+    STATIC_REQUIRE(one_expression<ring::broadcast>);  // nothing is reduced
+    STATIC_REQUIRE(fold_depth<ring::reduce_scatter>(9) == 8);
+    STATIC_REQUIRE(fold_depth<recursive_doubling::all_reduce>(8) == 3);
+    STATIC_REQUIRE(fold_depth<direct::reduce_scatter>(9) == 1);
+    STATIC_REQUIRE(fold_depth<direct::reduce_scatter>(1) == 0);
+
+    // The same order of operands, but not the same folds: four at once, two and two, one after the other.
+    const fold_properties at_once = folds_of<recursive_multiplying<4>::all_reduce>(4),
+                          pairs = folds_of<recursive_doubling::all_reduce>(4),
+                          chain = folds_of(schedule_of<collective::reduce>(ring{}), 4);
+    CHECK(at_once.single_fold);
+    CHECK(at_once.hash == folds_of<direct::reduce_scatter>(4).hash);
+    CHECK((pairs.one_expression && chain.one_expression));
+    CHECK((pairs.hash != at_once.hash && chain.hash != at_once.hash && pairs.hash != chain.hash));
+    CHECK((pairs.depth == 2 && chain.depth == 3));
+
+    // Not right: nothing is derived.
+    CHECK(folds_of(loose{.implements = all_reduce, .steps = [](int, int, int, int) { return step{}; }}, 3).hash == 0);
+    CHECK_FALSE(folds_of(loose{.implements = all_reduce, .steps = [](int, int, int, int) { return step{}; }}, 3)
+            .one_expression);
+}
+
 TEST_CASE("verify: finds one rank that breaks the symmetry of a large group", "[verify]") {
     const int n = 70;  // from 65 on a symmetric schedule is proven on rank 0 alone
     for (int odd = 0; odd < n; ++odd) {

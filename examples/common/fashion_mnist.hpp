@@ -73,12 +73,19 @@ inline dataset load_fashion_mnist(const std::filesystem::path& folder, const std
     return data;
 }
 
-/// The columns `samples` of the images as numbers of mean about 0 and variance about 1.
+/// Fills x with the columns `samples` of the images as numbers of mean about 0 and variance about 1.
 template <class T>
-auto batch_of(const dataset& data, std::span<const int> samples) {
-    Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> x(data.pixels(), static_cast<Eigen::Index>(samples.size()));
+void read_batch(
+    const dataset& data, std::span<const int> samples, Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>& x) {
+    x.resize(data.pixels(), static_cast<Eigen::Index>(samples.size()));
     Eigen::Index column = 0;
     for (const int s : samples) x.col(column++) = (data.images.col(s).template cast<T>().array() - T(72.9)) / T(90.0);
+}
+/// The same as a new matrix.
+template <class T>
+auto batch_of(const dataset& data, std::span<const int> samples) {
+    Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> x;
+    read_batch(data, samples, x);
     return x;
 }
 

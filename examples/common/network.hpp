@@ -43,10 +43,25 @@ public:
             }
         }
         activations_.resize(layers_.size());
+        deltas_.resize(layers_.size());
     }
 
     std::span<T> parameters() { return {parameters_.data(), static_cast<std::size_t>(parameters_.size())}; }
     std::span<T> gradient() { return {gradient_.data(), static_cast<std::size_t>(gradient_.size())}; }
+
+    /// gradient() in the parts in which backward finishes it with this `panel`; it finishes the last one first.
+    std::vector<std::span<T>> gradients(std::size_t panel) {
+        std::vector<std::span<T>> parts;
+        std::size_t end = gradient().size();
+        for (std::size_t l = layers_.size(); l-- > 0;)
+            for_panels(layers_[l], panel, [&](Eigen::Index begin, Eigen::Index) {
+                const auto offset = static_cast<std::size_t>(layers_[l].begin + begin * layers_[l].outputs);
+                parts.push_back(gradient().subspan(offset, end - offset));
+                end = offset;
+            });
+        std::ranges::reverse(parts);
+        return parts;
+    }
 
     /// The logits, one column a sample.
     const matrix& forward(const matrix& x) {
@@ -62,45 +77,53 @@ public:
 
     /// Forward and backward over one shard of a batch of `batch` samples. Leaves in gradient() the shard's part of the
     /// gradient of the batch's mean loss, and returns the shard's summed loss. `ready(offset)` is called whenever all
-    /// of gradient() from `offset` on is final; the first layer's weights come in panels of about `panel` numbers.
+    /// of gradient() from `offset` on is final; a layer's weights come in panels of about `panel` numbers.
+    /// With `accumulate` it adds to gradient() instead.
     template <class Ready>
-    double backward(const matrix& x, std::span<const std::uint8_t> labels, int batch, std::size_t panel, Ready ready) {
-        matrix delta = forward(x);
+    double backward(const matrix& x, std::span<const std::uint8_t> labels, int batch, std::size_t panel, Ready ready,
+        bool accumulate = false) {
+        matrix& last = deltas_.back();
+        last = forward(x);
         double loss = 0;
-        for (Eigen::Index s = 0; s < delta.cols(); ++s) {
-            auto column = delta.col(s);
+        for (Eigen::Index s = 0; s < last.cols(); ++s) {
+            auto column = last.col(s);
             const auto label = labels[static_cast<std::size_t>(s)];
             column = (column.array() - column.maxCoeff()).exp();
             column /= column.sum();
             loss -= std::log(std::max(static_cast<double>(column(label)), 1e-30));
             column(label) -= T(1);
         }
-        delta /= static_cast<T>(batch);
+        last /= static_cast<T>(batch);
 
         for (std::size_t l = layers_.size(); l-- > 0;) {
             const layer& at = layers_[l];
             const matrix& in = l == 0 ? x : activations_[l - 1];
-            gradient_.segment(at.begin + at.inputs * at.outputs, at.outputs) = delta.rowwise().sum();
-            const Eigen::Index width = std::max<Eigen::Index>(1, static_cast<Eigen::Index>(panel) / at.outputs);
+            const matrix& delta = deltas_[l];
+            auto bias = gradient_.segment(at.begin + at.inputs * at.outputs, at.outputs);
+            if (!accumulate) bias.setZero();
+            bias += delta.rowwise().sum();
             Eigen::Map<matrix> gradient(gradient_.data() + at.begin, at.outputs, at.inputs);
-            for (Eigen::Index end = at.inputs; end > 0;) {
-                const Eigen::Index begin = std::max<Eigen::Index>(0, end - width);
-                gradient.middleCols(begin, end - begin).noalias() =
-                    delta * in.middleRows(begin, end - begin).transpose();
-                end = begin;
+            for_panels(at, panel, [&](Eigen::Index begin, Eigen::Index end) {
+                auto columns = gradient.middleCols(begin, end - begin);
+                if (!accumulate) columns.setZero();
+                columns.noalias() += delta * in.middleRows(begin, end - begin).transpose();
                 ready(static_cast<std::size_t>(at.begin + begin * at.outputs));
-            }
+            });
             if (l == 0) break;
-            const matrix passed = weights(l).transpose() * delta;
-            delta = (in.array() > T(0)).select(passed, T(0));
+            deltas_[l - 1].noalias() = weights(l).transpose() * delta;
+            deltas_[l - 1] = (in.array() > T(0)).select(deltas_[l - 1], T(0));
         }
         return loss;
     }
 
     void update(T learning_rate, T momentum) {
-        velocity_ = momentum * velocity_ + gradient_;
-        parameters_ -= learning_rate * velocity_;
+        for (Eigen::Index i = 0; i < parameters_.size(); ++i) {  // one pass over memory
+            velocity_[i] = momentum * velocity_[i] + gradient_[i];
+            parameters_[i] -= learning_rate * velocity_[i];
+        }
     }
+    /// What update() keeps from step to step.
+    std::span<T> velocity() { return {velocity_.data(), static_cast<std::size_t>(velocity_.size())}; }
 
     int count_correct(const matrix& x, std::span<const std::uint8_t> labels) {
         const matrix& logits = forward(x);
@@ -118,6 +141,16 @@ private:
         Eigen::Index begin;
         int inputs, outputs;
     };
+    /// Calls f(begin, end) for the panels of columns of a layer's weights, from the last to the first.
+    template <class F>
+    static void for_panels(const layer& of, std::size_t panel, F f) {
+        const Eigen::Index width = std::max<Eigen::Index>(1, static_cast<Eigen::Index>(panel) / of.outputs);
+        for (Eigen::Index end = of.inputs; end > 0;) {
+            const Eigen::Index begin = std::max<Eigen::Index>(0, end - width);
+            f(begin, end);
+            end = begin;
+        }
+    }
     auto weights(std::size_t l) const {
         return Eigen::Map<const matrix>(parameters_.data() + layers_[l].begin, layers_[l].outputs, layers_[l].inputs);
     }
@@ -127,7 +160,7 @@ private:
     }
 
     std::vector<layer> layers_;
-    std::vector<matrix> activations_;
+    std::vector<matrix> activations_, deltas_;
     vector parameters_, gradient_, velocity_;
 };
 

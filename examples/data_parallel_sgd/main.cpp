@@ -7,7 +7,6 @@
 //     build/examples/data_parallel_sgd/data_parallel_sgd [OPTION...]
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
-#include "exchange.hpp"
 #include "methods.hpp"
 #include "train.hpp"
 
@@ -24,7 +23,6 @@
 #include <exception>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -74,6 +72,12 @@ struct outcome {
     std::vector<table_row> rows;
 };
 
+/// Numbers of gradient in a part that back-propagation finishes at a time: a bucket's.
+template <class T>
+std::size_t panel_of(const settings& how) {
+    return std::max<std::size_t>(1, how.bucket_bytes / sizeof(T));
+}
+
 /// FNV-1a of the bit patterns.
 std::uint64_t hash_of(std::span<const float> numbers) {
     std::uint64_t hash = 0xcbf29ce484222325u;
@@ -81,25 +85,24 @@ std::uint64_t hash_of(std::span<const float> numbers) {
     return hash;
 }
 
-template <class Comm>
-bool same_on_every_rank(Comm& comm, std::span<const float> weights) {
+bool same_on_every_rank(colls::communicator& comm, std::span<const float> weights) {
     const std::uint64_t own = hash_of(weights);
     std::vector<std::uint64_t> all(static_cast<std::size_t>(comm.size()));
     colls::all_gather(comm, std::span(&own, 1), all);
     return std::ranges::all_of(all, [&](std::uint64_t hash) { return hash == own; });
 }
 
-/// Seconds of one exchange of `gradient`: the median of several.
-template <class Comm>
-double timed(Comm& comm, const settings& how, std::span<float> gradient, starter<Comm, float> start) {
-    gradient_exchange<Comm, float> exchange(comm, gradient, how.bucket_bytes, start);
+/// Seconds of one exchange of all gradients: the median of several.
+double timed(colls::communicator& comm, const settings& how, std::span<float> gradient,
+    const std::vector<std::span<float>>& parts, make_exchange<float> make) {
+    auto exchange = make(comm, parts, how.bucket_bytes);
     std::vector<double> times;
     for (int i = 0; i < 41; ++i) {
         std::ranges::fill(gradient, 1.0f);  // brings it into this core's cache, as back-propagation does
         colls::barrier(comm);
         const auto begin = stopwatch::now();
-        exchange.ready(0);
-        exchange.finish();
+        for (std::size_t p = parts.size(); p-- > 0;) exchange.ready(p);
+        exchange.wait();
         times.push_back(seconds(stopwatch::now() - begin).count());
     }
     std::ranges::nth_element(times, times.begin() + 20);
@@ -107,11 +110,12 @@ double timed(Comm& comm, const settings& how, std::span<float> gradient, starter
 }
 
 /// One row for each schedule that works for this many ranks.
-template <class Comm>
-std::vector<table_row> compare(Comm& comm, const settings& how, std::span<float> gradient) {
+std::vector<table_row> compare(colls::communicator& comm, const settings& how, network<float>& net) {
+    const std::span<float> gradient = net.gradient();
+    const auto parts = net.gradients(panel_of<float>(how));
     const std::size_t bytes = gradient.size_bytes();
     const colls::model model = colls::model_of(comm);
-    const auto promised = [&](const method<Comm>& m, std::string name) {
+    const auto promised = [&](const method& m, std::string name) {
         const colls::cost cost = m.cost(comm.size());
         table_row row{
             .name = std::move(name), .proof = m.prove(comm.size()).ok() ? "proven" : "REJECTED", .rounds = cost.rounds};
@@ -122,46 +126,46 @@ std::vector<table_row> compare(Comm& comm, const settings& how, std::span<float>
     };
     std::vector<table_row> rows;
     const std::string chosen = colls::chosen(comm, colls::collective::all_reduce, std::min(bytes, how.bucket_bytes));
-    for (const auto& m : methods<Comm>) {
+    for (const method& m : methods) {
         if (!m.supports(comm.size())) continue;
         if (m.name == chosen) {
             rows.insert(rows.begin(), promised(m, "automatic: " + chosen));
-            rows.front().measured = timed(comm, how, gradient, automatic<Comm>.start);
+            rows.front().measured = timed(comm, how, gradient, parts, automatic.exchange);
         }
         rows.push_back(promised(m, std::string(m.name)));
-        rows.back().measured = timed(comm, how, gradient, m.start);
+        rows.back().measured = timed(comm, how, gradient, parts, m.exchange);
     }
     return rows;
 }
 
-template <class Comm>
-const method<Comm>& method_named(std::string_view name) {
-    for (const auto& m : methods<Comm>)
+const method& method_named(std::string_view name) {
+    for (const method& m : methods)
         if (m.name == name) return m;
-    return automatic<Comm>;
+    return automatic;
 }
 
 /// Trains on `how.ranks` threads, then tests, and compares the schedules.
 outcome run(const settings& how, const std::string& schedule, const dataset& training, const dataset& test) {
     outcome result;
     const int steps = how.epochs * ((training.size() + how.batch - 1) / how.batch);
-    colls::threads::run(how.ranks, [&](auto& comm) {
-        using comm_type = std::remove_reference_t<decltype(comm)>;
+    colls::threads::run(how.ranks, [&](colls::communicator& comm) {
         network<float> net(how.widths, how.seed);
-        gradient_exchange<comm_type, float> exchange(
-            comm, net.gradient(), how.bucket_bytes, method_named<comm_type>(schedule).start);
+        const std::size_t panel = panel_of<float>(how);
+        auto exchange = method_named(schedule).exchange(comm, net.gradients(panel), how.bucket_bytes);
+        seconds spent{};
         progress_line line(how, steps);
         const auto begin = stopwatch::now();
-        train(comm, how, training, steps, net, exchange, [&](const state& now) {
+        train(comm, how, training, steps, net, panel, exchange, [&](const state& now) {
+            spent = now.exchange;
             if (comm.rank() == 0) line(now);
         });
         const double took = seconds(stopwatch::now() - begin).count();
         const bool identical = same_on_every_rank(comm, net.parameters());
         const double share = accuracy(comm, net, test);
-        auto rows = compare(comm, how, net.gradient());
+        auto rows = compare(comm, how, net);
         if (comm.rank() == 0)
-            result = {took / steps, exchange.spent().count() / steps, share, net.gradient().size_bytes(),
-                exchange.buckets(), identical, std::move(rows)};
+            result = {took / steps, spent.count() / steps, share, net.gradient().size_bytes(), exchange.bucket_count(),
+                identical, std::move(rows)};
     });
     return result;
 }
@@ -170,12 +174,11 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
 std::vector<double> weights_after(
     const settings& how, const std::string& schedule, int steps, const dataset& training) {
     std::vector<double> weights;
-    colls::threads::run(how.ranks, [&](auto& comm) {
-        using comm_type = std::remove_reference_t<decltype(comm)>;
+    colls::threads::run(how.ranks, [&](colls::communicator& comm) {
         network<double> net(how.widths, how.seed);
-        gradient_exchange<comm_type, double> exchange(
-            comm, net.gradient(), how.bucket_bytes, method_named<comm_type>(schedule).start_double);
-        train(comm, how, training, steps, net, exchange, [](const state&) {});
+        const std::size_t panel = panel_of<double>(how);
+        auto exchange = method_named(schedule).exchange_double(comm, net.gradients(panel), how.bucket_bytes);
+        train(comm, how, training, steps, net, panel, exchange, [](const state&) {});
         if (comm.rank() == 0) weights.assign(net.parameters().begin(), net.parameters().end());
     });
     return weights;
@@ -203,7 +206,7 @@ int main(int argc, char** argv) {
     std::string folder = "/usr/share/datasets/fashion-mnist", schedule = "automatic";
     int check_steps = 40;
     std::vector<std::string> names{"automatic"};
-    for (const auto& m : methods<colls::threads::communicator>) names.emplace_back(m.name);
+    for (const auto& m : methods) names.emplace_back(m.name);
 
     CLI::App app(
         "Trains a small network on Fashion-MNIST by several ranks (threads), which all-reduce their gradients.");

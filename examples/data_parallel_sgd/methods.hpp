@@ -1,31 +1,43 @@
-// The schedules that --schedule may name: for each, the calls that the training makes, its proof and its cost.
+// The schedules that --schedule may name: for each, the exchange that the training makes, its proof and its cost.
 #pragma once
 
-#include "exchange.hpp"
+#include <colls/colls.hpp>
+#include <colls/patterns/gradient_buckets.hpp>
 
 #include <array>
+#include <cstddef>
 #include <span>
-#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace example {
 
-template <class Comm>
+template <class T>
+using exchange_of = colls::patterns::gradient_buckets<T>;
+template <class T>
+using make_exchange = exchange_of<T> (*)(
+    colls::communicator&, std::vector<std::span<T>> gradients, std::size_t bucket_bytes);
+
 struct method {
     std::string_view name;
-    starter<Comm, float> start;
-    starter<Comm, double> start_double;  // for the check against one rank
+    make_exchange<float> exchange;
+    make_exchange<double> exchange_double;  // for the check against one rank
     bool (*supports)(int n);
     colls::report (*prove)(int n);
     colls::cost (*cost)(int n);
 };
 
-template <class Comm, class Family>
-constexpr method<Comm> make_method(std::string_view name) {
+/// The sum over the ranks by a schedule, or by the library's choice.
+template <class T, class... Schedule>
+exchange_of<T> sum_by(colls::communicator& comm, std::vector<std::span<T>> gradients, std::size_t bucket_bytes) {
+    return {comm, std::move(gradients), colls::sum, {.bucket_bytes = bucket_bytes}, Schedule{}...};
+}
+
+template <class Family>
+constexpr method make_method(std::string_view name) {
     using schedule = colls::schedule_for<Family, colls::collective::all_reduce>;
-    return {name, [](Comm& comm, std::span<float> x) { return colls::start::all_reduce<Family>(comm, x, colls::sum); },
-        [](Comm& comm, std::span<double> x) { return colls::start::all_reduce<Family>(comm, x, colls::sum); },
+    return {name, sum_by<float, schedule>, sum_by<double, schedule>,
         [](int n) { return colls::supports(schedule{}, n); }, [](int n) { return colls::verify<schedule>(n); },
         [](int n) { return colls::cost_of<schedule>(n); }};
 }
@@ -43,23 +55,18 @@ static_assert(colls::proven<pairwise_reduce_scatter, 16>);
 using own_pairwise = colls::compose<pairwise_reduce_scatter, colls::reversed<pairwise_reduce_scatter>>;
 
 /// The library's choice.
-template <class Comm>
-inline constexpr method<Comm> automatic{"automatic",
-    [](Comm& comm, std::span<float> x) { return colls::start::all_reduce(comm, x, colls::sum); },
-    [](Comm& comm, std::span<double> x) { return colls::start::all_reduce(comm, x, colls::sum); }, nullptr, nullptr,
-    nullptr};
+inline constexpr method automatic{"automatic", sum_by<float>, sum_by<double>, nullptr, nullptr, nullptr};
 
-template <class Comm>
 inline constexpr std::array methods{
-    make_method<Comm, colls::ring>("ring"),
-    make_method<Comm, colls::circulant<>>("circulant"),
-    make_method<Comm, colls::halving_doubling>("halving_doubling"),
-    make_method<Comm, colls::recursive_doubling>("recursive_doubling"),
-    make_method<Comm, colls::swing>("swing"),
-    make_method<Comm, colls::tree<2>>("tree<2>"),
-    make_method<Comm, colls::double_tree>("double_tree"),
-    make_method<Comm, colls::direct>("direct"),
-    make_method<Comm, own_pairwise>("own pairwise"),
+    make_method<colls::ring>("ring"),
+    make_method<colls::circulant<>>("circulant"),
+    make_method<colls::halving_doubling>("halving_doubling"),
+    make_method<colls::recursive_doubling>("recursive_doubling"),
+    make_method<colls::swing>("swing"),
+    make_method<colls::tree<2>>("tree<2>"),
+    make_method<colls::double_tree>("double_tree"),
+    make_method<colls::direct>("direct"),
+    make_method<own_pairwise>("own pairwise"),
 };
 
 }  // namespace example

@@ -3,8 +3,13 @@
 
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
-#include "exchange.hpp"
 
+#include <colls/colls.hpp>
+#include <colls/patterns/gradient_buckets.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -13,6 +18,9 @@
 #include <vector>
 
 namespace example {
+
+using seconds = std::chrono::duration<double>;
+using stopwatch = std::chrono::steady_clock;
 
 struct settings {
     int ranks = 4, epochs = 6, batch = 256;
@@ -26,6 +34,7 @@ struct settings {
 struct state {
     int epoch, step, steps_an_epoch, samples;
     double loss;
+    seconds exchange;  // in all steps so far: what communication costs the training loop
 };
 
 /// Ranks share each batch; the last batch of an epoch may be short, and shards may differ by one sample.
@@ -36,18 +45,26 @@ inline std::span<const int> shard(std::span<const int> batch, int rank, int rank
 }
 
 /// Trains for `steps` steps (the learning rate falls linearly to 0 over them). The order of the samples depends on the
-/// seed alone, so that any number of ranks goes through the same batches. `progress(state)` is called after each step.
-template <class T, class Comm, class Progress>
-void train(Comm& comm, const settings& how, const dataset& data, int steps, network<T>& net,
-    gradient_exchange<Comm, T>& exchange, Progress progress) {
+/// seed alone, so that any number of ranks goes through the same batches. `exchange` has net.gradients(panel).
+/// `progress(state)` is called after each step.
+template <class T, class Progress>
+void train(colls::communicator& comm, const settings& how, const dataset& data, int steps, network<T>& net,
+    std::size_t panel, colls::patterns::gradient_buckets<T>& exchange, Progress progress) {
     std::vector<int> order(static_cast<std::size_t>(data.size()));
     std::iota(order.begin(), order.end(), 0);
     std::mt19937_64 random(how.seed);
     const int steps_an_epoch = (data.size() + how.batch - 1) / how.batch;
-    state now{0, 0, steps_an_epoch, 0, 0};
+    state now{0, 0, steps_an_epoch, 0, 0, {}};
     double loss = 0;
     int seen = 0;
     std::vector<std::uint8_t> labels;
+    typename network<T>::matrix images;
+    const std::size_t gradients = net.gradients(panel).size();
+    const auto timed = [&now](auto f) {
+        const auto begin = stopwatch::now();
+        f();
+        now.exchange += stopwatch::now() - begin;
+    };
 
     for (int step = 0; step < steps; ++step) {
         now.epoch = step / steps_an_epoch;
@@ -59,15 +76,18 @@ void train(Comm& comm, const settings& how, const dataset& data, int steps, netw
         const auto first = static_cast<std::size_t>(now.step) * static_cast<std::size_t>(how.batch);
         const std::size_t size = std::min(order.size() - first, static_cast<std::size_t>(how.batch));
         const auto mine = shard(std::span(order).subspan(first, size), comm.rank(), comm.size());
-        const auto images = batch_of<T>(data, mine);
+        read_batch(data, mine, images);
         labels.clear();
         for (const int sample : mine) labels.push_back(data.labels[static_cast<std::size_t>(sample)]);
 
         // Each rank's gradient is its part of the gradient of the batch's mean loss: the sum over ranks is that
-        // gradient.
-        loss += net.backward(images, labels, static_cast<int>(size), exchange.bucket(),
-            [&](std::size_t offset) { exchange.ready(offset); });
-        exchange.finish();
+        // gradient. Back-propagation finishes the last gradient first.
+        // example-begin overlap
+        std::size_t next = gradients;
+        loss += net.backward(images, labels, static_cast<int>(size), panel,
+            [&](std::size_t) { timed([&] { exchange.ready(--next); }); });
+        timed([&] { exchange.wait(); });
+        // example-end
         const double left = 1.0 - static_cast<double>(step) / steps;
         net.update(static_cast<T>(how.learning_rate * left), static_cast<T>(how.momentum));
 
@@ -79,8 +99,8 @@ void train(Comm& comm, const settings& how, const dataset& data, int steps, netw
 }
 
 /// The share of the test set that the network gets right, each rank testing a part.
-template <class Comm, class T>
-double accuracy(Comm& comm, network<T>& net, const dataset& test) {
+template <class T>
+double accuracy(colls::communicator& comm, network<T>& net, const dataset& test) {
     std::vector<int> all(static_cast<std::size_t>(test.size()));
     std::iota(all.begin(), all.end(), 0);
     const auto mine = shard(all, comm.rank(), comm.size());

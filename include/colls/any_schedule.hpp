@@ -17,6 +17,7 @@ namespace colls::inline v1 {
 /// supports(n), home(n, slot), input(rank, n, slot), output(rank, n, slot) and at(rank, n, round, port).
 class any_schedule final : public detail::schedule_reader {
 public:
+    /// Holds a copy of s.
     template <schedule S>
     explicit any_schedule(const S& s) : any_schedule(s, detail::table_of<S>, detail::written_name<S>()) {}
     /// `name`: as the user wrote the schedule, such as the family that it was derived from. It must outlive all copies.
@@ -37,7 +38,7 @@ public:
     std::string_view type() const { return table_->type; }
     step at(int rank, int n, int round, int port) const override { return table_->at(state_, rank, n, round, port); }
 
-    /// True where folded<S> supports n ranks.
+    /// True where `folded<S>` supports n ranks.
     bool folds(int n) const {
         if (!table_->folds) return false;
         int p = 1;

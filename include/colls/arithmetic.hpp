@@ -16,9 +16,11 @@ constexpr int log2_ceil(int n) {
     while ((1LL << k) < n) ++k;
     return k;
 }
+/// Whether n is 1, 2, 4, ...
 constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
-/// Greatest common divisor and least common multiple, of positive numbers.
+/// Greatest common divisor, of positive numbers.
 constexpr int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
+/// Least common multiple, of positive numbers.
 constexpr int lcm(int a, int b) { return a / gcd(a, b) * b; }
 
 }  // namespace colls::inline v1

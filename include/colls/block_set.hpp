@@ -12,9 +12,19 @@ namespace colls::inline v1 {
 /// circulant and trees send; run and period express Bruck and PAT; `grain` results from cutting each block into several
 /// (refined), `reps` and `stride` from a level of a hierarchy (repeated).
 struct block_set {
-    int base = 0, first = 0, count = 0, run = 1, period = 1, modulus = 0, grain = 1, reps = 1, stride = 0;
+    int base = 0;     ///< added to every block number
+    int first = 0;    ///< where element 0 begins, within the modulus
+    int count = 0;    ///< elements, each of `grain` blocks
+    int run = 1;      ///< elements that follow each other without a gap
+    int period = 1;   ///< from the beginning of a run to that of the next
+    int modulus = 0;  ///< at which numbers wrap; 0: they do not
+    int grain = 1;    ///< consecutive blocks of an element
+    int reps = 1;     ///< how often the whole is repeated
+    int stride = 0;   ///< from a repetition to the next
 
+    /// How many blocks it has.
     constexpr int size() const { return count * grain * reps; }
+    /// True where it has none.
     constexpr bool empty() const { return count <= 0 || reps <= 0 || grain <= 0; }
 
     /// The j-th block, 0 <= j < size().

@@ -10,7 +10,8 @@ namespace colls::inline v1 {
 
 /// One block of a buffer, in elements.
 struct buffer_block {
-    std::size_t offset = 0, size = 0;
+    std::size_t offset = 0;  ///< of its first element
+    std::size_t size = 0;    ///< its number of elements
     friend constexpr bool operator==(const buffer_block&, const buffer_block&) = default;
 };
 
@@ -25,6 +26,7 @@ constexpr buffer_block block_of(std::size_t count, int n, int r) {
 /// A range of all blocks of a buffer, each computed when it is read.
 class buffer_blocks {
 public:
+    /// An input iterator over the blocks.
     class iterator {
     public:
         using value_type = buffer_block;
@@ -49,6 +51,7 @@ public:
         int n_ = 0, r_ = 0;
     };
 
+    /// Of `count` elements in n blocks. Throws as block_of does.
     constexpr buffer_blocks(std::size_t count, int n) : count_(count), n_(n) {
         if (n < 1) detail::throw_no_block(n, 0);
     }

@@ -25,8 +25,11 @@
 #error "colls under nvcc needs --expt-relaxed-constexpr: link colls::cuda, or add the option"
 #endif
 
+/// The version is MAJOR.MINOR.PATCH.
 #define COLLS_VERSION_MAJOR 0
+/// See COLLS_VERSION_MAJOR.
 #define COLLS_VERSION_MINOR 1
+/// See COLLS_VERSION_MAJOR.
 #define COLLS_VERSION_PATCH 0
 
 // What is behind calls and groups is included with them and compiled in each unit that uses them. Units that define

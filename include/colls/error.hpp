@@ -21,8 +21,10 @@ enum class errc : unsigned char {
 /// What calls throw. what() says which rank is concerned, what is wrong, and where.
 class error : public std::runtime_error {
 public:
+    /// `text` is copied.
     error(errc code, const char* text, int rank = none, int peer = none, int round = none)
         : std::runtime_error(text), code_(code), rank_(rank), peer_(peer), round_(round) {}
+    /// What has gone wrong.
     errc code() const noexcept { return code_; }
     /// The rank that throws; `none` where it is not known.
     int rank() const noexcept { return rank_; }

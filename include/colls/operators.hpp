@@ -4,8 +4,11 @@
 //   static constexpr bool commutative = true    operands may be swapped (else contributions are folded in rank order)
 //   leaf(x)                                     applied to each rank's own contribution before the first fold
 //   finish(x, n)                                applied to the full fold of n ranks
-//   static constexpr bool pure = true           reads and writes nothing but its operands; if it takes float, it may be
-//                                               computed in float for bfloat16 and half: allows the fastest loops
+//   static constexpr bool pure = true           reads and writes nothing but its operands; if it takes the accumulator
+//                                               of an element type, it is computed in that: allows the fastest loops
+// An element type T may name its accumulator, a type to which and from which it converts explicitly:
+//   using accumulator = A                       a fold converts each operand to A, applies the operator to As, and
+//                                               converts the result to T once. bfloat16 and half name float.
 #pragma once
 
 #include <colls/detail/reduce/operator_traits.hpp>
@@ -21,16 +24,21 @@ namespace colls::inline v1 {
 template <class Op, class T = void>
 inline constexpr bool is_commutative = detail::commutes<std::remove_cvref_t<Op>, std::remove_cv_t<T>>();
 
-/// Op can reduce values of type T.
+/// What Op folds elements of type T in: T::accumulator where T names one, and Op is pure and takes it; else T.
+template <class T, class Op>
+using accumulator_of = typename detail::accumulator<T, Op>::type;
+
+/// Op can reduce values of type T, or of the accumulator in which it folds them.
 template <class Op, class T>
-concept operator_on = requires(const Op& op, const T& a, const T& b) {
-    { op(a, b) } -> std::convertible_to<T>;
+concept operator_on = requires(const Op& op, const accumulator_of<T, Op>& a, const accumulator_of<T, Op>& b) {
+    { op(a, b) } -> std::convertible_to<accumulator_of<T, Op>>;
 };
 
 /// A callable that is declared to commute: see commutative(f).
 template <class F>
 struct commutative_operator {
     static constexpr bool commutative = true;
+    /// The callable.
     F function;  // not [[no_unique_address]]: nvcc 13 passes such a type to a kernel wrongly
     template <class T>
     constexpr auto operator()(const T& a, const T& b) const -> decltype(function(a, b)) {
@@ -43,8 +51,8 @@ constexpr commutative_operator<F> commutative(F f) {
     return {f};
 }
 
-// The library's operators. All but minloc and maxloc are pure: they fold bfloat16 and half in float, and round once a
-// fold.
+// The library's operators. All but minloc and maxloc are pure: they fold in the element type's accumulator, bfloat16
+// and half in float, and round once a fold.
 
 /// a + b. Integers wrap.
 struct sum_t {
@@ -163,6 +171,7 @@ struct maxloc_t {
 template <class X>
 struct premul_sum_t : sum_t {
     X factor;
+    /// The sum of x times each contribution.
     constexpr explicit premul_sum_t(X x) : factor(x) {}
     template <class T>
     constexpr T leaf(const T& x) const {
@@ -180,16 +189,27 @@ struct premul_sum_t : sum_t {
 };
 
 // What calls take: all_reduce(comm, x, colls::sum).
+/// The sum.
 inline constexpr sum_t sum{};
+/// The product.
 inline constexpr prod_t prod{};
+/// The least value.
 inline constexpr min_t min{};
+/// The greatest value.
 inline constexpr max_t max{};
+/// The sum, divided by the number of ranks at the end.
 inline constexpr avg_t avg{};
+/// Bitwise and.
 inline constexpr bit_and_t bit_and{};
+/// Bitwise or.
 inline constexpr bit_or_t bit_or{};
+/// Bitwise exclusive or.
 inline constexpr bit_xor_t bit_xor{};
+/// Of value_index: the least value with its index; of equal values the lower index.
 inline constexpr minloc_t minloc{};
+/// Of value_index: the greatest value with its index; of equal values the lower index.
 inline constexpr maxloc_t maxloc{};
+/// The sum of `factor` times each contribution.
 template <class X>
 constexpr premul_sum_t<X> premul_sum(X factor) {
     return premul_sum_t<X>(factor);

@@ -18,8 +18,8 @@ using half = detail::small_float<detail::half_format>;
 /// A value with its position, for minloc and maxloc.
 template <class T, class I = int>
 struct value_index {
-    T value;
-    I index;
+    T value;  ///< what is compared
+    I index;  ///< where it is; of equal values the lower index wins
     friend constexpr bool operator==(const value_index&, const value_index&) = default;
 };
 

@@ -46,6 +46,7 @@ constexpr report verify(int n) {
 struct examination {
     report proof;                   ///< as verify(s, n), always by executing every rank
     bool order_preserving = false;  ///< as properties_of(s, n)
+    fold_properties folds;          ///< as folds_of(s, n)
     int staged_rounds = 0;          ///< as properties_of(s, n)
 };
 /// All of this in one symbolic execution.
@@ -55,7 +56,7 @@ constexpr examination examine(const S& s, int n) {
         const detail::reader_of<S> reader(s);
         detail::symbolic_execution e(reader, n, reduces(reader.kind()));
         const report proof = e.run();
-        return {proof, proof.ok() && e.in_rank_order(), e.staged_rounds()};
+        return {proof, proof.ok() && e.in_rank_order(), proof.ok() ? e.folds() : fold_properties{}, e.staged_rounds()};
     } else {
         return {};
     }
@@ -80,6 +81,7 @@ template <class S, int N>
 constexpr bool prove() {
     return true;
 }
+/// The overload that names what is broken: it is no constant expression of type bool.
 template <class S, int N>
 constexpr auto prove() {
     return detail::proof_upto<S, N>();

@@ -24,16 +24,32 @@ struct contribution {
 struct concrete {
     std::vector<contribution> sum;    // sorted
     std::vector<contribution> order;  // in the order of the operands
-    std::string expression;           // with its brackets
+    std::string expression;           // with its brackets, one pair around the operands of each fold
     bool operator==(const concrete& o) const { return sum == o.sum; }
 };
 inline concrete leaf_of(contribution c) { return {{c}, {c}, std::to_string(c.rank)}; }
-inline concrete combined(const concrete& a, const concrete& b) {
-    concrete c{a.sum, a.order, "(" + a.expression + " " + b.expression + ")"};
-    c.sum.insert(c.sum.end(), b.sum.begin(), b.sum.end());
+/// One fold of all operands, in their order.
+inline concrete folded(const std::vector<concrete>& operands) {
+    concrete c;
+    for (const concrete& o : operands) {
+        c.sum.insert(c.sum.end(), o.sum.begin(), o.sum.end());
+        c.order.insert(c.order.end(), o.order.begin(), o.order.end());
+        c.expression += (c.expression.empty() ? "(" : " ") + o.expression;
+    }
+    c.expression += ")";
     std::sort(c.sum.begin(), c.sum.end());
-    c.order.insert(c.order.end(), b.order.begin(), b.order.end());
     return c;
+}
+/// The expression of one fold of ranks 0 to end - 1.
+inline std::string single_fold(int end) {
+    std::string text = "0";
+    for (int r = 1; r < end; ++r) text += " " + std::to_string(r);
+    return end > 1 ? "(" + text + ")" : text;
+}
+inline int depth_of(const std::string& expression) {
+    int depth = 0, most = 0;
+    for (const char c : expression) most = std::max(most, depth += (c == '(') - (c == ')'));
+    return most;
 }
 
 struct outcome {
@@ -41,6 +57,9 @@ struct outcome {
     std::string why;            // why the result is wrong
     bool in_rank_order = true;  // the results combine in rank order
     bool same_everywhere = true;
+    bool one_expression = true;  // all elements of a result, and all ranks' results (scans: each rank's), have one
+    bool single_fold = true;     // that is one fold of all contributions in rank order
+    int depth = 0;               // folds on the longest path from a contribution to a result
 };
 
 template <class S>
@@ -163,9 +182,9 @@ private:
                     list.push_back({{where.first, 1}, next[where]});
                     std::stable_sort(
                         list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-                    concrete total = list.front().second;
-                    for (std::size_t i = 1; i < list.size(); ++i) total = combined(total, list[i].second);
-                    next[where] = total;
+                    std::vector<concrete> values;
+                    for (const auto& [from, value] : list) values.push_back(value);
+                    next[where] = folded(values);
                 }
             }
             now_ = std::move(next);
@@ -176,7 +195,8 @@ private:
     void finish() {
         using enum colls::collective;
         if (!out_.right) return;
-        std::map<int, std::string> first;
+        std::map<int, std::string> first;       // by slot
+        std::map<int, std::string> expression;  // by rank for scans; else one
         for (int r = 0; r < n_; ++r)
             for (int x = 0; x < slots_; ++x) {
                 if (void_slot(x)) continue;
@@ -197,7 +217,15 @@ private:
                 if (has == now_.end() || has->second.sum != want)
                     return wrong("rank " + std::to_string(r) + " ends with the wrong block " + std::to_string(x));
                 if (!std::is_sorted(has->second.order.begin(), has->second.order.end())) out_.in_rank_order = false;
-                if (c_ == inclusive_scan || c_ == exclusive_scan) continue;
+                const bool scan = c_ == inclusive_scan || c_ == exclusive_scan;
+                if (colls::reduces(c_)) {
+                    const std::string& e = has->second.expression;
+                    out_.one_expression =
+                        out_.one_expression && expression.insert({scan ? r : 0, e}).first->second == e;
+                    out_.single_fold = out_.single_fold && e == support::single_fold(up_to);
+                    out_.depth = std::max(out_.depth, depth_of(e));
+                }
+                if (scan) continue;
                 const auto [it, fresh] = first.insert({x, has->second.expression});
                 if (!fresh && it->second != has->second.expression && c_ != all_to_all) out_.same_everywhere = false;
             }

@@ -19,6 +19,7 @@ namespace colls::inline v1 {
 ///       supports(n) = A supports n and B supports n, neither uses scratch slots there, and their owners agree.
 template <class A, class B>
 struct compose : detail::part<A, 0>, detail::part<B, 1> {
+    /// Which pair of collectives this is, for the library.
     static constexpr int recipe = detail::recipe_of(implemented_by<A>, implemented_by<B>);
     static_assert(recipe != none,
         "colls: compose<A, B>: no collective is made of what A implements followed by what B "
@@ -27,7 +28,9 @@ struct compose : detail::part<A, 0>, detail::part<B, 1> {
         "colls: compose<A, B>: A and B disagree on the owners: a block that A leaves at one rank, B expects "
         "at another");
 
+    /// The schedule that runs first.
     constexpr decltype(auto) first() const { return detail::part<A, 0>::get(); }
+    /// The schedule that runs then.
     constexpr decltype(auto) second() const { return detail::part<B, 1>::get(); }
 
     static constexpr collective implements = detail::recipes[recipe == none ? 0 : recipe].result;
@@ -76,12 +79,15 @@ private:
 template <class A, class B>
 compose(A, B) -> compose<A, B>;
 
+/// The family of the compositions of two families' schedules (or of a family's and a schedule).
 template <class A, class B>
     requires(!schedule<A> || !schedule<B>)
 struct compose<A, B> : detail::part<A, 0>, detail::part<B, 1> {
     static_assert((schedule<A> || family<A>) && (schedule<B> || family<B>),
         "colls: compose<A, B>: A and B must be schedules or families");
+    /// The family whose schedules run first.
     constexpr decltype(auto) first() const { return detail::part<A, 0>::get(); }
+    /// The family whose schedules run then.
     constexpr decltype(auto) second() const { return detail::part<B, 1>::get(); }
 
     template <collective C>

@@ -17,6 +17,7 @@ struct exclusive : detail::part<S> {
     static_assert(schedule<S>, "colls: exclusive<S>: S must be a schedule");
     static_assert(!schedule<S> || implemented_by<S> == collective::inclusive_scan,
         "colls: exclusive<S>: S must implement inclusive_scan");
+    /// The inclusive scan S.
     constexpr decltype(auto) inclusive() const { return detail::part<S>::get(); }
 
     static constexpr collective implements = collective::exclusive_scan;

@@ -68,6 +68,7 @@ struct permuted : detail::part<S, 0>, detail::part<Mapping, 1> {
     }
 };
 
+/// The family of a family's schedules, permuted.
 template <class F, class Mapping>
     requires(!schedule<F>)
 struct permuted<F, Mapping> : detail::part<F, 0>, detail::part<Mapping, 1> {

@@ -20,9 +20,11 @@ struct striped : detail::lane_pack<S...> {
     static_assert(detail::same_root<S...>(), "colls: striped<S...>: all lanes must have the same root");
 
     constexpr striped() = default;
+    /// One lane for each s, which it copies.
     constexpr explicit striped(const S&... s) : detail::lane_pack<S...>(s...) {}
     constexpr const detail::lane_pack<S...>& lanes() const { return *this; }
 
+    /// How many lanes there are.
     static constexpr int lane_count = sizeof...(S);
     static constexpr collective implements = implemented_by<typename detail::lane_pack<S...>::first_lane>;
     constexpr int rounds(int n) const { return lanes().rounds(n); }
@@ -40,6 +42,7 @@ struct striped : detail::lane_pack<S...> {
     }
 };
 
+/// The family of stripes over the schedules of families.
 template <class... S>
     requires(!(schedule<S> && ...))
 struct striped<S...> : detail::lane_pack<S...> {
@@ -47,6 +50,7 @@ struct striped<S...> : detail::lane_pack<S...> {
         ((schedule<S> || family<S>) && ...), "colls: striped<S...>: every lane must be a schedule or a family");
 
     constexpr striped() = default;
+    /// One lane for each s, which it copies.
     constexpr explicit striped(const S&... s) : detail::lane_pack<S...>(s...) {}
     constexpr const detail::lane_pack<S...>& lanes() const { return *this; }
 

@@ -34,7 +34,7 @@ struct ranks {
     __device__ int size() const { return info.handles[0].sizes.ranks; }
 
     detail::device_call_info info;  ///< for the library
-    Schedule schedule;
+    Schedule schedule;              ///< by which its calls move data
 };
 
 }  // namespace device

@@ -15,6 +15,7 @@ struct formation {
     std::span<const int> members;  ///< of each rank of the new group, its number in the present one
     bool crowded = false;          ///< the present group has more ranks than cores
 
+    /// Ranks of the new group.
     int size() const { return static_cast<int>(members.size()); }
 };
 

@@ -15,7 +15,7 @@ class memory_group;
 
 /// What a rank brings into a group.
 struct memory_member {
-    std::shared_ptr<memory_group> group;
+    std::shared_ptr<memory_group> group;  ///< this rank's part, shared with its allocated memory
     /// control_bytes(size) bytes that all ranks share, aligned to 128; zero before the first rank joins.
     std::byte* control = nullptr;
     /// Memory that all ranks share, perhaps at different addresses: `control` and what `allocate` returns are in it.
@@ -54,6 +54,7 @@ public:
     virtual const machine& figures() const = 0;
     /// Memory that the group's ranks can reach, aligned to 128 bytes. Throws std::bad_alloc.
     virtual std::byte* allocate(std::size_t bytes) = 0;
+    /// Takes back what `allocate` returned for as many bytes.
     virtual void deallocate(std::byte* at, std::size_t bytes) noexcept = 0;
     /// A rank that does not answer may yet write into this rank's memory: what is deallocated from now on must not be
     /// allocated again.

@@ -15,10 +15,11 @@ class message_group;
 
 /// What a rank brings into a group.
 struct message_member {
-    std::shared_ptr<message_group> group;
-    /// Two transports with the same peers: one carries collectives, the other send and recv. Their orders are
-    /// independent, so messages of one must not wait for messages of the other.
-    std::unique_ptr<message_transport> collectives, messages;
+    std::shared_ptr<message_group> group;  ///< this rank's part, shared with its allocated memory
+    /// Carries collectives. Its peers are those of `messages`; their orders are independent, so messages of one
+    /// transport must not wait for messages of the other.
+    std::unique_ptr<message_transport> collectives;
+    std::unique_ptr<message_transport> messages;  ///< carries send and recv
     bool crowded = false;      ///< more ranks than cores on some host: waits yield; the same on all ranks
     std::uint64_t number = 0;  ///< equal on the group's ranks, different for each group of a process; 0: it has none
     int ranks_per_host = 0;    ///< where several hosts have equally many ranks, in order; else 0
@@ -28,6 +29,7 @@ struct message_member {
 /// A new group of ranks that pass messages.
 class message_formation : public formation {
 public:
+    /// For the library. `from`: the rank context in the present group.
     message_formation(const formation& f, detail::rank_context* from = nullptr) : formation(f), from_(from) {}
     /// For a transport whose members must agree on something before they have transports: every member's `bytes` bytes
     /// (at most 56) go to `all`, in rank order, by a group over the transports of `over`, which it closes. Collective
@@ -59,6 +61,7 @@ public:
     virtual const machine& figures() const = 0;
     /// Memory from which messages go best, aligned to 128 bytes: communicator::allocate. Throws std::bad_alloc.
     virtual std::byte* allocate(std::size_t bytes);
+    /// Takes back what `allocate` returned for as many bytes.
     virtual void deallocate(std::byte* at, std::size_t bytes) noexcept;
 };
 

@@ -27,8 +27,8 @@ namespace colls::inline v1::extend {
 
 /// A part of the memory that a message comes from or goes to.
 struct piece {
-    std::byte* data;
-    std::size_t bytes;
+    std::byte* data;    ///< its first byte
+    std::size_t bytes;  ///< its length
 };
 
 /// What sender and receiver both state about a message, so that no message is taken for another. The transport carries
@@ -58,14 +58,20 @@ enum class control_kind : std::uint8_t {
               ///< made that call by now
     away      ///< the sender shrinks the group of number `a` and makes no call of this group meanwhile; 0: it is back
 };
+/// The last of them: greater values are not valid.
 inline constexpr control_kind last_control_kind = control_kind::away;
 
+/// A short message of the library to a peer's library, beside those of calls.
 struct control_message {
-    control_kind what{};
-    std::uint64_t a = 0, b = 0, c = 0;
+    control_kind what{};    ///< what it says
+    std::uint64_t a = 0;    ///< as control_kind says for each kind
+    std::uint64_t b = 0;    ///< likewise
+    std::uint64_t c = 0;    ///< likewise
     const char* text = "";  ///< at most 400 characters; valid during the call only
 };
 
+/// The messages of one rank to its peers: what a transport of messages implements. Messages between two ranks keep
+/// their order.
 class message_transport {
 public:
     /// Tells every peer that this rank leaves, and waits, for `linger` seconds at most, until what is queued has gone.

@@ -22,7 +22,9 @@ struct direct {
     struct all_pairs {
         static constexpr int rounds(int n) { return n > 1 ? 1 : 0; }
         static constexpr int ports(int n) { return n > 1 ? n - 1 : 1; }
+        /// To which rank `port` of `rank` leads.
         static constexpr int to(int rank, int n, int port) { return mod(rank + port + 1, n); }
+        /// From which rank `port` of `rank` receives.
         static constexpr int from(int rank, int n, int port) { return mod(rank - port - 1, n); }
     };
 

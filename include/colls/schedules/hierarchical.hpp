@@ -24,9 +24,9 @@ template <class Intra, class Inter>
 struct hierarchical {
     static_assert((schedule<Intra> || family<Intra>) && (schedule<Inter> || family<Inter>),
         "colls: hierarchical<Intra, Inter>: Intra and Inter must be families or schedules");
-    int node = 0;
-    Intra intra{};
-    Inter inter{};
+    int node = 0;   ///< ranks of a node; 0: chosen by n, as above
+    Intra intra{};  ///< inside each node
+    Inter inter{};  ///< between the nodes
 
     template <collective C>
         requires(detail::derived<decltype(detail::two_level<C>(std::declval<const hierarchical<Intra, Inter>&>()))>)

@@ -20,10 +20,10 @@ namespace colls::inline v1 {
 /// ..., ceil(n/4), ceil(n/2). In each phase the root sends q consecutive blocks, the k-th in round k; rank r receives
 /// one of them in the same phase, the others q rounds or more later. at() finds the block in O(log n), without tables.
 struct pipelined_broadcast {
-    int segments = 0;
+    int segments = 0;  ///< into which the buffer is cut; 0: ceil(log2 n)
 
     struct broadcast {
-        int segments = 0;
+        int segments = 0;  ///< as above
 
         static constexpr collective implements = collective::broadcast;
         constexpr int blocks(int n) const { return segments > 0 ? segments : n > 2 ? log2_ceil(n) : 1; }

@@ -65,6 +65,7 @@ struct recursive_multiplying {
     };
 };
 
+/// Pairs of ranks, twice as far apart in each round.
 using recursive_doubling = recursive_multiplying<2>;
 
 }  // namespace colls::inline v1

@@ -18,6 +18,7 @@ enum class mutation : unsigned char {
     port,           ///< two ports of the rank are exchanged in one round
     drop            ///< the rank does nothing on one port in one round
 };
+/// How many kinds of changes there are.
 inline constexpr int mutation_count = 10;
 
 /// A schedule with one change, made by mutate(): a value with the members of a schedule, so that verify(m, n) works on

@@ -20,8 +20,9 @@ namespace colls::inline v1::testing {
 template <class S>
 report play(const S& s, int n, std::uint64_t seed = 0);
 
+/// What check_schedule found.
 struct result {
-    bool ok = true;
+    bool ok = true;    ///< nothing is wrong
     std::string text;  ///< the first failure, or a summary of what was found
     int sizes = 0;     ///< group sizes checked
     int mutants = 0;   ///< changed schedules tried

@@ -5,16 +5,20 @@
 #include <colls/detail/prove/order.hpp>
 #include <colls/detail/prove/reader.hpp>
 #include <colls/schedule.hpp>
+#include <colls/verify/fold_properties.hpp>
 
 #include <utility>
 
 namespace colls::inline v1 {
 
+/// What is true of a schedule in a group of one size.
 struct properties {
     /// Contributions are combined in ascending rank order everywhere: right for operators that do not commute.
     bool order_preserving = false;
     /// All ranks that hold one result computed it by the same expression: bit for bit the same.
     bool rank_identical = false;
+    /// By which expressions results are computed: see fold_properties.hpp.
+    fold_properties folds;
     /// No rank sends or receives more blocks than the busiest rank must in any schedule of this collective.
     bool volume_optimal = false;
     /// No schedule with as many transfers a round, and as many blocks in each, has fewer rounds. (An all_reduce that is
@@ -39,6 +43,25 @@ constexpr properties properties_of(int n);
 /// commute requires of a schedule, at compile time.
 template <class S>
 inline constexpr bool order_preserving = detail::order_kept<S, std::make_integer_sequence<int, 7>>;
+
+/// By which expressions s computes its results in a group of n; all false where a law is broken. Executes every rank.
+template <class S>
+constexpr fold_properties folds_of(const S& s, int n);
+/// folds_of(S{}, n).
+template <class S>
+constexpr fold_properties folds_of(int n);
+/// folds_of(S{}, n).depth: how often a contribution is folded on its way into a result, at most.
+template <class S>
+constexpr int fold_depth(int n);
+
+/// True where the bits of S's results do not depend on the place of an element, on the count, or on how data are cut
+/// into calls, at every group size from 2 to 8 that S supports: what colls::reproducible requires of a schedule, at
+/// compile time.
+template <class S>
+inline constexpr bool one_expression = detail::has_one_expression<S, std::make_integer_sequence<int, 7>>;
+/// True where each result of S is one fold in rank order, at every group size from 2 to 8 that S supports.
+template <class S>
+inline constexpr bool single_fold = detail::is_single_fold<S, std::make_integer_sequence<int, 7>>;
 
 /// Whether `rank` receives in `round` into a slot that it sends in the same round, so that an executor must stage one
 /// of the two (law 6). O(blocks moved).

@@ -15,6 +15,7 @@ namespace colls::inline v1 {
 enum class law : unsigned char { none, in_range, matched, exactly_once, unmixed, complete, live, hazards };
 #pragma GCC diagnostic pop
 
+/// The name of a law, as verify.hpp spells it.
 constexpr const char* name_of(law l) {
     constexpr const char* names[] = {
         "none", "in_range", "matched", "exactly_once", "unmixed", "complete", "live", "hazards"};
@@ -28,18 +29,20 @@ struct report {
     int n = 0;                                 ///< group size
     int rank = none;                           ///< the rank at which the law is broken
     int round = none;                          ///< none: before the first round, or after the last
-    int port = none;
-    int block = none;       ///< the slot of `rank`
-    int peer = none;        ///< the other rank
-    int peer_block = none;  ///< the slot of `peer`
-    int received = none;    ///< blocks that `rank` receives, where `peer` sends another number
-    int sent = none;        ///< blocks that `peer` sends then
-    int value = none;       ///< the extent, root or home that is out of range
-    int limit = none;       ///< number of slots of a rank, where one beyond is named
-    int source = none;      ///< source rank of the contribution that is missing, foreign or reduced twice
-    int held = none;        ///< the block whose contents `block` holds instead of its own
+    int port = none;                           ///< of the round
+    int block = none;                          ///< the slot of `rank`
+    int peer = none;                           ///< the other rank
+    int peer_block = none;                     ///< the slot of `peer`
+    int received = none;                       ///< blocks that `rank` receives, where `peer` sends another number
+    int sent = none;                           ///< blocks that `peer` sends then
+    int value = none;                          ///< the extent, root or home that is out of range
+    int limit = none;                          ///< number of slots of a rank, where one beyond is named
+    int source = none;  ///< source rank of the contribution that is missing, foreign or reduced twice
+    int held = none;    ///< the block whose contents `block` holds instead of its own
 
+    /// True where no law is broken.
     constexpr bool ok() const { return law == colls::law::none; }
+    /// The same.
     constexpr explicit operator bool() const { return ok(); }
     /// The finding in one line, e.g. "round 3: rank 4 reduces block 5 from rank 2 into its block 6 (law: unmixed)".
     std::string text() const;

@@ -17,6 +17,7 @@ constexpr properties properties_of(const schedule_reader& s, int n) {
     const bool least = busiest <= least_volume(s.kind(), c.blocks, n);
     return {.order_preserving = e.in_rank_order(),
         .rank_identical = e.same_on_every_rank(),
+        .folds = e.folds(),
         .volume_optimal = least,
         .round_optimal = c.rounds <= least_rounds(s.kind(), c.blocks, n, widest(s, n), least),
         .symmetric = symmetric_execution(s, n).applies(),
@@ -38,6 +39,22 @@ constexpr properties properties_of(const S& s, int n) {
 template <class S>
 constexpr properties properties_of(int n) {
     return properties_of(S{}, n);
+}
+
+template <class S>
+constexpr fold_properties folds_of(const S& s, int n) {
+    if constexpr (detail::expect_readable<S>())
+        return detail::folds(detail::reader_of<S>(s), n);
+    else
+        return {};
+}
+template <class S>
+constexpr fold_properties folds_of(int n) {
+    return folds_of(S{}, n);
+}
+template <class S>
+constexpr int fold_depth(int n) {
+    return folds_of(S{}, n).depth;
 }
 
 }  // namespace colls::inline v1

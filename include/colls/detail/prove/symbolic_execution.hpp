@@ -3,7 +3,9 @@
 // IWYU pragma: private, include <colls/verify.hpp>
 #pragma once
 
+#include <colls/detail/prove/expression.hpp>
 #include <colls/detail/prove/problem.hpp>
+#include <colls/verify/fold_properties.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -14,21 +16,6 @@ struct move {
     long sent_at = 0, received_at = 0;  // where they begin in the lists
     bool reduces = false;
 };
-
-/// The expression that a slot holds, as far as order matters: a hash of its tree, and the ranks of its first and last
-/// leaf (hi = none where the leaves are not in ascending rank order).
-struct expression {
-    std::uint64_t hash = 0;
-    int lo = 0, hi = none;
-};
-constexpr expression leaf(int rank) {
-    return {(static_cast<std::uint64_t>(rank) + 1) * 0x9E3779B97F4A7C15u, rank, rank};
-}
-constexpr expression join(const expression& a, const expression& b) {
-    std::uint64_t h = (a.hash ^ (a.hash >> 29)) * 0xBF58476D1CE4E5B9u + (b.hash ^ (b.hash >> 32)) * 0x94D049BB133111EBu;
-    h ^= h >> 31;
-    return {h, a.lo, a.hi != none && b.hi != none && a.hi < b.lo ? b.hi : none};
-}
 
 /// Executes a schedule for every rank and checks the laws of verify.hpp. With `ordered` it also computes expressions.
 class symbolic_execution {
@@ -70,6 +57,32 @@ public:
         }
         return true;
     }
+    /// What the expressions of all results have in common.
+    [[gnu::cold]] [[gnu::noinline]] constexpr fold_properties folds() const {
+        fold_properties f{.one_expression = true, .single_fold = true};
+        if (!reduces(p_.kind)) return f;
+        const bool scan = p_.kind == collective::inclusive_scan || p_.kind == collective::exclusive_scan;
+        std::uint64_t first = 0, single = 0;  // of the rank, or of all ranks
+        wanted last{none, none, none};
+        bool any = false;
+        for (int r = 0; r < p_.n; ++r) {
+            if (scan) any = false;
+            for (int slot = 0; slot < p_.blocks; ++slot) {
+                const wanted w = p_.expected(r, slot);
+                if (w.label == none) continue;
+                const expression& e = value_.p[at(r, slot)];
+                if (w.lo != last.lo || w.hi != last.hi) single = single_fold_of(w.lo, w.hi).hash;
+                last = w;
+                if (!any) f.hash = mixed(f.hash, first = e.hash);
+                any = true;
+                f.one_expression = f.one_expression && e.hash == first;
+                f.single_fold = f.single_fold && e.hash == single;
+                f.depth = e.depth > f.depth ? e.depth : f.depth;
+            }
+        }
+        if (!f.one_expression) f.hash = 0;
+        return f;
+    }
 
 private:
     constexpr long at(int rank, int slot) const { return static_cast<long>(rank) * p_.slots + slot; }
@@ -91,7 +104,7 @@ private:
         masks_.need(all * words_);
         sent_in_.need(all);
         copied_in_.need(all);
-        if (ordered_) value_.need(all), left_.need(p_.slots), left_in_.need(p_.slots);
+        if (ordered_) value_.need(all), node_.need(p_.slots), opened_in_.need(p_.slots), own_in_.need(p_.slots);
         buffer<int> exchanged(p_.slots), count(p_.n);
         for (int r = 0; r < p_.n; ++r) {
             if (p_.kind == collective::all_to_all && !p_.exchange(r, false, exchanged.p, count.p)) return false;
@@ -100,7 +113,8 @@ private:
                 const int l = p_.initial(r, slot);
                 label_.p[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged.p[slot] : l;
                 if (l < 0) continue;
-                masks_.p[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
+                const int of = p_.contributor(r, l);
+                masks_.p[i * words_ + of / 64] = std::uint64_t{1} << of % 64;
                 if (ordered_) value_.p[i] = leaf(r);
             }
         }
@@ -268,30 +282,36 @@ private:
         sort_by_peer(r, reducing);
         ++fold_;
         int k = 0;
-        for (; k < reducing && moves_.p[at_move(r, by_peer_.p[k])].from <= r; ++k) fold_in(r, by_peer_.p[k], true);
-        for (int i = 0; i < k; ++i) {
-            const move& m = moves_.p[at_move(r, by_peer_.p[i])];
-            for (int j = 0; j < m.received; ++j) {
-                const int y = received_blocks_.p[m.received_at + j];
-                if (left_in_.p[y] != fold_) continue;
-                left_in_.p[y] = 0;
-                value_.p[at(r, y)] = join(left_.p[y], value_.p[at(r, y)]);
-            }
-        }
-        for (; k < reducing; ++k) fold_in(r, by_peer_.p[k], false);
+        for (; k < reducing && moves_.p[at_move(r, by_peer_.p[k])].from <= r; ++k) add_operands(r, by_peer_.p[k]);
+        for (int i = 0; i < reducing; ++i) add_own(r, by_peer_.p[i]);
+        for (; k < reducing; ++k) add_operands(r, by_peer_.p[k]);
+        for (int i = 0; i < reducing; ++i) close(r, by_peer_.p[i]);
     }
-    [[gnu::cold]] [[gnu::noinline]] constexpr void fold_in(int r, int port, bool on_the_left) {
+    [[gnu::cold]] [[gnu::noinline]] constexpr void add_operand(int slot, const expression& e) {
+        node_.p[slot] = opened_in_.p[slot] == fold_ ? with_operand(node_.p[slot], e) : first_operand(e);
+        opened_in_.p[slot] = fold_;
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr void add_operands(int r, int port) {
         const move& m = moves_.p[at_move(r, port)];
         const long from = moves_.p[at_move(m.from, port)].sent_at;
+        for (int j = 0; j < m.received; ++j)
+            add_operand(received_blocks_.p[m.received_at + j], staged_value_.p[from + j]);
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr void add_own(int r, int port) {
+        const move& m = moves_.p[at_move(r, port)];
         for (int j = 0; j < m.received; ++j) {
-            const int y = received_blocks_.p[m.received_at + j];
-            const expression& e = staged_value_.p[from + j];
-            if (!on_the_left) {
-                value_.p[at(r, y)] = join(value_.p[at(r, y)], e);
-            } else {
-                left_.p[y] = left_in_.p[y] == fold_ ? join(left_.p[y], e) : e;
-                left_in_.p[y] = fold_;
-            }
+            const int slot = received_blocks_.p[m.received_at + j];
+            if (own_in_.p[slot] == fold_) continue;
+            own_in_.p[slot] = fold_;
+            add_operand(slot, value_.p[at(r, slot)]);
+        }
+    }
+    [[gnu::cold]] [[gnu::noinline]] constexpr void close(int r, int port) {
+        const move& m = moves_.p[at_move(r, port)];
+        for (int j = 0; j < m.received; ++j) {
+            const int slot = received_blocks_.p[m.received_at + j];
+            if (opened_in_.p[slot] == fold_) value_.p[at(r, slot)] = folded(node_.p[slot]);
+            opened_in_.p[slot] = 0;
         }
     }
     // A stable sort of by_peer_ by the rank received from.
@@ -325,7 +345,9 @@ private:
     [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
         const long i = at(r, slot);
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
-        if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
+        // Of a redistribution the label says all: no schedule of one combines contributions.
+        if (const int off = first_difference(masks_.p + i * words_, words_, w);
+            off >= 0 && p_.kind != collective::redistribute)
             return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);
         if (label_.p[i] != w.label) {
             fail(fault::holds_other, r, none, slot);
@@ -349,9 +371,11 @@ private:
     buffer<int> sent_blocks_, received_blocks_;  // of the round, by rank and port
     buffer<int> staged_label_;                   // contents of the blocks sent in the round
     buffer<std::uint64_t> staged_masks_;
-    buffer<expression> staged_value_, left_;
-    buffer<int> by_peer_, left_in_;
-    int fold_ = 0;
+    buffer<expression> staged_value_;
+    buffer<int> by_peer_;
+    buffer<expression> node_;         // per slot: the fold that is being made
+    buffer<int> opened_in_, own_in_;  // per slot: the fold in which it has an operand, and the own value
+    int fold_ = 0;                    // folds counted over ranks and rounds
 };
 
 }  // namespace colls::inline v1::detail

@@ -3,6 +3,7 @@
 //
 //   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
 //   paired_fold   pure operators on bfloat16: two of them in a 32-bit word, folded in float, rounded once
+//   accumulating_fold  pure operators on other types with an accumulator: folded in that in a tile, rounded once
 //   tile_fold     everything else: partial folds in a tile on the stack
 // fold.hpp compiles them for several processors and chooses one.
 #pragma once
@@ -32,9 +33,11 @@ concept has_leaf = requires(const Op& op, const A& a) {
     { op.leaf(a) } -> std::convertible_to<A>;
 };
 
-/// True where T is folded by Op in float, and rounded once.
+/// True where T is folded by Op in T's accumulator, and rounded once.
 template <class T, class Op>
-inline constexpr bool folds_in_float = is_small_float<T> && is_pure<Op>() && operator_on<Op, float>;
+inline constexpr bool accumulates = !std::is_same_v<accumulator_of<T, Op>, T>;
+template <class T, class Op>
+inline constexpr bool folds_in_float = is_small_float<T> && accumulates<T, Op>;
 
 /// Calls f(0) ... f(n - 1), n a multiple of lanes, in any order: the caller promises that nothing which f(i) writes is
 /// read by another f(j). g++ -O2 vectorises because the inner trip count is constant.
@@ -68,13 +71,7 @@ using unsigned_of_size = std::conditional_t<size == 1, unsigned char,
 template <class A, class Op>
 [[gnu::always_inline]] inline A apply_leaf(const A& a, [[maybe_unused]] bool leaf, [[maybe_unused]] const Op& op) {
     if constexpr (has_leaf<Op, A>) {
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
-        // A barrier, so that it is not fused with the sum that follows: every loop gives the same bits.
-        A changed = static_cast<A>(op.leaf(a));
-        if constexpr (std::is_floating_point_v<A>) changed = __builtin_assoc_barrier(changed);
-#else
-        const A changed = static_cast<A>(op.leaf(a));
-#endif
+        const A changed = unfused(static_cast<A>(op.leaf(a)));  // every loop gives the same bits
         if constexpr (std::is_arithmetic_v<A> && sizeof(A) <= 8) {
             // Selected by bits: compilers turn a conditional into a branch, and do not vectorise it.
             using U = unsigned_of_size<sizeof(A)>;
@@ -216,6 +213,32 @@ struct paired_fold {
                 for_each_parallel<lanes>(n, [&](std::size_t i) { put(dst + at, i, {low[i], high[i]}); });
             }
         scalar_fold<float>(dst, x, k, whole, count, op);
+    }
+};
+
+/// Folds in the accumulator that the type names, by way of a tile of accumulators.
+template <class T, class Op>
+struct accumulating_fold {
+    using A = accumulator_of<T, Op>;
+    static constexpr std::size_t length = sizeof(A) >= tile_bytes ? 1 : tile_bytes / sizeof(A);
+    static constexpr std::size_t lanes = std::is_arithmetic_v<A> ? 64 / sizeof(A) : 1;
+
+    [[gnu::always_inline]] static A get(const operand& o, std::size_t i, const Op& op) {
+        return apply_leaf(static_cast<A>(static_cast<const T*>(o.data)[i]), o.leaf, op);
+    }
+    [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
+        alignas(64) alignas(A) unsigned char memory[length * sizeof(A)];
+        A* const tile = reinterpret_cast<A*>(memory);
+        const std::size_t whole = count & ~(lanes - 1);
+        for (std::size_t at = 0; at < whole; at += length) {
+            const std::size_t n = whole - at < length ? whole - at : length;
+            for_each_parallel<lanes>(n, [&, a = x[0]](std::size_t i) { tile[i] = get(a, at + i, op); });
+            for (int j = 1; j < k; ++j)
+                for_each_parallel<lanes>(
+                    n, [&, b = x[j]](std::size_t i) { tile[i] = static_cast<A>(op(tile[i], get(b, at + i, op))); });
+            for_each_parallel<lanes>(n, [&](std::size_t i) { dst[at + i] = static_cast<T>(tile[i]); });
+        }
+        if constexpr (lanes > 1) scalar_fold<A>(dst, x, k, whole, count, op);
     }
 };
 

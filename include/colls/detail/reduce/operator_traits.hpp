@@ -101,4 +101,28 @@ constexpr bool is_pure() {
         return is_std_commutative<Op>();
 }
 
+/// What Op folds elements of type T in: see accumulator_of.
+template <class T, class Op>
+struct accumulator {
+    using type = T;
+};
+template <class T, class Op>
+    requires(is_pure<Op>() &&
+             requires(const Op& op, const typename T::accumulator& a) {
+                 { op(a, a) } -> std::convertible_to<typename T::accumulator>;
+             })
+struct accumulator<T, Op> {
+    using type = typename T::accumulator;
+};
+
+/// x as it was rounded: keeps the compiler from fusing a product with the sum that follows, so that all machines get
+/// the same bits. (clang fuses within an expression only.)
+template <class A>
+[[gnu::always_inline]] constexpr A unfused(const A& x) {
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+    if constexpr (std::is_floating_point_v<A>) return __builtin_assoc_barrier(x);
+#endif
+    return x;
+}
+
 }  // namespace colls::inline v1::detail

@@ -67,6 +67,7 @@ private:
 template <class Format>
 struct small_float {
     using format = Format;
+    using accumulator = float;
     unsigned short bits;
 
     small_float() = default;

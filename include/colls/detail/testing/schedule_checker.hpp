@@ -94,6 +94,8 @@ private:
         };
         add(p.order_preserving, "order_preserving");
         add(p.rank_identical, "rank_identical");
+        add(p.folds.one_expression, "one_expression");
+        add(p.folds.single_fold, "single_fold");
         add(p.volume_optimal, "volume_optimal");
         add(p.round_optimal, "round_optimal");
         add(p.symmetric, "symmetric");
