@@ -5,8 +5,8 @@
 //
 // ranks: 4 3 3
 #include "../common/program.hpp"
-#include "actor_simulation.hpp"
-#include "cart_pole.hpp"
+#include "actor_learner/cart_pole.hpp"
+#include "actor_learner/simulation.hpp"
 
 #include <algorithm>
 #include <cmath>

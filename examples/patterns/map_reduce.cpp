@@ -210,7 +210,7 @@ int main(int argc, char** argv) {
         for (const bool combine : {false, true}) run("one word", one_word, word_count, combine);
         run("none", {}, word_count, true);
         for (const double skew : {0.0, 0.25, 0.5, 0.75, 0.95}) {
-            const auto texts = made_texts(skew, out.quick() ? 4000 : 400'000);
+            const auto texts = made_texts(skew, out.quick() ? 4000 : 100'000);
             const std::string name = fmt::format("{:.0f} % one word", skew * 100);
             for (const bool combine : {false, true})
                 chart.add(combine ? "with combiner" : "without", skew,

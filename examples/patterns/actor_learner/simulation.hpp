@@ -2,7 +2,7 @@
 // after the other.
 #pragma once
 
-#include "../common/program.hpp"
+#include "../../common/program.hpp"
 
 #include <algorithm>
 #include <cmath>
