@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <span>
 #include <string>
@@ -134,13 +135,13 @@ void compare_with_one_rank(colls::communicator& comm, example::output& out, cons
         }
 }
 
-/// What the sizes of the layers say that a rank holds at most, in bytes: for each purpose, exactly, and what the paper
-/// says of the first three together.
-struct expected_memory {
+/// What this rank holds at most, in bytes: for each purpose, by the sizes of the layers; and by the paper's formula, of
+/// the first three together.
+struct memory_formula {
     std::size_t parameters, gradients, optimizer, gathered, in_flight;
     double paper;
 
-    expected_memory(const colls::sharded& layout, int stage, bool overlap, int ranks) {
+    memory_formula(const colls::sharded& layout, int stage, bool overlap, int ranks) {
         constexpr std::size_t low = sizeof(mixed_precision::low), k = 3 * sizeof(mixed_precision::high);
         const std::size_t all = layout.size(), own = layout.local_size();
         parameters = low * (stage < 3 ? all : own);
@@ -148,41 +149,54 @@ struct expected_memory {
         optimizer = k * (stage < 1 ? all : own);
         const auto psi = static_cast<double>(all), shard = psi / ranks;
         paper = (stage < 3 ? psi : shard) * low + (stage < 2 ? psi : shard) * low + (stage < 1 ? psi : shard) * k;
-        std::size_t one = 0,
-                    two = layout.unit(layout.units() - 1).size * 2;  // the last layer is gathered twice in turn
-        for (std::size_t l = 0; l < layout.units(); ++l) {
+        std::size_t one = layout.unit(0).size, two = 0;  // the largest layer, and the largest two neighbours
+        for (std::size_t l = 1; l < layout.units(); ++l) {
             one = std::max(one, layout.unit(l).size);
-            if (l > 0) two = std::max(two, layout.unit(l - 1).size + layout.unit(l).size);
+            two = std::max(two, layout.unit(l - 1).size + layout.unit(l).size);
         }
-        std::size_t two_gradients = one;
-        for (std::size_t l = 1; l < layout.units(); ++l)
-            two_gradients = std::max(two_gradients, layout.unit(l - 1).size + layout.unit(l).size);
         gathered = stage < 3 ? 0 : low * (overlap ? two : one);
-        in_flight = stage < 2 ? 0 : low * (overlap ? two_gradients : one);
+        in_flight = stage < 2 ? 0 : low * (overlap ? two : one);
     }
-    std::size_t states() const { return parameters + gradients + optimizer; }
 };
 
-std::vector<std::size_t> peaks(const example::memory_account& memory) {
+/// The peaks of a training's memory: parameters, gradients, optimizer state, gathered layers, gradients in flight, and
+/// float copies.
+std::array<std::size_t, 6> peaks(const example::memory_account& memory) {
     return {memory.peak("parameters"), memory.peak("gradients"), memory.peak("optimizer state"),
-        memory.peak("gathered layers"), memory.peak("gradients in flight"), memory.peak("copies of a layer"),
-        memory.peak()};
+        memory.peak("gathered layers"), memory.peak("gradients in flight"), memory.peak("copies of a layer")};
 }
 
 /// Compares a training's memory with the formula on this rank; adds the busiest rank's to the table.
-template <class Training>
-bool add_memory(example::table& table, colls::communicator& comm, const Training& training, int stage, bool overlap) {
-    const expected_memory formula(training.layout(), stage, overlap, comm.size());
-    std::vector<std::size_t> measured = peaks(training.memory());
-    const bool same = measured[0] == formula.parameters && measured[1] == formula.gradients &&
-                      measured[2] == formula.optimizer && measured[3] == formula.gathered &&
-                      measured[4] == formula.in_flight;
-    colls::all_reduce(comm, measured, colls::max);
+bool add_memory(example::table& table, colls::communicator& comm, const sharded_training<mixed_precision>& training,
+    int stage, bool overlap) {
+    const memory_formula formula(training.layout(), stage, overlap, comm.size());
+    auto peak = peaks(training.memory());
+    const bool same = peak[0] == formula.parameters && peak[1] == formula.gradients && peak[2] == formula.optimizer &&
+                      peak[3] == formula.gathered && peak[4] == formula.in_flight;
+    colls::all_reduce(comm, peak, colls::max);
     const auto kb = [](auto bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1000); };
-    table.add(stage_names[static_cast<std::size_t>(stage)], overlap ? "yes" : "no", kb(measured[0]), kb(measured[1]),
-        kb(measured[2]), kb(measured[0] + measured[1] + measured[2]), kb(formula.paper), kb(measured[3]),
-        kb(measured[4]), kb(measured[5]));
+    table.add(stage_names[static_cast<std::size_t>(stage)], overlap ? "yes" : "no", kb(peak[0]), kb(peak[1]),
+        kb(peak[2]), kb(peak[0] + peak[1] + peak[2]), kb(formula.paper), kb(peak[3]), kb(peak[4]), kb(peak[5]));
     return same;
+}
+
+/// Memory of each stage in groups of 1 to n ranks, after one step.
+void draw_memory(
+    colls::communicator& comm, example::output& out, const std::vector<int>& widths, const example::dataset& data) {
+    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", true}, {"bytes per parameter", false});
+    for (int ranks = 1; ranks <= comm.size(); ++ranks) {
+        colls::communicator part = comm.split(comm.rank() < ranks ? 0 : -1, comm.rank());
+        if (part.size() == 0) continue;
+        for (int stage = 0; stage < 4; ++stage) {
+            sharded_training<mixed_precision> training(part, widths, {.stage = stage});
+            step(training, part, data, 0, 32);
+            const auto peak = peaks(training.memory());
+            chart.add("stage " + std::string(stage_names[static_cast<std::size_t>(stage)]), ranks,
+                static_cast<double>(std::accumulate(peak.begin(), peak.begin() + 5, std::size_t{0})) /
+                    static_cast<double>(training.layout().size()));
+        }
+    }
+    out.draw(chart);
 }
 
 double median(std::vector<double> values) {
@@ -198,23 +212,73 @@ struct contestant {
     std::vector<double> seconds{}, exposed{};
 };
 
-/// Memory of each stage in groups of 1 to n ranks, after one step.
-void draw_memory(
-    colls::communicator& comm, example::output& out, const std::vector<int>& widths, const example::dataset& data) {
-    example::plot chart("ZeRO: memory of a rank, measured", {"ranks", true}, {"bytes per parameter", false});
-    for (int ranks = 1; ranks <= comm.size(); ranks = ranks < 4 || ranks == comm.size() ? ranks + 1 : ranks * 2) {
-        colls::communicator part = comm.split(comm.rank() < ranks ? 0 : -1, comm.rank());
-        if (part.size() == 0) continue;
-        for (int stage = 0; stage < 4; ++stage) {
-            sharded_training<mixed_precision> training(part, widths, {.stage = stage});
-            step(training, part, data, 0, 32);
-            const std::vector<std::size_t> measured = peaks(training.memory());
-            const auto psi = static_cast<double>(training.layout().size());
-            chart.add("stage " + std::string(stage_names[static_cast<std::size_t>(stage)]), ranks,
-                static_cast<double>(measured[6] - measured[5]) / psi);
+/// In mixed precision, all stages side by side: losses and weights to the bit, memory, bytes and time.
+void compare_stages(colls::communicator& comm, example::output& out, const std::vector<int>& widths,
+    const example::dataset& data, int steps, int batch, double link) {
+    std::vector<contestant> all;
+    for (int stage = 0; stage < 4; ++stage)
+        for (const bool overlap : {true, false}) {
+            const sharded_settings how{.stage = stage, .overlap = overlap, .link = link};
+            all.push_back({stage, overlap, std::make_unique<sharded_training<mixed_precision>>(comm, widths, how)});
         }
+    const colls::sharded& layout = all[0].training->layout();
+    out.print("\n{} parameters in {} layers, bfloat16 with float master weights and moments, {} ranks\n", layout.size(),
+        layout.units(), comm.size());
+
+    bool same_loss = true;
+    double first = 0, loss = 0;
+    for (int s = 0; s < steps; ++s) {
+        for (contestant& c : all) {
+            colls::barrier(comm);
+            const double exposed = c.training->traffic().exposed();
+            const auto begin = std::chrono::steady_clock::now();
+            const double own = step(*c.training, comm, data, s, batch) / batch;
+            c.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+            c.exposed.push_back(c.training->traffic().exposed() - exposed);
+            if (&c == &all[0]) loss = own;
+            same_loss = same_loss && own == loss;
+        }
+        colls::all_reduce(comm, std::span(&loss, 1), colls::sum);
+        if (s == 0) first = loss;
+        if (s % 10 == 0 || s + 1 == steps) out.print("  step {:4}: loss {:.4f}\n", s, loss);
     }
-    out.draw(chart);
+    out.check("every stage has the same loss in each step, to the bit", same_loss);
+    out.check("the loss has fallen", loss < first || steps < 2);
+
+    example::table memory({"stage", "overlap", "parameters", "gradients", "optimizer", "together", "paper",
+        "layers gathered", "gradients in flight", "float copies"});
+    example::table traffic({"stage", "bytes sent a step", "formula", "in psi (n-1)/n"});
+    example::table time({"stage", "overlap", "ms a step", "of these in calls"});
+    bool memory_agrees = true, traffic_agrees = true, weights_agree = true;
+    const auto weights = all[0].training->weights();
+    for (contestant& c : all) {
+        const auto name = stage_names[static_cast<std::size_t>(c.stage)];
+        memory_agrees = add_memory(memory, comm, *c.training, c.stage, c.overlap) && memory_agrees;
+        weights_agree = weights_agree && c.training->weights() == weights;
+
+        const std::size_t n = layout.counts(0).size(), times = c.stage < 3 ? 2 : 3;
+        const std::size_t formula = times * sizeof(mixed_precision::low) * layout.size() * (n - 1);  // of all ranks
+        std::size_t sent = c.training->traffic().bytes_sent();
+        colls::all_reduce(comm, std::span(&sent, 1), colls::sum);
+        sent /= static_cast<std::size_t>(steps);
+        traffic_agrees = traffic_agrees && sent == formula;
+        if (c.overlap) traffic.add(name, sent / n, formula / n, times);
+
+        std::array medians{median(c.seconds), median(c.exposed)};
+        colls::all_reduce(comm, medians, colls::max);
+        time.add(name, c.overlap ? "yes" : "no", fmt::format("{:.1f}", 1e3 * medians[0]),
+            fmt::format("{:.1f}", 1e3 * medians[1]));
+    }
+    out.print("\nMemory of the busiest rank, KB ('paper': 2 + 2 + 12 bytes a parameter, what is cut over n)");
+    out.print(memory);
+    out.check("memory is what the formulas say, on every rank and for each purpose", memory_agrees);
+    out.print("\nSent by a rank, on average");
+    out.print(traffic);
+    out.check("bytes sent are what the formulas say", traffic_agrees);
+    out.check("every stage has the same weights, to the bit", weights_agree);
+    out.print("\nTime of the slowest rank, medians over {} interleaved steps, {}", steps,
+        link > 0 ? fmt::format("over an emulated network of {:.0f} Mb/s a rank", link * 8e-6) : "no network emulated");
+    out.print(time);
 }
 
 }  // namespace
@@ -234,77 +298,13 @@ int main(int argc, char** argv) {
         ->check(CLI::NonNegativeNumber);
     program.cli.add_option("--hidden", hidden, "hidden layers")->check(CLI::Range(0, 1000));
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
-        const int n = comm.size(), last = out.quick() ? 5 : steps;
-        const double link = out.quick() ? 0 : megabits * 1e6 / 8;
-        const auto data = example::load_fashion_mnist(folder, out.quick() ? "t10k" : "train");
-        compare_with_one_rank(comm, out, data);
-
-        std::vector<int> widths{784};
-        for (int l = 0; l < (out.quick() ? 3 : hidden); ++l) widths.push_back(out.quick() ? 65 : width);
+        const bool quick = out.quick();
+        const auto data = example::load_fashion_mnist(folder, quick ? "t10k" : "train");
+        std::vector<int> widths(static_cast<std::size_t>(quick ? 3 : hidden), quick ? 65 : width);
+        widths.insert(widths.begin(), data.pixels());
         widths.push_back(10);
-        std::vector<contestant> all;
-        for (int stage = 0; stage < 4; ++stage)
-            for (const bool overlap : {true, false})
-                all.push_back({stage, overlap,
-                    std::make_unique<sharded_training<mixed_precision>>(
-                        comm, widths, sharded_settings{.stage = stage, .overlap = overlap, .link = link})});
-        const std::size_t psi = all[0].training->layout().size();
-        out.print("\n{} parameters in {} layers, bfloat16 with float master weights and moments, {} ranks\n", psi,
-            all[0].training->layers(), n);
-
-        bool same_loss = true;
-        double first = 0, loss = 0;
-        for (int s = 0; s < last; ++s) {
-            std::vector<double> losses;
-            for (contestant& c : all) {
-                colls::barrier(comm);
-                const double exposed = c.training->traffic().exposed();
-                const auto begin = std::chrono::steady_clock::now();
-                losses.push_back(step(*c.training, comm, data, s, batch) / batch);
-                c.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-                c.exposed.push_back(c.training->traffic().exposed() - exposed);
-            }
-            for (const double l : losses) same_loss = same_loss && l == losses[0];
-            loss = losses[0];
-            colls::all_reduce(comm, std::span(&loss, 1), colls::sum);
-            if (s == 0) first = loss;
-            if (s % 10 == 0 || s + 1 == last) out.print("  step {:4}: loss {:.4f}\n", s, loss);
-        }
-        out.check("every stage has the same loss in each step, to the bit", same_loss);
-        out.check("the loss has fallen", loss < first || last < 2);
-
-        example::table memory({"stage", "overlap", "parameters", "gradients", "optimizer", "states", "paper",
-            "layers gathered", "gradients in flight", "float copies of a layer"});
-        example::table traffic({"stage", "bytes sent a step", "formula", "formula / (n-1)/n / 2 psi"});
-        example::table time({"stage", "overlap", "ms a step", "of these exposed communication"});
-        bool memory_agrees = true, traffic_agrees = true, weights_agree = true;
-        const auto weights = all[0].training->weights();
-        for (contestant& c : all) {
-            memory_agrees = add_memory(memory, comm, *c.training, c.stage, c.overlap) && memory_agrees;
-            std::size_t sent = c.training->traffic().bytes_sent();
-            colls::all_reduce(comm, std::span(&sent, 1), colls::sum);
-            const auto times = static_cast<std::size_t>(c.stage < 3 ? 2 : 3), un = static_cast<std::size_t>(n);
-            const std::size_t formula = times * 2 * psi * (un - 1);  // of all ranks together
-            traffic_agrees = traffic_agrees && sent == formula * static_cast<std::size_t>(last);
-            const auto name = stage_names[static_cast<std::size_t>(c.stage)];
-            if (c.overlap)
-                traffic.add(name, sent / static_cast<std::size_t>(last) / un, formula / un, fmt::format("{}", times));
-            std::array medians{median(c.seconds), median(c.exposed)};
-            colls::all_reduce(comm, medians, colls::max);
-            time.add(name, c.overlap ? "yes" : "no", fmt::format("{:.1f}", 1e3 * medians[0]),
-                fmt::format("{:.1f}", 1e3 * medians[1]));
-            weights_agree = weights_agree && c.training->weights() == weights;
-        }
-        out.print("\nMemory of the busiest rank, KB ('paper': (2 + 2 + 12) bytes a parameter, sharded parts over n)");
-        out.print(memory);
-        out.check("memory is what the formulas say, on every rank and for each purpose", memory_agrees);
-        out.print("\nSent by a rank, on average");
-        out.print(traffic);
-        out.check("bytes sent are what the formulas say", traffic_agrees);
-        out.check("every stage has the same weights, to the bit", weights_agree);
-        out.print("\nTime of the slowest rank, medians over {} interleaved steps, {}", last,
-            link > 0 ? fmt::format("over an emulated network of {} Mb/s a rank", megabits) : "no network emulated");
-        out.print(time);
+        compare_with_one_rank(comm, out, data);
+        compare_stages(comm, out, widths, data, quick ? 5 : steps, batch, quick ? 0 : megabits * 1e6 / 8);
         draw_memory(comm, out, widths, data);
     });
 }

@@ -6,7 +6,6 @@
 #include <colls/step.hpp>
 
 #include <cstddef>
-#include <initializer_list>
 #include <type_traits>
 
 namespace colls::inline v1 {
@@ -14,18 +13,25 @@ namespace colls::inline v1 {
 /// A matrix of rows x columns elements. A vector is a matrix of one row; a tensor of more dimensions counts as a matrix
 /// of its first dimension by all others.
 struct tensor_shape {
-    std::size_t rows = 1, columns = 1;
+    std::size_t rows = 1;     ///< elements of a column
+    std::size_t columns = 1;  ///< elements of a row
     friend constexpr bool operator==(const tensor_shape&, const tensor_shape&) = default;
 };
 
 /// Ranks first, first + stride, ...: `count` of them.
 struct rank_range {
-    int first = 0, count = 1, stride = 1;
+    int first = 0;   ///< the lowest of them
+    int count = 1;   ///< how many there are
+    int stride = 1;  ///< from one to the next
 };
 
 /// A rectangle of a matrix. A rank stores the rectangle that it holds densely, row by row.
 struct tensor_block {
-    std::size_t row = 0, rows = 0, column = 0, columns = 0;
+    std::size_t row = 0;      ///< its first row
+    std::size_t rows = 0;     ///< its number of rows
+    std::size_t column = 0;   ///< its first column
+    std::size_t columns = 0;  ///< its number of columns
+    /// Its number of elements.
     constexpr std::size_t size() const { return rows * columns; }
     friend constexpr bool operator==(const tensor_block&, const tensor_block&) = default;
 };
@@ -34,11 +40,12 @@ struct tensor_block {
 struct partition {
     static constexpr int most_given = 64;  ///< parts of given sizes, at most
 
-    std::size_t extent = 1;
-    int parts = 1;
-    bool given = false;
+    std::size_t extent = 1;             ///< rows, or columns, of the matrix
+    int parts = 1;                      ///< how many it is cut into
+    bool given = false;                 ///< by sizes, else balanced
     std::size_t ends[most_given] = {};  ///< of the parts, where their sizes are given
 
+    /// Part i, 0 <= i < parts.
     constexpr buffer_block block(int i) const {
         if (!given) return block_of(extent, parts, i);
         const std::size_t begin = i == 0 ? 0 : ends[i - 1];
@@ -57,8 +64,11 @@ struct partition {
 /// Here rank 1 holds rows 250 to 499, and ranks 5 and 7 hold columns 150 to 299. Parts may be empty. Functions that
 /// make layouts throw invalid_argument where their arguments are wrong; in a constant that is a compile error.
 struct layout {
-    partition rows, columns;
-    int replicas = 1, first = 0, stride = 1;
+    partition rows;     ///< how rows are cut
+    partition columns;  ///< how columns are cut
+    int replicas = 1;   ///< how often each rectangle is held
+    int first = 0;      ///< the lowest rank
+    int stride = 1;     ///< from a rank to the next
 
     /// Rows over ranks: rank i of the range has the i-th of ranks.count blocks of rows.
     static constexpr layout by_rows(const tensor_shape& shape, const rank_range& ranks) {
@@ -92,8 +102,12 @@ struct layout {
         cut(l.rows, sizes);
         return l;
     }
-    constexpr layout with_row_sizes(std::initializer_list<std::size_t> sizes) const {
-        return with_row_sizes<std::initializer_list<std::size_t>>(sizes);
+    /// The same, of sizes in braces.
+    template <class Size, std::size_t N>
+    constexpr layout with_row_sizes(const Size (&sizes)[N]) const {
+        layout l = *this;
+        cut(l.rows, sizes);
+        return l;
     }
     /// The same with so many columns for each block of columns.
     template <class Sizes>
@@ -102,10 +116,15 @@ struct layout {
         cut(l.columns, sizes);
         return l;
     }
-    constexpr layout with_column_sizes(std::initializer_list<std::size_t> sizes) const {
-        return with_column_sizes<std::initializer_list<std::size_t>>(sizes);
+    /// The same, of sizes in braces.
+    template <class Size, std::size_t N>
+    constexpr layout with_column_sizes(const Size (&sizes)[N]) const {
+        layout l = *this;
+        cut(l.columns, sizes);
+        return l;
     }
 
+    /// The matrix.
     constexpr tensor_shape shape() const { return {rows.extent, columns.extent}; }
     /// Rectangles, without replicas.
     constexpr int parts() const { return rows.parts * columns.parts; }

@@ -3,21 +3,21 @@
 //
 // How it works
 //   Pieces     The intersection of a part of the source layout with a part of the target layout moves as a whole. Where
-//              replicas are to share a part that is cut into fewer pieces than there are replicas, all pieces are cut
-//              further. The slots of a schedule (schedule.hpp) are the pieces that a rank holds or is to hold.
+//              replicas share a part that is cut into few pieces for that, all pieces are cut further. The slots of a
+//              schedule (schedule.hpp) are the pieces that a rank holds or is to hold.
 //   Senders    The replicas of a part share its pieces, in order, by size: each piece that some rank lacks leaves one
-//              holder once. So with M ranks that hold a matrix of S elements in equal parts none of them sends more
-//              than ceil(S / M) elements and one piece. In general: ceil(P / k) and one piece, where P is the rank's
-//              part and k its number of replicas.
+//              holder once. So a rank whose part has P elements in k replicas sends ceil(P / k) elements and one piece
+//              at most. With equal parts on M ranks that is ceil(S / M) and one piece of a matrix of S elements; with
+//              balanced ones a part is longer than that by less than a row, or column, of it.
 //   Receivers  Where the target has r replicas of a part, its pieces are dealt to them by size as well. Each replica
 //              passes on what it has got to the next one that lacks it: the pieces go round as in a ring all_gather. So
 //              a receiver sends no element twice and the last stop of a piece not at all: about (r - 1) / r of a part.
 //   In place   A rank of both layouts keeps what it holds and is to hold: no message carries that.
-//   Rounds     In the first hop sender i sends to receiver i + d in the round of d (indices in the layouts, modulo the
-//              larger number of ranks), so that senders begin with different receivers. Each rank sends one message and
-//              receives one in a round at most. Rounds without a message are left out: at most max(M, N) + r - 1 remain
-//              for N target ranks, where the layouts share no rank. Where they do, the ranks that lack a piece differ
-//              from piece to piece, and some pairs of ranks exchange several messages in a hop.
+//   Rounds     In a round a rank sends one message and receives one at most. In the first hop sender i begins with
+//              receiver i and goes on to i + 1, i + 2, ... (indices in the layouts, modulo the larger number of ranks),
+//              so that senders have different receivers; rounds without a message are left out, and later hops begin as
+//              soon as their ranks are free. That makes max(M, N) + r - 1 rounds at most, where N ranks receive. Where
+//              the layouts share ranks, it is max(M, N) + 2 (r - 1); this is counted, for M, N up to 16, not derived.
 //
 // It is a schedule like any other, for collective::redistribute: `input` and `output` name the piece that a slot holds
 // before and must hold after, from which the proof has its first and last state. Replicas hold the same data, so that
@@ -83,7 +83,9 @@ struct redistribution_schedule : Tables {
         return s;
     }
 
+    /// The layout before.
     constexpr const layout& from() const { return this->table().from; }
+    /// The layout after.
     constexpr const layout& to() const { return this->table().to; }
     /// What slot `slot` of `rank` stands for: a rectangle of the matrix, or an empty one.
     constexpr tensor_block piece(int rank, int slot) const {

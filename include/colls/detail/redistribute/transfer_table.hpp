@@ -76,7 +76,8 @@ private:
     static constexpr int divided_up(int a, int b) { return (a + b - 1) / b; }
 
     // Every part of the source is cut by the parts of the target. Where replicas are to share a part, but it is cut
-    // into fewer pieces than there are replicas, all pieces are cut further.
+    // into few pieces for that, all pieces are cut further: shares differ by a piece.
+    static constexpr int pieces_of_a_share = 4;
     constexpr void cut_pieces() {
         buffer<tensor_block> parts(from_.parts());
         for (int p = 0; p < from_.parts(); ++p) parts.p[p] = from_.part(p);
@@ -90,12 +91,12 @@ private:
         buffer<int> in_source(from_.parts()), in_target(to_.parts());
         for_each_cell([&](int p, int q, const tensor_block&) { ++in_source.p[p], ++in_target.p[q]; });
         int most = 1;
-        for (int p = 0; p < from_.parts(); ++p)
-            if (in_source.p[p] * most < from_.replicas && in_source.p[p] > 0)
-                most = divided_up(from_.replicas, in_source.p[p]);
-        for (int q = 0; q < to_.parts(); ++q)
-            if (in_target.p[q] * most < to_.replicas && in_target.p[q] > 0)
-                most = divided_up(to_.replicas, in_target.p[q]);
+        const auto share = [&most](int cells, int replicas) {
+            if (replicas > 1 && cells > 0 && cells * most < pieces_of_a_share * replicas)
+                most = divided_up(pieces_of_a_share * replicas, cells);
+        };
+        for (int p = 0; p < from_.parts(); ++p) share(in_source.p[p], from_.replicas);
+        for (int q = 0; q < to_.parts(); ++q) share(in_target.p[q], to_.replicas);
         for_each_cell([&](int p, int q, const tensor_block& cell) { cut_cell(p, q, cell, unsigned_of(most)); });
         table_.piece = pieces_.p;
     }
