@@ -40,10 +40,13 @@ namespace colls::inline v1 {
 /// The largest error of converting floats to an element of type E, as a part of the largest magnitude in the element.
 template <class E>
 inline constexpr double worst_error = E::worst_error;
+/// None.
 template <>
 inline constexpr double worst_error<float> = 0;
+/// Half a unit in the last place.
 template <>
 inline constexpr double worst_error<bfloat16> = 0x1p-8;
+/// Half a unit in the last place.
 template <>
 inline constexpr double worst_error<half> = 0x1p-11;
 
@@ -73,8 +76,8 @@ class compressed_all_reduce {
         "its accumulator, which is float or a struct of floats (operators.hpp)");
 
 public:
-    using element = Element;
-    using schedule = schedule_for<Schedule, collective::all_reduce>;
+    using element = Element;                                          ///< what travels
+    using schedule = schedule_for<Schedule, collective::all_reduce>;  ///< how it travels
 
     /// Floats in an element.
     static constexpr std::size_t values_each = detail::float_tile<Element>::values_each;

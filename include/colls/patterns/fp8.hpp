@@ -18,11 +18,12 @@ namespace colls::inline v1 {
 /// arrays vectorise.
 template <int fraction_bits, int exponent_bias, unsigned largest_code, unsigned infinity_code>
 struct fp8_format {
-    static constexpr int fraction = fraction_bits;
-    static constexpr int bias = exponent_bias;
+    static constexpr int fraction = fraction_bits;  ///< bits of the fraction
+    static constexpr int bias = exponent_bias;      ///< of the exponent
     /// The code of the largest number. What lies above it is infinity_code, if the format has one, or a NaN.
     static constexpr unsigned largest = largest_code;
 
+    /// The number that a code stands for.
     [[gnu::always_inline]] static constexpr float decoded(unsigned char code) {
         const unsigned magnitude = code & 0x7fu;
         const unsigned special = sign_of(code) | chosen(magnitude == infinity_code, 0x7f800000u, 0x7fc00000u);
@@ -38,6 +39,7 @@ struct fp8_format {
         return detail::float_of(sign_of(code) | chosen(detail::less(aligned, 1u << 23), subnormal, normal));
     }
 
+    /// The code of the nearest number, ties to even; the largest where x is larger.
     [[gnu::always_inline]] static constexpr unsigned char encoded(float x) {
         const unsigned a = detail::bits_of(x) & 0x7fffffffu, finite = rounded(a);
         return with_sign_of(
@@ -73,21 +75,26 @@ private:
 /// A number of 8 bits, computed in float: explicit from float, implicit to it.
 template <class Format>
 struct fp8 {
-    using format = Format;
-    using accumulator = float;
-    unsigned char bits;
+    using format = Format;      ///< its fp8_format
+    using accumulator = float;  ///< what it is folded in
+    unsigned char bits;         ///< its code
 
     fp8() = default;
+    /// Rounds to the nearest.
     [[gnu::always_inline]] constexpr explicit fp8(float x) : bits(Format::encoded(x)) {}
+    /// The number whose code is b.
     static constexpr fp8 from_bits(unsigned char b) {
         fp8 x(0.0f);
         x.bits = b;
         return x;
     }
+    /// Its value, exactly.
     [[gnu::always_inline]] constexpr operator float() const { return Format::decoded(bits); }
 };
 
+/// Four bits of exponent, three of fraction: up to 448, no infinity.
 using fp8_e4m3 = fp8<fp8_format<3, 7, 0x7e, 0x80>>;
+/// Five bits of exponent, two of fraction: up to 57344, and infinity.
 using fp8_e5m2 = fp8<fp8_format<2, 15, 0x7b, 0x7c>>;
 
 }  // namespace colls::inline v1

@@ -27,6 +27,7 @@
 
 namespace colls::inline v1::patterns {
 
+/// How gradient_buckets exchanges. The same on every rank.
 struct bucket_options {
     /// A bucket is full when it has as many bytes.
     std::size_t bucket_bytes = 256 * 1024;
@@ -58,9 +59,10 @@ public:
     /// @param comm       may be destroyed before this object, which holds the group
     /// @param gradients  in the order of the forward pass, of the same sizes on every rank; they may be empty. Their
     ///                   memory must outlive this object
-    /// @param op         colls::sum or colls::avg, the average over the ranks
+    /// @param options    the size of buckets, and whether ranks may have different numbers of steps
     /// @param schedule   nothing, or the schedule (or family) of the all_reduce, as a value
     ///
+    /// The third argument is the operator: colls::sum, or colls::avg, the average over the ranks.
     /// Costs one all_reduce of 16 bytes for each gradient.
     template <class Op, class... Schedule>
     gradient_buckets(communicator& comm, std::vector<std::span<T>> gradients, const Op&, bucket_options options = {},
@@ -157,6 +159,7 @@ public:
         }
         began_ = false;
     }
+    /// The same with nothing to do after each step.
     void join() {
         join([] {});
     }
@@ -164,6 +167,7 @@ public:
     /// The ranks that have taken part in the last step: all, or those that had not joined.
     int participants() const { return participants_; }
 
+    /// How many buckets there are.
     std::size_t bucket_count() const { return buckets_.size(); }
     /// The bucket of gradient i; buckets are numbered in the order in which they start.
     std::size_t bucket_of(std::size_t i) const { return bucket_of_.at(i); }

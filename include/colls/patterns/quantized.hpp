@@ -32,7 +32,7 @@ namespace colls::inline v1 {
 /// B floats: what quantized<Code, B> is folded in.
 template <int B>
 struct float_block {
-    alignas(64) float values[B];
+    alignas(64) float values[B];  ///< the floats
 
     [[gnu::always_inline]] friend float_block operator+(const float_block& a, const float_block& b) {
         float_block c;
@@ -56,14 +56,15 @@ struct quantized {
     static_assert(std::is_same_v<Code, std::int8_t> || std::is_same_v<Code, fp8_e4m3> || std::is_same_v<Code, fp8_e5m2>,
         "colls: codes of a quantized block are std::int8_t, fp8_e4m3 or fp8_e5m2");
     static_assert(B > 0 && B % 16 == 0, "colls: a quantized block has a multiple of 16 values");
-    using code = Code;
-    using accumulator = float_block<B>;
+    using code = Code;                   ///< of a value
+    using accumulator = float_block<B>;  ///< what it is folded in
 
-    float scale;
-    Code codes[B];
+    float scale;    ///< by which codes are multiplied
+    Code codes[B];  ///< one a value
 
     quantized() = default;
 
+    /// Rounds each value to the nearest multiple of a scale that the largest determines.
     [[gnu::always_inline]] explicit quantized(const float_block<B>& x) {
         int most = 0;  // as bits: magnitudes compare as integers
         for (int i = 0; i < B; ++i) {
@@ -78,6 +79,7 @@ struct quantized {
         if (!finite) scale = detail::float_of(0x7fc00000u);
     }
 
+    /// The values that it stands for.
     [[gnu::always_inline]] explicit operator float_block<B>() const {
         float_block<B> x;
         for (int i = 0; i < B; ++i) x.values[i] = detail::unfused(value(codes[i]) * scale);

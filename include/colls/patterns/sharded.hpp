@@ -96,6 +96,7 @@ public:
 
     /// Starts an all_gather of unit u.
     ///
+    /// @param u      the unit, 0 to units() - 1
     /// @param mine   this rank's shard of the unit; may be that part of `whole`
     /// @param whole  of unit(u).size elements; holds the unit when the operation is over
     /// @return       the operation; the buffers must outlive it
@@ -107,6 +108,7 @@ public:
     }
     /// Starts a reduce_scatter of unit u.
     ///
+    /// @param u      the unit, 0 to units() - 1
     /// @param whole  of unit(u).size elements: this rank's contribution to the unit
     /// @param mine   holds the reduced shard of this rank when the operation is over; may be that part of `whole`
     /// @param op     the operator, the same on every rank

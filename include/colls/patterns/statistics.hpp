@@ -20,9 +20,9 @@ namespace colls::inline v1 {
 
 /// Number, sum and squared deviations of some values: what two sets of values need to become one.
 struct moments {
-    std::int64_t count = 0;
-    double sum = 0;
-    double deviations = 0;  ///< the sum over the values of (value - mean)^2
+    std::int64_t count = 0;  ///< how many values
+    double sum = 0;          ///< of the values
+    double deviations = 0;   ///< the sum over the values of (value - mean)^2
 
     /// NaN where there is no value.
     double mean() const { return sum / static_cast<double>(count); }
@@ -90,9 +90,9 @@ void softmax(Comm& comm, X&& x) {
 /// A value and where it lies: element `index` of rank `rank`'s shard. A rank of `none`: no value.
 template <class T>
 struct located {
-    T value{};
-    int rank = none;
-    std::int64_t index = 0;
+    T value{};               ///< the value
+    int rank = none;         ///< that has it
+    std::int64_t index = 0;  ///< in its shard
     friend bool operator==(const located&, const located&) = default;
 };
 

@@ -86,6 +86,7 @@ public:
     std::size_t received() const { return std::accumulate(received_.begin(), received_.end(), std::size_t{0}); }
     /// For each rank the number of rows that go there, and that come from there.
     std::span<const std::size_t> sent_counts() const { return sent_; }
+    /// For each rank the number of rows that come from there.
     std::span<const std::size_t> received_counts() const { return received_; }
 
     /// Collective: sends each row to its destination.

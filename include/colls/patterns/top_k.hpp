@@ -23,11 +23,12 @@ namespace colls::inline v1 {
 
 /// A value of a sparse vector.
 struct sparse_value {
-    float value;
-    std::uint32_t index;
+    float value;          ///< the value
+    std::uint32_t index;  ///< its place in the vector
     friend bool operator==(const sparse_value&, const sparse_value&) = default;
 };
 
+/// Sums floats over the ranks, of which each sends its k largest: see the opening comment.
 class top_k_all_reduce {
 public:
     /// @param count     of floats, fewer than 2^32; the same on every rank
@@ -67,6 +68,7 @@ public:
     }
 
     std::size_t count() const { return residual_.size(); }
+    /// Values that a rank sends in a call.
     std::size_t k() const { return k_; }
     /// What this rank has not sent yet, count() floats. A checkpoint saves and restores it, and the velocity.
     std::span<float> residual() { return residual_; }
