@@ -28,6 +28,7 @@ struct settings {
     std::uint64_t seed = 1;
     std::vector<int> widths{784, 256, 128, 10};
     double learning_rate = 0.1, momentum = 0.9;
+    bool pin = false;
 };
 
 /// Progress of a training run; `loss` is the mean over this rank's shards since the epoch began.
