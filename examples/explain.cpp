@@ -16,8 +16,10 @@ int main(int argc, char** argv) {
     bool said = true;
     colls::threads::run(ranks, [&](auto& comm) {
         for (const std::size_t bytes : {std::size_t{64}, std::size_t{64} << 10, std::size_t{16} << 20}) {
+            // example-begin explain
             const std::string table = colls::explain(comm, colls::collective::all_reduce, only ? only : bytes);
             if (comm.rank() == 0) std::printf("%s\n", table.c_str());
+            // example-end
             if (table.empty()) said = false;
             if (only) break;
         }

@@ -155,6 +155,24 @@ TEST_CASE("lifetime: an exception that leaves a rank's function does not wait fo
     CHECK(thrown == std::vector<std::string>(2, "my own business"));
 }
 
+TEST_CASE("lifetime: an exception of a rank that has left its group is that of run", "[lifetime]") {
+    for (const std::string& transport : every_transport()) {
+        std::string thrown;
+        try {
+            run_over(transport, 3, [](colls::communicator& comm) {
+                colls::barrier(comm);
+                const bool throws = comm.rank() == 1;
+                comm = {};
+                if (throws) throw std::out_of_range("my own business");
+            });
+        } catch (const std::exception& failure) {
+            thrown = failure.what();
+        }
+        INFO(transport << ": " << thrown);
+        CHECK(says(thrown, "my own business"));
+    }
+}
+
 TEST_CASE("plan: rejects start and run while its operation is not over", "[lifetime]") {
     on_every_transport(2, [](colls::communicator& comm) {
         std::vector<int> data(1000, 1);

@@ -53,8 +53,10 @@ public:
     }
     void print(const table& t) { print("\n{}\n", t.text()); }
 
-    /// Writes the chart to the file that --plot names, on rank 0; without --plot nothing.
-    void draw(const plot& chart) {
+    /// Writes the chart, a plot or another one with write(file), to the file that --plot names, on rank 0; without
+    /// --plot nothing.
+    template <class Chart>
+    void draw(const Chart& chart) {
         if (comm_.rank() != 0 || plot_file_.empty()) return;
         chart.write(plot_file_);
         print("wrote {}\n", plot_file_);

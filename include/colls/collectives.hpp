@@ -19,6 +19,8 @@
 //   Schedule     How the data moves. The first template argument, a family or any schedule of the collective:
 //                all_reduce<colls::ring>(comm, x, op); or a value after the other arguments: all_reduce(comm, x, op,
 //                s). Without one the library chooses: see automatic.hpp and explain.hpp.
+//   Constraint   colls::reproducible, in place of a schedule or behind the other arguments: the bits of a result depend
+//                on the contributions alone (reproducible.hpp).
 //
 // Costs are those of the best schedules of the library, as rounds, in which each rank sends to one other at a time
 // unless said otherwise, and as bytes sent by the busiest rank; L is log2(n), rounded up, and S the bytes of the larger
@@ -29,7 +31,9 @@
 //   invalid_argument   this rank's arguments are wrong: a root or peer out of range, a buffer or list of counts of the
 //                      wrong length, a null or overlapping buffer, a communicator of no group. Nothing has moved, and
 //                      the rank may make the call again with other arguments.
-//   unsupported        the given schedule does not work for n ranks, or does not keep the order that the operator needs
+//   unsupported        the given schedule does not work for n ranks, or does not keep the order that the operator
+//   needs,
+//                      or is not reproducible where the call says colls::reproducible
 //   wrong_schedule     the given schedule is not a proven one, and its proof fails for n ranks
 //   mismatch           the ranks have made different calls, or given lengths, types or roots that do not fit together
 //   timeout            another rank did not take part within COLLS_TIMEOUT seconds
@@ -43,6 +47,7 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/call/submit.hpp>
 #include <colls/progress_thread.hpp>
+#include <colls/reproducible.hpp>
 #include <colls/wait.hpp>
 
 namespace colls::inline v1 {

@@ -1,10 +1,13 @@
 // What `automatic` would choose in a group, and why.
 #pragma once
 
+#include <colls/automatic.hpp>
 #include <colls/cost.hpp>
 #include <colls/detail/call/explain_choice.hpp>
+#include <colls/reproducible.hpp>
 
 #include <string>
+#include <type_traits>
 
 namespace colls::inline v1 {
 
@@ -19,18 +22,18 @@ model model_of(Comm& comm) {
 /// The name of the schedule that `automatic` takes for a collective of `bytes` bytes in comm's group, with an operator
 /// that commutes: a family's name, or "eager" for the eager path of small messages. `bytes` are those of the larger of
 /// the two buffers, over all blocks. Not collective, and the same on all ranks. Throws errc::invalid_argument where
-/// COLLS_SCHEDULE has a name that is none.
-template <class Comm>
+/// COLLS_SCHEDULE has a name that is none. `Constraint`: colls::reproducible, as that of the call; or automatic.
+template <class Constraint = automatic, class Comm>
 std::string chosen(Comm& comm, collective what, std::size_t bytes) {
-    return std::string(detail::choice<0>(comm.context(), what, bytes));
+    return std::string(detail::choice<0>(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>));
 }
 
 /// A table of the schedules that `automatic` weighs for such a call, one a line, with rounds, bytes sent by the busiest
-/// rank, bytes of a block in a chunk, and predicted microseconds; the one that `chosen` names is marked "<- chosen".
-/// Not collective. Throws as `chosen` does.
-template <class Comm>
+/// rank, bytes of a block in a chunk, and predicted microseconds; the one that `chosen` names is marked "<- chosen",
+/// and those that `Constraint` excludes "not reproducible". Not collective. Throws as `chosen` does.
+template <class Constraint = automatic, class Comm>
 std::string explain(Comm& comm, collective what, std::size_t bytes) {
-    return detail::explanation<0>(comm.context(), what, bytes);
+    return detail::explanation<0>(comm.context(), what, bytes, std::is_same_v<Constraint, reproducible>);
 }
 
 }  // namespace colls::inline v1

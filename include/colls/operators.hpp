@@ -51,8 +51,8 @@ constexpr commutative_operator<F> commutative(F f) {
     return {f};
 }
 
-// The library's operators. All but minloc and maxloc are pure: they fold in the element type's accumulator, bfloat16 and
-// half in float, and round once a fold.
+// The library's operators. All but minloc and maxloc are pure: they fold in the element type's accumulator, bfloat16
+// and half in float, and round once a fold.
 
 /// a + b. Integers wrap.
 struct sum_t {

@@ -26,15 +26,16 @@ enum class collective : unsigned char {
     all_to_all,
     barrier,
     inclusive_scan,
-    exclusive_scan
+    exclusive_scan,
+    redistribute
 };
-/// How many there are.
+/// The collectives that a family may provide: those before `redistribute`, whose result depends on two layouts.
 inline constexpr int collective_count = 11;
 
 /// The name of a collective, such as "all_reduce".
 constexpr const char* name_of(collective c) {
     constexpr const char* names[] = {"broadcast", "scatter", "gather", "all_gather", "reduce", "reduce_scatter",
-        "all_reduce", "all_to_all", "barrier", "inclusive_scan", "exclusive_scan"};
+        "all_reduce", "all_to_all", "barrier", "inclusive_scan", "exclusive_scan", "redistribute"};
     return names[static_cast<int>(c)];
 }
 
@@ -87,6 +88,7 @@ constexpr collective dual(collective c) {
 ///   home(n, slot)    user block of a slot, or none slot / (blocks / n)
 ///   owner(rank, n)   inverse of home, one slot     rank
 ///   input, output(rank, n, slot)   all_to_all: destination (source) of what a slot holds before (after)    slot
+///                                  redistribute: the block that a slot holds before (must hold after), or none    slot
 template <class S>
 concept schedule =
     requires {
@@ -171,7 +173,8 @@ constexpr int home_of(const S& s, int n, int slot) {
         return b % n == 0 ? slot / (b / n) : none;
     }
 }
-/// all_to_all: the destination rank of what `slot` of `rank` holds before the first round.
+/// all_to_all: the destination rank of what `slot` of `rank` holds before the first round. redistribute: the block that
+/// the slot holds, or none.
 template <class S>
 constexpr int input_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.input(rank, n, slot); })
@@ -179,7 +182,8 @@ constexpr int input_of(const S& s, int rank, int n, int slot) {
     else
         return blocks_of(s, n) == n ? slot : slot / (blocks_of(s, n) / n);
 }
-/// all_to_all: the source rank of what `slot` of `rank` holds after the last round.
+/// all_to_all: the source rank of what `slot` of `rank` holds after the last round. redistribute: the block that the
+/// slot must hold, or none.
 template <class S>
 constexpr int output_of(const S& s, int rank, int n, int slot) {
     if constexpr (requires { s.output(rank, n, slot); })

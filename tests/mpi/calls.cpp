@@ -1,6 +1,7 @@
 #include "calls.hpp"
 
 #include "support/batch.hpp"
+#include "support/reproducible.hpp"
 
 #include <numeric>
 
@@ -48,6 +49,18 @@ void random_calls(
         }
         done += jobs.size();
     }
+}
+
+void reproducible_bits(colls::communicator& comm, std::uint64_t seed, tally& t) {
+    std::string wrong;
+    try {
+        support::check_reproducible(comm, 4'000, 16, seed);
+    } catch (const colls::error&) {
+        throw;  // the group is broken
+    } catch (const std::exception& e) {
+        wrong = e.what();
+    }
+    t.check(wrong.empty(), wrong);
 }
 
 namespace {

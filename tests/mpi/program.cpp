@@ -328,6 +328,8 @@ int main(int argc, char** argv) {
             t.check(comm.rank() == t.rank && comm.size() == size, "ranks");
             own_messages own;
             random_calls(comm, seed, calls, {[&] { own.begin(); }, [&] { own.end(t); }, same_everywhere}, t);
+            section("reproducible bits");
+            reproducible_bits(comm, seed, t);
             section("messages");
             messages(comm, seed, t);
             section("splits");

@@ -24,28 +24,45 @@ struct fp8_format {
     static constexpr unsigned largest = largest_code;
 
     [[gnu::always_inline]] static constexpr float decoded(unsigned char code) {
-        const unsigned magnitude = code & 0x7fu, sign = (code & 0x80u) << 24, aligned = magnitude << (23 - fraction);
+        const unsigned magnitude = code & 0x7fu;
+        const unsigned special = sign_of(code) | chosen(magnitude == infinity_code, 0x7f800000u, 0x7fc00000u);
+        return detail::float_of(
+            chosen(detail::less(largest, magnitude), special, detail::bits_of(decoded_finite(code))));
+    }
+    /// Of a code that is a number.
+    [[gnu::always_inline]] static constexpr float decoded_finite(unsigned char code) {
+        const unsigned aligned = (code & 0x7fu) << (23 - fraction);
         const unsigned normal = aligned + (unsigned{127 - bias} << 23);
         const unsigned subnormal = detail::bits_of(
             detail::float_of(aligned + (unsigned{128 - bias} << 23)) - detail::float_of(unsigned{128 - bias} << 23));
-        const unsigned finite = chosen(detail::less(aligned, 1u << 23), subnormal, normal);
-        const unsigned special = chosen(magnitude == infinity_code, 0x7f800000u, 0x7fc00000u);
-        return detail::float_of(sign | chosen(detail::less(largest, magnitude), special, finite));
+        return detail::float_of(sign_of(code) | chosen(detail::less(aligned, 1u << 23), subnormal, normal));
     }
+
     [[gnu::always_inline]] static constexpr unsigned char encoded(float x) {
-        const unsigned bits = detail::bits_of(x), sign = bits >> 24 & 0x80u, a = bits & 0x7fffffffu;
+        const unsigned a = detail::bits_of(x) & 0x7fffffffu, finite = rounded(a);
+        return with_sign_of(
+            x, chosen(detail::less(0x7f800000u, a), 0x7fu, chosen(detail::less(finite, largest), finite, largest)));
+    }
+    /// Of a number that is not beyond the largest.
+    [[gnu::always_inline]] static constexpr unsigned char encoded_finite(float x) {
+        return with_sign_of(x, rounded(detail::bits_of(x) & 0x7fffffffu));
+    }
+
+private:
+    [[gnu::always_inline]] static constexpr unsigned sign_of(unsigned char code) { return (code & 0x80u) << 24; }
+    [[gnu::always_inline]] static constexpr unsigned char with_sign_of(float x, unsigned code) {
+        return static_cast<unsigned char>((detail::bits_of(x) >> 24 & 0x80u) | code);
+    }
+    /// The code of a magnitude, not saturated.
+    [[gnu::always_inline]] static constexpr unsigned rounded(unsigned a) {
         // Below the least normal number: the sum's last bit is that of the least number, which rounds it.
         constexpr unsigned unit = unsigned{127 + 24 - bias - fraction} << 23;
         const unsigned small = detail::bits_of(detail::float_of(a) + detail::float_of(unit)) - unit;
         const unsigned normal =
             (a - (unsigned{127 - bias} << 23) + (1u << (22 - fraction)) - 1 + (a >> (23 - fraction) & 1u)) >>
             (23 - fraction);
-        const unsigned rounded = chosen(detail::less(a, unsigned{128 - bias} << 23), small, normal);
-        const unsigned finite = chosen(detail::less(rounded, largest), rounded, largest);
-        return static_cast<unsigned char>(sign | chosen(detail::less(0x7f800000u, a), 0x7fu, finite));
+        return chosen(detail::less(a, unsigned{128 - bias} << 23), small, normal);
     }
-
-private:
     /// By bits: compilers turn a conditional into a branch around the sum of floats, and do not vectorise it.
     [[gnu::always_inline]] static constexpr unsigned chosen(bool first, unsigned a, unsigned b) {
         const unsigned mask = 0u - static_cast<unsigned>(first);

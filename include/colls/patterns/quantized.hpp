@@ -11,13 +11,13 @@
 //   int8       m / 127, a float: codes use the whole range from -127 to 127. A power of two would lose up to one of the
 //              eight bits.
 //   fp8        the least power of two by which m is at most the format's largest number. A code has its own exponent,
-//              so no precision is lost, and to scale is exact: quantising what was quantised before changes no bit.
+//              so no precision is lost, and to scale is exact: quantising what was quantised before changes no value.
 // The error of a value is at most worst_error times m; for int8 that is half a scale.
 //
 // Zeros stay zeros. A scale is at least 2^-126, the least normal float, so blocks whose m is smaller than that times
-// the largest code lose their lower bits, and arithmetic that flushes subnormals gives the same bits. A block that holds
-// a NaN, an infinity or a magnitude of 2^127 or more becomes NaN as a whole, and so does every sum with it: a trainer
-// that looks for overflow in the result sees it on every rank.
+// the largest code lose their lower bits, and arithmetic that flushes subnormals gives the same bits. A block that
+// holds a NaN, an infinity or a magnitude of 2^127 or more becomes NaN as a whole, and so does every sum with it: a
+// trainer that looks for overflow in the result sees it on every rank.
 #pragma once
 
 #include <colls/operators.hpp>
@@ -53,10 +53,10 @@ struct float_block {
 ///         costs 3 % and is usual.
 template <class Code, int B = 128>
 struct quantized {
-    static_assert(
-        std::is_same_v<Code, std::int8_t> || std::is_same_v<Code, fp8_e4m3> || std::is_same_v<Code, fp8_e5m2>,
+    static_assert(std::is_same_v<Code, std::int8_t> || std::is_same_v<Code, fp8_e4m3> || std::is_same_v<Code, fp8_e5m2>,
         "colls: codes of a quantized block are std::int8_t, fp8_e4m3 or fp8_e5m2");
     static_assert(B > 0 && B % 16 == 0, "colls: a quantized block has a multiple of 16 values");
+    using code = Code;
     using accumulator = float_block<B>;
 
     float scale;
@@ -80,7 +80,7 @@ struct quantized {
 
     [[gnu::always_inline]] explicit operator float_block<B>() const {
         float_block<B> x;
-        for (int i = 0; i < B; ++i) x.values[i] = detail::unfused(static_cast<float>(codes[i]) * scale);
+        for (int i = 0; i < B; ++i) x.values[i] = detail::unfused(value(codes[i]) * scale);
         return x;
     }
 
@@ -119,9 +119,16 @@ private:
             return static_cast<Code>(static_cast<int>(detail::bits_of(rounded) & 0xffu & static_cast<unsigned>(mask)));
         } else {
             Code c;
-            c.bits = static_cast<unsigned char>(Code::format::encoded(x) & mask);
+            c.bits = static_cast<unsigned char>(Code::format::encoded_finite(x) & mask);
             return c;
         }
+    }
+    /// Without its scale. No code of a block is an infinity or a NaN.
+    [[gnu::always_inline]] static float value(Code c) {
+        if constexpr (std::is_same_v<Code, std::int8_t>)
+            return static_cast<float>(c);
+        else
+            return Code::format::decoded_finite(c.bits);
     }
 };
 

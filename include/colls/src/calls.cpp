@@ -3,6 +3,7 @@
 #undef COLLS_SEPARATE
 #define COLLS_SEPARATE_SOURCE
 #include <colls/colls.hpp>
+#include <colls/redistribute.hpp>
 #include <colls/transports/threads.hpp>
 
 namespace colls::inline v1::detail {
@@ -17,6 +18,6 @@ template candidates candidates_for<collective::all_to_all>();
 template candidates candidates_for<collective::barrier>();
 template candidates candidates_for<collective::inclusive_scan>();
 template candidates candidates_for<collective::exclusive_scan>();
-template std::string explanation<0>(const rank_context&, collective, std::size_t);
-template std::string_view choice<0>(const rank_context&, collective, std::size_t);
+template std::string explanation<0>(const rank_context&, collective, std::size_t, bool);
+template std::string_view choice<0>(const rank_context&, collective, std::size_t, bool);
 }  // namespace colls::inline v1::detail

@@ -14,9 +14,9 @@ struct rank_context;
 
 // Templates, so that they, and with them every family of schedules, are compiled only where they are called.
 template <int>
-std::string explanation(const rank_context& e, collective what, std::size_t bytes);
+std::string explanation(const rank_context& e, collective what, std::size_t bytes, bool reproducible);
 template <int>
-std::string_view choice(const rank_context& e, collective what, std::size_t bytes);
+std::string_view choice(const rank_context& e, collective what, std::size_t bytes, bool reproducible);
 
 model group_model(const rank_context& e);
 

@@ -51,6 +51,8 @@ double pause_between_tests(double since);
 
 /// Checks a request and keeps it.
 prepared* prepare_call(rank_context& e, request& q);
+/// Checks the arguments of a request that is then prepared with copies of its buffers.
+void check_arguments(rank_context& e, request& q);
 /// Both throw invalid_argument where p is null, which a moved-from plan is.
 void run_prepared(prepared* p);
 operation_state* start_prepared(prepared* p);

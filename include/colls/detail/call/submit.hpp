@@ -7,6 +7,7 @@
 #include <colls/detail/call/perform.hpp>
 #include <colls/detail/request/known_families.hpp>
 #include <colls/plan.hpp>
+#include <colls/reproducible.hpp>
 #include <colls/verify.hpp>
 
 namespace colls::inline v1::detail {
@@ -28,15 +29,32 @@ struct prepare_mode {
     static plan run(rank_context& e, request& q) { return plan(e, q); }
 };
 
-/// The type of a call's schedule: that of the value at the end of its arguments, or else its template argument.
+template <class S>
+inline constexpr bool is_constraint = std::is_same_v<S, reproducible>;
+
+/// What a call's template argument and the values behind its other arguments say: at most one schedule value, which
+/// counts before the template argument, and colls::reproducible.
 template <class Schedule, class... V>
 struct schedule_argument {
-    using type = Schedule;
+    using type = std::conditional_t<is_constraint<Schedule>, automatic, Schedule>;
+    static constexpr bool constrained = is_constraint<Schedule>;
+    static constexpr int values = 0;
 };
-template <class Schedule, class V>
-struct schedule_argument<Schedule, V> {
-    using type = V;
+template <class Schedule, class First, class... V>
+struct schedule_argument<Schedule, First, V...> : schedule_argument<Schedule, V...> {
+    using rest = schedule_argument<Schedule, V...>;
+    using type = std::conditional_t<is_constraint<First>, typename rest::type, First>;
+    static constexpr bool constrained = rest::constrained || is_constraint<First>;
+    static constexpr int values = rest::values + !is_constraint<First>;
 };
+/// The schedule value among them.
+template <class First, class... V>
+constexpr const auto& schedule_value(const First& first, const V&... more) {
+    if constexpr (is_constraint<First>)
+        return schedule_value(more...);
+    else
+        return first;
+}
 
 /// S can be evaluated in a constant expression, default-made.
 template <class S>
@@ -52,8 +70,18 @@ constexpr bool keeps_order_at_small_sizes() {
     return true;
 }
 
+/// The results of S have one fold expression each at small sizes, as far as the type alone says. (The proof at run time
+/// asks again, for the size of the call.)
+template <class S>
+constexpr bool has_one_expression_at_small_sizes() {
+    if constexpr (std::is_empty_v<S> && constant_schedule<S>)
+        return one_expression<S>;
+    else
+        return true;
+}
+
 /// The schedule of a call, its type erased. What is wrong with it is a compile error in words.
-template <collective C, bool ordered, class S>
+template <collective C, bool ordered, bool constrained, class S>
 any_schedule schedule_for_call(const S& given) {
     if constexpr (expect_schedule_or_family<S>()) {
         static_assert(
@@ -61,13 +89,21 @@ any_schedule schedule_for_call(const S& given) {
         if constexpr (provides<S, C>) {
             const auto s = schedule_of<C>(given);
             using made = std::remove_const_t<decltype(s)>;
+            if constexpr (constrained && reduces(C)) {
+                constexpr bool one = has_one_expression_at_small_sizes<made>();
+                static_assert(one,
+                    "colls: with colls::reproducible all elements must have one fold expression, and this schedule "
+                    "computes elements in different places by different ones, so their bits would depend on the count "
+                    "and on how data are cut into calls; take direct, recursive_doubling, tree, or colls::reproducible "
+                    "alone");
+            }
             if constexpr (ordered) {
                 constexpr bool in_order = keeps_order_at_small_sizes<made>();
                 static_assert(in_order,
                     "colls: this operator is not known to commute, and this schedule does not keep the order of ranks; "
                     "take direct, or automatic, or mark the operator with colls::commutative(op)");
                 return any_schedule(s, table_of<made>, written_name<S>());
-            } else if constexpr (is_known_family<S>) {
+            } else if constexpr (is_known_family<S> && !(constrained && reduces(C))) {
                 return any_schedule(s, proven_table_of<made>, written_name<S>());
             } else {
                 return any_schedule(s, table_of<made>, written_name<S>());
@@ -81,29 +117,32 @@ any_schedule schedule_for_call(const S& given) {
 /// compiled.
 template <class Mode, class Schedule, collective C, bool fine, bool ordered, class Comm, class... V>
 typename Mode::result submit(Comm& comm, request& q, const V&... value) {
-    static_assert(!fine || sizeof...(V) <= 1,
+    using argument = schedule_argument<Schedule, V...>;
+    static_assert(!fine || argument::values <= 1,
         "colls: too many arguments: a call takes one schedule value at most, as its last argument");
     rank_context& e = comm.context();
     q.c.what = C;
-    using S = typename schedule_argument<Schedule, V...>::type;
-    if constexpr (!fine || sizeof...(V) > 1) {
+    q.how.reproducible = argument::constrained;
+    using S = typename argument::type;
+    if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
     } else if constexpr (std::is_same_v<S, automatic>) {
         q.how.list = &candidates_for<C>;
         return Mode::run(e, q);
     } else {
         const any_schedule s = [&] {
-            if constexpr (sizeof...(V) != 0)
-                return schedule_for_call<C, ordered>(value...);
+            constexpr bool constrained = argument::constrained;
+            if constexpr (argument::values != 0)
+                return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
-                return schedule_for_call<C, ordered>(S{.node = ranks_per_host(e)});  // the hosts, where they are alike
+                return schedule_for_call<C, ordered, constrained>(S{.node = ranks_per_host(e)});  // the hosts, if alike
             else
-                return schedule_for_call<C, ordered>(S{});
+                return schedule_for_call<C, ordered, constrained>(S{});
         }();
         q.how.given = &s;
         if constexpr (C == collective::reduce && ordered) {
             // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
-            const any_schedule at_root = schedule_for_call<C, ordered>(direct{});
+            const any_schedule at_root = schedule_for_call<C, ordered, false>(direct{});
             if (q.c.root != 0) q.how.instead = &at_root;
             return Mode::run(e, q);
         }

@@ -24,7 +24,8 @@ candidates candidates_for() {
         known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
             if constexpr (provides<Family, C>) {
                 const auto s = schedule_of<C>(family);
-                new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name)};
+                new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
+                    !reduces(C) || folds_once<Family>};
             }
         });
         return list;

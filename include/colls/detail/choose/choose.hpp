@@ -16,11 +16,12 @@ namespace colls::inline v1::detail {
 /// What the choice depends on.
 struct demand {
     collective what{};
-    double bytes = 0;          ///< of the whole buffer
-    std::size_t posted = 0;    ///< bytes that one rank would post on the eager path
-    bool in_order = false;     ///< the operator does not commute: `direct` alone keeps the order of ranks
-    bool only_direct = false;  ///< each rank knows its own counts only: `direct` alone passes nothing on
-    bool eager = true;         ///< the eager path may be taken
+    double bytes = 0;           ///< of the whole buffer
+    std::size_t posted = 0;     ///< bytes that one rank would post on the eager path
+    bool in_order = false;      ///< the operator does not commute: `direct` alone keeps the order of ranks
+    bool only_direct = false;   ///< each rank knows its own counts only: `direct` alone passes nothing on
+    bool eager = true;          ///< the eager path may be taken
+    bool reproducible = false;  ///< all contributions are folded at once, in rank order
 };
 
 /// The name of a schedule that COLLS_SCHEDULE asks for; empty: it asks for none. Throws where there is no such
@@ -40,7 +41,8 @@ struct demand {
 [[gnu::cold]] inline prediction choose(
     const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
     const auto fits = [&](const candidate& c) {
-        return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct");
+        return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
+               (!d.reproducible || c.single_fold);
     };
     const model m = model_of(e.backend->figures(), e.size);
     const bool eager = !staged && d.eager && !d.only_direct && d.posted <= eager_capacity;
@@ -51,7 +53,7 @@ struct demand {
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
-                          << ": the library chooses");
+                          << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }
     prediction best;
     bool found = eager;
@@ -64,7 +66,7 @@ struct demand {
         best = p;
         found = true;
     }
-    if (const candidate* two = two_level_candidate(e, d.what); two && !d.in_order && !d.only_direct)
+    if (const candidate* two = two_level_candidate(e, d.what); two && !d.in_order && !d.only_direct && fits(*two))
         if (const prediction p = predicted(*two, e, m, d.bytes); p.seconds < best.seconds) best = p;
     return best;
 }
@@ -107,10 +109,11 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
     eager = eager && !unsized && !c.in_offsets;
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
-                              std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23;
+                              std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
+                              std::uint64_t{c.reproducible} << 24;
     for (const schedule_choice& p : e.choices)
         if (p.key == key) return p;
-    const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager};
+    const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible};
     const prediction best = choose(e, d, how.list());
     schedule_choice p{.key = key, .name = eager_name};
     if (best.of) {
@@ -126,7 +129,8 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
     e.choices.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
-                      << " bytes, " << e.size << " ranks: " << p.name << ", predicted " << best.seconds * 1e6 << " us");
+                      << " bytes, " << e.size << " ranks" << (c.reproducible ? ", reproducible: " : ": ") << p.name
+                      << ", predicted " << best.seconds * 1e6 << " us");
     return p;
 }
 

@@ -26,41 +26,44 @@ candidates all_candidates_of(collective what) {
     return candidates_of(what, std::make_integer_sequence<int, count>{});
 }
 /// The demand of a call with an operator that commutes.
-inline demand demand_of(const rank_context& e, collective what, std::size_t bytes) {
+inline demand demand_of(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
     const bool own = what == collective::all_gather || what == collective::gather,
                unsized = owned(what) && rooted(what);
     const auto n = static_cast<std::size_t>(e.size);
     return {what, class_bytes(unsized ? 0 : bytes), own ? (bytes + n - 1) / n : bytes, false, unsized,
-        !unsized && !e.by_messages};
+        !unsized && !e.by_messages, reduces(what) && (reproducible || e.env.reproducible)};
 }
 
 template <int>
-std::string explanation(const rank_context& e, collective what, std::size_t bytes) {
+std::string explanation(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
     const candidates list = all_candidates_of(what);
-    const demand d = demand_of(e, what, bytes);
+    const demand d = demand_of(e, what, bytes, reproducible);
     const model m = model_of(e.backend->figures(), e.size);
     const prediction chosen = choose(e, d, list);
     char row[160];
-    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s\n",
+    std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s%s\n",
         name_of(what), bytes, e.size, m.alpha * 1e6, m.beta * 1e9, m.gamma * 1e9,
-        e.env.schedule ? ", COLLS_SCHEDULE=" : "", e.env.schedule ? e.env.schedule : "");
+        e.env.schedule ? ", COLLS_SCHEDULE=" : "", e.env.schedule ? e.env.schedule : "",
+        d.reproducible ? ", reproducible" : "");
     std::string text = row;
     const candidate* const two = two_level_candidate(e, what);
+    const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
     std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk",
         "predicted us");
     text += row;
     const auto add_row = [&](std::string_view name, int rounds, double sent, std::size_t chunk, double seconds,
-                             bool taken) {
+                             bool taken, bool suits) {
+        const char* const mark = taken ? "  <- chosen" : suits ? "" : "  not reproducible";
         char chunk_text[24] = "-";
         if (chunk > 0 && chunk < whole_unit_bytes) std::snprintf(chunk_text, sizeof chunk_text, "%zu", chunk);
         std::snprintf(row, sizeof row, "  %-*.*s %7d %14.0f %10s %14.2f%s\n", width, static_cast<int>(name.size()),
-            name.data(), rounds, sent, chunk_text, seconds * 1e6, taken ? "  <- chosen" : "");
+            name.data(), rounds, sent, chunk_text, seconds * 1e6, mark);
         text += row;
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add_row(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr);
+        add_row(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr, true);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
@@ -69,20 +72,20 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
-            chosen.of == &c);
+            chosen.of == &c, fits(c));
     }
     if (two) {
         const cost counted = traffic_of_candidate(two->schedule, e.size);
         add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
-            predicted(*two, e, m, d.bytes).seconds, chosen.of == two);
+            predicted(*two, e, m, d.bytes).seconds, chosen.of == two, fits(*two));
     }
     return text;
 }
 
 template <int>
-std::string_view choice(const rank_context& e, collective what, std::size_t bytes) {
-    const prediction p = choose(e, demand_of(e, what, bytes), all_candidates_of(what));
+std::string_view choice(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
+    const prediction p = choose(e, demand_of(e, what, bytes, reproducible), all_candidates_of(what));
     return p.of ? p.of->name : eager_name;
 }
 COLLS_INLINE model group_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }

@@ -92,6 +92,19 @@ COLLS_DEVICE void store_pack(G& g, T* to, const pack<T, N>& p) {
         __builtin_memcpy(__builtin_assume_aligned(to, sizeof p), &p, sizeof p);
 }
 
+/// Keeps the compiler from fusing the product that made `a` with a sum that follows: every pass gives the same bits,
+/// and the same as on the host.
+template <class A>
+COLLS_DEVICE A kept_apart(A a) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (std::is_same_v<A, float>) asm volatile("" : "+f"(a));
+    if constexpr (std::is_same_v<A, double>) asm volatile("" : "+d"(a));
+#elif defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+    if constexpr (std::is_floating_point_v<A>) return __builtin_assoc_barrier(a);
+#endif
+    return a;
+}
+
 /// What is done to one element: read (converted, op.leaf), combined with others, written (op.finish, epilogue).
 template <class T, class D, class Op, class E>
 struct element_operations {
@@ -103,7 +116,7 @@ struct element_operations {
     COLLS_DEVICE A read(const T& x, bool raw) const {
         A a = converted<A>(x);
         if constexpr (has_leaf<Op, A>)
-            if (raw) a = op.leaf(a);
+            if (raw) a = kept_apart(converted<A>(op.leaf(a)));
         return a;
     }
     COLLS_DEVICE A combine(const A& a, const A& b) const {
@@ -114,7 +127,7 @@ struct element_operations {
     }
     COLLS_DEVICE D write(A a, std::uint64_t index) const {
         if constexpr (has_finish<Op, A>)
-            if (ranks != 0) a = op.finish(a, ranks);
+            if (ranks != 0) a = op.finish(converted<A>(converted<T>(a)), ranks);  // rounded before, as on the host
         if constexpr (std::is_same_v<E, no_epilogue>)
             return converted<D>(a);
         else

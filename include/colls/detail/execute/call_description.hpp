@@ -54,6 +54,7 @@ inline void record_call(rank_context& e, const call& c, std::string_view schedul
     r.what = c.what;
     r.own_lengths = own_lengths;
     r.non_blocking = c.non_blocking;
+    r.reproducible = c.reproducible;
 }
 
 }  // namespace colls::inline v1::detail

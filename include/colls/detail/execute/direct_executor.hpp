@@ -45,7 +45,7 @@ private:
         const call& c = o_.request;
         const std::size_t* offsets = where == place::input ? c.in_offsets : c.out_offsets;
         const bool own = c.what == (where == place::input ? collective::gather : collective::scatter);
-        return (offsets ? offsets[e_.size] : own ? c.own_count : 0) * c.element;
+        return (offsets ? offsets[plan_->blocks] : own ? c.own_count : 0) * c.element;
     }
     operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
     /// The progress word of a rank that has come to `value` in the chunk; see planner.hpp for the values.
@@ -176,7 +176,7 @@ inline void direct_executor::enter() {
     std::byte* out = c.out;
     const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
     const std::size_t tables =
-        c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(e_.size) + 1) * sizeof(std::size_t) : 0;
+        c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
     const bool bounces = c.ragged && !reached;
     const std::size_t copied = bounces ? ragged_bytes(place::input) : copied_input();
     take_scratch(e_, o_, slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables);

@@ -107,6 +107,8 @@ public:
                     copy_from(static_cast<int>(r), bytes, own.first * c_.element, c_.out + block(r).first * c_.element,
                         block(r).count * c_.element);
                 break;
+            case collective::redistribute:  // has a schedule always, and never comes here
+                break;
         }
         if (waits_for_all(c_.what))
             e_.last_full_eager = number_ + 1;

@@ -70,7 +70,7 @@ protected:
         const call& c = o_.request;
         std::size_t longest = 0;
         if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets) {
-            for (int b = 0; b < e_.size; ++b)
+            for (int b = 0; b < plan_->blocks; ++b)
                 if (offsets[b + 1] - offsets[b] > longest) longest = offsets[b + 1] - offsets[b];
         } else {
             longest = balanced(c.count, static_cast<std::size_t>(plan_->blocks), 0).count;

@@ -8,7 +8,7 @@ namespace colls::inline v1::detail {
 
 inline const char* collective_in(std::uint64_t fingerprint) {
     const auto c = static_cast<int>(fingerprint >> 60);
-    return c < collective_count ? name_of(static_cast<collective>(c)) : "send/recv";
+    return c <= static_cast<int>(collective::redistribute) ? name_of(static_cast<collective>(c)) : "send/recv";
 }
 
 /// For how many seconds a rank that has found a mismatch waits for the peer's own account of its calls.

@@ -20,7 +20,7 @@ struct call_record {
     std::size_t count = 0;
     int root = 0;
     collective what{};
-    bool own_lengths = false, non_blocking = false;
+    bool own_lengths = false, non_blocking = false, reproducible = false;
 };
 
 /// The parts of a call in the order of call_parts, each followed by a bar.
@@ -43,7 +43,7 @@ struct call_record {
     else
         put("none");
     put(c.schedule);
-    put(c.non_blocking ? "started" : "blocking");
+    text << (c.non_blocking ? "started" : "blocking") << (c.reproducible ? ", reproducible|" : "|");
     return text;
 }
 inline constexpr std::string_view call_parts[] = {

@@ -49,8 +49,8 @@ public:
 private:
     [[noreturn]] [[gnu::cold]] [[gnu::noinline]] void refuse(const message& why) const {
         message text;
-        text << "colls: rank " << e_.rank << " in " << name_of(c_.what) << (q_.with_counts ? "_v" : "") << ": "
-             << why.text();
+        text << "colls: rank " << e_.rank << " in " << name_of(c_.what)
+             << (q_.with_counts && c_.what != collective::redistribute ? "_v" : "") << ": " << why.text();
         throw error(errc::invalid_argument, text.text(), e_.rank);
     }
     void expect(const char* what, std::size_t got, std::size_t want) const {
@@ -67,6 +67,7 @@ private:
     void check_without_counts(std::size_t n, std::size_t me, bool root) {
         switch (c_.what) {
             case collective::barrier:
+            case collective::redistribute:  // always with counts
                 break;
             case collective::broadcast:
                 c_.count = q_.out_count;
@@ -155,6 +156,14 @@ private:
                 if (q_.sends.size() == n) expect(gathers ? "input" : "output", c_.own_count, q_.sends[me]);
                 break;
             }
+            case collective::redistribute:  // a count for each block of the schedule, 0 where this rank lacks it
+                q_.in_offsets = offsets(q_.sends, q_.sends.size(), "input", q_.in_count);
+                q_.out_offsets = offsets(q_.receives, q_.receives.size(), "output", q_.out_count);
+                c_.in_offsets = q_.in_offsets.data();
+                c_.out_offsets = q_.out_offsets.data();
+                c_.count = q_.in_count;
+                c_.ragged = true;
+                break;
             default:
                 q_.in_offsets = offsets(q_.sends, n, "input", q_.in_count);
                 q_.out_offsets = offsets(q_.receives, n, "output", q_.out_count);
@@ -182,11 +191,15 @@ private:
             const bool gathers = c_.what == collective::gather || c_.what == collective::all_gather;
             (gathers ? in_place_out : in_place_in) += first * c_.element;
         }
-        if (in_place_in == in_place_out) return;
-        if (overlaps(c_.in, q_.in_count * c_.element, c_.out, q_.out_count * c_.element))
-            refuse(message() << "input and output overlap without being in place: "
-                             << (owned(c_.what) ? "in place, the one is this rank's own block of the other"
-                                                : "in place, they are the same buffer"));
+        if (in_place_in == in_place_out && c_.what != collective::redistribute) return;
+        if (overlaps(c_.in, q_.in_count * c_.element, c_.out, q_.out_count * c_.element)) refuse_overlap();
+    }
+
+    [[noreturn]] [[gnu::cold]] void refuse_overlap() const {
+        if (c_.what == collective::redistribute) refuse(message() << "input and output overlap");
+        refuse(message() << "input and output overlap without being in place: "
+                         << (owned(c_.what) ? "in place, the one is this rank's own block of the other"
+                                            : "in place, they are the same buffer"));
     }
 
     const rank_context& e_;

@@ -24,13 +24,19 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
     const call& c = q.c;
     eager = eager && !e.by_messages;
     const schedule_choice p = resolve(e, c, q.how, eager);
-    if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
+    const auto refuse = [&](const char* why) {
         throw error(errc::unsupported,
             (message() << "colls: rank " << e.rank << " in " << name_of(c.what) << ": at " << e.size << " ranks "
-                       << p.name << " does not keep the order of ranks, which this operator needs: take direct, or "
-                       << "automatic")
+                       << p.name << " " << why)
                 .text(),
             e.rank);
+    };
+    if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
+        refuse("does not keep the order of ranks, which this operator needs: take direct, or automatic");
+    if (q.how.given && c.op && q.how.reproducible && !p.steps->one_expression)
+        refuse(
+            "does not compute all elements by one fold expression, so their bits would depend on the count and on how "
+            "data are cut into calls, which colls::reproducible forbids: take direct, or colls::reproducible alone");
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, eager) : p;
 }
 
@@ -50,11 +56,20 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
 inline schedule_choice check(rank_context& e, request& q, bool eager) {
     try {
         argument_checker(e, q).run();
+        if (!q.how.given && q.c.op && (q.how.reproducible || e.env.reproducible)) {
+            q.c.reproducible = true;
+            q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
+        }
         return resolve_schedule(e, q, eager);
     } catch (const error& x) {
         tell_refusal(e, x.what());
         throw;
     }
+}
+
+COLLS_INLINE void check_arguments(rank_context& e, request& q) {
+    const progress_lock mine(e);
+    check(e, q, false);
 }
 
 /// Describes a call to an operation, which does not begin by that.

@@ -95,8 +95,9 @@ inline dependencies::dependencies(const step_table& steps, const unit_map& units
       histories_(steps.size),
       wait_(wait),
       indices_(static_cast<std::size_t>(units.indices())),
-      // Input and output of a unit may be one memory (in place), except for all_to_all, whose in-place calls copy.
-      output_at_(steps.what == collective::all_to_all ? indices_ : 0) {
+      // Input and output of a unit may be one memory (in place), except for all_to_all, whose in-place calls copy, and
+      // for redistribute, which is never in place.
+      output_at_(names_contents(steps.what) ? indices_ : 0) {
     const auto n = static_cast<std::size_t>(size_);
     clocks_.resize(n * n);
     needed_.resize(n, -1);

@@ -46,7 +46,9 @@ struct execution_plan {
     bool own_blocks_only = true;
     int root = 0;
     std::uint64_t fingerprint = 0;  ///< of the schedule's type and every step
-    bool order_preserving = false;  ///< known where the schedule was proven at run time
+    // Known where the schedule was proven at run time:
+    bool order_preserving = false;
+    bool one_expression = false;  ///< fold_properties.hpp
     std::unique_ptr<rank_program[]> ranks;
 
     rank_program& program_of(int rank) { return ranks[static_cast<std::size_t>(rank)]; }

@@ -34,6 +34,7 @@ inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s
         const finding f = s.prove(n);
         if (!f.right) refuse_schedule(s, n, errc::wrong_schedule, f.text.text(), f.rank, f.round);
         plan->order_preserving = f.order_preserving;
+        plan->one_expression = f.one_expression;
     }
     const step_table steps(s, n);
     plan->fingerprint = steps.fingerprint();

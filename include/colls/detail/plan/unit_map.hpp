@@ -96,6 +96,8 @@ inline int unit_map::input_unit(int rank, int slot) const {
             return is_of(rank, unit) ? unit : none;
         case collective::all_to_all:
             return unit_in(&any_schedule::input, rank, slot);
+        case collective::redistribute:  // units are a rank's own: its slots
+            return steps_.schedule.input(rank, steps_.size, slot) == none ? none : slot;
         default:
             return unit;
     }
@@ -116,6 +118,8 @@ inline int unit_map::output_unit(int rank, int slot) const {
             return rank == 0 ? none : unit;
         case collective::all_to_all:
             return unit_in(&any_schedule::output, rank, slot);
+        case collective::redistribute:
+            return steps_.schedule.output(rank, steps_.size, slot) == none ? none : slot;
         default:
             return unit;
     }

@@ -11,8 +11,9 @@ namespace colls::inline v1::detail {
 COLLS_INLINE finding prove(const any_schedule& s, int n) {
     symbolic_execution e(s, n, reduces(s.implements));
     const report r = e.run();
-    finding f{
-        .right = r.ok(), .order_preserving = r.ok() && e.in_rank_order(), .rank = r.rank, .round = r.round, .text = {}};
+    finding f{.right = r.ok(), .rank = r.rank, .round = r.round, .text = {}};
+    f.order_preserving = r.ok() && e.in_rank_order();
+    f.one_expression = r.ok() && e.folds().one_expression;
     if (!r.ok()) f.text << r.text();
     return f;
 }

@@ -12,6 +12,7 @@ enum class fault : unsigned char {
     home,                    // the home of a slot is no rank
     homeless,                // a rank is the home of no slot
     exchange,                // input or output does not name each rank equally often
+    contents,                // what a slot holds before or after is no block
     peer,                    // a peer is no rank
     block,                   // a block is no slot
     block_set,               // a set of blocks is malformed or too large

@@ -64,9 +64,16 @@ public:
             case collective::gather:
             case collective::all_gather:
                 return homes.p[slot] == rank ? slot : none;
+            case collective::redistribute:
+                return s.input(rank, n, slot);
             default:
                 return slot;
         }
+    }
+    /// The rank as whose contribution a slot of `rank` with that label counts at the start. Ranks that hold one block
+    /// of a redistribution hold the same data: it counts as that of the lowest of them.
+    constexpr int contributor(int rank, int label) const {
+        return kind == collective::redistribute ? homes.p[label] : rank;
     }
     /// What slot `slot` of `rank` must hold at the end.
     [[gnu::cold]] [[gnu::noinline]] constexpr wanted expected(int rank, int slot) const {
@@ -91,6 +98,10 @@ public:
                 return {slot, 0, rank + 1};
             case collective::exclusive_scan:
                 return rank > 0 ? wanted{slot, 0, rank} : wanted{};
+            case collective::redistribute: {
+                const int block = s.output(rank, n, slot);
+                return block == none ? wanted{} : wanted{block, homes.p[block], homes.p[block] + 1};
+            }
             default:
                 return {};
         }
@@ -116,7 +127,7 @@ public:
     const int n;
     const collective kind;
     int rounds = 0, blocks = 0, ports = 0, slots = 0, root = 0;
-    buffer<int> homes;
+    buffer<int> homes;  // redistribute: the lowest rank that holds the block at the start, or none
     report report_{};
 
     /// Records a fault. `number` is what the report says of it beside the block.
@@ -134,6 +145,7 @@ public:
             case fault::extent:
             case fault::root:
             case fault::home:
+            case fault::contents:
                 report_.value = number;
                 break;
             case fault::block:
@@ -160,6 +172,21 @@ private:
             if (extent < 0) return found(fault::extent, none, none, extent);
         if (root < 0 || root >= n) return found(fault::root, none, none, root);
         if (owned(kind)) read_homes();
+        if (kind == collective::redistribute) read_holders();
+    }
+    // Each slot holds a block at the start, or none, and must hold one at the end, or none. Blocks have numbers below
+    // that of all slots of all ranks.
+    [[gnu::cold]] [[gnu::noinline]] constexpr void read_holders() {
+        const long labels = static_cast<long>(n) * blocks;
+        homes.need(labels);
+        homes.fill(none);
+        for (int rank = n; rank-- > 0;)
+            for (int slot = 0; slot < blocks; ++slot) {
+                const int held = s.input(rank, n, slot), result = s.output(rank, n, slot);
+                if (held < none || held >= labels) return found(fault::contents, rank, slot, held);
+                if (result < none || result >= labels) return found(fault::contents, rank, slot, result);
+                if (held != none) homes.p[held] = rank;
+            }
     }
     [[gnu::cold]] [[gnu::noinline]] constexpr void read_homes() {
         homes.need(blocks);

@@ -39,6 +39,9 @@ inline std::string report::text() const {
         case fault::exchange:
             what = me + " names " + name(peer) + " for its " + mine + ": each rank must be named equally often";
             break;
+        case fault::contents:
+            what = me + " names block " + num(value) + " for its slot " + num(block) + ", and there is no such block";
+            break;
         case fault::peer:
             what = me + on + " names rank " + num(peer) + range;
             break;

@@ -11,6 +11,9 @@ namespace colls::inline v1::detail {
 /// Everything that a schedule says of itself beside its steps.
 enum class question : unsigned char { rounds, ports, blocks, scratch, root, supports, home, input, output };
 
+/// True for the collectives whose schedules say by `input` and `output` what slots hold before and after.
+constexpr bool names_contents(collective c) { return c == collective::all_to_all || c == collective::redistribute; }
+
 /// The answer of a schedule, by the accessors of schedule.hpp. An argument that a question does not have is ignored.
 /// Called while a plan is made, never while data moves: hence cold, small rather than fast.
 template <class S>
@@ -31,9 +34,9 @@ template <class S>
         case question::home:
             return owned(collective_of(s)) ? home_of(s, n, slot) : slot;
         case question::input:
-            return collective_of(s) == collective::all_to_all ? input_of(s, rank, n, slot) : none;
+            return names_contents(collective_of(s)) ? input_of(s, rank, n, slot) : none;
         case question::output:
-            return collective_of(s) == collective::all_to_all ? output_of(s, rank, n, slot) : none;
+            return names_contents(collective_of(s)) ? output_of(s, rank, n, slot) : none;
     }
     return none;
 }

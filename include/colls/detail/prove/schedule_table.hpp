@@ -18,7 +18,7 @@ namespace detail {
 
 /// What a proof at run time has found (see examine.hpp).
 struct finding {
-    bool right = false, order_preserving = false;
+    bool right = false, order_preserving = false, one_expression = false;
     int rank = none, round = none;
     message text;
 };

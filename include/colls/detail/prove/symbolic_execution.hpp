@@ -113,7 +113,8 @@ private:
                 const int l = p_.initial(r, slot);
                 label_.p[i] = l >= 0 && p_.kind == collective::all_to_all ? exchanged.p[slot] : l;
                 if (l < 0) continue;
-                masks_.p[i * words_ + r / 64] = std::uint64_t{1} << r % 64;
+                const int of = p_.contributor(r, l);
+                masks_.p[i * words_ + of / 64] = std::uint64_t{1} << of % 64;
                 if (ordered_) value_.p[i] = leaf(r);
             }
         }
@@ -344,7 +345,9 @@ private:
     [[gnu::noinline]] constexpr bool holds(int r, int slot, const wanted& w) {
         const long i = at(r, slot);
         if (label_.p[i] < 0) return fail(fault::holds_nothing, r, none, slot);
-        if (const int off = first_difference(masks_.p + i * words_, words_, w); off >= 0)
+        // Of a redistribution the label says all: no schedule of one combines contributions.
+        if (const int off = first_difference(masks_.p + i * words_, words_, w);
+            off >= 0 && p_.kind != collective::redistribute)
             return fail(lacking(p_.kind, off, w), r, none, barrier_ ? none : slot, none, none, off);
         if (label_.p[i] != w.label) {
             fail(fault::holds_other, r, none, slot);

@@ -17,7 +17,7 @@ public:
     /// True where the schedule is symmetric in this sense. O(n · (rounds · ports + blocks moved by a rank)) steps.
     [[gnu::cold]] [[gnu::noinline]] constexpr bool applies() {
         if (!p_.report_.ok() || p_.n < 2 || rooted(p_.kind) || p_.kind == collective::inclusive_scan ||
-            p_.kind == collective::exclusive_scan)
+            p_.kind == collective::exclusive_scan || p_.kind == collective::redistribute)
             return false;
         trace first, a, b;
         if (!record(0, first) || !record(0, a) || !record(1, b) || !find_sigma(a, b) || !states_follow()) return false;

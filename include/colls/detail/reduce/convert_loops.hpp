@@ -29,6 +29,7 @@ struct float_tile {
     static constexpr std::size_t elements = std::is_same_v<A, float> ? 64 : 1, size = elements * values_each;
     alignas(64) float values[size];
 
+    static constexpr std::size_t elements_of(std::size_t count) { return (count + values_each - 1) / values_each; }
     [[gnu::always_inline]] void store(E* to) const {
         if constexpr (std::is_same_v<A, float>) {
             for (std::size_t i = 0; i < size; ++i) to[i] = static_cast<E>(values[i]);
@@ -48,58 +49,65 @@ struct float_tile {
     }
 };
 
-/// to = x + residual, and residual = what the conversion lost. What is not finite leaves no residual.
-template <class E>
+/// A whole tile: to = x + residual, and residual = what the conversion lost. What is not finite leaves no residual.
+template <class E, bool keeps>
+[[gnu::always_inline]] inline void compress_tile(const float* x, [[maybe_unused]] float* residual, E* to) {
+    using tile = float_tile<E>;
+    tile given;
+    for (std::size_t i = 0; i < tile::size; ++i) given.values[i] = x[i];
+    if constexpr (keeps)
+        for (std::size_t i = 0; i < tile::size; ++i) given.values[i] += residual[i];
+    given.store(to);
+    if constexpr (keeps) {
+        tile held;
+        held.load(to);
+        for (std::size_t i = 0; i < tile::size; ++i) {
+            const unsigned bits = bits_of(given.values[i] - held.values[i]);
+            residual[i] = float_of(less(bits & 0x7fffffffu, 0x7f800000u) ? bits : 0u);
+        }
+    }
+}
+template <class E, bool keeps>
 [[gnu::always_inline]] inline void compress_loop(const float* x, float* residual, std::size_t count, E* to) {
     using tile = float_tile<E>;
-    tile sum, held;
+    const std::size_t whole = count / tile::size * tile::size, rest = count - whole;
+    for (std::size_t at = 0; at < whole; at += tile::size, to += tile::elements)
+        compress_tile<E, keeps>(x + at, keeps ? residual + at : nullptr, to);
+    if (rest == 0) return;
+    float padded[tile::size] = {}, lost[tile::size] = {};
     E last[tile::elements];
-    for (std::size_t at = 0; at < count; at += tile::size, to += tile::elements) {
-        const bool whole = count - at >= tile::size;
-        const std::size_t n = whole ? tile::size : count - at;
-        E* const made = whole ? to : last;
-        if (whole) {
-            for (std::size_t i = 0; i < tile::size; ++i) sum.values[i] = x[at + i];
-        } else {
-            for (std::size_t i = 0; i < tile::size; ++i) sum.values[i] = i < n ? x[at + i] : 0.0f;
-        }
-        if (residual == nullptr) {
-            sum.store(made);
-        } else {
-            float lost[tile::size] = {};
-            std::memcpy(lost, residual + at, n * sizeof(float));
-            for (std::size_t i = 0; i < tile::size; ++i) sum.values[i] += lost[i];
-            sum.store(made);
-            held.load(made);
-            for (std::size_t i = 0; i < tile::size; ++i) {
-                const unsigned bits = bits_of(sum.values[i] - held.values[i]);
-                lost[i] = float_of(less(bits & 0x7fffffffu, 0x7f800000u) ? bits : 0u);
-            }
-            std::memcpy(residual + at, lost, n * sizeof(float));
-        }
-        if (!whole) std::memcpy(static_cast<void*>(to), last, (n + tile::values_each - 1) / tile::values_each * sizeof(E));
-    }
+    std::memcpy(padded, x + whole, rest * sizeof(float));
+    if constexpr (keeps) std::memcpy(lost, residual + whole, rest * sizeof(float));
+    compress_tile<E, keeps>(padded, lost, last);
+    if constexpr (keeps) std::memcpy(residual + whole, lost, rest * sizeof(float));
+    std::memcpy(static_cast<void*>(to), last, tile::elements_of(rest) * sizeof(E));
+}
+template <class E>
+[[gnu::always_inline]] inline void compress_either(const float* x, float* residual, std::size_t count, E* to) {
+    if (residual == nullptr)
+        compress_loop<E, false>(x, residual, count, to);
+    else
+        compress_loop<E, true>(x, residual, count, to);
 }
 template <class E>
 [[gnu::always_inline]] inline void decompress_loop(const E* from, std::size_t count, float* x) {
     using tile = float_tile<E>;
+    const std::size_t whole = count / tile::size * tile::size, rest = count - whole;
     tile held;
-    for (std::size_t at = 0; at < count; at += tile::size, from += tile::elements) {
-        const std::size_t n = count - at < tile::size ? count - at : tile::size;
-        if (n == tile::size) {
-            held.load(from);
-        } else {
-            E last[tile::elements] = {};
-            std::memcpy(static_cast<void*>(last), from, (n + tile::values_each - 1) / tile::values_each * sizeof(E));
-            held.load(last);
-        }
-        std::memcpy(x + at, held.values, n * sizeof(float));
+    for (std::size_t at = 0; at < whole; at += tile::size, from += tile::elements) {
+        held.load(from);
+        for (std::size_t i = 0; i < tile::size; ++i) x[at + i] = held.values[i];
     }
+    if (rest == 0) return;
+    E last[tile::elements] = {};
+    std::memcpy(static_cast<void*>(last), from, tile::elements_of(rest) * sizeof(E));
+    held.load(last);
+    std::memcpy(x + whole, held.values, rest * sizeof(float));
 }
 
 template <class E>
 void compress_baseline(const float* x, float* residual, std::size_t count, E* to) {
-    compress_loop(x, residual, count, to);
+    compress_either(x, residual, count, to);
 }
 template <class E>
 void decompress_baseline(const E* from, std::size_t count, float* x) {
@@ -108,7 +116,7 @@ void decompress_baseline(const E* from, std::size_t count, float* x) {
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class E>
 [[gnu::target("avx2")]] void compress_avx2(const float* x, float* residual, std::size_t count, E* to) {
-    compress_loop(x, residual, count, to);
+    compress_either(x, residual, count, to);
 }
 template <class E>
 [[gnu::target("avx2")]] void decompress_avx2(const E* from, std::size_t count, float* x) {

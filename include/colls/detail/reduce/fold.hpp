@@ -1,8 +1,11 @@
 // op_table: the folds of an operator on an element type, their types erased, as executors call them.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
-// On x86-64 each loop is compiled for the baseline and for AVX2 (without fused multiply-add, so that all machines get
-// the same bits); that of bfloat16, whose conversions limit it, also for AVX-512. Half is converted to rows of float.
+// On x86-64 each loop is compiled for the baseline and for AVX2; that of bfloat16, whose conversions limit it, also for
+// AVX-512. Half is converted to rows of float.
+//
+// All loops give the same bits for an element, wherever it lies: no product is fused with a sum, unless one expression
+// of the operator has both, the compiler is clang, and its target has fused multiply-add.
 #pragma once
 
 #include <colls/config.hpp>
@@ -52,10 +55,11 @@ constexpr auto choose_fold() {
 template <class T, class Op>
 using fold_loop = typename decltype(choose_fold<T, Op>())::type;
 
-// At -O3 g++ 12 unrolls the loops before it finds that they vectorise, and folds in place take 1.4 times as long.
+// At -O3 g++ 12 unrolls the loops before it finds that they vectorise, and folds in place take 1.4 times as long. It
+// also fuses products with sums across calls, in some loops and not in others.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2")
+#pragma GCC optimize("O2", "fp-contract=off")
 #endif
 template <class T, class Op>
 void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const void* op) {
@@ -91,8 +95,14 @@ void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const vo
 template <class T, class Op>
 fold_function fold_for_processor() {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX512F__)
-    // Not with a leaf, whose product could be fused with the sum: that would change the bits.
-    if constexpr (folds_in_float<T, Op> && !has_leaf<Op, float>)
+    // AVX-512 has fused multiply-add, which clang uses where an operator has a product and a sum.
+#if defined(__clang__)
+    constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
+                               std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
+#else
+    constexpr bool same_bits = !has_leaf<Op, float>;
+#endif
+    if constexpr (folds_in_float<T, Op> && same_bits)
         if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return &fold_avx512<T, Op>;
 #if !defined(__AVX2__)
     if (__builtin_cpu_supports("avx2")) return &fold_avx2<T, Op>;

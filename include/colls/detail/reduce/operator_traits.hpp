@@ -107,9 +107,10 @@ struct accumulator {
     using type = T;
 };
 template <class T, class Op>
-    requires(is_pure<Op>() && requires(const Op& op, const typename T::accumulator& a) {
-        { op(a, a) } -> std::convertible_to<typename T::accumulator>;
-    })
+    requires(is_pure<Op>() &&
+             requires(const Op& op, const typename T::accumulator& a) {
+                 { op(a, a) } -> std::convertible_to<typename T::accumulator>;
+             })
 struct accumulator<T, Op> {
     using type = typename T::accumulator;
 };
@@ -117,7 +118,7 @@ struct accumulator<T, Op> {
 /// x as it was rounded: keeps the compiler from fusing a product with the sum that follows, so that all machines get
 /// the same bits. (clang fuses within an expression only.)
 template <class A>
-[[gnu::always_inline]] constexpr A unfused(A x) {
+[[gnu::always_inline]] constexpr A unfused(const A& x) {
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
     if constexpr (std::is_floating_point_v<A>) return __builtin_assoc_barrier(x);
 #endif

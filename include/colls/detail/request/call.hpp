@@ -32,7 +32,8 @@ struct call {
     bool ragged = false;           ///< each rank knows its own counts only
     bool count_from_root = false;  ///< this rank does not know `count`: the root tells it
     bool non_blocking = false;
-    std::uint64_t signature = 0;                                 ///< hash of the element type and the operator
+    bool reproducible = false;    ///< chosen among schedules of a single fold, as the call or the environment asks
+    std::uint64_t signature = 0;  ///< hash of the element type and the operator
     const std::string_view *type = nullptr, *op_type = nullptr;  ///< their names
 };
 

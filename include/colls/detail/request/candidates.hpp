@@ -12,6 +12,7 @@ namespace colls::inline v1::detail {
 struct candidate {
     std::string_view name;
     any_schedule schedule;
+    bool single_fold = false;  ///< at every group size (fold_properties.hpp)
 };
 struct candidates {
     const candidate* first = nullptr;
@@ -26,6 +27,7 @@ struct chooser {
     const any_schedule* given = nullptr;  ///< null: one of the candidates
     candidates (*list)() = nullptr;
     const any_schedule* instead = nullptr;  ///< runs in place of `given`, once that has been checked
+    bool reproducible = false;              ///< the call has the constraint colls::reproducible
 };
 
 }  // namespace colls::inline v1::detail

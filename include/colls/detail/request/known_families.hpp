@@ -60,6 +60,12 @@ inline constexpr family_list known_families{
     known_family<pipelined_broadcast>{"pipelined_broadcast"},
 };
 
+/// Each schedule of the family that reduces folds all contributions at once, in rank order, at every group size
+/// (fold_properties::single_fold). That is what the proof finds, as a table, so that programs need not compile the
+/// proof of these families; tests/reproducible_test.cpp compares the two.
+template <class Family>
+inline constexpr bool folds_once = std::is_same_v<Family, direct> || std::is_same_v<Family, one_shot>;
+
 /// Their names, in the same order.
 inline constexpr auto known_names = known_families.names();
 

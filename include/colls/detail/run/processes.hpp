@@ -205,7 +205,7 @@ COLLS_INLINE void run(int n, rank_task f) {
             try {
                 f(comm);
             } catch (...) {
-                note_exception(*shared, &comm.context());
+                note_exception(*shared, comm.size() > 0 ? &comm.context() : nullptr);  // it may have left its group
                 status = 1;
             }
         } catch (...) {

@@ -51,7 +51,8 @@ private:
     } catch (const std::exception& x) {
         text << ": " << x.what();
     } catch (...) {}
-    colls::detail::break_group(comm.context(), errc::peer_failed, none, none, text.text());
+    if (comm.size() > 0)  // it may have left its group before
+        colls::detail::break_group(comm.context(), errc::peer_failed, none, none, text.text());
     o.failed(std::current_exception(), caused_by_other);
 }
 

@@ -5,6 +5,7 @@
 //                    trace: also each call of each rank (trace.hpp)
 //   COLLS_TIMEOUT    the deadline of every wait, in seconds; default 300
 //   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
+//   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
 //   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
 //
@@ -26,6 +27,7 @@ struct environment {
     debug_level debug = debug_level::warn;
     double timeout = 300;
     const char* schedule = nullptr;
+    bool reproducible = false;
     bool tcp = false;    ///< TCP even where processes share a host
     bool verbs = false;  ///< RDMA: see transports/verbs.hpp
 
@@ -33,6 +35,7 @@ struct environment {
     [[gnu::noinline]] static environment read() {
         environment e;
         constexpr const char* levels[] = {"warn", "info", "trace"};
+        constexpr const char* off_or_on[] = {"0", "1"};
         constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
         if (const char* v = value_of("COLLS_DEBUG"))
             e.debug = static_cast<debug_level>(which_of("COLLS_DEBUG", v, levels));
@@ -44,6 +47,8 @@ struct environment {
                                  << ", which is no number of seconds above 0, such as 2.5");
         }
         e.schedule = value_of("COLLS_SCHEDULE");
+        if (const char* v = value_of("COLLS_REPRODUCIBLE"))
+            e.reproducible = which_of("COLLS_REPRODUCIBLE", v, off_or_on) == 1;
         if (const char* v = value_of("COLLS_TRANSPORT")) {
             const int which = which_of("COLLS_TRANSPORT", v, transports);
             e.verbs = which >= 2;

@@ -1,0 +1,286 @@
+// colls::reproducible: the bits of results depend neither on counts, nor on how data are cut into calls, nor on the
+// transport, nor on where buffers lie.
+//
+// Short: 4,000 elements, 24 cuts. COLLS_TEST_LONG: 10^6 floats and bfloat16, 1,000 cuts, every group of 2 to 16 ranks
+// on every transport; the hashes are printed.
+#include "catch.hpp"
+
+#include "support/every_transport.hpp"
+#include "support/reproducible.hpp"
+#include "support/says.hpp"
+#include "support/verbs.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/detail/choose/explanation.hpp>
+#include <colls/detail/cuda/host_thread_group.hpp>
+#include <colls/detail/cuda/partition.hpp>
+
+#include <atomic>
+#include <cstdio>
+
+using namespace colls;
+
+namespace {
+
+const std::size_t elements = support::long_run ? 1'000'000 : 4'000;
+const int cuts = support::long_run ? 1'000 : support::sanitized ? 10 : 24;
+
+/// The group sizes that are tried on threads, and on transports whose groups take longer to form.
+std::vector<int> group_sizes(bool all) {
+    std::vector<int> sizes;
+    for (int n = 2; n <= 16; ++n)
+        if (all || support::long_run || n == 2 || n == 3 || n == 5 || n == 8) sizes.push_back(n);
+    return sizes;
+}
+void check_on(const char* transport, int n, colls::communicator& comm) {
+    const auto [in_float, in_bfloat16] = support::check_reproducible(comm, elements, cuts, 7);
+    if (support::long_run && comm.rank() == 0)
+        std::printf("%-8s %2d ranks: float %016llx, bfloat16 %016llx\n", transport, n,
+            static_cast<unsigned long long>(in_float), static_cast<unsigned long long>(in_bfloat16));
+}
+
+template <collective C, class S>
+void compare_with_proof(const S& s, std::string_view family, bool listed) {
+    int other = 0;
+    for (int n = 1; n <= 33; ++n) {
+        if (!supports(s, n)) continue;
+        const bool single = folds_of(s, n).single_fold;
+        INFO(family << ", " << name_of(C) << ", n " << n);
+        if (listed) CHECK(single);
+        other += !single;
+    }
+    INFO(family << ", " << name_of(C));
+    if (!listed) CHECK(other > 0);  // else it could be chosen
+}
+
+/// One thread of a kernel's group: it walks heads, vectors and tails alone.
+struct one_thread {
+    static int index() { return 0; }
+    static int size() { return 1; }
+    static cuda::detail::quad load(const cuda::detail::quad* from) {
+        return cuda::detail::host_thread_group::load(from);
+    }
+    static void store(cuda::detail::quad* to, const cuda::detail::quad& q) {
+        cuda::detail::host_thread_group::store(to, q);
+    }
+};
+
+/// Folds k operands of `count` elements that begin `shift` elements into aligned buffers, on the host and by the pass
+/// of a kernel, in place and not, against the serial loop. Returns how many differ.
+template <class T, class Op>
+int count_wrong_folds(const Op& op, int k, std::size_t count, std::size_t shift) {
+    std::vector<std::vector<T>> x;
+    for (int r = 0; r < k; ++r) x.push_back(support::contribution_of<T>(r, count, 3 * count + shift));
+    std::vector<T> want = support::serial_fold(x, k, op);
+    std::vector<std::vector<T>> moved;
+    std::vector<detail::operand> host;
+    std::vector<cuda::detail::operand> device;
+    for (const auto& from : x) {
+        auto& to = moved.emplace_back(count + shift);
+        std::copy(from.begin(), from.end(), to.begin() + static_cast<std::ptrdiff_t>(shift));
+        host.push_back({to.data() + shift, true});
+        device.push_back({to.data() + shift, 1});
+    }
+    const detail::op_table table = detail::op_table_for<T, Op>;
+    std::vector<T> out(count + shift);
+    const auto differs = [&](const T* got) { return std::memcmp(got, want.data(), count * sizeof(T)) != 0; };
+    cuda::detail::fold_elements<T>(one_thread{}, out.data() + shift, device.data(), k,
+        static_cast<std::uint32_t>(count), op, cuda::no_epilogue{}, k, 0);
+    int wrong = differs(out.data() + shift);
+    for (const bool in_place : {false, true}) {
+        T* const to = in_place ? moved[static_cast<std::size_t>(k) / 2].data() + shift : out.data() + shift;
+        table.fold(to, host.data(), k, count, &op);
+        if (table.finish) table.finish(to, count, k, &op);
+        wrong += differs(to);
+    }
+    return wrong;
+}
+template <class T, class Op>
+void check_folds(const Op& op, const char* name) {
+    for (int k = 2; k <= 16; k += k < 6 ? 1 : 5)
+        for (const std::size_t count : {1, 2, 7, 31, 33, 64, 100, 517, 2600})
+            for (const std::size_t shift : {0, 1, 3, 8}) {
+                INFO(name << ", " << k << " operands, count " << count << ", shift " << shift);
+                CHECK(count_wrong_folds<T>(op, k, count, shift) == 0);
+            }
+}
+
+/// Its steps are known at run time only: direct's if `at_once`, else those of a ring.
+struct chosen_later {
+    static constexpr collective implements = collective::reduce_scatter;
+    bool at_once;
+    int rounds(int n) const { return at_once ? direct::reduce_scatter::rounds(n) : ring::reduce_scatter::rounds(n); }
+    int ports(int n) const { return at_once ? direct::reduce_scatter::ports(n) : 1; }
+    step at(int rank, int n, int round, int port) const {
+        return at_once ? step_of(direct::reduce_scatter{}, rank, n, round, port)
+                       : step_of(ring::reduce_scatter{}, rank, n, round, port);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("folds: the bits of a serial loop for any count, alignment and number of operands", "[reproducible]") {
+    check_folds<float>(colls::sum, "sum in float");
+    check_folds<double>(colls::prod, "prod in double");
+    check_folds<bfloat16>(colls::sum, "sum in bfloat16");
+    check_folds<half>(colls::sum, "sum in half");
+    check_folds<bfloat16>(colls::avg, "avg in bfloat16");
+    check_folds<half>(colls::avg, "avg in half");
+    check_folds<float>(premul_sum(1.1f), "premul_sum in float");
+    check_folds<bfloat16>(premul_sum(1.1f), "premul_sum in bfloat16");
+    check_folds<half>(premul_sum(1.1f), "premul_sum in half");
+    check_folds<float>(support::blend{}, "a pure operator in float");
+    check_folds<bfloat16>(support::blend{}, "a pure operator in bfloat16");
+    check_folds<half>(support::blend{}, "a pure operator in half");
+    check_folds<float>(support::opaque_blend{}, "any operator in float");
+    check_folds<bfloat16>(support::opaque_blend{}, "any operator in bfloat16");
+}
+
+TEST_CASE("the table of families that fold once is what the proof finds", "[reproducible]") {
+    int compared = 0;
+    detail::known_families.for_each([&]<class Family>(const Family& family, std::string_view name) {
+        const auto compare = [&]<int C>(std::integral_constant<int, C>) {
+            constexpr auto what = static_cast<collective>(C);
+            if constexpr (reduces(what) && provides<Family, what>) {
+                compare_with_proof<what>(schedule_of<what>(family), name, detail::folds_once<Family>);
+                ++compared;
+            }
+        };
+        [&]<int... C>(std::integer_sequence<int, C...>) { (compare(std::integral_constant<int, C>{}), ...); }(
+            std::make_integer_sequence<int, collective_count>{});
+    });
+    CHECK(compared > 30);
+}
+
+TEST_CASE("reproducible: the bits of a serial loop, on threads", "[reproducible]") {
+    for (const int n : group_sizes(!support::sanitized)) {
+        INFO(n << " ranks");
+        CHECK_NOTHROW(colls::threads::run(n, [&](auto& comm) { check_on("threads", n, comm); }));
+    }
+}
+
+TEST_CASE("reproducible: the bits of a serial loop, on processes over shared memory and TCP", "[reproducible]") {
+    for (const std::string& transport : support::every_transport()) {
+        if (transport == "threads") continue;
+        for (const int n : group_sizes(false)) {
+            INFO(transport << ", " << n << " ranks");
+            CHECK_NOTHROW(support::run_over(transport, n, [&](auto& comm) { check_on(transport.c_str(), n, comm); }));
+        }
+    }
+}
+
+TEST_CASE("reproducible: the bits of a serial loop, on hosts of two ranks each", "[reproducible]") {
+    if (support::sanitized_threads) return;
+    for (const int n : support::long_run ? group_sizes(true) : std::vector<int>{3, 4}) {
+        INFO(n << " ranks");
+        CHECK_NOTHROW(support::launch_world(n, 2, [&](auto& comm) { check_on("routed", n, comm); }));
+    }
+}
+
+TEST_CASE("reproducible: the bits of a serial loop, by RDMA on a simulated device", "[reproducible]") {
+    for (const int n : group_sizes(false)) {
+        INFO(n << " ranks");
+        const auto net = std::make_shared<colls::testing::dry_network>(true);
+        CHECK_NOTHROW(support::run_over_verbs(net, n, [&](auto& comm, auto&) { check_on("verbs", n, comm); }));
+    }
+}
+
+TEST_CASE("a named schedule of one expression gives the same bits for the whole and for pieces", "[reproducible]") {
+    const auto check = [](int n, const auto& schedule) {
+        colls::threads::run(n, [&](auto& comm) {
+            const auto x = support::contribution_of<bfloat16>(comm.rank(), 3'001, 5);
+            std::vector<bfloat16> whole = x, pieces = x;
+            colls::all_reduce(comm, whole, colls::sum, schedule, reproducible{});
+            for (std::size_t at = 0, step = 1; at < x.size(); at += step, step = step * 3 % 800 + 1) {
+                step = std::min(step, x.size() - at);
+                colls::all_reduce(comm, std::span(pieces).subspan(at, step), colls::sum, schedule, reproducible{});
+            }
+            support::expect(support::hash_of(whole) == support::hash_of(pieces), "pieces have other bits");
+        });
+    };
+    CHECK_NOTHROW(check(8, recursive_doubling{}));
+    CHECK_NOTHROW(check(8, halving_doubling{}));
+    CHECK_NOTHROW(check(7, tree<2>{}));
+    CHECK_NOTHROW(check(5, tree<4>{}));
+    CHECK_NOTHROW(check(5, one_shot{}));
+}
+
+TEST_CASE("a schedule that is known at run time only is checked there", "[reproducible]") {
+    for (const bool at_once : {true, false}) {
+        std::atomic<int> refused{0}, right{0};
+        colls::threads::run(3, [&](auto& comm) {
+            const std::vector<float> x(9, 1.0f);
+            std::vector<float> out(3);
+            try {
+                colls::reduce_scatter(comm, x, out, colls::sum, chosen_later{at_once}, reproducible{});
+                right += out[2] == 3;
+            } catch (const colls::error& e) {
+                CHECK(e.code() == errc::unsupported);
+                CHECK(support::lacks(e.what(), {"at 3 ranks", "one fold expression", "take direct"}).empty());
+                ++refused;
+            }
+            colls::barrier(comm);  // the group works
+        });
+        CHECK(right == (at_once ? 3 : 0));
+        CHECK(refused == (at_once ? 0 : 3));
+    }
+}
+
+TEST_CASE("COLLS_REPRODUCIBLE=1 constrains calls that name no schedule, and explain shows it", "[reproducible]") {
+    const auto chosen_for = [](auto constraint, std::size_t bytes, int n) {
+        std::string name, table;
+        colls::threads::run(n, [&](auto& comm) {
+            if (comm.rank() != 0) return;
+            name = colls::chosen<decltype(constraint)>(comm, collective::all_reduce, bytes);
+            table = colls::explain<decltype(constraint)>(comm, collective::all_reduce, bytes);
+        });
+        return std::pair(name, table);
+    };
+    const auto once = [](const std::string& name) { return name == "eager" || name == "direct" || name == "one_shot"; };
+    for (const int n : {2, 3, 8})
+        for (const std::size_t bytes : {8u, 4096u, 100'000u, 30'000'000u}) {
+            const auto [name, table] = chosen_for(reproducible{}, bytes, n);
+            INFO(table);
+            CHECK(once(name));
+            CHECK(support::says(table, ", reproducible\n"));
+            CHECK(support::says(table, "not reproducible"));
+            const support::with_environment all("COLLS_REPRODUCIBLE", "1");
+            CHECK(chosen_for(automatic{}, bytes, n).first == name);
+            const support::with_environment forced("COLLS_SCHEDULE", "ring");
+            CHECK(once(chosen_for(automatic{}, bytes, n).first));
+        }
+    {
+        const support::with_environment all("COLLS_REPRODUCIBLE", "1");
+        std::atomic<int> wrong{0};
+        colls::threads::run(5, [&](auto& comm) {
+            std::vector<std::vector<float>> x;
+            for (int r = 0; r < 5; ++r) x.push_back(support::contribution_of<float>(r, 50'000, 9));
+            std::vector<float> own = x[static_cast<std::size_t>(comm.rank())];
+            colls::all_reduce(comm, own, colls::sum);
+            wrong += support::hash_of(own) != support::hash_of(support::serial_fold(x, 5, colls::sum));
+            colls::all_reduce<ring>(comm, own, colls::sum);  // a call that names a schedule has that schedule
+        });
+        CHECK(wrong == 0);
+    }
+    const support::with_environment misspelt("COLLS_REPRODUCIBLE", "yes");
+    CHECK_THROWS_AS(colls::threads::run(2, [](auto&) {}), colls::error);
+}
+
+TEST_CASE("ranks that differ in COLLS_REPRODUCIBLE get a mismatch", "[reproducible]") {
+    for (const std::size_t count : {10u, 100'000u}) {
+        std::atomic<int> told{0};
+        CHECK_THROWS_AS(colls::threads::run(3,
+                            [&](auto& comm) {
+                                comm.context().env.reproducible = comm.rank() == 1;
+                                std::vector<float> x(count, 1.0f);
+                                try {
+                                    colls::all_reduce(comm, x, colls::sum);
+                                } catch (const colls::error& e) {
+                                    told += e.code() == errc::mismatch && support::says(e.what(), "reproducible");
+                                    throw;
+                                }
+                            }),
+            colls::error);
+        CHECK(told >= 1);
+    }
+}
