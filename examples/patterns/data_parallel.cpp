@@ -36,7 +36,6 @@
 namespace {
 
 using namespace example;
-namespace patterns = colls::patterns;
 using stopwatch = std::chrono::steady_clock;
 
 double seconds_since(stopwatch::time_point begin) {
@@ -105,11 +104,11 @@ std::vector<double> train_parallel(
     const std::size_t panel = 2000;
     network<double> net(how.widths, 100 + static_cast<std::uint64_t>(comm.rank()));
     // example-begin broadcast
-    patterns::broadcast_spans(comm, std::vector{net.parameters()}, 0);  // every rank begins with rank 0's weights
+    colls::broadcast_spans(comm, std::vector{net.parameters()}, 0);  // every rank begins with rank 0's weights
     // example-end
     // example-begin register
     const std::vector<std::span<double>> gradients = net.gradients(panel);  // in the order of the forward pass
-    patterns::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024});
+    colls::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024});
     // example-end
     batch<double> part;
     for (int step = 0; step < steps; ++step) {
@@ -131,7 +130,7 @@ std::vector<double> train_parallel(
         pass(passes - 1);  // exchanges the sum of all passes
         // example-end
         // example-begin clip
-        if (max_norm > 0) patterns::clip_by_global_norm(comm, gradients, max_norm);
+        if (max_norm > 0) colls::clip_by_global_norm(comm, gradients, max_norm);
         // example-end
         net.update(learning_rate, momentum);
     }
@@ -161,7 +160,7 @@ std::vector<double> train_uneven(colls::communicator& comm, const settings& how,
     batch<double> own;
     const int batches = comm.rank() + 1;
     // example-begin join
-    patterns::gradient_buckets exchange(comm, gradients, colls::avg, {.bucket_bytes = 64 * 1024, .uneven = true});
+    colls::gradient_buckets exchange(comm, gradients, colls::avg, {.bucket_bytes = 64 * 1024, .uneven = true});
     for (int b = 0; b < batches; ++b) {
         own.read(data, (b * comm.size() + comm.rank()) * size, size);
         std::size_t next = gradients.size();
@@ -273,7 +272,7 @@ private:
     network<float> net_;
     std::size_t panel_;
     std::vector<std::span<float>> gradients_;
-    patterns::gradient_buckets<float> exchange_;
+    colls::gradient_buckets<float> exchange_;
     batch<float> part_;
 };
 
