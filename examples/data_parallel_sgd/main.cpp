@@ -7,6 +7,7 @@
 //     build/examples/data_parallel_sgd/data_parallel_sgd [OPTION...]
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
+#include "../common/pin.hpp"
 #include "methods.hpp"
 #include "train.hpp"
 
@@ -151,6 +152,7 @@ outcome run(const settings& how, const std::string& schedule, const dataset& tra
     colls::threads::run(how.ranks, [&](colls::communicator& comm) {
         network<float> net(how.widths, how.seed);
         const std::size_t panel = panel_of<float>(how);
+        if (how.pin) pin_to_core(comm.rank());
         auto exchange = method_named(schedule).exchange(comm, net.gradients(panel), how.bucket_bytes);
         seconds spent{};
         progress_line line(how, steps);
@@ -217,6 +219,7 @@ int main(int argc, char** argv) {
     app.add_option("--bucket", how.bucket_bytes, "bytes of gradient to reduce at a time")->check(CLI::PositiveNumber);
     app.add_option("-s,--schedule", schedule, "what reduces the gradients")->check(CLI::IsMember(names));
     app.add_option("--check", check_steps, "steps of the comparison with one rank")->check(CLI::NonNegativeNumber);
+    app.add_flag("--pin", how.pin, "bind each rank to a core");
     app.add_option("--seed", how.seed, "of the weights and of the order of the images");
     app.add_option("--data", folder, "folder of the dataset");
     CLI11_PARSE(app, argc, argv);

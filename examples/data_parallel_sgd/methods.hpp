@@ -14,7 +14,7 @@
 namespace example {
 
 template <class T>
-using exchange_of = colls::patterns::gradient_buckets<T>;
+using exchange_of = colls::gradient_buckets<T>;
 template <class T>
 using make_exchange = exchange_of<T> (*)(
     colls::communicator&, std::vector<std::span<T>> gradients, std::size_t bucket_bytes);

@@ -28,6 +28,7 @@ struct settings {
     std::uint64_t seed = 1;
     std::vector<int> widths{784, 256, 128, 10};
     double learning_rate = 0.1, momentum = 0.9;
+    bool pin = false;
 };
 
 /// Progress of a training run; `loss` is the mean over this rank's shards since the epoch began.
@@ -49,7 +50,7 @@ inline std::span<const int> shard(std::span<const int> batch, int rank, int rank
 /// `progress(state)` is called after each step.
 template <class T, class Progress>
 void train(colls::communicator& comm, const settings& how, const dataset& data, int steps, network<T>& net,
-    std::size_t panel, colls::patterns::gradient_buckets<T>& exchange, Progress progress) {
+    std::size_t panel, colls::gradient_buckets<T>& exchange, Progress progress) {
     std::vector<int> order(static_cast<std::size_t>(data.size()));
     std::iota(order.begin(), order.end(), 0);
     std::mt19937_64 random(how.seed);

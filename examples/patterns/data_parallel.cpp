@@ -8,6 +8,7 @@
 //      data_parallel --ranks 2 --rounds 15
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
+#include "../common/pin.hpp"
 #include "../common/program.hpp"
 
 #include <colls/colls.hpp>
@@ -16,6 +17,7 @@
 #include <colls/patterns/gradient_buckets.hpp>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -26,6 +28,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +36,6 @@
 namespace {
 
 using namespace example;
-namespace patterns = colls::patterns;
 using stopwatch = std::chrono::steady_clock;
 
 double seconds_since(stopwatch::time_point begin) {
@@ -58,7 +60,7 @@ struct settings {
     int batch = 256, steps = 20, rounds = 5;
     std::vector<int> bucket_kb{16, 64, 128, 256, 512, 1024};
     int panel_kb = 64;
-    bool progress_thread = false;
+    bool progress_thread = false, pin = false;
     double quantile = 0.5;
 };
 
@@ -102,11 +104,11 @@ std::vector<double> train_parallel(
     const std::size_t panel = 2000;
     network<double> net(how.widths, 100 + static_cast<std::uint64_t>(comm.rank()));
     // example-begin broadcast
-    patterns::broadcast_spans(comm, std::vector{net.parameters()}, 0);  // every rank begins with rank 0's weights
+    colls::broadcast_spans(comm, std::vector{net.parameters()}, 0);  // every rank begins with rank 0's weights
     // example-end
     // example-begin register
     const std::vector<std::span<double>> gradients = net.gradients(panel);  // in the order of the forward pass
-    patterns::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024});
+    colls::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024});
     // example-end
     batch<double> part;
     for (int step = 0; step < steps; ++step) {
@@ -128,7 +130,7 @@ std::vector<double> train_parallel(
         pass(passes - 1);  // exchanges the sum of all passes
         // example-end
         // example-begin clip
-        if (max_norm > 0) patterns::clip_by_global_norm(comm, gradients, max_norm);
+        if (max_norm > 0) colls::clip_by_global_norm(comm, gradients, max_norm);
         // example-end
         net.update(learning_rate, momentum);
     }
@@ -158,7 +160,7 @@ std::vector<double> train_uneven(colls::communicator& comm, const settings& how,
     batch<double> own;
     const int batches = comm.rank() + 1;
     // example-begin join
-    patterns::gradient_buckets exchange(comm, gradients, colls::avg, {.bucket_bytes = 64 * 1024, .uneven = true});
+    colls::gradient_buckets exchange(comm, gradients, colls::avg, {.bucket_bytes = 64 * 1024, .uneven = true});
     for (int b = 0; b < batches; ++b) {
         own.read(data, (b * comm.size() + comm.rank()) * size, size);
         std::size_t next = gradients.size();
@@ -209,6 +211,7 @@ enum class overlap { none, without, with };  // none: no exchange at all
 /// What the steps of one way to train have taken on this rank.
 struct times {
     std::vector<double> steps, exposed, compute;  // seconds; exposed: within ready() and wait(); compute: outside
+    std::vector<int> cores;                       // at the end of each backward pass
 };
 
 /// Steps of one group with buckets of one size.
@@ -239,6 +242,7 @@ public:
         net_.backward(part_.images, part_.labels, how_.batch, panel_, [&](std::size_t) {
             if (how == overlap::with) timed([&] { exchange_.ready(--next); });
         });
+        to.cores.push_back(sched_getcpu());
         if (how != overlap::none)
             timed([&] {
                 while (next > 0) exchange_.ready(--next);
@@ -268,14 +272,27 @@ private:
     network<float> net_;
     std::size_t panel_;
     std::vector<std::span<float>> gradients_;
-    patterns::gradient_buckets<float> exchange_;
+    colls::gradient_buckets<float> exchange_;
     batch<float> part_;
 };
 
 struct row {
-    double step, exposed, compute, alone;
+    double step, exposed, compute, alone, shared;
     std::size_t buckets;
 };
+
+/// The share of steps in which ranks were on one core although there are enough for all of them.
+double share_of_shared_cores(colls::communicator& comm, const std::vector<int>& own) {
+    std::vector<int> all(own.size() * static_cast<std::size_t>(comm.size()));
+    colls::all_gather(comm, own, all);
+    int shared = 0;
+    for (std::size_t s = 0; s < own.size(); ++s) {
+        std::set<int> cores;
+        for (std::size_t r = 0; r < static_cast<std::size_t>(comm.size()); ++r) cores.insert(all[r * own.size() + s]);
+        shared += static_cast<int>(cores.size()) < comm.size();
+    }
+    return own.empty() ? 0 : static_cast<double>(shared) / static_cast<double>(own.size());
+}
 
 /// All ways to train by the ranks of `comm`, in turns; [bucket][way].
 std::vector<std::vector<row>> measure(colls::communicator& comm, const settings& how, const dataset& data) {
@@ -304,14 +321,15 @@ std::vector<std::vector<row>> measure(colls::communicator& comm, const settings&
             double mean[] = {quantile_of(t.steps, q), quantile_of(t.exposed, q), quantile_of(t.compute, q),
                 quantile_of(alone[b], q)};
             colls::all_reduce(comm, mean, colls::avg);
-            rows[b].push_back({mean[0], mean[1], mean[2], mean[3], trainers[b]->buckets()});
+            rows[b].push_back(
+                {mean[0], mean[1], mean[2], mean[3], share_of_shared_cores(comm, t.cores), trainers[b]->buckets()});
         }
     return rows;
 }
 
 void sweep(colls::communicator& comm, output& out, const settings& how, const dataset& data) {
     table shown({"ranks", "bucket KB", "buckets", "overlap", "step ms", "compute ms", "exchange alone ms", "exposed ms",
-        "hidden ms", "images/s", "of linear", "of copies"});
+        "hidden ms", "images/s", "of linear", "of copies", "on one core"});
     plot chart("Data parallel: images per second by size of buckets", {"bucket, KB", true}, {"images/s"});
     std::vector<int> sizes;
     for (int k = 1; k < comm.size(); k *= 2) sizes.push_back(k);
@@ -333,7 +351,7 @@ void sweep(colls::communicator& comm, output& out, const settings& how, const da
             const auto of = [](double a, double b) { return fmt::format("{:.2f}", a / b); };
             shown.add(ranks, "-", "-", "no exchange", fmt::format("{:.2f}", copy * 1e3),
                 fmt::format("{:.2f}", quantile_of(computed, 0.5) * 1e3), "", "", "", fmt::format("{:.0f}", copies),
-                of(copies, one_rank * ranks), "1.00");
+                of(copies, one_rank * ranks), "1.00", fmt::format("{:.2f}", rows[0][0].shared));
             for (std::size_t b = 0; b < rows.size() && ranks > 1; ++b)
                 for (const std::size_t w : {1u, 2u}) {
                     const row& r = rows[b][w];
@@ -342,7 +360,7 @@ void sweep(colls::communicator& comm, output& out, const settings& how, const da
                         fmt::format("{:.3f}", r.alone * 1e3), fmt::format("{:.3f}", r.exposed * 1e3),
                         w == 2 ? fmt::format("{:.3f}", std::max(0.0, rows[b][1].exposed - r.exposed) * 1e3) : "",
                         fmt::format("{:.0f}", rate(r.step)), of(rate(r.step), one_rank * ranks),
-                        of(rate(r.step), copies));
+                        of(rate(r.step), copies), fmt::format("{:.2f}", r.shared));
                     chart.add(fmt::format("{} ranks, {} overlap", ranks, w == 2 ? "with" : "without"), how.bucket_kb[b],
                         rate(r.step));
                 }
@@ -368,7 +386,7 @@ void sweep(colls::communicator& comm, output& out, const settings& how, const da
         "  compute: processor time, so that waiting for a core does not count; exchange alone: without computation\n"
         "  exposed: time within ready() and wait(), waiting for the slower rank included; hidden: what overlap takes\n"
         "  off that. of linear: of as many times one rank's images/s; of copies: of as many ranks that compute at the\n"
-        "  same time and exchange nothing\n\n",
+        "  same time and exchange nothing; on one core: the share of steps in which ranks were on the same core\n\n",
         how.quantile, how.rounds * how.steps, how.batch);
     out.draw(chart);
 }
@@ -388,6 +406,7 @@ int main(int argc, char** argv) {
     cli.add_option("--quantile", how.quantile, "of the times to show: 0.5, or less where others use the machine")
         ->check(CLI::Range(0.0, 1.0));
     cli.add_flag("--progress-thread", how.progress_thread, "a progress_thread beside each rank");
+    cli.add_flag("--pin", how.pin, "bind each rank to a core");
     cli.add_option("--data", how.folder, "folder of the dataset");
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         settings mine = how;
@@ -400,6 +419,7 @@ int main(int argc, char** argv) {
             mine.rounds = 2;
         }
         static const dataset data = load_fashion_mnist(mine.folder, "t10k");
+        if (mine.pin) pin_to_core(comm.rank());
         check_weights(comm, out, mine, data);
         sweep(comm, out, mine, data);
     });

@@ -45,7 +45,6 @@
 namespace {
 
 using namespace example;
-namespace patterns = colls::patterns;
 namespace fs = std::filesystem;
 
 struct settings {
@@ -66,7 +65,6 @@ std::uint64_t hash_of(std::span<const char> bytes) {  // FNV-1a
     return hash;
 }
 
-// example-begin save
 /// Writes the checkpoint to a file of another name, and renames it: `path` is at any time a whole checkpoint or none.
 void save(const fs::path& path, const checkpoint& c) {
     std::vector<char> bytes;
@@ -82,14 +80,15 @@ void save(const fs::path& path, const checkpoint& c) {
     const std::uint64_t hash = hash_of(bytes);
     put(&hash, 1);
 
+    // example-begin save
     const fs::path unfinished = path.string() + ".unfinished";
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(unfinished.c_str(), "wb"), std::fclose);
     if (!file || std::fwrite(bytes.data(), 1, bytes.size(), file.get()) != bytes.size() ||
         std::fflush(file.get()) != 0 || fsync(fileno(file.get())) != 0)
         throw std::runtime_error("cannot write " + unfinished.string());
-    fs::rename(unfinished, path);
+    fs::rename(unfinished, path);  // from here on it is the checkpoint
+    // example-end
 }
-// example-end
 
 /// The checkpoint in that file; none where there is no file. Throws std::runtime_error where it is damaged.
 std::optional<checkpoint> load(const fs::path& path) {
@@ -137,7 +136,7 @@ checkpoint restore(colls::communicator& comm, const settings& how, const fs::pat
     c.weights.resize(head[2]);
     c.velocity.resize(head[2]);
     c.losses.resize(head[3]);
-    patterns::broadcast_spans(comm, std::vector{std::span(c.weights), std::span(c.velocity), std::span(c.losses)}, 0);
+    colls::broadcast_spans(comm, std::vector{std::span(c.weights), std::span(c.velocity), std::span(c.losses)}, 0);
     return c;
 }
 // example-end
@@ -167,7 +166,7 @@ void train(colls::communicator& comm, const settings& how, const dataset& data, 
     const std::size_t panel = 4096;
     const auto gradients = net.gradients(panel);
     // One schedule for all runs: the library's choice depends on what it measures, and with it the order of additions.
-    patterns::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024}, colls::direct{});
+    colls::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024}, colls::direct{});
     network<double>::matrix images;
     std::vector<int> samples;
     std::vector<std::uint8_t> labels;

@@ -12,13 +12,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <thread>
 
 using namespace support;
-namespace patterns = colls::patterns;
 
 namespace {
 
@@ -74,7 +75,7 @@ const std::vector<std::size_t> sizes = {300, 7, 0, 64, 1, 0, 5000, 12, 900, 0};
 /// One step: each gradient gets its value immediately before it is ready, in the order given.
 template <class T>
 void make_step(
-    patterns::gradient_buckets<T>& exchange, model<T>& net, int rank, int step, const std::vector<std::size_t>& order) {
+    colls::gradient_buckets<T>& exchange, model<T>& net, int rank, int step, const std::vector<std::size_t>& order) {
     for (const auto& gradient : net.gradients) std::ranges::fill(gradient, T(1e6));
     for (const std::size_t i : order) {
         for (std::size_t e = 0; e < net.gradients[i].size(); ++e)
@@ -109,13 +110,13 @@ void check_steps(colls::communicator& comm, std::size_t bucket_bytes, layout how
     const auto label = [&](const char* op, int step) {
         return std::string(op) + ", bucket of " + std::to_string(bucket_bytes) + " bytes, step " + std::to_string(step);
     };
-    patterns::gradient_buckets sums(comm, net.gradients, colls::sum, {.bucket_bytes = bucket_bytes});
+    colls::gradient_buckets sums(comm, net.gradients, colls::sum, {.bucket_bytes = bucket_bytes});
     for (int step = 0; step < 4; ++step) {
         make_step(sums, net, comm.rank(), step, some_order(sizes.size(), comm.rank(), step));
         expect(is(net, [&](std::size_t i, std::size_t e) { return sum_of(n, i, e, step); }), label("sum", step));
         expect(sums.participants() == n, "all ranks take part");
     }
-    patterns::gradient_buckets averages(comm, net.gradients, colls::avg, {.bucket_bytes = bucket_bytes});
+    colls::gradient_buckets averages(comm, net.gradients, colls::avg, {.bucket_bytes = bucket_bytes});
     make_step(averages, net, comm.rank(), 9, some_order(sizes.size(), comm.rank(), 9));
     expect(is(net, [&](std::size_t i, std::size_t e) { return sum_of(n, i, e, 9) / n; }), label("avg", 9));
 }
@@ -149,7 +150,7 @@ TEST_CASE("gradient_buckets: the same between processes", "[patterns]") {
 TEST_CASE("gradient_buckets: all 24 orders of four gradients, also opposite orders on two ranks", "[patterns]") {
     CHECK_NOTHROW(colls::threads::run(2, [](colls::communicator& comm) {
         model<float> net({10, 20, 5, 40}, layout::apart);
-        patterns::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 60});
+        colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 60});
         std::vector<std::size_t> order = {0, 1, 2, 3};
         int step = 0;
         do {
@@ -166,15 +167,15 @@ TEST_CASE(
     "gradient_buckets: fills buckets from the last gradient, and copies only what does not adjoin", "[patterns]") {
     CHECK_NOTHROW(colls::threads::run(2, [](colls::communicator& comm) {
         model<float> net({10, 10, 10, 10, 10}, layout::mixed);  // gaps behind 0 and 3
-        patterns::gradient_buckets pairs(comm, net.gradients, colls::sum, {.bucket_bytes = 80});
+        colls::gradient_buckets pairs(comm, net.gradients, colls::sum, {.bucket_bytes = 80});
         expect(pairs.bucket_count() == 3, "three buckets");
         const std::vector<std::size_t> bucket = {2, 1, 1, 0, 0};
         for (std::size_t i = 0; i < bucket.size(); ++i) expect(pairs.bucket_of(i) == bucket[i], "bucket of a gradient");
         expect(!pairs.in_place(0) && pairs.in_place(1) && pairs.in_place(2), "a gap lies in bucket 0 alone");
 
-        patterns::gradient_buckets single(comm, net.gradients, colls::sum, {.bucket_bytes = 1});
+        colls::gradient_buckets single(comm, net.gradients, colls::sum, {.bucket_bytes = 1});
         expect(single.bucket_count() == 5, "buckets of one gradient");
-        patterns::gradient_buckets whole(comm, net.gradients, colls::sum, {.bucket_bytes = everything});
+        colls::gradient_buckets whole(comm, net.gradients, colls::sum, {.bucket_bytes = everything});
         expect(whole.bucket_count() == 1 && !whole.in_place(0), "one bucket");
     }));
 }
@@ -187,10 +188,10 @@ TEST_CASE("gradient_buckets: ranks may lay out their memory differently", "[patt
 TEST_CASE("gradient_buckets: gradients without elements, and no gradients", "[patterns]") {
     CHECK_NOTHROW(colls::threads::run(3, [](colls::communicator& comm) {
         model<float> empty({0, 0, 0}, layout::adjoining);
-        patterns::gradient_buckets exchange(comm, empty.gradients, colls::avg);
+        colls::gradient_buckets exchange(comm, empty.gradients, colls::avg);
         make_step(exchange, empty, comm.rank(), 1, {1, 0, 2});
         make_step(exchange, empty, comm.rank(), 2, {2, 1, 0});
-        patterns::gradient_buckets none(comm, std::vector<std::span<float>>{}, colls::sum, {.uneven = true});
+        colls::gradient_buckets none(comm, std::vector<std::span<float>>{}, colls::sum, {.uneven = true});
         none.wait();
         expect(none.participants() == 3, "three participants");
         none.join();
@@ -200,9 +201,37 @@ TEST_CASE("gradient_buckets: gradients without elements, and no gradients", "[pa
 TEST_CASE("gradient_buckets: a schedule may be given", "[patterns]") {
     CHECK_NOTHROW(colls::threads::run(3, [](colls::communicator& comm) {
         model<float> net(sizes, layout::adjoining);
-        patterns::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1000}, colls::ring{});
+        colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1000}, colls::ring{});
         make_step(exchange, net, comm.rank(), 1, some_order(sizes.size(), comm.rank(), 3));
         expect(is(net, [](std::size_t i, std::size_t e) { return sum_of(3, i, e, 1); }), "a wrong sum");
+    }));
+}
+
+TEST_CASE("gradient_buckets: ready() advances every bucket that is in flight", "[patterns]") {
+    if (sanitized_threads) return;  // looks at gradients while they are exchanged
+    CHECK_NOTHROW(colls::threads::run(2, [](colls::communicator& comm) {
+        std::vector<std::size_t> many(3000, 1);
+        many.insert(many.end(), {5000, 5000});
+        model<double> net(many, layout::adjoining);
+        colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 40'000});
+        for (double& x : net.memory) x = 1;
+        std::size_t next = 3000;
+        for (const std::size_t large : {3001u, 3000u}) {  // buckets 0 and 1
+            exchange.ready(large);
+            const std::size_t last = next - 1500;
+            const auto is_summed = [&] {
+                const std::span<double> x = net.gradients[large];
+                return std::ranges::all_of(
+                    x, [](double& e) { return std::atomic_ref(e).load(std::memory_order_relaxed) == 2; });
+            };
+            while (next > last && !is_summed()) {
+                exchange.ready(--next);  // gradients of the last bucket
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            }
+            expect(is_summed(), "bucket " + std::to_string(exchange.bucket_of(large)) + " is not over before wait()");
+        }
+        while (next > 0) exchange.ready(--next);
+        exchange.wait();
     }));
 }
 
@@ -218,7 +247,7 @@ TEST_CASE("gradient_buckets: allocates nothing after the first step", "[patterns
     allocations = 0;
     CHECK_NOTHROW(colls::threads::run(3, [](colls::communicator& comm) {
         model<float> net(sizes, layout::mixed);
-        patterns::gradient_buckets exchange(comm, net.gradients, colls::avg, {.bucket_bytes = 1000, .uneven = true});
+        colls::gradient_buckets exchange(comm, net.gradients, colls::avg, {.bucket_bytes = 1000, .uneven = true});
         const auto order = some_order(sizes.size(), 0, 0);
         for (int step = 0; step < 5; ++step) {
             counting = step > 0;
@@ -241,10 +270,10 @@ TEST_CASE("uneven steps: ranks that have joined take part with zeros, and avg di
             for (const bool average : {false, true}) {
                 model<double> net(sizes, average ? layout::mixed : layout::adjoining);
                 auto exchange = [&] {
-                    return average ? std::make_unique<patterns::gradient_buckets<double>>(comm, net.gradients,
-                                         colls::avg, patterns::bucket_options{.bucket_bytes = 3000, .uneven = true})
-                                   : std::make_unique<patterns::gradient_buckets<double>>(comm, net.gradients,
-                                         colls::sum, patterns::bucket_options{.bucket_bytes = 3000, .uneven = true});
+                    return average ? std::make_unique<colls::gradient_buckets<double>>(comm, net.gradients, colls::avg,
+                                         colls::bucket_options{.bucket_bytes = 3000, .uneven = true})
+                                   : std::make_unique<colls::gradient_buckets<double>>(comm, net.gradients, colls::sum,
+                                         colls::bucket_options{.bucket_bytes = 3000, .uneven = true});
                 }();
                 for (const int epoch : {0, 1}) {
                     // Rank r has r steps in the first epoch; rank 0 has most in the second.
@@ -281,8 +310,7 @@ TEST_CASE("uneven steps: over processes", "[patterns]") {
         INFO(transport);
         CHECK_NOTHROW(run_over(transport, 3, [&](colls::communicator& comm) {
             model<float> net(sizes, layout::apart);
-            patterns::gradient_buckets exchange(
-                comm, net.gradients, colls::avg, {.bucket_bytes = 1000, .uneven = true});
+            colls::gradient_buckets exchange(comm, net.gradients, colls::avg, {.bucket_bytes = 1000, .uneven = true});
             int step = 0;
             for (; step < comm.rank() * 2; ++step)
                 make_step(exchange, net, comm.rank(), step, some_order(sizes.size(), comm.rank(), 0));
@@ -297,8 +325,7 @@ TEST_CASE("no_sync: several backward passes, one exchange", "[patterns]") {
     for (const bool uneven : {false, true})
         CHECK_NOTHROW(colls::threads::run(3, [&](colls::communicator& comm) {
             model<double> net(sizes, layout::mixed);
-            patterns::gradient_buckets exchange(
-                comm, net.gradients, colls::avg, {.bucket_bytes = 500, .uneven = uneven});
+            colls::gradient_buckets exchange(comm, net.gradients, colls::avg, {.bucket_bytes = 500, .uneven = uneven});
             const auto accumulate = [&](int step) {
                 for (std::size_t i = sizes.size(); i-- > 0;) {
                     for (std::size_t e = 0; e < sizes[i]; ++e) net.gradients[i][e] += value(comm.rank(), i, e, step);
@@ -331,7 +358,7 @@ TEST_CASE("no_sync: several backward passes, one exchange", "[patterns]") {
 TEST_CASE("gradient_buckets: refuses wrong calls on the rank that makes them, which may correct them", "[patterns]") {
     CHECK_NOTHROW(colls::threads::run(2, [](colls::communicator& comm) {
         model<float> net({4, 4, 4, 4}, layout::adjoining);
-        patterns::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1});
+        colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1});
         const auto refused = [](auto call, std::initializer_list<std::string> parts) {
             const std::string missing = lacks(refusal_of(call), parts);
             expect(missing.empty(), missing);
@@ -363,7 +390,7 @@ TEST_CASE("gradient_buckets: refuses wrong calls on the rank that makes them, wh
     CHECK_NOTHROW(colls::threads::run(1, [](colls::communicator& comm) {
         std::vector<float> x(9);
         const auto text = refusal_of([&] {
-            patterns::gradient_buckets exchange(comm, std::vector{std::span(x)}, colls::sum, {.bucket_bytes = 0});
+            colls::gradient_buckets exchange(comm, std::vector{std::span(x)}, colls::sum, {.bucket_bytes = 0});
         });
         expect(says(text, "bucket_bytes is 0"), text);
     }));
@@ -375,7 +402,7 @@ TEST_CASE("gradient_buckets: a rank that leaves by an error breaks the group for
     try {
         colls::threads::run(3, [&](colls::communicator& comm) {
             model<float> net({4000, 4000}, layout::adjoining);
-            patterns::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1});
+            colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 1});
             try {
                 if (comm.rank() != 1) exchange.ready(1);
                 exchange.ready(0);
@@ -395,7 +422,7 @@ TEST_CASE("gradient_buckets: a rank that leaves by an error breaks the group for
 TEST_CASE("gradient_buckets: ranks that register other gradients get mismatch", "[patterns]") {
     struct registration {
         std::vector<std::size_t> sizes;
-        patterns::bucket_options options;
+        colls::bucket_options options;
         std::string what;
     };
     const std::vector<registration> cases = {
@@ -411,8 +438,8 @@ TEST_CASE("gradient_buckets: ranks that register other gradients get mismatch", 
             colls::threads::run(3, [&](colls::communicator& comm) {
                 model<float> net(comm.rank() == 2 ? other.sizes : std::vector<std::size_t>{10, 20, 31}, layout::apart);
                 try {
-                    patterns::gradient_buckets exchange(
-                        comm, net.gradients, colls::avg, comm.rank() == 2 ? other.options : patterns::bucket_options{});
+                    colls::gradient_buckets exchange(
+                        comm, net.gradients, colls::avg, comm.rank() == 2 ? other.options : colls::bucket_options{});
                 } catch (const colls::error& e) {
                     if (e.code() == colls::errc::mismatch && says(e.what(), other.what)) ++mismatches;
                     throw;
@@ -427,9 +454,9 @@ TEST_CASE("gradient_buckets: ranks that register other gradients get mismatch", 
         const std::vector spans{std::span(x)};
         try {
             if (comm.rank() == 0)
-                patterns::gradient_buckets exchange(comm, spans, colls::avg);
+                colls::gradient_buckets exchange(comm, spans, colls::avg);
             else
-                patterns::gradient_buckets exchange(comm, spans, colls::sum);
+                colls::gradient_buckets exchange(comm, spans, colls::sum);
         } catch (const colls::error& e) {
             if (e.code() == colls::errc::mismatch && says(e.what(), "operator")) ++mismatches;
         }
@@ -458,9 +485,9 @@ TEST_CASE("clip_by_global_norm: as computed by one rank, replicated and sharded"
                 return true;
             };
 
-            expect(near(patterns::clip_by_global_norm(comm, whole.gradients, norm * 2), norm), "norm");
+            expect(near(colls::clip_by_global_norm(comm, whole.gradients, norm * 2), norm), "norm");
             expect(whole.memory == before, "a norm below the limit changes nothing");
-            expect(near(patterns::clip_by_global_norm(comm, whole.gradients, norm / 4), norm), "norm");
+            expect(near(colls::clip_by_global_norm(comm, whole.gradients, norm / 4), norm), "norm");
             expect(scaled(whole.memory, 0, before.size(), 0.25), "scaled to a quarter");
 
             // Shards: all of memory, cut unevenly; rank 0 has nothing where there are several.
@@ -473,16 +500,16 @@ TEST_CASE("clip_by_global_norm: as computed by one rank, replicated and sharded"
                 before.begin() + static_cast<std::ptrdiff_t>(from), before.begin() + static_cast<std::ptrdiff_t>(to));
             const std::vector parts = {
                 std::span(shard).first(shard.size() / 3), std::span(shard).subspan(shard.size() / 3)};
-            const double found = patterns::clip_by_global_norm(comm, parts, 1.0, patterns::gradient_layout::sharded);
+            const double found = colls::clip_by_global_norm(comm, parts, 1.0, colls::gradient_layout::sharded);
             expect(near(found, norm), "norm of shards");
             expect(scaled(shard, from, shard.size(), 1 / norm), "shards scaled to norm 1");
 
             std::vector<float> odd = {1, 2, std::numeric_limits<float>::infinity()};
-            expect(std::isinf(patterns::clip_by_global_norm(comm, std::vector{std::span(odd)}, 1.0)), "infinite");
+            expect(std::isinf(colls::clip_by_global_norm(comm, std::vector{std::span(odd)}, 1.0)), "infinite");
             expect(odd[0] == 1 && odd[1] == 2, "gradients stay as they are where the norm is not finite");
             for (const double wrong : {0.0, -1.0, std::nan("")})
-                expect(says(refusal_of([&] { patterns::clip_by_global_norm(comm, parts, wrong); }), "positive"),
-                    "max_norm");
+                expect(
+                    says(refusal_of([&] { colls::clip_by_global_norm(comm, parts, wrong); }), "positive"), "max_norm");
         }));
     }
 }
@@ -496,7 +523,7 @@ TEST_CASE("broadcast_spans: every rank gets the root's weights", "[patterns]") {
                     for (std::size_t i = 0; i < sizes.size(); ++i)
                         for (std::size_t e = 0; e < sizes[i]; ++e)
                             net.gradients[i][e] = static_cast<float>(value(comm.rank(), i, e, root));
-                    patterns::broadcast_spans(comm, net.gradients, root);
+                    colls::broadcast_spans(comm, net.gradients, root);
                     expect(is(net, [&](std::size_t i, std::size_t e) { return value(root, i, e, root); }), "weights");
                 }
         }));

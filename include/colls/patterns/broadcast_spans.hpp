@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace colls::inline v1::patterns {
+namespace colls::inline v1 {
 
 /// Copies the root's spans to every rank, by one broadcast. Collective.
 ///
@@ -25,4 +25,4 @@ void broadcast_spans(communicator& comm, std::vector<std::span<T>> spans, int ro
     if (comm.rank() != root) all.unpack();
 }
 
-}  // namespace colls::inline v1::patterns
+}  // namespace colls::inline v1

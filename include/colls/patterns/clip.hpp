@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace colls::inline v1::patterns {
+namespace colls::inline v1 {
 
 /// What the ranks have of a gradient.
 enum class gradient_layout {
@@ -55,4 +55,4 @@ double clip_by_global_norm(communicator& comm, const std::vector<std::span<T>>& 
     return norm;
 }
 
-}  // namespace colls::inline v1::patterns
+}  // namespace colls::inline v1

@@ -1,7 +1,7 @@
 // class gradient_buckets: sums or averages gradients over the ranks while back-propagation still runs (Li et al. 2020,
 // "PyTorch Distributed: Experiences on Accelerating Data Parallel Training").
 //
-//     colls::patterns::gradient_buckets exchange(comm, gradients, colls::avg);  // spans, in the order of the layers
+//     colls::gradient_buckets exchange(comm, gradients, colls::avg);  // spans, in the order of the layers
 //     for (...) {
 //         for (std::size_t i = gradients.size(); i-- > 0;) {
 //             ...                                                               // compute gradient i
@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-namespace colls::inline v1::patterns {
+namespace colls::inline v1 {
 
 /// How gradient_buckets exchanges. The same on every rank.
 struct bucket_options {
@@ -105,7 +105,7 @@ public:
         bucket& b = buckets_[bucket_of_[i]];
         b.data.pack(i - b.first);
         if (--b.missing == 0) start_full_buckets();
-        if (finished_ < started_) in_flight_[finished_].test();  // advances all that are in flight
+        while (over_ < started_ && in_flight_[over_].test()) ++over_;  // each test advances all that are in flight
     }
 
     /// Returns when all gradients are exchanged, and begins the next step. Throws invalid_argument where ready() has
@@ -254,9 +254,9 @@ private:
         try {
             counting_.wait();
             if (count_) participants_ = (*count_)[0];
-            for (; finished_ < buckets_.size(); ++finished_) {
-                in_flight_[finished_].wait();
-                packed_spans<T>& data = buckets_[finished_].data;
+            for (std::size_t b = 0; b < buckets_.size(); ++b) {
+                in_flight_[b].wait();
+                packed_spans<T>& data = buckets_[b].data;
                 if (averages_ && count_)
                     for (T& x : data.whole()) x = avg.finish(x, participants_);
                 data.unpack();
@@ -273,7 +273,7 @@ private:
     }
     void end_step() {
         began_ = false;
-        started_ = finished_ = 0;
+        started_ = over_ = 0;
         is_ready_.assign(is_ready_.size(), false);
         for (bucket& b : buckets_) b.missing = b.size;
     }
@@ -286,7 +286,7 @@ private:
     bool exchanges_ = true;  // false within no_sync
     bool began_ = false;     // this step's first call has been made
     int participants_;
-    std::size_t started_ = 0, finished_ = 0;  // buckets of this step
+    std::size_t started_ = 0, over_ = 0;  // buckets of this step
 
     // Destroyed from the last to the first: operations before what they use.
     std::vector<bucket> buckets_;
@@ -297,4 +297,4 @@ private:
     std::vector<operation> in_flight_;  // of each bucket
 };
 
-}  // namespace colls::inline v1::patterns
+}  // namespace colls::inline v1

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace colls::inline v1::patterns {
+namespace colls::inline v1 {
 
 /// Several spans, one after the other, as one contiguous range. Where each of them begins in memory where the one
 /// before it ends, that range is their own memory, and pack and unpack do nothing; else it is a buffer from
@@ -66,4 +66,4 @@ private:
     std::span<T> whole_;
 };
 
-}  // namespace colls::inline v1::patterns
+}  // namespace colls::inline v1
