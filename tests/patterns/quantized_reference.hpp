@@ -57,7 +57,13 @@ Q reference_block(const float* x) {
     }
     constexpr float least = std::numeric_limits<float>::min();
     if constexpr (std::is_same_v<typename Q::code, std::int8_t>) {
-        q.scale = std::max(most / 127, least);
+        volatile float exact = most / 127;
+        float scale = exact;
+        std::uint32_t bits;
+        std::memcpy(&bits, &scale, 4);
+        while (bits % 256 != 0) ++bits;  // 16 significant bits, rounded up
+        std::memcpy(&scale, &bits, 4);
+        q.scale = std::max(scale, least);
         for (std::size_t i = 0; i < size; ++i) {
             volatile float scaled = x[i] * (1 / q.scale);  // rounded by itself
             q.codes[i] = static_cast<std::int8_t>(std::nearbyint(scaled));

@@ -8,8 +8,9 @@
 // schedule: see requantisations in compressed.hpp.
 //
 // The scale is chosen by the largest magnitude m of the block, the same on every machine:
-//   int8       m / 127, a float: codes use the whole range from -127 to 127. A power of two would lose up to one of the
-//              eight bits.
+//   int8       m / 127, rounded up to 16 significant bits: codes use the whole range from -127 to 127, where a power of
+//              two would lose up to one of the eight bits; and code times scale is exact, so that a compiler that fuses
+//              it with a sum changes no bit.
 //   fp8        the least power of two by which m is at most the format's largest number. A code has its own exponent,
 //              so no precision is lost, and to scale is exact: quantising what was quantised before changes no value.
 // The error of a value is at most worst_error times m; for int8 that is half a scale.
@@ -41,7 +42,10 @@ struct float_block {
     }
     [[gnu::always_inline]] friend float_block operator*(const float_block& a, float factor) {
         float_block b;
-        for (int i = 0; i < B; ++i) b.values[i] = detail::unfused(a.values[i] * factor);
+        for (int i = 0; i < B; ++i) b.values[i] = a.values[i] * factor;
+#if defined(__GNUC__)
+        asm("" : "+m"(b.values));  // keeps the products from being fused with the sum that follows
+#endif
         return b;
     }
 };
@@ -74,15 +78,16 @@ struct quantized {
         const bool finite = most < 0x7f000000;
         scale = scale_for(static_cast<unsigned>(most));
         const float inverse = 1.0f / scale;
-        const int mask = finite ? -1 : 0;
-        for (int i = 0; i < B; ++i) codes[i] = coded(detail::unfused(x.values[i] * inverse), mask);
+        // Zero where the block is not finite. The mask also keeps the product from being fused with the sum in coded.
+        const unsigned mask = finite ? ~0u : 0u;
+        for (int i = 0; i < B; ++i) codes[i] = coded(detail::float_of(detail::bits_of(x.values[i] * inverse) & mask));
         if (!finite) scale = detail::float_of(0x7fc00000u);
     }
 
     /// The values that it stands for.
     [[gnu::always_inline]] explicit operator float_block<B>() const {
         float_block<B> x;
-        for (int i = 0; i < B; ++i) x.values[i] = detail::unfused(value(codes[i]) * scale);
+        for (int i = 0; i < B; ++i) x.values[i] = value(codes[i]) * scale;
         return x;
     }
 
@@ -95,7 +100,7 @@ struct quantized {
     /// The largest error of a value, as a part of the block's largest magnitude.
     static constexpr float worst_error = [] {
         if constexpr (std::is_same_v<Code, std::int8_t>)
-            return 0.5f / 127.0f;
+            return 0.5f / 127.0f * (1 + 0x1p-15f);
         else
             return 1.0f / static_cast<float>(2 << Code::format::fraction);  // half of the last place
     }();
@@ -104,8 +109,8 @@ private:
     /// For a block whose largest magnitude has these bits.
     [[gnu::always_inline]] static float scale_for(unsigned most) {
         if constexpr (std::is_same_v<Code, std::int8_t>) {
-            const float scale = detail::float_of(most) / 127.0f;
-            return scale < 0x1p-126f ? 0x1p-126f : scale;
+            const unsigned bits = (detail::bits_of(detail::float_of(most) / 127.0f) + 0xffu) & ~0xffu;
+            return detail::float_of(detail::less(bits, 1u << 23) ? 1u << 23 : bits);
         } else {
             // Both formats end at 1.75 * 2^e: a fraction beyond that takes the next power of two.
             constexpr int e = static_cast<int>(Code::format::largest >> Code::format::fraction) - Code::format::bias;
@@ -113,15 +118,15 @@ private:
             return detail::float_of(static_cast<unsigned>(power < 1 ? 1 : power) << 23);
         }
     }
-    /// The code of a scaled value, or 0 where mask is 0.
-    [[gnu::always_inline]] static Code coded(float x, int mask) {
+    /// The code of a scaled value.
+    [[gnu::always_inline]] static Code coded(float x) {
         if constexpr (std::is_same_v<Code, std::int8_t>) {
             // Its last bit is worth 1, which rounds to nearest, ties to even; the code is its lowest byte.
             const float rounded = x + 0x1.8p23f;
-            return static_cast<Code>(static_cast<int>(detail::bits_of(rounded) & 0xffu & static_cast<unsigned>(mask)));
+            return static_cast<Code>(static_cast<int>(detail::bits_of(rounded) & 0xffu));
         } else {
             Code c;
-            c.bits = static_cast<unsigned char>(Code::format::encoded_finite(x) & mask);
+            c.bits = Code::format::encoded_finite(x);
             return c;
         }
     }
