@@ -99,8 +99,8 @@ int count_wrong_folds(const Op& op, int k, std::size_t count, std::size_t shift)
 template <class T, class Op>
 void check_folds(const Op& op, const char* name) {
     for (int k = 2; k <= 16; k += k < 6 ? 1 : 5)
-        for (const std::size_t count : {1, 2, 7, 31, 33, 64, 100, 517, 2600})
-            for (const std::size_t shift : {0, 1, 3, 8}) {
+        for (const std::size_t count : {1u, 2u, 7u, 31u, 33u, 64u, 100u, 517u, 2600u})
+            for (const std::size_t shift : {0u, 1u, 3u, 8u}) {
                 INFO(name << ", " << k << " operands, count " << count << ", shift " << shift);
                 CHECK(count_wrong_folds<T>(op, k, count, shift) == 0);
             }
