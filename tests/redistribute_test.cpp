@@ -265,6 +265,21 @@ static_assert(proven<redistribution_between<as_given, two_by_columns_twice>, 8>)
 static_assert(cost_of<redistribution_between<four_by_rows, two_by_columns_twice>>(8).rounds == 5);
 static_assert(redistribution_between<four_by_rows, two_by_columns_twice>{}.load_of(0).sent == 21);
 
+/// Both ranks hold a replica of the one block, and rank 1 adds that of rank 0 to its own.
+struct added_replica {
+    static constexpr collective implements = collective::redistribute;
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int rounds(int) { return 1; }
+    static constexpr step at(int rank, int, int) {
+        if (rank == 0) return {.send = {1, block(0)}};
+        if (rank == 1) return {.recv = {0, block(0), action::reduce}};
+        return {};
+    }
+    static constexpr int input(int rank, int, int) { return rank < 2 ? 0 : none; }
+    static constexpr int output(int rank, int, int) { return rank == 1 ? 0 : none; }
+};
+static_assert(verify<added_replica>(2).law == law::exactly_once);
+
 }  // namespace
 
 TEST_CASE("layouts: which rank holds what", "[redistribute]") {
