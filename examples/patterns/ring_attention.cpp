@@ -42,11 +42,12 @@ matrix columns_of(const matrix& all, const std::vector<piece>& shard) {
 tokens shard_from(const tokens& all, const std::vector<piece>& shard) {
     return {columns_of(all.q, shard), columns_of(all.kv, shard), columns_of(all.gradient, shard)};
 }
-double difference(const matrix& a, const matrix& b) { return a.size() == 0 ? 0 : (a - b).cwiseAbs().maxCoeff(); }
+/// Differences are added rather than compared, since std::max would lose a NaN.
+double difference(const matrix& a, const matrix& b) { return (a - b).norm(); }
 
-/// Largest difference of the gradients of the attention of one rank from finite differences.
+/// Sum of the differences of the gradients of the attention of one rank from finite differences.
 double gradient_error() {
-    double worst = 0;
+    double sum = 0;
     for (const bool causal : {false, true}) {
         const attention_shape s{2, 3, causal};
         tokens t = make_sequence(s, 7);
@@ -58,11 +59,11 @@ double gradient_error() {
                     m->data()[i] = y;
                     return whole_attention(s, t.q, t.kv, t.gradient).output.cwiseProduct(t.gradient).sum();
                 };
-                worst = std::max(worst, std::abs((loss(x + 1e-5) - loss(x - 1e-5)) / 2e-5 - slope->data()[i]));
+                sum += std::abs((loss(x + 1e-5) - loss(x - 1e-5)) / 2e-5 - slope->data()[i]);
                 m->data()[i] = x;
             }
     }
-    return worst;
+    return sum;
 }
 
 bool is_zigzag(const std::string& way) { return way.find("zigzag") != way.npos; }
@@ -80,18 +81,18 @@ void compare_with_one_rank(colls::communicator& comm, output& out, std::span<con
         for (const std::string& way : ways) {
             const attention_shape shape{5, 6, causal};
             const bool zigzag = is_zigzag(way);
-            double worst = 0;
+            double sum = 0;
             for (const int length : lengths) {
                 const tokens all = make_sequence(shape, length);
                 const whole_attention whole(shape, all.q, all.kv, all.gradient);
                 const auto shard = shard_of(length, comm.size(), comm.rank(), zigzag);
                 const tokens own = shard_from(all, shard);
                 const result r = run(comm, way, shape, length, own);
-                worst = std::max({worst, difference(r.output, columns_of(whole.output, shard)),
-                    difference(r.dq, columns_of(whole.dq, shard)), difference(r.dkv, columns_of(whole.dkv, shard))});
+                sum += difference(r.output, columns_of(whole.output, shard)) +
+                       difference(r.dq, columns_of(whole.dq, shard)) + difference(r.dkv, columns_of(whole.dkv, shard));
             }
             out.check(
-                fmt::format("{}{}: outputs and gradients as one rank's", way, causal ? ", causal" : ""), worst < 1e-12);
+                fmt::format("{}{}: outputs and gradients as one rank's", way, causal ? ", causal" : ""), sum < 1e-9);
         }
 }
 
@@ -168,7 +169,7 @@ int main(int argc, char** argv) {
     program.cli.add_option("--heads", heads, "heads")->check(CLI::Range(1, 256));
     program.cli.add_option("--size", size, "numbers a head")->check(CLI::Range(1, 1024));
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
-        out.check("the gradient of one rank is that of finite differences", gradient_error() < 1e-8);
+        out.check("the gradient of one rank is that of finite differences", gradient_error() < 3e-6);
         compare_with_one_rank(comm, out, out.quick() ? std::array{1, 3, 70} : std::array{1, 3, 401});
         measure(comm, out, {heads, size, true}, out.quick() ? 256 : length);
     });

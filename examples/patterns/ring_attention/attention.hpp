@@ -172,10 +172,11 @@ struct whole_attention {
 
     whole_attention(const attention_shape& s, const matrix& q, const matrix& kv, const matrix& gradient)
         : output(q.rows(), q.cols()), dq(q.rows(), q.cols()), dkv(kv.rows(), kv.cols()) {
-        const piece all{0, 0, q.cols()};
         for (Eigen::Index h = 0; h < s.heads; ++h) {
             const auto rows = [&](auto& m, Eigen::Index from = 0) { return m.middleRows(from + h * s.size, s.size); };
-            matrix p = scores(s, rows(q), rows(kv), all, all);
+            matrix p = s.scale() * rows(kv).transpose() * rows(q);
+            for (Eigen::Index j = 0; s.causal && j < p.cols(); ++j)
+                p.col(j).tail(p.rows() - 1 - j).setConstant(-std::numeric_limits<double>::infinity());
             for (auto column : p.colwise()) {
                 column = (column.array() - column.maxCoeff()).exp();
                 column /= column.sum();
