@@ -265,6 +265,11 @@ static_assert(proven<redistribution_between<as_given, two_by_columns_twice>, 8>)
 static_assert(cost_of<redistribution_between<four_by_rows, two_by_columns_twice>>(8).rounds == 5);
 static_assert(redistribution_between<four_by_rows, two_by_columns_twice>{}.load_of(0).sent == 21);
 
+// One cell, which four replicas share equally.
+constexpr auto on_four = layout::whole({16, 16}, {0, 4}), on_one = layout::whole({16, 16}, {4, 1});
+static_assert(redistribution_between<on_four, on_one>{}.load_of(0).sent == 64);
+static_assert(redistribution_between<on_four, on_one>{}.load_of(3).sent == 64);
+
 /// Both ranks hold a replica of the one block, and rank 1 adds that of rank 0 to its own.
 struct added_replica {
     static constexpr collective implements = collective::redistribute;
