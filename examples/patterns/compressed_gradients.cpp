@@ -5,6 +5,7 @@
 // Run: examples/patterns/compressed_gradients [--epochs 8] [--seeds 4] [--ranks 4] [--transport tcp] [--plot FILE]
 // The gain is in time where the link is slow: see docs/measurements/compressed.md.
 // ranks: 3 2 2
+#include "../common/difference.hpp"
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
 #include "../common/program.hpp"
@@ -169,7 +170,7 @@ double error_share(colls::communicator& comm, const exchange& by, std::size_t co
     colls::all_reduce(comm, std::span(&largest, 1), colls::sum);
     by.sum(comm, x);
     double worst = 0;
-    for (std::size_t i = 0; i < count; ++i) worst = std::max(worst, std::abs(x[i] - exact[i]));
+    for (std::size_t i = 0; i < count; ++i) worst = example::worse(worst, std::abs(x[i] - exact[i]));
     return worst / (largest * by.error_bound);
 }
 
@@ -212,7 +213,7 @@ void run(const settings& how, colls::communicator& comm, output& out) {
                     [&](std::span<float> x) { by.sum(comm, x); });
                 double difference = 0;
                 for (std::size_t i = 0; i < count; ++i)
-                    difference = std::max(difference, double{std::abs(alone.weights[i] - many.weights[i])});
+                    difference = example::worse(difference, double{std::abs(alone.weights[i] - many.weights[i])});
                 out.print("20 steps of all ranks and of one: weights differ by {:.1e} at most\n", difference);
                 out.check("floats: the same as one rank", difference < 1e-3);
             }

@@ -6,6 +6,7 @@
 // ranks: 4 3 2
 // Run: data_parallel [--ranks 2] [--plot FILE]; the figures of docs/measurements/data_parallel.md are those of
 //      data_parallel --ranks 2 --rounds 15
+#include "../common/difference.hpp"
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
 #include "../common/pin.hpp"
@@ -87,7 +88,7 @@ constexpr double learning_rate = 0.1, momentum = 0.9;
 
 double largest_difference(std::span<const double> a, std::span<const double> b) {
     double most = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+    for (std::size_t i = 0; i < a.size(); ++i) most = example::worse(most, std::abs(a[i] - b[i]));
     return most;
 }
 

@@ -4,6 +4,7 @@
 // The slow link is emulated: after each exchange a rank waits alpha + bytes / rate.
 //
 // ranks: 3 2 2
+#include "../common/difference.hpp"
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
 #include "../common/program.hpp"
@@ -186,7 +187,7 @@ std::vector<T> serial_sgd(int n, int steps, const dataset& data) {
 
 double distance(const std::vector<double>& a, const std::vector<double>& b) {
     double most = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+    for (std::size_t i = 0; i < a.size(); ++i) most = example::worse(most, std::abs(a[i] - b[i]));
     return most;
 }
 

@@ -5,6 +5,7 @@
 //
 // ranks: 0 3 0
 // Run: elastic_training [--ranks 4] [--plot FILE]
+#include "../common/difference.hpp"
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
 #include "../common/plot.hpp"
@@ -239,7 +240,7 @@ int run(int ranks, const settings& how, const dataset& data, const fs::path& pat
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
     if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
     double most = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+    for (std::size_t i = 0; i < a.size(); ++i) most = example::worse(most, std::abs(a[i] - b[i]));
     return most;
 }
 

@@ -2,6 +2,7 @@
 // delays; workers that join late and leave early; and a worker that dies.
 //
 // ranks: 5 4 4
+#include "../common/difference.hpp"
 #include "../common/program.hpp"
 #include "parameter_server/training.hpp"
 
@@ -86,7 +87,7 @@ int main(int argc, char** argv) {
             if (comm.rank() == 0) {
                 const auto want = serial<double>(result.applied, s, workers, data);
                 for (std::size_t i = 0; i < want.size(); ++i)
-                    difference = std::max(difference, std::abs(want[i] - result.parameters[i]));
+                    difference = example::worse(difference, std::abs(want[i] - result.parameters[i]));
                 out.print(
                     "{} pushes: parameters differ by {:.1e} from one rank's\n", result.applied.size(), difference);
             }

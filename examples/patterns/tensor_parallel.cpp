@@ -4,6 +4,7 @@
 // ranks: 4 3 2
 #include "transformer.hpp"
 
+#include "../common/difference.hpp"
 #include "../common/program.hpp"
 
 #include <algorithm>
@@ -54,7 +55,8 @@ double difference(const transformer& part, const std::vector<matrix>& mine, cons
         const matrix expected = part.part_of(whole[i], i);
         if (mine[i].rows() != expected.rows() || mine[i].cols() != expected.cols()) return INFINITY;
         if (expected.size() == 0) continue;
-        worst = std::max(worst, (mine[i] - expected).cwiseAbs().maxCoeff() / whole[i].cwiseAbs().maxCoeff());
+        worst = example::worse(
+            worst, (mine[i] - expected).cwiseAbs().maxCoeff<Eigen::PropagateNaN>() / whole[i].cwiseAbs().maxCoeff());
     }
     return worst;
 }
@@ -76,7 +78,7 @@ double gradient_error(transformer& model, std::span<const std::uint8_t> batch, d
             w = before - h;
             const double below = model.backward(batch, total);
             w = before;
-            worst = std::max(worst, std::abs(gradients[i].data()[place] - (above - below) / (2 * h)) / largest);
+            worst = example::worse(worst, std::abs(gradients[i].data()[place] - (above - below) / (2 * h)) / largest);
         }
     }
     return worst;
@@ -207,14 +209,15 @@ void train(colls::communicator& comm, example::output& out, const transformer_sh
         for (transformer& model : models) {
             double sum = model.backward(data, total);
             colls::all_reduce(comm, std::span(&sum, 1), colls::sum);
-            worst = std::max(worst, std::abs(sum - loss));
+            worst = example::worse(worst, std::abs(sum - loss));
             descend(model, 0.2);
         }
         if (s == 0) first = loss;
         if (s % 20 == 0 || s + 1 == steps)
             out.print("  step {:4}: loss {:.4f}, {:.1e} from one rank's\n", s, loss, worst);
     }
-    for (transformer& model : models) worst = std::max(worst, difference(model, model.weights, one.model.weights));
+    for (transformer& model : models)
+        worst = example::worse(worst, difference(model, model.weights, one.model.weights));
     out.check("losses and weights after training: the same as one rank", worst < 1e-8);
     out.check("the loss has fallen", loss < first || steps < 2);
 }

@@ -4,6 +4,7 @@
 // ranks: 3 2 4
 #include "sharded_training.hpp"
 
+#include "../common/difference.hpp"
 #include "../common/fashion_mnist.hpp"
 #include "../common/program.hpp"
 
@@ -90,7 +91,8 @@ double gradient_error(colls::communicator& alone, const std::vector<int>& widths
             const double below = loss_of(weights, widths, batch);
             w = before;
             const double expected = (above - below) / (2 * h);
-            worst = std::max(worst, std::abs(training.gradient(l)[i] - expected) / std::max(1e-3, std::abs(expected)));
+            worst = example::worse(
+                worst, std::abs(training.gradient(l)[i] - expected) / std::max(1e-3, std::abs(expected)));
         }
     return worst;
 }
@@ -125,7 +127,7 @@ void compare_with_one_rank(colls::communicator& comm, example::output& out, cons
             double difference = 0;
             if (comm.rank() == 0)
                 for (std::size_t i = 0; i < expected.size(); ++i)
-                    difference = std::max(difference, std::abs(weights[i] - expected[i]));
+                    difference = example::worse(difference, std::abs(weights[i] - expected[i]));
             const std::string name =
                 fmt::format("stage {}{}", stage, overlap ? (stage == 3 ? ", prefetch" : ", overlap") : "");
             if (stage0.empty()) stage0 = weights;

@@ -84,7 +84,7 @@ public:
     std::size_t sent() const { return std::accumulate(sent_.begin(), sent_.end(), std::size_t{0}); }
     /// The number of rows that this rank receives, those from itself included.
     std::size_t received() const { return std::accumulate(received_.begin(), received_.end(), std::size_t{0}); }
-    /// For each rank the number of rows that go there, and that come from there.
+    /// For each rank the number of rows that go there.
     std::span<const std::size_t> sent_counts() const { return sent_; }
     /// For each rank the number of rows that come from there.
     std::span<const std::size_t> received_counts() const { return received_; }
@@ -93,8 +93,7 @@ public:
     ///
     /// @param in     this rank's rows, rows() * width elements
     /// @param out    received() * width elements: receives the rows from all ranks, ordered by rank, then as they lie
-    /// in
-    ///               that rank's input. Must not overlap in.
+    ///               in that rank's input. Must not overlap in.
     /// @param width  elements a row, the same on every rank
     ///
     /// Throws colls::error as all_to_all_v does. Cost: one all_to_all_v.
