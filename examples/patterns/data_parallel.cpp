@@ -100,8 +100,8 @@ bool same_on_every_rank(colls::communicator& comm, std::span<const double> weigh
 }
 
 /// Each batch is cut over the ranks, and each rank's part into `passes` backward passes. Returns the weights.
-std::vector<double> train_parallel(
-    colls::communicator& comm, const settings& how, const dataset& data, int steps, int passes, double max_norm) {
+std::vector<double> train_parallel(colls::communicator& comm, const settings& how, const dataset& data, int steps,
+    int passes, double max_norm, std::size_t bucket_bytes = 64 * 1024) {
     const std::size_t panel = 2000;
     network<double> net(how.widths, 100 + static_cast<std::uint64_t>(comm.rank()));
     // example-begin broadcast
@@ -109,7 +109,9 @@ std::vector<double> train_parallel(
     // example-end
     // example-begin register
     const std::vector<std::span<double>> gradients = net.gradients(panel);  // in the order of the forward pass
-    colls::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024});
+    // reproducible: the bits of the weights do not depend on how gradients are cut into buckets.
+    colls::gradient_buckets exchange(
+        comm, gradients, colls::sum, {.bucket_bytes = bucket_bytes}, colls::reproducible{});
     // example-end
     batch<double> part;
     for (int step = 0; step < steps; ++step) {
@@ -197,8 +199,12 @@ void check_weights(colls::communicator& comm, output& out, const settings& how, 
     settings small = how;
     small.batch = 61;  // does not divide by the ranks
     const int steps = 5;
-    compare("a batch of 61 cut over the ranks", train_parallel(comm, small, data, steps, 1, 0),
-        [&] { return train_serial(small, data, steps, 0); });
+    const std::vector<double> weights = train_parallel(comm, small, data, steps, 1, 0);
+    compare("a batch of 61 cut over the ranks", weights, [&] { return train_serial(small, data, steps, 0); });
+    bool same = true;
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{5000}, std::size_t{1} << 30})
+        same = weights == train_parallel(comm, small, data, steps, 1, 0, bytes) && same;
+    out.check("  the same bits in buckets of any size", same);
     compare("3 backward passes a step, clipped to norm 0.5", train_parallel(comm, small, data, steps, 3, 0.5),
         [&] { return train_serial(small, data, steps, 0.5); });
     compare("rank r has r + 1 batches", train_uneven(comm, small, data, 16),

@@ -166,8 +166,8 @@ void train(colls::communicator& comm, const settings& how, const dataset& data, 
 
     const std::size_t panel = 4096;
     const auto gradients = net.gradients(panel);
-    // One schedule for all runs: the library's choice depends on what it measures, and with it the order of additions.
-    colls::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024}, colls::direct{});
+    // The order of additions must not depend on what the library chooses: it chooses by what it has measured.
+    colls::gradient_buckets exchange(comm, gradients, colls::sum, {.bucket_bytes = 64 * 1024}, colls::reproducible{});
     network<double>::matrix images;
     std::vector<int> samples;
     std::vector<std::uint8_t> labels;

@@ -60,7 +60,7 @@ public:
     /// @param gradients  in the order of the forward pass, of the same sizes on every rank; they may be empty. Their
     ///                   memory must outlive this object
     /// @param options    the size of buckets, and whether ranks may have different numbers of steps
-    /// @param schedule   nothing, or the schedule (or family) of the all_reduce, as a value
+    /// @param schedule   nothing, or as values what all_reduce takes: a schedule (or family), colls::reproducible{}
     ///
     /// The third argument is the operator: colls::sum, or colls::avg, the average over the ranks.
     /// Costs one all_reduce of 16 bytes for each gradient.
