@@ -23,8 +23,8 @@ using namespace support;
 
 namespace {
 
-thread_local bool counting = false;
-std::atomic<int> allocations{0};
+[[maybe_unused]] thread_local bool counting = false;
+[[maybe_unused]] std::atomic<int> allocations{0};
 
 }  // namespace
 
