@@ -208,7 +208,7 @@ TEST_CASE("a named schedule of one expression gives the same bits for the whole 
 
 TEST_CASE("a schedule that is known at run time only is checked there", "[reproducible]") {
     for (const bool at_once : {true, false}) {
-        std::atomic<int> refused{0}, right{0};
+        std::atomic<int> refused{0}, right{0};  // assertions are for one thread
         colls::threads::run(3, [&](auto& comm) {
             const std::vector<float> x(9, 1.0f);
             std::vector<float> out(3);
@@ -216,9 +216,8 @@ TEST_CASE("a schedule that is known at run time only is checked there", "[reprod
                 colls::reduce_scatter(comm, x, out, colls::sum, chosen_later{at_once}, reproducible{});
                 right += out[2] == 3;
             } catch (const colls::error& e) {
-                CHECK(e.code() == errc::unsupported);
-                CHECK(support::lacks(e.what(), {"at 3 ranks", "one fold expression", "take direct"}).empty());
-                ++refused;
+                refused += e.code() == errc::unsupported &&
+                           support::lacks(e.what(), {"at 3 ranks", "one fold expression", "take direct"}).empty();
             }
             colls::barrier(comm);  // the group works
         });

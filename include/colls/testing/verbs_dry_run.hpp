@@ -255,7 +255,8 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
         if (to.broken_) return fail(from, out_of_reach, true);
         if (noted && fault)
             if (const char* status = fault(*noted)) return fail(from, status, false);
-        // Counters are read and written word by word, since both ranks may access theirs meanwhile.
+        // Counters are read and written word by word, since both ranks may access theirs meanwhile. Acquire: a word may
+        // be newer than its request, and what its rank read before must stay before the peer's next write.
         const bool counters =
             !r.announces && r.count == 1 && p.gathers[0].bytes <= 64 && p.gathers[0].bytes % 8 == 0 && r.to % 8 == 0;
         std::vector<std::byte> data = p.inlined;
@@ -269,7 +270,7 @@ inline void dry_network::carry_out(pair& from, std::size_t most) {
                 for (std::size_t i = 0; i < g.bytes; i += 8) {
                     const std::uint64_t word =
                         std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(g.at) + i))
-                            .load(std::memory_order_relaxed);
+                            .load(std::memory_order_acquire);
                     const auto* const bytes = reinterpret_cast<const std::byte*>(&word);
                     data.insert(data.end(), bytes, bytes + 8);
                 }

@@ -289,11 +289,12 @@ inline void connection::add_counters(bool signalled) {
     const credits c = tell_taken();
     std::byte* const at = outbound(own_.layout.counters_at());
     // The device may still be reading the former counters: it gets the former or the new value of each word, and either
-    // is right, since they only grow.
+    // is right, since they only grow. Release: it may take a new value by an older request, and the peer then writes
+    // into slots whose reads must be over.
     auto* const words = reinterpret_cast<std::uint64_t*>(at);
-    std::atomic_ref(words[0]).store(c.slots, std::memory_order_relaxed);
-    std::atomic_ref(words[1]).store(c.notices, std::memory_order_relaxed);
-    std::atomic_ref(words[2]).store(c.messages, std::memory_order_relaxed);
+    std::atomic_ref(words[0]).store(c.slots, std::memory_order_release);
+    std::atomic_ref(words[1]).store(c.notices, std::memory_order_release);
+    std::atomic_ref(words[2]).store(c.messages, std::memory_order_release);
     request& r = add(own_.layout.counters_at(), write_kind::notice, 0, sizeof c <= limits_.inlined);
     r.announces = false;
     add_piece(r, at, sizeof c, memory_.local);
