@@ -146,7 +146,7 @@ inline bool direct_executor::learn_count() {
 inline void direct_executor::lay_out(const execution_plan& plan) {
     follow(plan);
     const call& c = o_.request;
-    if (o_.site.steps != &plan.schedule) o_.site = wait_site_of(e_, o_, plan);
+    if (o_.site.steps != &plan.schedule) set_wait_site(e_, o_, plan);
     const std::size_t longest = longest_unit(), whole = c.count * c.element;
     const bool is_staged = plan.within == reach::scratch;
     o_.stream_pushes = streams_from(whole);
@@ -198,7 +198,10 @@ inline void direct_executor::enter() {
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
     if (!is_agreed()) make_room(staged_plan());
-    if (o_.copying_open) make_room(copied_otherwise(direct));
+    if (o_.copying_open)
+        if (const execution_plan& other = copied_otherwise(direct);
+            other.ranks[static_cast<std::size_t>(role_of(e_.rank))].scratch > 0)
+            make_room(other);
     lay_out(direct);
     if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();
     // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
@@ -374,6 +377,13 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
     alignas(64) std::byte near[store_policy::piece];
     bool stream_own = o_.stream_own;
     for (int k = 0; k < i.count; ++k) stream_own = stream_own && o_.operands[k].data != to;
+    const bool interleaves = o_.near || c.count * c.element < store_policy::interleave_far_below;
+    if (i.count == 2 && i.pushes == 1 && !streamed[0] && !stream_own && interleaves && c.op->fold_twice &&
+        !(i.finish && c.op->finish)) {
+        c.op->fold_twice(to, targets[0], o_.operands.data(), count, c.op_value);
+        o_.at += 1;
+        return true;
+    }
     std::size_t piece = store_policy::piece / c.element;
     if (piece == 0) piece = 1, stream_own = false;
     operand x[most];

@@ -11,6 +11,8 @@ struct store_policy {
     // Ranks whose cores are far from each other: a line takes long from one cache to another.
     /// From this size of the whole buffer on, pushes into memory that this rank has not just read are streamed.
     static constexpr std::size_t stream_far_from = std::size_t{1} << 10;
+    /// Below this size a fold of two operands is stored to both ranks element by element; from it on, in pieces.
+    static constexpr std::size_t interleave_far_below = std::size_t{256} << 10;
 
     // Ranks whose cores are near, below the size at which the buffers of all ranks no longer fit the caches:
     /// Copies are pulled.
