@@ -4,6 +4,7 @@
 
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/copy.hpp>
+#include <colls/detail/support/tuning_file.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -30,7 +31,8 @@ inline int cores() {
     return counted;
 }
 
-/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds.
+/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
+/// them from the file of COLLS_TUNE, whose errors it throws.
 const machine& measured();
 
 #ifndef COLLS_SEPARATE
@@ -153,6 +155,11 @@ struct probe {
 
 COLLS_INLINE const machine& measured() {
     static const machine m = [] {
+        if (const tuning_file* const file = tuning(); file && file->has_machine) {
+            machine read = file->figures;
+            read.cores = cores();
+            return read;
+        }
         try {
             return probe().run();
         } catch (const std::exception&) {  // no second thread, or no memory: usual figures
