@@ -85,8 +85,8 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     if (!e.by_messages && e.size > 1 && !e.crowded) {
         const bool near = distance::is_near(e, e.sequence);
         std::snprintf(row, sizeof row,
-            "  cores are %s each other (a line took %.0f ns; near is below %.0f): copies are %s\n",
-            near ? "near" : "far from", e.backend->figures().line * 1e9, e.backend->figures().near_below * 1e9,
+            "  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
+            near ? "near" : "far from", e.backend->figures().near_below * 1e9,
             near ? "pulled, while they fit the caches" : "pushed past the caches");
         text += row;
     }

@@ -65,7 +65,6 @@ private:
                                   : (c.ragged ? b.out_offsets : c.out_offsets),
             c.ragged, b.count);
     }
-    std::uint64_t progress_of(int rank);
     const rank_buffers* buffers_of(int rank);
     const std::byte* address(const rank_buffers& b, const location& l) const;
     bool perform(const instruction& i);
@@ -115,10 +114,10 @@ inline void direct_executor::wait_for_slot() {
 /// place, what a rank has pulled is in its cache, and a push of the result into the same lines is the fastest.
 inline void direct_executor::choose_copying() {
     const call& c = o_.request;
-    o_.copying_open = o_.near = o_.sampling = false;
+    o_.copying_open = o_.near = o_.adapts = false;
     if (e_.size == 1 || e_.crowded || c.ragged || is_owned_and_rooted()) return;
+    o_.adapts = true;
     const std::size_t whole = c.count * c.element;
-    o_.sampling = distance::is_due(e_, o_.sequence, whole);
     o_.near = distance::is_near(e_, o_.sequence);
     copying best = plan_->copies;
     if (c.what == collective::broadcast)
@@ -259,20 +258,12 @@ inline bool direct_executor::agree() {
     return true;
 }
 
-/// The progress word of a rank, with acquire.
-inline std::uint64_t direct_executor::progress_of(int rank) {
-    const std::atomic<std::uint64_t>& word = line_of(rank).progress;
-    if (!o_.sampling || rank == e_.rank) return word.load(std::memory_order_acquire);
-    o_.sampling = false;  // from the second load on, the line may be in this core's cache
-    return distance::timed_load(e_, o_.sequence, word, [&](std::uint64_t seen) { return seen >= progress_word(0, 0); });
-}
-
 /// A rank's buffers, or null while it has not entered.
 inline const rank_buffers* direct_executor::buffers_of(int rank) {
     rank_buffers& b = o_.buffers[static_cast<std::size_t>(rank)];
     if (b.stamp == o_.sequence + 1) return &b;
     const operation_line& l = line_of(rank);
-    if (progress_of(rank) < progress_word(0, 0)) return nullptr;
+    if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
     b = {o_.sequence + 1, l.in != out_of_reach, e_.here<const std::byte>(l.in), e_.here<std::byte>(l.out),
         e_.here<std::byte>(l.scratch), e_.here<const std::size_t>(l.in_offsets),
@@ -299,7 +290,7 @@ inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
     const int peer = rank_of(i.peer);
     o_.site.peer = peer;
     o_.site.round = i.round;
-    if (progress_of(peer) < progress_word(chunk, i.value)) return false;
+    if (line_of(peer).progress.load(std::memory_order_acquire) < progress_word(chunk, i.value)) return false;
     return buffers_of(peer) != nullptr;
 }
 
@@ -452,6 +443,7 @@ inline void direct_executor::finish() {
     state.completed.store(completed, std::memory_order_release);
     if (o_.bounce_output) copy_bytes(o_.request.out, o_.bounce_output, ragged_bytes(place::output));
     give_scratch(e_, o_);
+    if (o_.adapts) distance::sample(e_, o_.sequence, o_.request.count * o_.request.element);
     o_.done = true;
 }
 

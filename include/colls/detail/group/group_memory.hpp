@@ -111,7 +111,11 @@ struct alignas(line) refusal_state {
 
 /// Whether the ranks' cores are near each other, as rank 0 decides: see execute/distance.hpp.
 struct alignas(line) distance_state {
+    struct alignas(line) word {
+        std::atomic<std::uint64_t> value;
+    };
     std::atomic<std::uint64_t> decisions[2];
+    word there, back;  ///< a line that goes from rank 0 to another rank, and one that comes back
 };
 /// How a group agrees on the members that remain in a shrink: the first proposal named here stands.
 struct alignas(line) decision_state {

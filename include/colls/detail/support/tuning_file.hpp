@@ -1,7 +1,7 @@
 // The file that COLLS_TUNE names: figures of the machine, and schedules that were measured to be the fastest.
 // IWYU pragma: private, include <colls/explain.hpp>
 //
-//     machine ALPHA BETA GAMMA LINE NEAR_BELOW          seconds, as in extend::machine; instead of a measurement
+//     machine ALPHA BETA GAMMA NEAR_BELOW               seconds, as in extend::machine; instead of a measurement
 //     schedule COLLECTIVE RANKS BYTES NAME              for so many ranks, from so many bytes of the larger buffer on,
 //                                                       up to the next such line
 //     # comment
@@ -69,10 +69,9 @@ COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
         if (std::sscanf(words, "%11s", kind) != 1 || kind[0] == '#') continue;
         if (std::strcmp(kind, "machine") == 0) {
             extend::machine& m = to.figures;
-            double* const values[] = {&m.alpha, &m.beta, &m.gamma, &m.line, &m.near_below};
-            if (std::sscanf(words, "%*s %lf %lf %lf %lf %lf %1s", values[0], values[1], values[2], values[3], values[4],
-                    surplus) != 5)
-                refuse(row, "machine takes five numbers: alpha, beta, gamma, line, near_below");
+            double* const values[] = {&m.alpha, &m.beta, &m.gamma, &m.near_below};
+            if (std::sscanf(words, "%*s %lf %lf %lf %lf %1s", values[0], values[1], values[2], values[3], surplus) != 4)
+                refuse(row, "machine takes four numbers: alpha, beta, gamma, near_below");
             for (const double* v : values)
                 if (!(*v >= 0 && *v < 1)) refuse(row, "the figures are seconds, from 0 to less than 1");
             if (!(m.alpha > 0 && m.beta > 0 && m.gamma > 0)) refuse(row, "alpha, beta and gamma are above 0");
