@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
+#include <colls/detail/support/cores.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -15,18 +16,6 @@
 namespace colls::inline v1::detail {
 
 using extend::machine;
-
-/// The number of cores that this process may use. It is counted once, at the first call: threads that are pinned later
-/// do not change it.
-inline int cores() {
-    static const int counted = [] {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-        return n > 0 ? n : 1;
-    }();
-    return counted;
-}
 
 /// The figures of this machine. The first call in a process measures them, which takes a few milliseconds.
 const machine& measured();
