@@ -112,7 +112,8 @@ TEST_CASE("quota: version 1", "[cores]") {
         set("/rank", "50000\n", "100000\n");
         CHECK(t.cores() == 0.5);
         t.with(mounts, "31 23 0:28 /jo /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
-        CHECK(t.cores() == cgroup_quota::none);  // /job is not below /jo, so the mount's root counts: it has no quota
+        set("", "400000\n", "100000\n");
+        CHECK(t.cores() == 4);  // /job is not below /jo, so that only the mount's root counts
     }
     SECTION("both versions mounted") {
         t.with(mounts, version_1 + "33 23 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n")
