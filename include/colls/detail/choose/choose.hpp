@@ -6,6 +6,7 @@
 #pragma once
 
 #include <colls/detail/choose/prediction.hpp>
+#include <colls/detail/choose/tuned.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/prove/examine.hpp>
 #include <colls/detail/request/candidates.hpp>
@@ -54,6 +55,12 @@ struct demand {
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                           << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
+    }
+    if (const std::string_view name = staged ? std::string_view{} : tuned_name(d.what, e.size, d.bytes);
+        !name.empty()) {
+        if (name == eager_name && eager) return {};
+        for (int i = 0; i < list.count; ++i)
+            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
     }
     prediction best;
     bool found = eager;

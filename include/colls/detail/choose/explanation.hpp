@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/choose/choose.hpp>
+#include <colls/detail/execute/distance.hpp>
 #include <colls/explain.hpp>
 
 #include <cstdio>
@@ -46,6 +47,7 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         e.env.schedule ? ", COLLS_SCHEDULE=" : "", e.env.schedule ? e.env.schedule : "",
         d.reproducible ? ", reproducible" : "");
     std::string text = row;
+    if (!tuned_name(what, e.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
     const candidate* const two = two_level_candidate(e, what);
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
@@ -79,6 +81,14 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two, fits(*two));
+    }
+    if (!e.by_messages && e.size > 1 && !e.crowded) {
+        const bool near = distance::is_near(e, e.sequence);
+        std::snprintf(row, sizeof row,
+            "  cores are %s each other (a line took %.0f ns; near is below %.0f): copies are %s\n",
+            near ? "near" : "far from", e.backend->figures().line * 1e9, e.backend->figures().near_below * 1e9,
+            near ? "pulled, while they fit the caches" : "pushed past the caches");
+        text += row;
     }
     return text;
 }

@@ -119,6 +119,17 @@ struct direct_fold {
             out[i] = v;
         });
     }
+    /// Two operands, of which out and also may be one each: the fold goes to both.
+    [[gnu::always_inline]] static void run_twice(T* out, T* also, const operand* x, std::size_t count, const Op op) {
+        const operand a = x[0], b = x[1];
+        const auto put = [=](std::size_t i) {
+            const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+            out[i] = also[i] = static_cast<T>(op(get(a), get(b)));
+        };
+        const std::size_t whole = count & ~(lanes - 1);
+        for_each_parallel<lanes>(whole, put);
+        for (std::size_t i = whole; i < count; ++i) put(i);
+    }
     /// With a loop of its own for each number of operands up to `most`: each takes about 10 ms to compile.
     template <int most = 4>
     [[gnu::always_inline]] static void run(T* out, const operand* x, int m, std::size_t count, const Op op) {

@@ -6,6 +6,8 @@
 //   COLLS_TIMEOUT    the deadline of every wait, in seconds; default 300
 //   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
 //   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
+//   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows
+//                    (tuning_file.hpp, which reads it)
 //   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
 //

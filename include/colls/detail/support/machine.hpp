@@ -3,7 +3,9 @@
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
+#include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/cores.hpp>
+#include <colls/detail/support/tuning_file.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -12,12 +14,14 @@
 #include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 
 namespace colls::inline v1::detail {
 
 using extend::machine;
 
-/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds.
+/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
+/// them from the file of COLLS_TUNE, whose errors it throws.
 const machine& measured();
 
 #ifndef COLLS_SEPARATE
@@ -33,7 +37,7 @@ struct probe {
         std::atomic<int> value{0};
         request task = answer;  ///< is written before the value
     };
-    flag there, back;
+    flag there, back, left;  ///< `left` is written by the other thread only, before it answers
     int asked = 0;
     const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};  ///< of the other thread, of this one
 
@@ -51,6 +55,7 @@ struct probe {
         for (int i = 1;; ++i) {
             wait(there, i);
             if (there.task == end) return;
+            left.value.store(i, std::memory_order_relaxed);
             if (there.task == rewrite) write(static_cast<float>(i));
             back.value.store(i, std::memory_order_release);
         }
@@ -71,12 +76,37 @@ struct probe {
         there.value.store(++asked, std::memory_order_release);
         if (task != end) wait(back, asked);
     }
+    static void least(double& a, double b) { a = b < a ? b : a; }
     template <class F>
     static double seconds(F f) {
         const double begin = seconds_now();
         f();
         asm volatile("" : : : "memory");
         return seconds_now() - begin;
+    }
+    /// How long a line takes that the other thread has written; and from there, below which distance it is better to
+    /// pull a block than to push it past the caches. What is measured at this distance moves the usual limit.
+    void measure_distance(machine& found) {
+        constexpr std::size_t block = bytes / 4;
+        double pull = 1, push = 1, load[15];
+        for (double& t : load) {
+            ask(answer);
+            t = net_seconds([&] { static_cast<void>(left.value.load(std::memory_order_acquire)); });
+        }
+        for (double* a = load; a < load + 8; ++a)  // selects the median
+            for (double* b = a + 1; b < load + 15; ++b)
+                if (*b < *a) std::swap(*a, *b);
+        found.line = load[7];
+        for (int turn = 0; turn < turns; ++turn) {
+            ask(rewrite);
+            least(pull, seconds([&] { std::memcpy(near.get(), far.get(), block); }));
+            ask(rewrite);
+            least(push, seconds([&] { stream_bytes(far.get(), near.get(), block); }));
+        }
+        if (found.line > plausible) return;
+        constexpr double clear = 1.5;  // less may be a disturbance
+        if (clear * pull < push && found.near_below < 1.5 * found.line) found.near_below = 1.5 * found.line;
+        if (pull > clear * push && found.near_below > found.line / 1.5) found.near_below = found.line / 1.5;
     }
     machine run() {
         machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
@@ -86,7 +116,6 @@ struct probe {
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        const auto least = [](double& a, double b) { a = b < a ? b : a; };
         found.alpha = found.cores > 1 ? 1 : 1e-6;
         const double begun = seconds_now();
         const auto goes_on = [&] { return seconds_now() - begun < (found.alpha < plausible ? enough : most); };
@@ -102,6 +131,7 @@ struct probe {
             if (found.cores > 1) ask(rewrite);
             least(found.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
         }
+        if (found.cores > 1) measure_distance(found);
         if (found.alpha >= plausible) found.alpha = machine{}.alpha;
         if (found.cores > 1) ask(end);
         if (other.joinable()) other.join();
@@ -114,6 +144,11 @@ struct probe {
 
 COLLS_INLINE const machine& measured() {
     static const machine m = [] {
+        if (const tuning_file* const file = tuning(); file && file->has_machine) {
+            machine read = file->figures;
+            read.cores = cores();
+            return read;
+        }
         try {
             return probe().run();
         } catch (const std::exception&) {  // no second thread, or no memory: usual figures
