@@ -46,6 +46,7 @@ public:
         auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
         e->by_messages = true;
         e->crowded = crowded;
+        e->waits = wait_policy(crowded, true);
         e->number = number;
         e->ranks_per_host = ranks_per_host;
         b->e_ = e.get();
@@ -147,13 +148,7 @@ public:
                 call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
-    // Yields first: where ranks outnumber cores, a rank that sleeps at once is scheduled after those that yield.
-    void idle(rank_context&, double waited) override {
-        if (waited > 1e-3)
-            collectives_->idle(1e-3);
-        else
-            sched_yield();
-    }
+    void sleep(rank_context&) override { collectives_->idle(1e-3); }
     void refused(rank_context& e) override {
         const refusal_state& refusal = e.memory.refusal(e.rank);
         char text[decltype(refusal.text)::most + 1];

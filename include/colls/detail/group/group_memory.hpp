@@ -132,7 +132,7 @@ public:
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
 
-    static std::size_t bytes(int n) { return offset(11, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return offset(12, static_cast<std::size_t>(n)); }
     std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
@@ -161,6 +161,11 @@ public:
         return *at<told_call>(9, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
     }
     distance_state& distance() const { return *at<distance_state>(10, 0); }
+    /// The core that a rank was on when it last waited for long, + 1; 0: it has not said. A rank writes it only when it
+    /// changes, and reads those of all ranks in a few cache lines, which stay in its cache.
+    std::atomic<std::uint16_t>& core(int rank) const {
+        return *at<std::atomic<std::uint16_t>>(11, static_cast<std::size_t>(rank));
+    }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
 private:
@@ -169,7 +174,8 @@ private:
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
             eager_slots * n * sizeof(eager_line), eager_slots * n * eager_capacity, n * n * sizeof(pair_line),
             sizeof(decision_state), n * proposal_bytes(n), n * sizeof(refusal_state),
-            n * told_call::kept * sizeof(told_call), sizeof(distance_state)};
+            n * told_call::kept * sizeof(told_call), sizeof(distance_state),
+            (n * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

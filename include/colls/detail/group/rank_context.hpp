@@ -6,6 +6,7 @@
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/told_calls.hpp>
+#include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/hash.hpp>
@@ -59,7 +60,8 @@ struct rank_context {
     environment env = environment::read();
     bool crowded = false;      ///< more ranks than cores: waits yield instead of spinning
     bool by_messages = false;  ///< ranks do not share memory
-    int ranks_per_host = 0;    ///< where several hosts have equally many ranks, in order; else 0
+    wait_policy waits;
+    int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
     /// Where ranks_per_host is not 0: the schedule of two levels for a collective; null: it has none.
     const candidate* (*two_levels)(collective what, int ranks_per_host) = nullptr;
     /// Of the group: equal on its ranks, different for each group of a process; 0: it has none.

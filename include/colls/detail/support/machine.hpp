@@ -4,6 +4,7 @@
 
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/copy.hpp>
+#include <colls/detail/support/cores.hpp>
 #include <colls/detail/support/tuning_file.hpp>
 #include <colls/extend/machine.hpp>
 
@@ -17,18 +18,6 @@
 namespace colls::inline v1::detail {
 
 using extend::machine;
-
-/// The number of cores that this process may use. It is counted once, at the first call: threads that are pinned later
-/// do not change it.
-inline int cores() {
-    static const int counted = [] {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-        return n > 0 ? n : 1;
-    }();
-    return counted;
-}
 
 /// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
 /// them from the file of COLLS_TUNE, whose errors it throws.
