@@ -31,9 +31,10 @@ struct op_table {
     /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, in one pass over memory. dst may be the pointer
     /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
-    /// The fold of two operands into two places, in one pass over memory. Each place may be an operand; otherwise the
-    /// four must not overlap. Null where there is no such loop.
-    void (*fold_twice)(void* dst, void* also, const operand* x, std::size_t count, const void* op) = nullptr;
+    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which
+    /// a fence must follow. Each place may be an operand; otherwise the four must not overlap. Null: there is no such
+    /// loop.
+    void (*fold_twice)(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) = nullptr;
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
     bool commutative = false;
@@ -75,14 +76,23 @@ void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const 
         fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
 template <class T, class Op>
-void fold_twice_baseline(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    direct_fold<T, Op>::run_twice(static_cast<T*>(dst), static_cast<T*>(also), x, count, *static_cast<const Op*>(op));
+[[gnu::always_inline]] inline void fold_twice_loop(
+    void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+    const Op& f = *static_cast<const Op*>(op);
+    if (past)
+        direct_fold<T, Op>::template run_twice<true>(static_cast<T*>(dst), static_cast<T*>(also), x, count, f);
+    else
+        direct_fold<T, Op>::template run_twice<false>(static_cast<T*>(dst), static_cast<T*>(also), x, count, f);
+}
+template <class T, class Op>
+void fold_twice_baseline(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<T, Op>(dst, also, past, x, count, op);
 }
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_twice_avx2(
-    void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    direct_fold<T, Op>::run_twice(static_cast<T*>(dst), static_cast<T*>(also), x, count, *static_cast<const Op*>(op));
+    void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<T, Op>(dst, also, past, x, count, op);
 }
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
@@ -127,11 +137,11 @@ template <class T, class Op>
 void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
 template <class T, class Op>
-void fold_twice_entry(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+void fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
-    if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, x, count, op);
+    if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, past, x, count, op);
 #endif
-    fold_twice_baseline<T, Op>(dst, also, x, count, op);
+    fold_twice_baseline<T, Op>(dst, also, past, x, count, op);
 }
 
 template <class Op>

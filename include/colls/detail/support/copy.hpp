@@ -68,6 +68,14 @@ inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
 }
 #endif
 
+/// Stores a line of 64 bytes, to which dst is aligned; past the caches where there are such stores.
+[[gnu::always_inline]] inline void stream_line(void* dst, const void* src) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if constexpr (streams) return stream_lines_sse2(static_cast<char*>(dst), static_cast<const char*>(src), 1);
+#endif
+    std::memcpy(dst, src, 64);
+}
+
 /// stream_bytes without its fence. After the last of several pieces, call fence_stream().
 inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) {
     if constexpr (!streams) return copy_bytes(dst, src, size);
