@@ -68,50 +68,61 @@ std::size_t bytes_of(const std::string& text, const char* flag) {
 
 /// Options as they are written.
 struct written {
-    std::vector<std::string> jobs, types{"float"}, ops{"sum"}, peers;
+    std::vector<std::string> jobs, more_jobs, types{"float"}, ops{"sum"}, peers;
     std::string min, max, step, root = "0", output;
     int registered = 0, per_iteration = 0, timestamps = 0;
     std::vector<std::string> refused = std::vector<std::string>(std::size(not_here));
 };
 
 void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
-    cli.option_defaults()->always_capture_default();
     cli.get_formatter()->column_width(34);
     cli.footer(examples);
-    const auto number = [](int least, int most) { return CLI::Range(least, most); };
-    cli.add_option("collective,--collective", w.jobs,
-           "broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce, all_to_all, barrier, "
-           "inclusive_scan, exclusive_scan, all_to_all_v, send_recv, or all; several in a list")
+    std::vector<std::string> transports{"world", "threads", "processes", "shm", "tcp"};
+    if (over_mpi) transports.emplace_back("mpi");
+    const auto number = [](int least, int most) {
+        CLI::Range range(least, most);
+        range.description("");
+        return range;
+    };
+    CLI::IsMember known_transport(transports);
+    known_transport.description("");
+    cli.add_option("collective", w.jobs,
+           "broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce,\n"
+           "all_to_all, barrier, inclusive_scan, exclusive_scan; all: all of these;\n"
+           "all_to_all_v, send_recv; several in a list: all_reduce,all_gather")
         ->delimiter(',')
-        ->required()
         ->type_name("NAME");
+    cli.add_option("--collective", w.more_jobs, "the same as an option")->delimiter(',')->type_name("NAME");
     std::string group = "Sizes";
     cli.add_option("-b,--minbytes", w.min, "least size [32M, or -e]")->group(group)->type_name("BYTES");
     cli.add_option("-e,--maxbytes", w.max, "greatest size [32M]")->group(group)->type_name("BYTES");
     cli.add_option("-i,--stepbytes", w.step, "from one size to the next [1M]")->group(group)->type_name("BYTES");
-    cli.add_option("-f,--stepfactor", o.step_factor, "times the size before; counts before -i")
+    cli.add_option("-f,--stepfactor", o.step_factor, "each size is this multiple of the one before; counts before -i")
         ->group(group)
         ->type_name("N");
     group = "Calls";
-    cli.add_option(
-           "-d,--datatype", w.types, "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16, all")
+    cli.add_option("-d,--datatype", w.types,
+           "int8, uint8, int32, uint32, int64, uint64, half, float, double,\nbfloat16, or all [float]")
         ->delimiter(',')
         ->group(group)
         ->type_name("NAME");
-    cli.add_option("-o,--op", w.ops, "sum, prod, min, max, avg, all")->delimiter(',')->group(group)->type_name("NAME");
-    cli.add_option("-r,--root", w.root, "a rank, or all")->group(group)->type_name("RANK");
+    cli.add_option("-o,--op", w.ops, "sum, prod, min, max, avg, or all [sum]")
+        ->delimiter(',')
+        ->group(group)
+        ->type_name("NAME");
+    cli.add_option("-r,--root", w.root, "a rank, or all [0]")->group(group)->type_name("RANK");
     cli.add_option("--schedule", o.schedule, "the family of schedules (COLLS_SCHEDULE) [the library chooses]")
         ->group(group)
         ->type_name("NAME");
     cli.add_flag(
-           "--reproducible", o.reproducible, "schedules whose bits depend on contributions alone (COLLS_REPRODUCIBLE)")
+           "--reproducible", o.reproducible, "schedules whose bits depend on contributions alone\n(COLLS_REPRODUCIBLE)")
         ->group(group);
     cli.add_flag("--registered", o.registered, "buffers from communicator::allocate; also -R 1, -R 2")->group(group);
     cli.add_option("-R,--local_register", w.registered, "1, 2: as --registered")
         ->check(number(0, 2))
         ->group(group)
         ->type_name("0-2");
-    cli.add_option("-u,--unalign", o.unalign, "buffers begin this many elements past a cache line")
+    cli.add_option("-u,--unalign", o.unalign, "buffers begin this many elements past a cache line [0]")
         ->check(number(0, 1 << 20))
         ->group(group)
         ->type_name("N");
@@ -121,16 +132,16 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->group(group)
         ->type_name("N")
         ->default_str("");
-    cli.add_option("-w,--warmup_iters", o.warmup, "iterations before them")
+    cli.add_option("-w,--warmup_iters", o.warmup, "iterations before them [5]")
         ->check(number(0, 1 << 30))
         ->group(group)
         ->type_name("N");
     cli.add_option(
-           "-m,--agg_iters", o.aggregate, "operations of an iteration, started at once, with buffers of their own")
+           "-m,--agg_iters", o.aggregate, "operations of an iteration, started at once, with buffers of their own\n[1]")
         ->check(number(1, 1024))
         ->group(group)
         ->type_name("N");
-    cli.add_option("-N,--run_cycles", o.cycles, "times that all sizes are run; 0: without end")
+    cli.add_option("-N,--run_cycles", o.cycles, "times that all sizes are run; 0: without end [1]")
         ->check(number(0, 1 << 30))
         ->group(group)
         ->type_name("N");
@@ -141,26 +152,24 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->check(number(0, 3))
         ->group(group)
         ->type_name("0-3");
-    cli.add_option("-a,--average", o.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 greatest")
+    cli.add_option("-a,--average", o.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 greatest [3]")
         ->check(number(0, 3))
         ->group(group)
         ->type_name("0-3");
-    cli.add_option("-c,--check", o.checks, "calls whose data are checked, for each row; 0: none")
+    cli.add_option("-c,--check", o.checks, "calls whose data are checked, for each row; 0: none [1]")
         ->check(number(0, 1 << 30))
         ->group(group)
         ->type_name("N");
     cli.add_flag("--fresh", o.fresh,
-           "each rank rewrites its input before each call and reads its output after it, both not timed (else calls "
-           "follow one another on the same buffers)")
+           "each rank rewrites its input before each call and reads its output\nafter it, both not timed; else calls "
+           "follow one another on the same\nbuffers")
         ->group(group);
     group = "Ranks";
-    std::vector<std::string> transports{"world", "threads", "processes", "shm", "tcp"};
-    if (over_mpi) transports.emplace_back("mpi");
     cli.add_option("--transport", o.transport,
-           over_mpi ? "mpi (messages of MPI), or world, threads, processes (shm), tcp [mpi]"
-                    : "world (what mpirun, srun or torchrun started), threads, processes (shm), tcp [world under a "
+           over_mpi ? "mpi (messages of MPI), world, threads, processes (shm), tcp [mpi]"
+                    : "world (what mpirun, srun or torchrun started), threads, processes\n(shm), tcp [world under a "
                       "launcher, else threads]")
-        ->check(CLI::IsMember(transports))
+        ->check(known_transport)
         ->group(group)
         ->type_name("NAME");
     o.ranks = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
@@ -174,13 +183,14 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->group(group)
         ->type_name("SECONDS");
     group = "Output";
-    cli.add_flag("--percentiles", o.percentiles, "columns p50 and p99, of the iterations' times, greatest over ranks")
+    cli.add_flag("--percentiles", o.percentiles,
+           "columns p50 and p99 of the iterations' times, each the greatest over\nranks")
         ->group(group);
-    cli.add_option("-I,--per_iter_timing", w.per_iteration, "1: columns i_min, i_max, i_p99 and i_cv% of the same")
+    cli.add_option("-I,--per_iter_timing", w.per_iteration, "1: columns i_min, i_max, i_p99 and i_cv% of the same [0]")
         ->check(number(0, 1))
         ->group(group)
         ->type_name("0-1");
-    cli.add_option("-S,--report_timestamps", w.timestamps, "1: when each row was measured")
+    cli.add_option("-S,--report_timestamps", w.timestamps, "1: when each row was measured [0]")
         ->check(number(0, 1))
         ->group(group)
         ->type_name("0-1");
@@ -189,7 +199,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->group(group)
         ->type_name("FILE");
     cli.add_option("-J,--output_file", w.output, "as --json")->group(group)->type_name("FILE");
-    cli.add_option("--plot", o.plot, "draw time and bandwidth over size to this SVG file, with the machine's bound")
+    cli.add_option("--plot", o.plot, "draw time and bandwidth over size to this SVG file, with the\nmachine's bound")
         ->group(group)
         ->type_name("FILE");
     cli.add_option("--peer", w.peers, "another line of the plot: a file that --json or scripts/bench wrote")
@@ -198,7 +208,7 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
     cli.add_option("--name", o.name, "of these figures in the plot and the file [colls]")
         ->group(group)
         ->type_name("TEXT");
-    cli.add_flag("--progress", o.progress, "say on standard error what is measured; done where that is a terminal")
+    cli.add_flag("--progress", o.progress, "say on standard error what is measured; done where that is a\nterminal")
         ->group(group);
     for (std::size_t i = 0; i < std::size(not_here); ++i)
         cli.add_option(not_here[i].flag, w.refused[i], "")->group("");  // not in --help
@@ -208,7 +218,10 @@ void resolve(options& o, const written& w, bool over_mpi) {
     for (std::size_t i = 0; i < std::size(not_here); ++i)
         if (!w.refused[i].empty() && w.refused[i] != not_here[i].nothing)
             throw refusal(fmt::format("{} {}: {}", not_here[i].flag, w.refused[i], not_here[i].instead));
-    for (const std::string& name : w.jobs) {
+    std::vector<std::string> names = w.jobs;
+    names.insert(names.end(), w.more_jobs.begin(), w.more_jobs.end());
+    if (names.empty()) throw refusal("no collective is named: all_reduce, for instance; --help lists them");
+    for (const std::string& name : names) {
         if (name == "all") {
             o.all_jobs = true;
             for (const job j : all_jobs()) o.jobs.push_back(j);
