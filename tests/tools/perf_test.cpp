@@ -3,13 +3,21 @@
 
 #include <perf/measure.hpp>
 #include <perf/report.hpp>
+#include <perf/run.hpp>
 #include <perf/schedule_list.hpp>
 #include <perf/trial.hpp>
 
 #include <colls/transports/threads.hpp>
 
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <string>
 
@@ -206,6 +214,43 @@ TEST_CASE("perf: every family's schedule of scatter and gather runs by its name"
     CHECK_FALSE(supports("swing", colls::collective::all_reduce, 3));
     CHECK(supports("swing", colls::collective::all_reduce, 4));
     CHECK(fewest_rounds(colls::collective::all_reduce, 5) == 1);
+}
+
+TEST_CASE("perf: a run whose library is wrong says so, in its rows and by its status", "[perf]") {
+    // A type whose calls are right, but for an element of rank 1's output when it has been asked for that.
+    static std::atomic<bool> spoils{false};
+    static const element_type& right = float_type();
+    static const element_type broken{"float", right.size,
+        [](colls::communicator& comm, const call& c) {
+            right.run(comm, c);
+            if (spoils && comm.rank() == 1) c.out[4] ^= std::byte{1};
+        },
+        right.start, right.contribute, right.fold};
+    options o;
+    o.jobs = {job::all_reduce};
+    o.types = {&broken};
+    o.min_bytes = o.max_bytes = 1000;
+    o.transport = "threads";
+    o.json = (std::filesystem::temp_directory_path() / ("perf_test_" + std::to_string(getpid()) + ".json")).string();
+    for (const bool wrong : {false, true}) {
+        spoils = wrong;
+        std::array<int, 3> status{};
+        colls::threads::run(3, [&](auto& comm) { status[static_cast<std::size_t>(comm.rank())] = run(comm, o); });
+        for (const int each : status) CHECK(each == (wrong ? wrong_data : fine));
+        std::ifstream in(o.json);
+        const nlohmann::json all = nlohmann::json::parse(in);
+        for (const char* half : {"out_of_place", "in_place"}) CHECK(all["rows"][0][half]["wrong"] == (wrong ? 1 : 0));
+        CHECK(all["out_of_bounds"] == (wrong ? 2 : 0));
+    }
+    std::filesystem::remove(o.json);
+}
+
+TEST_CASE("perf: -a takes rank 0, the mean, the least and the greatest", "[perf]") {
+    const std::vector<double> times{3, 1, 8};
+    CHECK(over_ranks(times, 0) == 3);
+    CHECK(over_ranks(times, 1) == 4);
+    CHECK(over_ranks(times, 2) == 1);
+    CHECK(over_ranks(times, 3) == 8);
 }
 
 TEST_CASE("perf: percentiles are those of the nearest rank", "[perf]") {

@@ -30,21 +30,6 @@ int iterations_of(colls::communicator& comm, const options& o, const std::functi
         comm, static_cast<int>(std::clamp(enough_seconds / each, 1.0 * usual_iterations, 1.0 * most_iterations)));
 }
 
-/// Rank 0: one value from those of all ranks.
-double over_ranks(const std::vector<double>& all, int average) {
-    if (all.empty()) return 0;
-    switch (average) {
-        case 0:
-            return all[0];
-        case 1:
-            return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
-        case 2:
-            return *std::ranges::min_element(all);
-        default:
-            return *std::ranges::max_element(all);
-    }
-}
-
 }  // namespace
 
 void iterate(colls::communicator& comm, const trial& t, const element_type& type, const options& o) {
@@ -117,6 +102,20 @@ double time_copies(colls::communicator& comm, buffer_pair& pair, std::size_t byt
         spent = shared(comm, spent + took);
     }
     return over_ranks(collect(comm, least), 1);
+}
+
+double over_ranks(const std::vector<double>& all, int average) {
+    if (all.empty()) return 0;
+    switch (average) {
+        case 0:
+            return all[0];
+        case 1:
+            return std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+        case 2:
+            return *std::ranges::min_element(all);
+        default:
+            return *std::ranges::max_element(all);
+    }
 }
 
 double percentile(std::vector<double> values, double p) {

@@ -27,6 +27,9 @@ timing measure(colls::communicator& comm, trial& t, const element_type& type, co
 /// on rank 0. Collective.
 double time_copies(colls::communicator& comm, buffer_pair& pair, std::size_t bytes);
 
+/// One value for those of all ranks, as -a says: 0 that of rank 0, 1 the mean, 2 the least, 3 the greatest. 0 of none.
+double over_ranks(const std::vector<double>& all, int average);
+
 /// The share p of values is at most the result: the nearest rank. `values` not empty.
 double percentile(std::vector<double> values, double p);
 

@@ -146,9 +146,8 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->group(group)
         ->type_name("N");
     cli.add_option("-z,--blocking", o.blocking,
-           "0: each operation is started and waited for; 1: a blocking call and a barrier; 2: a blocking call; 3: as "
-           "1, "
-           "the barrier not timed")
+           "0: each operation is started and waited for; 1: a blocking call and a\n"
+           "barrier; 2: a blocking call; 3: as 1, the barrier not timed [2]")
         ->check(number(0, 3))
         ->group(group)
         ->type_name("0-3");
