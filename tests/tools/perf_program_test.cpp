@@ -191,8 +191,9 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
         {"all_reduce -r x", "neither a rank nor all"}, {"reduce -r 7 --ranks 2 -e 8", "ranks 0 to 1"},
         {"scan -o avg --ranks 2 -e 8", "no average"}, {"all_reduce -n 0", "--iters"}, {"all_reduce -z 4", "--blocking"},
         {"all_reduce -a 4", "--average"}, {"all_reduce --ranks 0", "--ranks"},
-        {"all_reduce --transport pigeon", "pigeon"}, {"all_reduce -t 4", "--ranks N"}, {"all_reduce -g 8", "no GPUs"},
-        {"all_reduce -G 1", "no graphs"}, {"all_reduce -p 1", "join their group"}, {"all_reduce -D 1", "no kernels"},
+        {"all_reduce --ranks 2 --transport world", "the launcher says"}, {"all_reduce --transport pigeon", "pigeon"},
+        {"all_reduce -t 4", "--ranks N"}, {"all_reduce -g 8", "no GPUs"}, {"all_reduce -G 1", "no graphs"},
+        {"all_reduce -p 1", "join their group"}, {"all_reduce -D 1", "no kernels"},
         {"all_reduce --peer a=b.json", "--plot"}, {"all_reduce --peer ab --plot x.svg", "NAME=FILE"},
         {"all_reduce -e 8 --json /no/such/folder/a.json", "cannot be written"},
         {"all_reduce -e 8 --plot /tmp/x.svg --peer a=/no/such.json", "cannot be read"}};

@@ -75,7 +75,7 @@ TEST_CASE("perf: sizes and counts are those of nccl-tests", "[perf]") {
     CHECK(shape_of(job::all_to_all, 8, 4, 3).bytes() == 12);  // one element a rank at the least
     CHECK(shape_of(job::barrier, 1000, 4, 3).bytes() == 0);
     for (const int n : {1, 2, 3, 7})
-        for (const std::size_t count : {1, 5, 1000})
+        for (const std::size_t count : {std::size_t{1}, std::size_t{5}, std::size_t{1000}})
             for (int r = 0; r < n; ++r) {
                 std::size_t sent = 0, received = 0;
                 for (int q = 0; q < n; ++q) sent += sent_by(r, q, n, count), received += sent_by(q, r, n, count);
@@ -183,7 +183,7 @@ TEST_CASE("perf: the check of data finds wrong operators, lost and repeated rank
 }
 
 TEST_CASE("perf: the check of order finds operands that are swapped", "[perf]") {
-    for (const std::size_t size : {1, 2, 4, 8}) {
+    for (const std::size_t size : {std::size_t{1}, std::size_t{2}, std::size_t{4}, std::size_t{8}}) {
         const element_type& type = unsigned_of(size);
         const call_kind kind{job::all_reduce, &type, reduction::compose, 0, false, -1, 0};
         CHECK(wrong(4, kind, 4000, [&](auto& comm, trial& t) { rightly(comm, t, type); }) == 0);
@@ -260,4 +260,5 @@ TEST_CASE("perf: percentiles are those of the nearest rank", "[perf]") {
     CHECK(percentile(hundred, 0.99) == 99);
     CHECK(percentile({3}, 0.99) == 3);
     CHECK(percentile({3, 1}, 0.5) == 1);
+    CHECK(percentile({3, 1, 2}, 0.5) == 2);
 }

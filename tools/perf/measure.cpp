@@ -32,16 +32,17 @@ int iterations_of(colls::communicator& comm, const options& o, const std::functi
 
 }  // namespace
 
-void iterate(colls::communicator& comm, const trial& t, const element_type& type, const options& o) {
+void iterate(colls::communicator& comm, const trial& t, const element_type& type, const options& o,
+    std::vector<colls::operation>& started) {
     if (o.aggregate == 1 && o.blocking != 0) return type.run(comm, t.calls().front());
-    static thread_local std::vector<colls::operation> started;
     started.clear();
     for (const call& c : t.calls()) type.start(comm, c, started);
     colls::wait_all(started);
 }
 
 timing measure(colls::communicator& comm, trial& t, const element_type& type, const options& o) {
-    const auto once = [&] { iterate(comm, t, type, o); };
+    std::vector<colls::operation> started;
+    const auto once = [&] { iterate(comm, t, type, o, started); };
     t.fill(1);
     for (int i = 0; i < o.warmup; ++i) once();
     timing result;

@@ -16,7 +16,9 @@ struct timing {
 };
 
 /// One iteration: the operations of the trial, started at once or by a blocking call, as -z and -m say.
-void iterate(colls::communicator& comm, const trial& t, const element_type& type, const options& o);
+/// `started`: room for these, so that no iteration allocates.
+void iterate(colls::communicator& comm, const trial& t, const element_type& type, const options& o,
+    std::vector<colls::operation>& started);
 
 /// Warms up and measures. Collective. Unless --fresh is given, iterations follow one another on the same buffers, and a
 /// rank's time is that from the first to the end of the last, over their number. With --fresh or -z 3 it is the sum of

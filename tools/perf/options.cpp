@@ -171,7 +171,6 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
         ->check(known_transport)
         ->group(group)
         ->type_name("NAME");
-    o.ranks = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
     cli.add_option("--ranks", o.ranks, "of threads, processes and tcp [cores]")
         ->check(number(1, 4096))
         ->group(group)
@@ -282,6 +281,11 @@ void resolve(options& o, const written& w, bool over_mpi) {
     if (o.transport == "shm") o.transport = "processes";
     if (o.transport.empty())
         o.transport = over_mpi ? "mpi" : colls::read_launch().source != "none" ? "world" : "threads";
+    const bool counted = o.transport != "world" && o.transport != "mpi";
+    if (!counted && o.ranks > 0)
+        throw refusal(fmt::format(
+            "--ranks {}: with --transport {} the launcher says how many ranks there are", o.ranks, o.transport));
+    if (o.ranks == 0) o.ranks = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 /// Of the ranks of a launcher one speaks.

@@ -31,7 +31,7 @@ struct options {
     bool percentiles = false, per_iteration = false, timestamps = false, show_schedule = false, progress = false;
 
     std::string transport;  ///< world, threads, processes, tcp, mpi
-    int ranks = 2;
+    int ranks = 0;          ///< of threads, processes and tcp
     bool pin = false;
     std::string timeout;
 

@@ -105,7 +105,8 @@ private:
             if (speaks_)
                 for (const auto& [name, file] : o_.peers) peers_.push_back(read_peer(name, file));
             for (const std::string& path : {o_.json, o_.plot})
-                if (speaks_ && !path.empty()) write_file(path, "");
+                if (speaks_ && !path.empty() && !std::ofstream(path, std::ios::app))
+                    throw std::runtime_error(path + " cannot be written");
         } catch (const std::exception& e) {
             failure = e.what();
         }
@@ -252,7 +253,8 @@ private:
         return h;
     }
     std::size_t check(trial& t, const element_type& type) {
-        return t.wrong_after(++seed_ * 1000, [&] { iterate(comm_, t, type, o_); });
+        std::vector<colls::operation> started;
+        return t.wrong_after(++seed_ * 1000, [&] { iterate(comm_, t, type, o_, started); });
     }
 
     void write() {
