@@ -67,7 +67,10 @@ colls::collective collective_of(job what) {
 /// One rank's calls, each by the choice that its variant names.
 class side {
 public:
-    side(colls::communicator& comm, const settings& s) : comm_(comm), s_(s) {}
+    /// Pins the rank: where ranks outnumber cores the scheduler may leave three on one core, for as long as it likes.
+    side(colls::communicator& comm, const settings& s) : comm_(comm), s_(s) {
+        bench::pin_to(comm.rank() % internal::cores());
+    }
 
     /// Calls back to back are made in runs, of which one is timed as a whole.
     static std::uint32_t calls_in_run(const settings& s, std::size_t bytes) {
