@@ -23,6 +23,8 @@ namespace {
 
 using colls::collective;
 using colls::none;
+using colls::detail::copied_otherwise;
+using colls::detail::copying;
 using colls::detail::execution_plan;
 using colls::detail::execution_plan_for;
 using colls::detail::instruction;
@@ -255,6 +257,13 @@ private:
     std::string fault_;
 };
 
+/// The kinds of plans at a group size, with a name for texts.
+std::vector<std::pair<const execution_plan*, const char*>> plans_of(const colls::any_schedule& s, int n) {
+    const execution_plan* const usual = execution_plan_for(s, n);
+    return {{usual, ""}, {&copied_otherwise(*usual), usual->copies == copying::pushed ? ", pulled" : ", pushed"},
+        {execution_plan_for(s, n, reach::scratch), ", staged"}};
+}
+
 std::string simulate(const execution_plan& plan, const std::vector<program>& programs) {
     return simulator(plan, programs).run();
 }
@@ -266,15 +275,14 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
     for (const row& r : all_schedules())
         for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 32, 33}) {
             if (!r.supports(n) || (n > 17 && sanitized)) continue;
-            for (const reach within : {reach::buffers, reach::scratch}) {
-                const execution_plan& plan = *execution_plan_for(r.schedule, n, within);
+            for (const auto& [made, kind] : plans_of(r.schedule, n)) {
+                const execution_plan& plan = *made;
                 const auto programs = programs_of(plan);
                 for (const auto& p : programs)
                     for (const auto& i : p.body) waits += i.op == opcode::wait;
                 const std::string fault = simulate(plan, programs);
                 if (!fault.empty())
-                    FAIL(r.name << ", " << name_of(r.collective) << ", n " << n
-                                << (within == reach::scratch ? ", staged: " : ": ") << fault);
+                    FAIL(r.name << ", " << name_of(r.collective) << ", n " << n << kind << ": " << fault);
                 ++plans;
             }
         }
@@ -289,9 +297,9 @@ TEST_CASE("direct plans: the simulator finds a missing wait, and other changes",
         for (const int n : {2, 3, 5, 8}) {
             // The rounds of a barrier tell each rank of each other several times.
             if (!r.supports(n) || r.collective == what::barrier) continue;
-            for (const reach within : {reach::buffers, reach::scratch}) {
-                if (within == reach::scratch && n > 5) continue;
-                const execution_plan& plan = *execution_plan_for(r.schedule, n, within);
+            for (const auto& [made, kind] : plans_of(r.schedule, n)) {
+                const execution_plan& plan = *made;
+                if (&plan != execution_plan_for(r.schedule, n) && n > 5) continue;
                 const auto right = programs_of(plan);
                 const auto finds = [&](const std::vector<program>& changed) {
                     const bool is_found = !simulate(plan, changed).empty();

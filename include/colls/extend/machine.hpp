@@ -13,6 +13,8 @@ struct machine {
     double gamma = 1e-10;  ///< seconds to reduce a byte
     int cores = 1;         ///< cores that the group's ranks share on one host
     double message = 0;    ///< seconds of work that a message costs both sides together; 0: ranks share memory
+    double line = 0;       ///< shared memory: seconds to load a line that a peer has written
+    double near_below = 60e-9;  ///< ranks with a shorter `line` pull what they copy; others push it past the caches
 };
 
 }  // namespace colls::inline v1::extend

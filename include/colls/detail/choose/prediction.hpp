@@ -101,7 +101,7 @@ inline prediction predicted(const candidate& c, const rank_context& e, const mod
     for (const std::size_t chunk : chunk_sizes) {
         // A chunk that goes through many rounds should stay in the cache between them.
         if (chunk == whole_unit_bytes && counted.rounds > 2) continue;
-        const double t = predict(counted, pulls_copies(c.schedule.implements), m, bytes, static_cast<double>(chunk));
+        const double t = predict(counted, usual_copying(c.schedule.implements) == copying::pulled, m, bytes, static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }
     return best;

@@ -5,6 +5,7 @@
 // between its rounds. It is not a template: compiled once, it serves every schedule, type and operator.
 #pragma once
 
+#include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
@@ -28,11 +29,13 @@ public:
 
 private:
     void wait_for_slot();
+    void choose_copying();
     void enter();
     bool learn_count();
     bool agree();
     const execution_plan& staged_plan() const { return o_.staged_plan ? *o_.staged_plan : staged(*plan_); }
     void lay_out(const execution_plan& plan);
+    bool streams_from(std::size_t whole) const;
     bool is_within_reach() const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
     bool is_agreed() const { return e_.shares_everything() || e_.size == 1 || o_.request.ragged; }
@@ -62,6 +65,7 @@ private:
                                   : (c.ragged ? b.out_offsets : c.out_offsets),
             c.ragged, b.count);
     }
+    std::uint64_t progress_of(int rank);
     const rank_buffers* buffers_of(int rank);
     const std::byte* address(const rank_buffers& b, const location& l) const;
     bool perform(const instruction& i);
@@ -87,6 +91,7 @@ inline void direct_executor::begin() {
     o_.bounce_output = nullptr;
     o_.sequence = e_.sequence++;
     wait_for_slot();
+    choose_copying();
     o_.phase = operation_phase::learning_count;
     if (!o_.request.count_from_root) enter();
 }
@@ -104,6 +109,26 @@ inline void direct_executor::wait_for_slot() {
         if (seen < least) least = seen;
     }
     e_.completed_by_all = least;
+}
+
+/// Decides whether copies are pulled or pushed, from what all ranks know. For an all_reduce it is decided later: in
+/// place, what a rank has pulled is in its cache, and a push of the result into the same lines is the fastest.
+inline void direct_executor::choose_copying() {
+    const call& c = o_.request;
+    o_.copying_open = o_.near = o_.sampling = false;
+    if (e_.size == 1 || e_.crowded || c.ragged || is_owned_and_rooted()) return;
+    const std::size_t whole = c.count * c.element;
+    o_.sampling = distance::is_due(e_, o_.sequence, whole);
+    o_.near = distance::is_near(e_, o_.sequence);
+    copying best = plan_->copies;
+    if (c.what == collective::broadcast)
+        best = o_.near || e_.size > 2 ? copying::pulled : copying::pushed;
+    else if (c.what == collective::all_gather || c.what == collective::all_to_all)
+        best = o_.near && whole < store_policy::pull_below ? copying::pulled : copying::pushed;
+    else
+        o_.copying_open = c.what == collective::all_reduce && o_.near && whole < store_policy::pull_result_below &&
+                          plan_->copies == copying::pushed;
+    if (best != plan_->copies) follow(copied_otherwise(*plan_));
 }
 
 /// Off the root of a gather or scatter: reads the whole count once the root has entered, and then enters.
@@ -124,7 +149,7 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     if (o_.site.steps != &plan.schedule) o_.site = wait_site_of(e_, o_, plan);
     const std::size_t longest = longest_unit(), whole = c.count * c.element;
     const bool is_staged = plan.within == reach::scratch;
-    o_.stream_pushes = whole >= store_policy::stream_from;
+    o_.stream_pushes = streams_from(whole);
     o_.stream_own = whole >= store_policy::stream_own_from;
     o_.stream_staged = is_staged && whole >= store_policy::stream_staged_from;
     if (c.ragged)
@@ -142,6 +167,13 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     o_.layout.slot_bytes = padded((is_staged && o_.layout.count < longest ? o_.layout.count : longest) * c.element);
 }
 
+/// Are pushes of a buffer of so many bytes streamed?
+inline bool direct_executor::streams_from(std::size_t whole) const {
+    return whole >= (e_.crowded || is_owned_and_rooted() || o_.request.ragged ? store_policy::stream_crowded_from
+                        : o_.near                                             ? store_policy::stream_near_from
+                                                                              : store_policy::stream_far_from);
+}
+
 /// Can all ranks reach this rank's buffers? Buffers that are empty they need not reach.
 inline bool direct_executor::is_within_reach() const {
     const call& c = o_.request;
@@ -157,18 +189,17 @@ inline bool direct_executor::is_within_reach() const {
 /// Tells the other ranks where this rank's buffers and scratch memory are.
 inline void direct_executor::enter() {
     const call& c = o_.request;
-    const bool reached = is_within_reach(), agreed = is_agreed();
-    // Scratch memory begins with the program's slots: as many as either plan needs, where it is not known yet which of
-    // the two ranks will follow.
+    const bool reached = is_within_reach(), agreed = is_agreed() && !o_.copying_open;
+    // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
-    if (!agreed) {
-        const execution_plan& direct = *plan_;
-        lay_out(staged_plan());
-        slots = scratch_bytes();
-        lay_out(direct);
-    } else {
-        lay_out(*plan_);
-    }
+    const execution_plan& direct = *plan_;
+    const auto make_room = [&](const execution_plan& plan) {
+        lay_out(plan);
+        if (scratch_bytes() > slots) slots = scratch_bytes();
+    };
+    if (!is_agreed()) make_room(staged_plan());
+    if (o_.copying_open) make_room(copied_otherwise(direct));
+    lay_out(direct);
     if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();
     // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
     // are out of reach are copied as a whole, and so are the tables of offsets.
@@ -206,18 +237,31 @@ inline void direct_executor::enter() {
     own.progress.store(progress_word(0, 0), std::memory_order_release);
 }
 
-/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the staged plan.
+/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the staged plan. Else
+/// they pull copies where that was open, unless one of them works in place.
 inline bool direct_executor::agree() {
-    bool reached = true;
+    bool reached = true, apart = true;
     for (int r = 0; r < e_.size; ++r) {
         const rank_buffers* b = buffers_of(r);
         o_.site.peer = r;
         if (!b) return false;
         reached = reached && b->reached;
+        apart = apart && b->in != b->out;
     }
-    if (!reached) lay_out(staged_plan());
+    if (!reached)
+        lay_out(staged_plan());
+    else if (o_.copying_open && apart)
+        lay_out(copied_otherwise(*plan_));
     o_.phase = operation_phase::running;
     return true;
+}
+
+/// The progress word of a rank, with acquire.
+inline std::uint64_t direct_executor::progress_of(int rank) {
+    const std::atomic<std::uint64_t>& word = line_of(rank).progress;
+    if (!o_.sampling || rank == e_.rank) return word.load(std::memory_order_acquire);
+    o_.sampling = false;  // from the second load on, the line may be in this core's cache
+    return distance::timed_load(e_, o_.sequence, word, [&](std::uint64_t seen) { return seen >= progress_word(0, 0); });
 }
 
 /// A rank's buffers, or null while it has not entered.
@@ -225,7 +269,7 @@ inline const rank_buffers* direct_executor::buffers_of(int rank) {
     rank_buffers& b = o_.buffers[static_cast<std::size_t>(rank)];
     if (b.stamp == o_.sequence + 1) return &b;
     const operation_line& l = line_of(rank);
-    if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
+    if (progress_of(rank) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
     b = {o_.sequence + 1, l.in != out_of_reach, e_.here<const std::byte>(l.in), e_.here<std::byte>(l.out),
         e_.here<std::byte>(l.scratch), e_.here<const std::size_t>(l.in_offsets),
@@ -252,7 +296,7 @@ inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
     const int peer = rank_of(i.peer);
     o_.site.peer = peer;
     o_.site.round = i.round;
-    if (line_of(peer).progress.load(std::memory_order_acquire) < progress_word(chunk, i.value)) return false;
+    if (progress_of(peer) < progress_word(chunk, i.value)) return false;
     return buffers_of(peer) != nullptr;
 }
 

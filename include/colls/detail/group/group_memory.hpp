@@ -109,6 +109,10 @@ struct alignas(line) refusal_state {
     shared_text<30> text;
 };
 
+/// Whether the ranks' cores are near each other, as rank 0 decides: see execute/distance.hpp.
+struct alignas(line) distance_state {
+    std::atomic<std::uint64_t> decisions[2];
+};
 /// How a group agrees on the members that remain in a shrink: the first proposal named here stands.
 struct alignas(line) decision_state {
     std::atomic<std::uint32_t> decided;  ///< 1 + the number of the rank whose proposal stands
@@ -124,7 +128,7 @@ public:
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
 
-    static std::size_t bytes(int n) { return offset(10, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return offset(11, static_cast<std::size_t>(n)); }
     std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
@@ -152,6 +156,7 @@ public:
     told_call& told(int rank, std::uint64_t number) const {
         return *at<told_call>(9, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
     }
+    distance_state& distance() const { return *at<distance_state>(10, 0); }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
 private:
@@ -160,7 +165,7 @@ private:
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
             eager_slots * n * sizeof(eager_line), eager_slots * n * eager_capacity, n * n * sizeof(pair_line),
             sizeof(decision_state), n * proposal_bytes(n), n * sizeof(refusal_state),
-            n * told_call::kept * sizeof(told_call)};
+            n * told_call::kept * sizeof(told_call), sizeof(distance_state)};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

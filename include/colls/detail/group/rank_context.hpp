@@ -83,8 +83,9 @@ struct rank_context {
     std::uint64_t last_full_eager = 0;      ///< 1 + the latest of them in which every rank heard from every rank
     std::uint64_t completed_by_all = 0, eager_by_all = 0;  ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;  ///< a bit for each operation from `completed` on that is over
-    bool has_refused = false;    ///< the call that would have been the next one
-    int lingers = none;          ///< a rank that was still in its call when this one left by an error
+    int near_votes = 0;  ///< rank 0: samples of late that say near, less those that say far (execute/distance.hpp)
+    bool has_refused = false;  ///< the call that would have been the next one
+    int lingers = none;        ///< a rank that was still in its call when this one left by an error
 
     list<message_count> sent, received;  ///< messages to and from each rank
     int next_source = 0;                 ///< where the search for a sender begins, for recv_any

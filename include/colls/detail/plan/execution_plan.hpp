@@ -20,22 +20,30 @@ enum class reach : std::uint8_t {
     nothing   ///< no memory: messages pass
 };
 
-/// Where peers can load and store, a copied block is pushed (stored by its sender) unless this holds: the receivers of
-/// a broadcast or scatter pull (load) their blocks in parallel, while a pushing root would do all copies in turn.
-constexpr bool pulls_copies(collective c) { return c == collective::broadcast || c == collective::scatter; }
+/// Where peers can load and store: a copied block is stored by its sender, or loaded by its receiver.
+enum class copying : std::uint8_t { pushed, pulled };
 
-/// Made once per (schedule, size, reach), then constant, and kept until the process ends (plan_cache.hpp).
+/// Which of them a plan has where nothing is known of the machine: the receivers of a broadcast or scatter pull their
+/// blocks in parallel, while a pushing root would do all copies in turn.
+constexpr copying usual_copying(collective c) {
+    return c == collective::broadcast || c == collective::scatter ? copying::pulled : copying::pushed;
+}
+
+/// Made once per (schedule, size, reach, copying), then constant, and kept until the process ends (plan_cache.hpp).
 ///
 /// Plans of rooted collectives are written for the root `root`: executors rotate the ranks.
 struct execution_plan {
-    execution_plan(const any_schedule& s, int n, reach r)
-        : schedule(s), size(n), within(r), ranks(new rank_program[static_cast<std::size_t>(n)]) {}
+    execution_plan(const any_schedule& s, int n, reach r, copying c)
+        : schedule(s), size(n), within(r), copies(c), ranks(new rank_program[static_cast<std::size_t>(n)]) {}
 
     any_schedule schedule;
     int size;
     reach within;
+    copying copies;
     /// The plan of the same schedule within reach::scratch, once staged() has been asked for it.
     mutable std::atomic<const execution_plan*> staged = nullptr;
+    /// The plan of the same schedule with the other copying, once copied_otherwise() has been asked for it.
+    mutable std::atomic<const execution_plan*> otherwise = nullptr;
     int rounds = 0;
     /// User blocks: one for each rank, or the equal parts into which the schedule cuts the whole buffer.
     int blocks = 1;

@@ -27,9 +27,9 @@ namespace colls::inline v1::detail {
 
 /// Throws errc::unsupported where the schedule does not support n ranks or has a form that cannot be planned, and
 /// errc::wrong_schedule where the proof rejects it.
-inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s, int n, reach within) {
+inline std::unique_ptr<execution_plan> make_execution_plan(const any_schedule& s, int n, reach within, copying how) {
     if (!s.supports(n)) refuse_size(s, n);
-    std::unique_ptr<execution_plan> plan(new execution_plan(s, n, within));
+    std::unique_ptr<execution_plan> plan(new execution_plan(s, n, within, how));
     if (s.needs_proof()) {
         const finding f = s.prove(n);
         if (!f.right) refuse_schedule(s, n, errc::wrong_schedule, f.text.text(), f.rank, f.round);

@@ -3,8 +3,8 @@
 //
 // Each round has two phases. In the send phase a rank stores into its peers' memory, in the fold phase it folds into
 // its own; it publishes a progress value after each. A block that is reduced is pulled: the receiver reads the sender's
-// slot while it folds. A block that is copied is pushed, that is, stored by its sender, except where pulls_copies()
-// holds. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
+// slot while it folds. A block that is copied is pushed, that is, stored by its sender, or pulled, as the plan's
+// `copies` says. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
 //
 // Within reach::scratch everything is pulled, and what peers read is staged: copied once to a scratch slot of its
 // owner.
@@ -111,7 +111,10 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
         const location reached = from.where == place::scratch ? from : stage(sender, slot, round);
         return work_.add(receiver, {to, sender, reached, source.contributions, act});
     }
-    if ((act == action::reduce || pulls_copies(steps_.what)) && source.received_in != round)
+    // In an all_to_all a block that is received does not overwrite the input.
+    const bool stays =
+        source.received_in != round || (steps_.what == collective::all_to_all && from.where == place::input);
+    if ((act == action::reduce && source.received_in != round) || (plan_.copies == copying::pulled && stays))
         return work_.add(receiver, {to, sender, from, source.contributions, act});
     location goal = slots_.target(receiver, to, round);
     const bool lands = act == action::copy && slots_.can_land(receiver, to, goal, round);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
+#include <colls/detail/support/copy.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -11,6 +12,7 @@
 #include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 
 namespace colls::inline v1::detail {
 
@@ -44,7 +46,7 @@ struct probe {
         std::atomic<int> value{0};
         request task = answer;  ///< is written before the value
     };
-    flag there, back;
+    flag there, back, left;  ///< `left` is written by the other thread only, before it answers
     int asked = 0;
     const std::unique_ptr<float[]> far{new float[count]}, near{new float[count]};  ///< of the other thread, of this one
 
@@ -62,6 +64,7 @@ struct probe {
         for (int i = 1;; ++i) {
             wait(there, i);
             if (there.task == end) return;
+            left.value.store(i, std::memory_order_relaxed);
             if (there.task == rewrite) write(static_cast<float>(i));
             back.value.store(i, std::memory_order_release);
         }
@@ -82,12 +85,37 @@ struct probe {
         there.value.store(++asked, std::memory_order_release);
         if (task != end) wait(back, asked);
     }
+    static void least(double& a, double b) { a = b < a ? b : a; }
     template <class F>
     static double seconds(F f) {
         const double begin = seconds_now();
         f();
         asm volatile("" : : : "memory");
         return seconds_now() - begin;
+    }
+    /// How long a line takes that the other thread has written; and from there, below which distance it is better to
+    /// pull a block than to push it past the caches. What is measured at this distance moves the usual limit.
+    void measure_distance(machine& found) {
+        constexpr std::size_t block = bytes / 4;
+        double pull = 1, push = 1, load[15];
+        for (double& t : load) {
+            ask(answer);
+            t = net_seconds([&] { static_cast<void>(left.value.load(std::memory_order_acquire)); });
+        }
+        for (double* a = load; a < load + 8; ++a)  // selects the median
+            for (double* b = a + 1; b < load + 15; ++b)
+                if (*b < *a) std::swap(*a, *b);
+        found.line = load[7];
+        for (int turn = 0; turn < turns; ++turn) {
+            ask(rewrite);
+            least(pull, seconds([&] { std::memcpy(near.get(), far.get(), block); }));
+            ask(rewrite);
+            least(push, seconds([&] { stream_bytes(far.get(), near.get(), block); }));
+        }
+        if (found.line > plausible) return;
+        constexpr double clear = 1.5;  // less may be a disturbance
+        if (clear * pull < push && found.near_below < 1.5 * found.line) found.near_below = 1.5 * found.line;
+        if (pull > clear * push && found.near_below > found.line / 1.5) found.near_below = found.line / 1.5;
     }
     machine run() {
         machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
@@ -97,7 +125,6 @@ struct probe {
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        const auto least = [](double& a, double b) { a = b < a ? b : a; };
         found.alpha = found.cores > 1 ? 1 : 1e-6;
         const double begun = seconds_now();
         const auto goes_on = [&] { return seconds_now() - begun < (found.alpha < plausible ? enough : most); };
@@ -113,6 +140,7 @@ struct probe {
             if (found.cores > 1) ask(rewrite);
             least(found.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
         }
+        if (found.cores > 1) measure_distance(found);
         if (found.alpha >= plausible) found.alpha = machine{}.alpha;
         if (found.cores > 1) ask(end);
         if (other.joinable()) other.join();
