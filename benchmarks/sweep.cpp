@@ -46,7 +46,7 @@ struct settings {
     double factor = 1.19, seconds = 0.003, hopeless = 2.5;
     int passes = 7;
     unsigned seed = 1;
-    bool back_to_back = false, only_automatic = false;
+    bool back_to_back = false, only_automatic = false, neighbours = false;
 };
 
 colls::collective collective_of(job what) {
@@ -69,7 +69,8 @@ class side {
 public:
     /// Pins the rank: where ranks outnumber cores the scheduler may leave three on one core, for as long as it likes.
     side(colls::communicator& comm, const settings& s) : comm_(comm), s_(s) {
-        bench::pin_to(comm.rank() % internal::cores());
+        const int cores = internal::cores();
+        bench::pin_to(s.neighbours ? comm.rank() * cores / comm.size() : comm.rank() % cores);
     }
 
     /// Calls back to back are made in runs, of which one is timed as a whole.
@@ -435,6 +436,8 @@ int main(int argc, char** argv) {
     app.add_option("--seed", s.seed, "of the random order");
     app.add_flag("--back-to-back", s.back_to_back,
         "calls in a row instead of single ones between which every rank rewrites its input and reads its output");
+    app.add_flag("--neighbours", s.neighbours,
+        "where ranks outnumber cores, neighbouring ranks share a core; without it they are dealt round");
     app.add_flag("--only-automatic", s.only_automatic, "no forced choices");
     app.add_option("--json", s.json, "write all times to this file");
     app.add_option("--plots", s.plots, "write a chart for each collective and group size into this folder");
