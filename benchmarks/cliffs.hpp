@@ -70,8 +70,8 @@ inline std::vector<violation> find_violations(const std::vector<sweep_point>& po
 /// Nothing is a violation that does not repeat.
 inline bool repeats(violation& v, const sweep_point& from, const sweep_point& to, const sweep_limits& limits = {}) {
     v.ratio = v.kind == violation_kind::choice ? choice_ratio(to) : to.chosen / from.chosen;
-    return v.kind == violation_kind::fall
-        ? v.ratio<limits.fall : v.ratio>(v.kind == violation_kind::rise ? limits.rise : limits.worst);
+    if (v.kind == violation_kind::fall) return v.ratio < limits.fall;
+    return v.ratio > (v.kind == violation_kind::rise ? limits.rise : limits.worst);
 }
 
 /// The q-quantile of values, between 0 and 1: the value below which that part of them lies, rounded down.
