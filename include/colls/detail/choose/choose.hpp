@@ -64,7 +64,8 @@ struct demand {
     }
     prediction best;
     bool found = eager;
-    if (eager) best.seconds = predict_eager(m, e.size, static_cast<double>(d.posted));
+    if (eager)
+        best.seconds = predict_eager(m, e.backend->figures(), e.size, static_cast<double>(d.posted), reduces(d.what));
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;

@@ -65,7 +65,8 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add_row(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr, true);
+        add_row(eager_name, 1, posted, 0, predict_eager(m, e.backend->figures(), e.size, posted, reduces(what)),
+            chosen.of == nullptr, true);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];

@@ -14,8 +14,10 @@ namespace colls::inline v1::detail {
 /// until the other ranks of that core have run.
 inline model model_of(const machine& m, int n) {
     if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
-    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 2e-6;
-    return {(m.alpha + switch_seconds) * ranks_per_core, m.beta * ranks_per_core, m.gamma * ranks_per_core};
+    // A switch by sched_yield between two ranks; and twice the bytes' time, since a rank finds the caches of its core
+    // full of the other's data.
+    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 0.6e-6;
+    return {(m.alpha + switch_seconds) * ranks_per_core, 2 * m.beta * ranks_per_core, 2 * m.gamma * ranks_per_core};
 }
 
 /// Seconds of the direct executor for a buffer of `bytes` bytes in chunks of `chunk` bytes of a block: the first chunk
@@ -57,9 +59,14 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
     const double shared = work / m.cores + waits;
     return alone > shared ? alone : shared;
 }
-/// Seconds of the eager path: each rank stores `posted` bytes, and reads those of all others.
-inline double predict_eager(const model& m, int n, double posted) {
-    return m.alpha * (1.5 + 0.1 * n) + (m.beta + m.gamma * (n - 1)) * posted;
+/// Seconds of the eager path: each rank stores `posted` bytes, and reads those of all others. Of so few bytes not
+/// enough lines are under way: each that is stored, and each that is read, takes a part of a single line's time. Where
+/// data are only moved, the first KB or so is hidden behind the flag.
+inline double predict_eager(const model& m, const machine& figures, int n, double posted, bool reduces) {
+    const double line_byte = 0.07 * figures.alpha / 64, hidden = reduces ? 0 : 1280;
+    const double slow = posted > hidden ? line_byte * n * (posted - hidden) : 0;
+    const double fast = (m.beta + m.gamma * (n - 1)) * posted;
+    return m.alpha * (1.5 + 0.1 * n) + (slow > fast ? slow : fast);
 }
 
 /// Bytes of a unit: the chunks among which the best is chosen. The last one is more than any unit has.
