@@ -50,6 +50,7 @@ private:
         program_.units.back() = unit;
     }
     void post_ahead();
+    void number_channels();
 
     const step_table& steps_;
     const unit_map& units_;
@@ -78,6 +79,7 @@ inline rank_program message_lowering::lower() {
     work_.keep_inputs(rank_, phase_);
     append_phase(steps_.rounds);
     if (steps_.rounds > 0) post_ahead();
+    number_channels();
     return std::move(program_);
 }
 
@@ -158,6 +160,19 @@ inline void message_lowering::append_phase(int round) {
     for (const instruction& i : phase_) sources_.overwrite(i.to);
     sources_.flush(rank_, program_.body, round);
     program_.body.append(phase_);
+}
+
+inline void message_lowering::number_channels() {
+    list<int> number;  // by peer
+    number.resize(static_cast<std::size_t>(steps_.size), none);
+    for (instruction& i : program_.body) {
+        if (i.op != opcode::send && i.op != opcode::receive) continue;
+        if (number[i.peer] == none) {
+            number[i.peer] = static_cast<int>(program_.peers.size());
+            program_.peers.push_back(i.peer);
+        }
+        i.channel = number[i.peer];
+    }
 }
 
 // A message of nothing but what its sender holds from the start need not wait for earlier rounds: it is posted with the

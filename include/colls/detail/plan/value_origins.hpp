@@ -56,9 +56,9 @@ public:
     /// Of the slot after the round in which it receives, and folds, block i of the port; 0: the rank can count itself.
     int folded(int round, int port, int i) const {
         if (!counts_) return 0;
-        return outcome_of(round, port, i) == outcome::stays && expected(steps_.first) == steps_.size ? steps_.size
-               : outcome_of(round, port, i) == outcome::completes                                    ? steps_.size
-                                                                                                     : several();
+        const outcome o = outcome_of(round, port, i);
+        const bool all = o == outcome::completes || (o == outcome::stays && expected(steps_.first) == steps_.size);
+        return all ? steps_.size : several();
     }
 
 private:

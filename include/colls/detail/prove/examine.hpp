@@ -8,7 +8,57 @@
 namespace colls::inline v1::detail {
 
 #ifndef COLLS_SEPARATE
+inline constexpr double most_proof_bytes = 4.0 * (1 << 30);
+
+/// About the bytes that the proof takes where it plays all ranks, and where symmetry leaves one of them.
+inline double proof_bytes(const any_schedule& s, int n, bool symmetric) {
+    const double slots = s.implements == collective::barrier ? 1.0 : double(s.blocks(n)) + s.scratch(n);
+    const double ranks = symmetric ? 1 : n, slot = n / 8.0 + 3 * sizeof(int);
+    return 2 * ranks * slots * (!symmetric && reduces(s.implements) ? slot + sizeof(expression) : slot);
+}
+
+/// About the time that the search for symmetry takes, in units of some nanoseconds: it reads all steps of all ranks,
+/// and their blocks.
+inline double symmetry_work(const any_schedule& s, int n) {
+    return double(n) * (32.0 * s.rounds(n) * s.ports(n) + 2.0 * s.blocks(n));
+}
+
+/// Has it been proven, or can it be without symmetry?
+inline bool is_provable(const any_schedule& s, int n) {
+    return !s.needs_proof() || proof_bytes(s, n, false) <= most_proof_bytes;
+}
+
+/// The proof of a large group: by symmetry, if the schedule has it, or none. Expressions are not looked for.
+[[gnu::cold]] inline finding prove_large(const any_schedule& s, int n) {
+    constexpr double gigabyte = 1 << 30;
+    finding f{.expressions_known = false, .unproven = true, .text = {}};
+    const double all = proof_bytes(s, n, false);
+    constexpr double most_work = 1LL << 32;  // half a minute
+    if (symmetry_work(s, n) > most_work) {
+        f.text << "to look for symmetry in all ranks' steps would take minutes, and to play all ranks without it ";
+    } else if (proof_bytes(s, n, true) <= most_proof_bytes) {
+        symmetric_execution e(s, n);
+        if (e.applies()) {
+            const report r = e.run();
+            f.right = r.ok();
+            f.unproven = false;
+            f.rank = r.rank;
+            f.round = r.round;
+            if (!r.ok()) f.text << r.text();
+            return f;
+        }
+        f.text << "the ranks do not all do the same up to rotation, and to play all of them ";
+    } else {
+        f.text << "the proof ";
+    }
+    f.text << "would take about " << all / gigabyte << " GB, more than "
+           << static_cast<int>(most_proof_bytes / gigabyte)
+           << ": take a schedule of the library's families, which its own tests prove";
+    return f;
+}
+
 COLLS_INLINE finding prove(const any_schedule& s, int n) {
+    if (proof_bytes(s, n, false) > most_proof_bytes) return prove_large(s, n);
     symbolic_execution e(s, n, reduces(s.implements));
     const report r = e.run();
     finding f{.right = r.ok(), .rank = r.rank, .round = r.round, .text = {}};
