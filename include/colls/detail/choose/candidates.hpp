@@ -52,10 +52,10 @@ inline int counted_ranks(const candidate& c, int n, int node) {
     const int ranks = c.period == 0 ? n : node > c.period ? node : c.period;
     return ranks % (c.period > 0 ? c.period : 1) == 0 && n % ranks == 0 ? ranks : n;
 }
-/// False where it would take more than 33 million steps, seconds, to count the traffic: such a candidate has many
+/// False where it would take more than 8 million steps, a second, to count the traffic: such a candidate has many
 /// rounds or peers for its group, and is not weighed.
 inline bool is_countable(const candidate& c, int n, int node) {
-    return static_cast<double>(counted_ranks(c, n, node)) * c.schedule.rounds(n) * c.schedule.ports(n) <= 1 << 25;
+    return static_cast<double>(counted_ranks(c, n, node)) * c.schedule.rounds(n) * c.schedule.ports(n) <= 1 << 23;
 }
 /// The traffic of a schedule at n ranks. It is counted once in the process, since every rank asks for it.
 [[gnu::cold]] inline cost traffic_of_candidate(const candidate& of, int n, counted_messages counts = {}) {
