@@ -88,21 +88,25 @@ std::string in_child(const settings& s, auto f) {
 struct entry {
     std::string name;
     any_schedule schedule, unproven;  // as one of the library's, and as one of a user's own
-    bool rotates;
+    int period;
 };
 template <class Family>
 entry entry_of(const char* name, const Family& family, collective what) {
     static constexpr collective all[] = {collective::all_reduce, collective::reduce_scatter, collective::all_gather,
         collective::broadcast, collective::all_to_all};
     entry made{"", any_schedule(colls::schedule_of<collective::barrier>(family)),
-        any_schedule(colls::schedule_of<collective::barrier>(family)), false};
+        any_schedule(colls::schedule_of<collective::barrier>(family)), 0};
     const auto take = [&]<collective c>() {
         if constexpr (colls::provides<Family, c>)
             if (c == what) {
                 const auto s = colls::schedule_of<c>(family);
                 using type = std::remove_const_t<decltype(s)>;
-                made = {name, any_schedule(s, detail::proven_table_of<type>, name), any_schedule(s), false};
-                made.rotates = detail::rotates<Family> && !colls::rooted(c) && !colls::is_scan(c);
+                made = {name, any_schedule(s, detail::proven_table_of<type>, name), any_schedule(s), 0};
+                if constexpr (requires { family.node; })
+                    made.period = family.node;
+                else
+                    made.period = detail::rotates<Family>;
+                if (colls::rooted(c) || colls::is_scan(c)) made.period = 0;
             }
     };
     [&]<std::size_t... i>(std::index_sequence<i...>) { (take.template operator()<all[i]>(), ...); }(
@@ -139,7 +143,7 @@ std::string planning_memory(const entry& e, int n, int rank) {
     return bytes_text(peak_bytes() - before);
 }
 std::string count_cell(const entry& e, int n) {
-    const detail::candidate c{.name = e.name, .schedule = e.schedule, .period = e.rotates};
+    const detail::candidate c{.name = e.name, .schedule = e.schedule, .period = e.period};
     if (!detail::is_countable(c, n, 0)) return "not counted";
     return time_text(seconds_of([&] { static_cast<void>(detail::traffic_of_candidate(c, n)); }));
 }

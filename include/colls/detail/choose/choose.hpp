@@ -9,6 +9,7 @@
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/prove/proof_size.hpp>
 #include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
 
@@ -42,7 +43,8 @@ inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::n
 
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
 inline bool is_weighed(const candidate& c, const rank_context& e, bool staged) {
-    return is_countable(c, e.size, e.ranks_per_host) && is_provable(c.schedule, e.size) &&
+    return is_countable(c, e.size, e.ranks_per_host) &&
+           (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
            too_large(c.schedule, e.size, staged ? reach::scratch : reached_by(e)).empty();
 }
 

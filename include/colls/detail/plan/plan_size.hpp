@@ -26,10 +26,11 @@ inline message too_large(const any_schedule& s, int n, reach within) {
         return why << "more than 30,000 rounds in shared memory: take one of few rounds, such as circulant or tree";
     const double bytes = planning_bytes(s, n, within);
     if (bytes <= (messages ? most_of_one : most)) return why;
-    why << "its execution plan" << (messages ? " for one rank" : ", which has the programs of all ranks,")
-        << " would take about " << bytes / gigabyte << " GB, and may take " << (messages ? 1 : 4)
-        << ": take a schedule of fewer rounds and peers, such as circulant or tree";
-    if (!messages) why << ", or messages (COLLS_TRANSPORT=tcp), where a rank needs its own program alone";
+    why << "its execution plan" << (messages ? " for one rank" : ", which has the programs of all ranks,");
+    put_gigabytes(why << " would take about ", bytes)
+        << ", and may take " << (messages ? 1 : 4) << ": take "
+        << (messages ? "" : "messages (COLLS_TRANSPORT=tcp), where a rank needs its own program alone, or ")
+        << "a schedule of fewer rounds and peers, such as tree";
     return why;
 }
 

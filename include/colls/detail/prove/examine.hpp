@@ -11,12 +11,11 @@ namespace colls::inline v1::detail {
 #ifndef COLLS_SEPARATE
 /// The proof of a large group: by symmetry, if the schedule has it, or none. Expressions are not looked for.
 [[gnu::cold]] inline finding prove_large(const any_schedule& s, int n) {
-    constexpr double gigabyte = 1 << 30;
     finding f{.expressions_known = false, .unproven = true, .text = {}};
     const double all = proof_bytes(s, n, false);
-    constexpr double most_work = 1LL << 32;  // half a minute
+    constexpr double most_work = 5e9;  // ten seconds
     if (symmetry_work(s, n) > most_work) {
-        f.text << "to look for symmetry in all ranks' steps would take minutes, and to play all ranks without it ";
+        f.text << "to look for symmetry in the steps of all ranks would take too long, and to play all ranks ";
     } else if (proof_bytes(s, n, true) <= most_proof_bytes) {
         symmetric_execution e(s, n);
         if (e.applies()) {
@@ -32,9 +31,8 @@ namespace colls::inline v1::detail {
     } else {
         f.text << "the proof ";
     }
-    f.text << "would take about " << all / gigabyte << " GB, more than "
-           << static_cast<int>(most_proof_bytes / gigabyte)
-           << ": take a schedule of the library's families, which its own tests prove";
+    put_gigabytes(f.text << "would take about ", all)
+        << ", more than 4: take a schedule of the library's families, which its own tests prove";
     return f;
 }
 
