@@ -2,7 +2,8 @@
 // and to choose. Nothing is sent, so one process stands for the group. Each cell is measured in a forked child, whose
 // largest memory is that of the cell, and which is stopped at a limit of time and memory.
 #include <colls/colls.hpp>
-#include <colls/explain.hpp>
+#include <colls/detail/choose/explanation.hpp>
+#include <colls/detail/plan/make_execution_plan.hpp>
 #include <colls/transports/threads.hpp>
 
 #include <fmt/core.h>
@@ -13,10 +14,11 @@
 #include <unistd.h>
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cstdio>
+#include <memory>
 #include <set>
 #include <string>
-#include <vector>
+#include <utility>
 
 namespace {
 
