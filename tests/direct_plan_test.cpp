@@ -41,7 +41,7 @@ struct program {
 std::vector<program> programs_of(const execution_plan& plan) {
     std::vector<program> all(static_cast<std::size_t>(plan.size));
     for (std::size_t r = 0; r < all.size(); ++r) {
-        const auto& from = plan.ranks[r];
+        const auto& from = plan.program_of(static_cast<int>(r));
         all[r] = {{from.reuse_waits.begin(), from.reuse_waits.end()}, {from.body.begin(), from.body.end()},
             {from.exit.begin(), from.exit.end()}, {from.operands.begin(), from.operands.end()}};
     }

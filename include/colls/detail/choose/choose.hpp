@@ -8,7 +8,9 @@
 #include <colls/detail/choose/prediction.hpp>
 #include <colls/detail/choose/tuned.hpp>
 #include <colls/detail/execute/eager.hpp>
+#include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/prove/proof_size.hpp>
 #include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
 
@@ -38,7 +40,17 @@ struct demand {
     throw error(errc::invalid_argument, text.text(), e.rank);
 }
 
-/// The choice among `list`, and the eager path; or, for a staged plan, among `list` alone.
+inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
+
+/// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
+inline bool is_weighed(const candidate& c, const rank_context& e, bool staged) {
+    return is_countable(c, e.size, e.ranks_per_host) &&
+           (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
+           too_large(c.schedule, e.size, staged ? reach::scratch : reached_by(e)).empty();
+}
+
+/// The choice among `list`, and the eager path; or, for a staged plan, among `list` alone. A candidate that is not
+/// weighed is chosen where no other fits.
 [[gnu::cold]] inline prediction choose(
     const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
     const auto fits = [&](const candidate& c) {
@@ -50,7 +62,8 @@ struct demand {
     if (const std::string_view name = forced_schedule(e); !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
-            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
+            if (const candidate& c = list.first[i]; c.name == name && fits(c))
+                return is_weighed(c, e, staged) ? predicted(c, e, m, d.bytes) : prediction{&c, whole_unit_bytes, 0};
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
@@ -69,13 +82,18 @@ struct demand {
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;
+        if (!is_weighed(c, e, staged)) {
+            if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
+            continue;
+        }
         const prediction p = staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
         if (found && p.seconds >= best.seconds) continue;
         best = p;
         found = true;
     }
-    if (const candidate* two = two_level_candidate(e, d.what); two && !d.in_order && !d.only_direct && fits(*two))
-        if (const prediction p = predicted(*two, e, m, d.bytes); p.seconds < best.seconds) best = p;
+    if (const candidate* two = two_level_candidate(e, d.what);
+        two && !d.in_order && !d.only_direct && fits(*two) && is_weighed(*two, e, staged))
+        if (const prediction p = predicted(*two, e, m, d.bytes); !found || p.seconds < best.seconds) best = p;
     return best;
 }
 
@@ -92,8 +110,6 @@ constexpr double class_bytes(std::size_t bytes) {
     while (bytes >> log >= 16) ++log;
     return static_cast<double>(bytes >> log << log);
 }
-
-inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
 /// The plan of a schedule that the caller has given.
 inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {

@@ -71,14 +71,19 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!c.schedule.supports(e.size)) continue;
-        const cost counted = traffic_of_candidate(c.schedule, e.size);
+        if (!is_weighed(c, e, false)) {
+            add_row(c.name, c.schedule.rounds(e.size), 0, 0, 0, chosen.of == &c, fits(c));
+            text.insert(text.size() - 1, "  not weighed: too large for this group");
+            continue;
+        }
+        const cost counted = traffic_of_candidate(c, e.size);
         const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c, fits(c));
     }
-    if (two) {
-        const cost counted = traffic_of_candidate(two->schedule, e.size);
+    if (two && is_weighed(*two, e, false)) {
+        const cost counted = traffic_of_candidate(*two, e.size);
         add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two, fits(*two));

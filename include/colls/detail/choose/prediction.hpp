@@ -81,7 +81,7 @@ struct prediction {
 /// By a staged plan: a rank copies what it sends into scratch memory, once for all receivers, and pulls what it
 /// receives. A round waits for the copies, and until they have been read.
 inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
-    const cost counted = traffic_of_candidate(c.schedule, n);
+    const cost counted = traffic_of_candidate(c, n);
     const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
     const auto copied =
         static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
@@ -100,9 +100,9 @@ inline prediction predicted(const candidate& c, const rank_context& e, const mod
     const machine& figures = e.backend->figures();
     if (node > 0)
         return {&c, whole_unit_bytes,
-            predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
-                predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
-    const cost counted = traffic_of_candidate(c.schedule, n);
+            predict_messages(traffic_of_candidate(c, n, {node, true}), figures, n, bytes) +
+                predict_messages(traffic_of_candidate(c, n, {node, false}), within_host(figures), n, bytes)};
+    const cost counted = traffic_of_candidate(c, n);
     if (figures.message > 0) return {&c, whole_unit_bytes, predict_messages(counted, figures, n, bytes)};
     prediction best;
     for (const std::size_t chunk : chunk_sizes) {

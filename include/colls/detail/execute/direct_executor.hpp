@@ -198,8 +198,7 @@ inline void direct_executor::enter() {
     };
     if (!is_agreed()) make_room(staged_plan());
     if (o_.copying_open)
-        if (const execution_plan& other = copied_otherwise(direct);
-            other.ranks[static_cast<std::size_t>(role_of(e_.rank))].scratch > 0)
+        if (const execution_plan& other = copied_otherwise(direct); other.program_of(role_of(e_.rank)).scratch > 0)
             make_room(other);
     lay_out(direct);
     if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();

@@ -30,7 +30,7 @@ protected:
     /// From now on the operation runs by this plan.
     void follow(const execution_plan& plan) {
         plan_ = o_.plan = &plan;
-        o_.program = &plan.ranks[static_cast<std::size_t>(role_of(e_.rank))];
+        o_.program = &plan.program_of(role_of(e_.rank));
     }
 
     int role_of(int rank) const {

@@ -19,7 +19,7 @@
 namespace colls::inline v1::detail {
 
 struct candidate;
-struct execution_plan;
+class execution_plan;
 struct prepared;
 
 struct memory_piece {

@@ -18,6 +18,8 @@
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
 
+#include <utility>
+
 namespace colls::inline v1::detail {
 
 class memory_lowering {
@@ -26,10 +28,11 @@ public:
         : steps_(steps),
           units_(units),
           plan_(plan),
+          programs_(steps.size),
           accesses_(steps, units),
-          scratch_(plan, accesses_),
+          scratch_(steps, programs_, accesses_),
           slots_(steps, units, scratch_),
-          work_(steps, units, slots_, scratch_, plan) {}
+          work_(steps, units, slots_, scratch_, programs_, plan.within) {}
 
     /// Makes all programs of the plan.
     void lower();
@@ -44,17 +47,18 @@ private:
     location stage(int rank, int slot, int round);
     void add_copy(int rank, const location& from, const location& to, int unit, int round);
     void record(int rank, int done) {
-        for (const instruction& i : phase_) accesses_.access(rank, i, plan_.program_of(rank).operands, done);
+        for (const instruction& i : phase_) accesses_.access(rank, i, programs_[rank].operands, done);
     }
     void append_phase(int rank, int round);
     void publish(int rank, int value, int round) {
-        plan_.program_of(rank).body.push_back({.op = opcode::publish, .value = value, .round = round});
+        programs_[rank].body.push_back({.op = opcode::publish, .value = value, .round = round});
     }
     static void mark_pushes(rank_program& program);
 
     const step_table& steps_;
     const unit_map& units_;
     execution_plan& plan_;
+    per_rank<rank_program> programs_;
     memory_dependencies accesses_;
     scratch_slots scratch_;
     slot_states slots_;
@@ -76,12 +80,15 @@ inline void memory_lowering::lower() {
         append_phase(r, steps_.rounds);
     }
     for (int r = 0; r < steps_.size; ++r) {
-        rank_program& program = plan_.program_of(r);
+        rank_program& program = programs_[r];
         if (plan_.within == reach::scratch) accesses_.flush_reuse(r, program.reuse_waits, steps_.rounds);
         accesses_.flush_exit(r, program.exit, steps_.rounds);
     }
-    drop_unneeded_publications(plan_);
-    for (int r = 0; r < steps_.size; ++r) mark_pushes(plan_.program_of(r));
+    drop_unneeded_publications(plan_, programs_);
+    for (int r = 0; r < steps_.size; ++r) {
+        mark_pushes(programs_[r]);
+        plan_.add_program(r, std::move(programs_[r]));
+    }
 }
 
 inline void memory_lowering::send_phase(int round) {
@@ -90,7 +97,7 @@ inline void memory_lowering::send_phase(int round) {
         for (int p = 0; p < steps_.ports; ++p) {
             const step& own = steps_.at(r, round, p);
             const int peer = own.send.peer;
-            if (peer == r) work_.add_own(r, own);
+            if (peer == r) work_.add_own(r, own, [](int) { return 0; });
             if (peer == r || peer == none) continue;
             const receive_part& into = steps_.at(peer, round, p).recv;
             for (int i = 0; i < own.send.blocks.size(); ++i)
@@ -139,7 +146,7 @@ inline location memory_lowering::stage(int rank, int slot, int round) {
 }
 
 inline void memory_lowering::add_copy(int rank, const location& from, const location& to, int unit, int round) {
-    list<location>& operands = plan_.program_of(rank).operands;
+    list<location>& operands = programs_[rank].operands;
     phase_.push_back({.op = opcode::copy,
         .peer = to.rank,
         .unit = unit,
@@ -167,7 +174,7 @@ inline void memory_lowering::fold_phase(int round) {
 }
 
 inline void memory_lowering::append_phase(int rank, int round) {
-    list<instruction>& body = plan_.program_of(rank).body;
+    list<instruction>& body = programs_[rank].body;
     accesses_.flush(rank, body, round);
     body.append(phase_);
 }
