@@ -46,8 +46,8 @@ struct mpi_side {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        std::fputs("usage: side_mpi CONTROL LARGEST  (started by compare)\n", stderr);
+    if (argc != 4) {
+        std::fputs("usage: side_mpi CONTROL SIDE LARGEST  (started by compare)\n", stderr);
         return 2;
     }
     MPI_Init(&argc, &argv);
@@ -57,9 +57,9 @@ int main(int argc, char** argv) {
         MPI_Comm_rank(MPI_COMM_WORLD, &side.rank);
         MPI_Comm_size(MPI_COMM_WORLD, &side.ranks);
         bench::shared_control shared(argv[1], false);
-        const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);
+        const std::size_t count = std::strtoull(argv[3], nullptr, 10) / sizeof(float);
         const bench::buffer in(count), out(count);
-        bench::serve(*shared, 1, side.rank, in.first(count), out.first(count), side);
+        bench::serve(*shared, std::atoi(argv[2]), side.rank, in.first(count), out.first(count), side);
     } catch (const std::exception& e) {
         std::fprintf(stderr, "side_mpi: %s\n", e.what());
         status = 1;
