@@ -3,13 +3,13 @@
 #pragma once
 
 #include "measure.hpp"
+#include "statistics.hpp"
 
 #include <fmt/core.h>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -17,13 +17,6 @@
 #include <vector>
 
 namespace bench {
-
-inline double median(std::vector<double> v) {
-    if (v.empty()) return 0;
-    const auto mid = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-    std::nth_element(v.begin(), mid, v.end());
-    return *mid;
-}
 
 inline std::size_t parse_size(const std::string& text) {
     std::size_t end = 0;
@@ -192,9 +185,5 @@ private:
     shared_control shared_;
     std::vector<child> programs_;
 };
-
-/// The state of the machine, by the latency of a cache line in ns: hardware threads of one core, one package, farther.
-inline constexpr int states = 3;
-constexpr int state_of(double line) { return line < 100 ? 0 : line < 320 ? 1 : 2; }
 
 }  // namespace bench
