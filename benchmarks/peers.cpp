@@ -24,6 +24,9 @@ struct settings {
     bool quick = false;
 };
 
+/// A peer whose turn takes longer, in seconds, is left out: ranks that spin on a core that others need.
+constexpr double slowest_turn = 5;
+
 /// The name that side_colls has for one of our ways.
 std::string transport_of(const std::string& way) {
     return way == "allocated" ? "shm" : way == "ordinary" ? "staged" : "threads";
@@ -38,7 +41,7 @@ bench::peer_about about(const std::string& folder, const std::string& name) {
     std::istringstream words(lacks);
     peer.lacks = {std::istream_iterator<std::string>(words), std::istream_iterator<std::string>()};
     if (access((folder + "/" + name + "/run").c_str(), X_OK) != 0)
-        peer.left_out = "it is not installed (scripts/install-peers says why)";
+        peer.left_out = "everywhere: it is not installed (scripts/install-peers says why)";
     return peer;
 }
 
@@ -71,7 +74,7 @@ public:
         report_.ways = s.ways;
         for (const auto& name : s.peers) report_.peers.push_back(about(s.folder, name));
         for (const auto& peer : report_.peers)
-            if (!peer.left_out.empty()) fmt::print(stderr, "peers: {} is left out: {}\n", peer.name, peer.left_out);
+            if (!peer.left_out.empty()) fmt::print(stderr, "peers: {} is left out {}\n", peer.name, peer.left_out);
         for (const auto& text : s.sizes) sizes_.push_back(bench::parse_size(text));
         cells_left_ = s.ranks.size() * s.jobs.size() * sizes_.size();
         report_.machine = machine();
@@ -88,11 +91,10 @@ public:
             for (const auto& way : s_.ways) ours.push_back(sides.start({s_.ours}, largest, {transport_of(way)}));
             for (auto& peer : report_.peers) {
                 peers.push_back(-1);
-                if (!peer.left_out.empty()) continue;
-                const int number = sides.size();
-                attempt(sides, number, peer, [&] {
-                    peers.back() = sides.start({s_.folder + "/" + peer.name + "/run", std::to_string(n)}, largest);
-                });
+                if (!peer.title.empty())
+                    attempt(sides, sides.size(), peers.back(), peer, fmt::format("on {} ranks", n), [&] {
+                        peers.back() = sides.start({s_.folder + "/" + peer.name + "/run", std::to_string(n)}, largest);
+                    });
             }
             for (const auto& name : s_.jobs) {
                 const auto j = static_cast<job>(
@@ -110,25 +112,28 @@ private:
     double seconds_passed() const {
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
     }
-    /// Makes a peer that fails one that is left out from here on; what was measured of it before is dropped as well.
+    /// A peer whose `action` throws is left out from there on for this number of ranks.
     template <class Action>
-    void attempt(bench::sides& sides, int number, bench::peer_about& peer, Action action) {
+    static void attempt(
+        bench::sides& sides, int number, int& side, bench::peer_about& peer, const std::string& where, Action action) {
         try {
             action();
         } catch (const std::exception& e) {
-            peer.left_out = e.what();
-            fmt::print(stderr, "peers: {} is left out: {}\n", peer.name, e.what());
+            peer.left_out += fmt::format("{}{}: {}", peer.left_out.empty() ? "" : "; ", where, e.what());
+            fmt::print(stderr, "peers: {} is left out {}: {}\n", peer.name, where, e.what());
+            side = -1;
             sides.stop(number);
         }
     }
 
-    bench::peers_cell cell(bench::sides& sides, const std::vector<int>& ours, const std::vector<int>& peers, job j,
-        int n, std::size_t bytes) {
+    bench::peers_cell cell(
+        bench::sides& sides, const std::vector<int>& ours, std::vector<int>& peers, job j, int n, std::size_t bytes) {
         // So long that what is left of the time suffices for all turns that are left.
         const double all =
             static_cast<double>(cells_left_ * static_cast<std::size_t>(s_.turns) * (ours.size() + peers.size()));
         const double seconds = std::clamp((60 * s_.minutes - seconds_passed()) / all, 0.01, 0.2);
         std::vector<bench::peers_turn> turns;
+        std::vector<bool> slow(peers.size());  // peers that get no further turn in this cell
         for (int t = 0; t < s_.turns; ++t) {
             bench::peers_turn turn{bench::probe_line(ticks_per_ns_), 0, std::vector<double>(ours.size()),
                 std::vector<double>(peers.size())};
@@ -137,13 +142,17 @@ private:
                 // Another side begins each turn, so that none always follows the same one.
                 const std::size_t i = (k + static_cast<std::size_t>(t) * 3) % all_sides;
                 if (i < ours.size()) {
-                    turn.ours[i] = sides.turn(ours[i], j, bytes, 0, seconds);
+                    turn.ours[i] = sides.turn(ours[i], j, bytes, 0, seconds, 1);
                     continue;
                 }
                 const std::size_t p = i - ours.size();
                 bench::peer_about& peer = report_.peers[p];
-                if (peer.left_out.empty() && !peer.lacks.contains(bench::name_of(j)))
-                    attempt(sides, peers[p], peer, [&] { turn.peers[p] = sides.turn(peers[p], j, bytes, 0, seconds); });
+                if (peers[p] < 0 || slow[p] || peer.lacks.contains(bench::name_of(j))) continue;
+                const auto begin = seconds_passed();
+                attempt(sides, peers[p], peers[p], peer,
+                    fmt::format("from {} of {} on {} ranks on", bench::name_of(j), bench::show_size(bytes), n),
+                    [&] { turn.peers[p] = peers_turn(sides, peers[p], j, bytes, seconds); });
+                slow[p] = seconds_passed() - begin > 1 + 5 * seconds;
             }
             turn.line_after = bench::probe_line(ticks_per_ns_);
             turns.push_back(std::move(turn));
@@ -152,6 +161,13 @@ private:
         --cells_left_;
         progress(made);
         return made;
+    }
+    /// A peer's turn. MPI has two calls that are a reduce_scatter: the faster one counts.
+    static double peers_turn(bench::sides& sides, int side, job j, std::size_t bytes, double seconds) {
+        const auto take = [&](std::uint32_t variant) {
+            return sides.turn(side, j, bytes, variant, seconds, 1, slowest_turn);
+        };
+        return j == job::reduce_scatter ? std::min(take(0), take(1)) : take(0);
     }
     void progress(const bench::peers_cell& c) const {
         const std::size_t all = s_.ranks.size() * s_.jobs.size() * sizes_.size(), done = all - cells_left_;
@@ -203,7 +219,7 @@ int main(int argc, char** argv) {
                       ->capture_default_str();
     auto* minutes =
         app.add_option("--minutes", s.minutes,
-               "time that the turns are shortened to; it may be exceeded, since a turn has at least three calls")
+               "time that the turns are shortened to; it may be exceeded, since a turn has at least two calls")
             ->check(CLI::PositiveNumber)
             ->capture_default_str();
     app.add_flag("--quick", s.quick, "8 B, 32 KB and 2 MB, three turns, about two minutes");

@@ -17,7 +17,7 @@ namespace bench {
 struct peer_about {
     std::string name, title, settings;
     std::set<std::string> lacks;  // names of collectives
-    std::string left_out;         // why, where it did not run
+    std::string left_out;         // where and why, if it did not run everywhere
 };
 
 struct peers_report {
@@ -26,6 +26,12 @@ struct peers_report {
     std::vector<peers_cell> cells;
     std::string machine, command, note;
     double load_before = 0, load_after = 0, minutes = 0;
+
+    /// Whether there is a figure of that peer.
+    bool measured(std::size_t peer) const {
+        return std::any_of(cells.begin(), cells.end(),
+            [&](const peers_cell& c) { return peer < c.peers_us.size() && c.peers_us[peer] > 0; });
+    }
 };
 
 namespace report {
@@ -50,7 +56,7 @@ inline std::string standings(const peers_report& r) {
     for (std::size_t w = 0; w < r.ways.size(); ++w) out += "---|---|---|---|";
     out += "\n";
     for (std::size_t p = 0; p < r.peers.size(); ++p) {
-        if (!r.peers[p].left_out.empty()) continue;
+        if (!r.measured(p)) continue;
         out += fmt::format("| {} |", r.peers[p].title);
         for (std::size_t w = 0; w < r.ways.size(); ++w) {
             const peers_standing s = standing_of(r.cells, w, p);
@@ -80,15 +86,15 @@ inline std::string slower_cells(const peers_report& r, std::size_t limit) {
 /// Every ratio.
 inline std::string all_cells(const peers_report& r) {
     std::string out = "| collective | ranks | size | line ns | ours | ours us |", rule = "|---|---|---|---|---|---|";
-    for (const peer_about& p : r.peers)
-        if (p.left_out.empty()) out += fmt::format(" {} |", p.name), rule += "---|";
+    for (std::size_t p = 0; p < r.peers.size(); ++p)
+        if (r.measured(p)) out += fmt::format(" {} |", r.peers[p].name), rule += "---|";
     out += "\n" + rule + "\n";
     for (const peers_cell& c : r.cells)
         for (std::size_t w = 0; w < c.ours_us.size(); ++w) {
             out += fmt::format("| {} | {} | {} | {:.0f} | {} | {:.2f} |", name_of(c.what), c.ranks, show_size(c.bytes),
                 c.line_ns, r.ways[w], c.ours_us[w]);
             for (std::size_t p = 0; p < r.peers.size(); ++p)
-                if (r.peers[p].left_out.empty()) out += fmt::format(" {} |", report::shown(c.ratios[w][p]));
+                if (r.measured(p)) out += fmt::format(" {} |", report::shown(c.ratios[w][p]));
             out += "\n";
         }
     return out;
@@ -118,8 +124,9 @@ inline std::string page(const peers_report& r, const std::string& picture) {
     if (!r.note.empty()) out += r.note + "\n\n";
     out += "| peer | version | settings |\n|---|---|---|\n";
     for (const peer_about& p : r.peers)
-        out += fmt::format("| {} | {} | {} |\n", p.name, p.title.empty() ? "-" : p.title,
-            p.left_out.empty() ? p.settings : "left out: " + p.left_out);
+        out += fmt::format("| {} | {} | {}{}{} |\n", p.name, p.title.empty() ? "-" : p.title, p.settings,
+            p.settings.empty() || p.left_out.empty() ? "" : "; ",
+            p.left_out.empty() ? "" : "**left out** " + p.left_out);
     out += "\n## Each peer\n\nMean: the geometric mean over all cells.\n\n" + standings(r);
     out += "\n## Cells in which a peer is faster, worst first\n\n" + slower_cells(r, 60);
     out += fmt::format("\n## Ratios over size\n\n![the peers' time over ours, by collective and size]({})\n", picture);
@@ -161,7 +168,7 @@ inline std::string picture(const peers_report& r) {
         left + columns * (panel_width + gap) + 20, top + rows * (panel_height + gap) + 30, left);
     int legend = left;
     for (std::size_t p = 0; p < r.peers.size(); ++p) {
-        if (!r.peers[p].left_out.empty()) continue;
+        if (!r.measured(p)) continue;
         out +=
             fmt::format("<path d=\"M{} 36 h18\" stroke=\"{}\" stroke-width=\"2\"/><text x=\"{}\" y=\"40\">{}</text>\n",
                 legend, colours[p % colours.size()], legend + 24, r.peers[p].name);

@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -143,12 +144,15 @@ public:
     }
     /// Ends the programs of a side that failed. It must not be given another turn.
     void stop(int side) { programs_[static_cast<std::size_t>(side)].stop(); }
-    /// One turn: the median of its calls in ns.
-    double turn(int side, job what, std::size_t bytes, std::uint32_t variant, double seconds) {
+    /// One turn: the median of its calls in ns. The turn ends after `seconds`, but has at least `min_calls` calls
+    /// besides the first, which does not count. Throws where it takes more than `limit` seconds.
+    double turn(int side, job what, std::size_t bytes, std::uint32_t variant, double seconds,
+        std::uint32_t min_calls = 3, double limit = 60) {
         side_block& at = shared_->sides[side];
+        at.min_calls = min_calls;
         const std::uint32_t before = at.done.load();
         begin(side, what, bytes, variant, seconds);
-        wait(side, at.done, [&](std::uint32_t d) { return d != before; }, 60);
+        wait(side, at.done, [&](std::uint32_t d) { return d != before; }, limit);
         if (const auto wrong = at.wrong.exchange(0))
             throw std::runtime_error(fmt::format("{} of {}, {} ranks, side {}: {} elements are wrong", name_of(what),
                 show_size(bytes), shared_->ranks, side, wrong));
@@ -174,10 +178,10 @@ private:
         for (;;) {
             const std::uint32_t now = word.load();
             if (reached(now)) return;
-            sleep_while(word, now, 0.5);
+            sleep_while(word, now, std::min(0.5, limit));
             programs_[static_cast<std::size_t>(side)].throw_if_dead();
             if (std::chrono::steady_clock::now() - begin > std::chrono::duration<double>(limit))
-                throw std::runtime_error(fmt::format("side {} did not answer within {} s", side, limit));
+                throw std::runtime_error(fmt::format("no answer within {} s", limit));
         }
     }
     temporary_folder folder_;
