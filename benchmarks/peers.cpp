@@ -21,7 +21,7 @@ struct settings {
     int turns = 5;
     double minutes = 18;
     std::string ours, folder = "build/peers", json, page, summary, picture, picture_link, note, command;
-    bool quick = false;
+    bool quick = false, realtime = false;
 };
 
 /// A peer whose turn takes longer, in seconds, is left out: ranks that spin on a core that others need.
@@ -62,6 +62,14 @@ double load_average() {
     return getloadavg(&one, 1) == 1 ? one : 0;
 }
 
+/// The scheduling of this process, and of those that it starts from here on.
+void schedule(bool realtime) {
+    sched_param parameters{};
+    parameters.sched_priority = realtime ? 1 : 0;
+    if (sched_setscheduler(0, realtime ? SCHED_RR : SCHED_OTHER, &parameters) != 0 && realtime)
+        throw std::system_error(errno, std::generic_category(), "--realtime needs root (CAP_SYS_NICE)");
+}
+
 void write_file(const std::string& path, const std::string& text) {
     std::ofstream file(path);
     file << text;
@@ -86,6 +94,9 @@ public:
     const bench::peers_report& measure() {
         const std::size_t largest = std::max<std::size_t>(4096, *std::max_element(sizes_.begin(), sizes_.end()));
         for (const int n : s_.ranks) {
+            // Where ranks outnumber cores, a rank that spins would keep the core from the others for a whole time
+            // slice.
+            if (s_.realtime) schedule(static_cast<unsigned>(n) <= std::thread::hardware_concurrency());
             bench::sides sides(n, ticks_per_ns_);
             std::vector<int> ours, peers;
             for (const auto& way : s_.ways) ours.push_back(sides.start({s_.ours}, largest, {transport_of(way)}));
@@ -223,6 +234,9 @@ int main(int argc, char** argv) {
             ->check(CLI::PositiveNumber)
             ->capture_default_str();
     app.add_flag("--quick", s.quick, "8 B, 32 KB and 2 MB, three turns, about two minutes");
+    app.add_flag("--realtime", s.realtime,
+        "schedule all sides by SCHED_RR where each rank has a core, so that other programs do not preempt them; needs "
+        "root");
     app.add_option("--page", s.page, "write the page to this file instead of the standard output");
     app.add_option("--picture", s.picture, "write the ratios over size to this file, as SVG");
     app.add_option("--picture-link", s.picture_link, "path of the picture as seen from the page");

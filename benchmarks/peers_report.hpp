@@ -137,7 +137,7 @@ inline std::string page(const peers_report& r, const std::string& picture) {
 /// Small charts of the ratios over size: a column for each collective, a row for each way and number of ranks, a line
 /// for each peer. Ratios beyond the axis are drawn at its end.
 inline std::string picture(const peers_report& r) {
-    constexpr double low = 0.5, high = 16;
+    constexpr double low = 0.125, high = 16;
     constexpr int panel_width = 190, panel_height = 130, left = 120, top = 70, gap = 14;
     constexpr std::array colours{
         "#1f77b4", "#17becf", "#d62728", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b", "#e377c2"};
