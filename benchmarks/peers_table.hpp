@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <tuple>
 
 namespace bench {
 
@@ -83,7 +84,9 @@ inline std::vector<peers_ratio> worst_first(const std::vector<peers_cell>& cells
         for (std::size_t w = 0; w < cell.ratios.size(); ++w)
             for (std::size_t p = 0; p < cell.ratios[w].size(); ++p)
                 if (cell.ratios[w][p] > 0) all.push_back({&cell, w, p, cell.ratios[w][p]});
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.ratio < b.ratio; });
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+        return std::tie(a.ratio, a.cell, a.way, a.peer) < std::tie(b.ratio, b.cell, b.way, b.peer);
+    });
     return all;
 }
 
