@@ -18,7 +18,7 @@ using bench::job;
 const std::map<job, std::string> names{{job::all_reduce, "Allreduce"}, {job::broadcast, "Bcast"},
     {job::all_gather, "Allgather"}, {job::reduce_scatter, "Reduce_scatter_block"}, {job::all_to_all, "Alltoall"}};
 std::size_t imb_size(job j, int ranks, std::size_t bytes) {
-    const bool by_block = j == job::all_gather || j == job::all_to_all;
+    const bool by_block = j == job::all_gather || j == job::all_to_all || j == job::reduce_scatter;
     return by_block ? bytes / static_cast<std::size_t>(ranks) : bytes;
 }
 
