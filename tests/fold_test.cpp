@@ -393,7 +393,7 @@ TEST_CASE("copy_bytes: copies what memcpy is slow for, at every alignment, and w
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 131 + (i >> 8));
     for (std::size_t behind = 0; behind < 66; ++behind)
         for (std::size_t from = 0; from < 64; from += 7)
-            for (const std::size_t size : {2047, 2048, 2049, 4096, 5003}) {
+            for (const std::size_t size : {2047u, 2048u, 2049u, 4096u, 5003u}) {
                 // At the same place within its page as the source, or up to 65 bytes behind it.
                 const auto place = reinterpret_cast<std::uintptr_t>(source.data() + from) + behind;
                 std::vector<unsigned char> room(4096 + size + 2, 255);
