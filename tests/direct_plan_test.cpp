@@ -266,7 +266,8 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
     for (const row& r : all_schedules())
         for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 32, 33}) {
             if (!r.supports(n) || (n > 17 && sanitized)) continue;
-            for (const reach within : {reach::buffers, reach::scratch}) {
+            for (const reach within : {reach::buffers, reach::scratch, reach::processes}) {
+                if (within == reach::processes && has_operator(r.collective)) continue;
                 const execution_plan& plan = *execution_plan_for(r.schedule, n, within);
                 const auto programs = programs_of(plan);
                 for (const auto& p : programs)
@@ -274,7 +275,10 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
                 const std::string fault = simulate(plan, programs);
                 if (!fault.empty())
                     FAIL(r.name << ", " << name_of(r.collective) << ", n " << n
-                                << (within == reach::scratch ? ", staged: " : ": ") << fault);
+                                << (within == reach::scratch        ? ", staged: "
+                                       : within == reach::processes ? ", by single copies: "
+                                                                    : ": ")
+                                << fault);
                 ++plans;
             }
         }
@@ -289,8 +293,9 @@ TEST_CASE("direct plans: the simulator finds a missing wait, and other changes",
         for (const int n : {2, 3, 5, 8}) {
             // The rounds of a barrier tell each rank of each other several times.
             if (!r.supports(n) || r.collective == what::barrier) continue;
-            for (const reach within : {reach::buffers, reach::scratch}) {
-                if (within == reach::scratch && n > 5) continue;
+            for (const reach within : {reach::buffers, reach::scratch, reach::processes}) {
+                if (within != reach::buffers && n > 5) continue;
+                if (within == reach::processes && has_operator(r.collective)) continue;
                 const execution_plan& plan = *execution_plan_for(r.schedule, n, within);
                 const auto right = programs_of(plan);
                 const auto finds = [&](const std::vector<program>& changed) {

@@ -5,6 +5,7 @@
 // machine that are the same for all ranks.
 #pragma once
 
+#include <colls/detail/choose/parted_broadcast.hpp>
 #include <colls/detail/choose/prediction.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/prove/examine.hpp>
@@ -37,19 +38,24 @@ struct demand {
     throw error(errc::invalid_argument, text.text(), e.rank);
 }
 
-/// The choice among `list`, and the eager path; or, for a staged plan, among `list` alone.
+/// The choice among `list`, and the eager path; or, for buffers out of reach, among `list` alone.
 [[gnu::cold]] inline prediction choose(
-    const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
+    const rank_context& e, const demand& d, const candidates& list, reach within = reach::buffers) {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
                (!d.reproducible || c.single_fold);
     };
     const model m = model_of(e.backend->figures(), e.size);
-    const bool eager = !staged && d.eager && !d.only_direct && d.posted <= eager_capacity;
+    const auto prediction_of = [&](const candidate& c) {
+        return within == reach::scratch     ? predict_staged(c, e.size, m, d.bytes)
+               : within == reach::processes ? predict_single_copy(c, e.size, m, d.bytes)
+                                            : predicted(c, e, m, d.bytes);
+    };
+    const bool eager = within == reach::buffers && d.eager && !d.only_direct && d.posted <= eager_capacity;
     if (const std::string_view name = forced_schedule(e); !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
-            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
+            if (list.first[i].name == name && fits(list.first[i])) return prediction_of(list.first[i]);
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
@@ -61,7 +67,7 @@ struct demand {
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;
-        const prediction p = staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
+        const prediction p = prediction_of(c);
         if (found && p.seconds >= best.seconds) continue;
         best = p;
         found = true;
@@ -83,6 +89,23 @@ constexpr double class_bytes(std::size_t bytes) {
     int log = 0;
     while (bytes >> log >= 16) ++log;
     return static_cast<double>(bytes >> log << log);
+}
+
+/// The choice where buffers are out of reach.
+struct choice_out_of_reach {
+    const any_schedule* schedule;
+    reach within;
+};
+[[gnu::cold]] inline choice_out_of_reach choose_out_of_reach(
+    const rank_context& e, const demand& d, const candidates& list) {
+    if (e.copies_between && !reduces(d.what)) {
+        const any_schedule& s = choose(e, d, list, reach::processes).of->schedule;
+        if (d.what == collective::broadcast && s.rounds(e.size) == 1 &&
+            d.bytes >= static_cast<double>(single_copy_policy::parted_from) * e.size)
+            return {&parted_broadcast::as_any(), reach::processes};
+        if (d.bytes >= static_cast<double>(single_copy_policy::from) * s.blocks(e.size)) return {&s, reach::processes};
+    }
+    return {&choose(e, d, list, reach::scratch).of->schedule, reach::scratch};
 }
 
 inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
@@ -122,15 +145,19 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
         p.chunk_bytes = best.chunk;
     }
     if (best.of && !e.by_messages && !e.shares_everything() && !unsized) {
-        const candidate& staged = *choose(e, d, how.list(), true).of;
-        p.staged = execution_plan_for(staged.schedule, e.size, reach::scratch);
-        p.staged_name = staged.name;
+        const auto [schedule, within] = choose_out_of_reach(e, d, how.list());
+        p.staged = execution_plan_for(*schedule, e.size, within);
+        p.staged_name = schedule->name();
     }
     e.choices.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                       << " bytes, " << e.size << " ranks" << (c.reproducible ? ", reproducible: " : ": ") << p.name
-                      << ", predicted " << best.seconds * 1e6 << " us");
+                      << ", predicted " << best.seconds * 1e6 << " us"
+                      << (p.staged == nullptr                     ? ""
+                             : p.staged->within == reach::scratch ? "; ordinary buffers staged: "
+                                                                  : "; ordinary buffers by single copies: ")
+                      << p.staged_name);
     return p;
 }
 

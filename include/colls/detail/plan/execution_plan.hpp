@@ -17,12 +17,20 @@ namespace colls::inline v1::detail {
 enum class reach : std::uint8_t {
     buffers,  ///< the callers' buffers, and scratch memory
     scratch,  ///< scratch memory alone: what peers read is copied there first (staged)
-    nothing   ///< no memory: messages pass
+    /// Scratch memory; and the callers' buffers by copies that the kernel makes between processes (single copy). For
+    /// collectives that do not reduce: there is no fold of what other processes hold.
+    processes,
+    nothing  ///< no memory: messages pass
 };
 
 /// Where peers can load and store, a copied block is pushed (stored by its sender) unless this holds: the receivers of
 /// a broadcast or scatter pull (load) their blocks in parallel, while a pushing root would do all copies in turn.
 constexpr bool pulls_copies(collective c) { return c == collective::broadcast || c == collective::scatter; }
+
+/// Within reach::scratch and reach::processes reductions and copies are pulled. The exceptions are pushed by single
+/// copies, so that ranks copy in parallel that would wait for one another: the blocks of a gather, whose root would
+/// pull all of them; and one block in n of a broadcast in a single round, whose root would be idle.
+constexpr bool pulls_all(reach within) { return within == reach::scratch || within == reach::processes; }
 
 /// Made once per (schedule, size, reach), then constant, and kept until the process ends (plan_cache.hpp).
 ///
@@ -34,8 +42,8 @@ struct execution_plan {
     any_schedule schedule;
     int size;
     reach within;
-    /// The plan of the same schedule within reach::scratch, once staged() has been asked for it.
-    mutable std::atomic<const execution_plan*> staged = nullptr;
+    /// The plans of the same schedule within reach::scratch and reach::processes, once they have been asked for.
+    mutable std::atomic<const execution_plan*> staged = nullptr, single_copy = nullptr;
     int rounds = 0;
     /// User blocks: one for each rank, or the equal parts into which the schedule cuts the whole buffer.
     int blocks = 1;

@@ -89,9 +89,9 @@ inline void local_work::fold_arrivals(int rank, int round, list<instruction>& in
         const slot_state& own = slots_.at(rank, slot);
         location to = slots_.target(rank, slot, round);
         if (to.where == place::scratch) {
-            // Staged, the result must not replace what peers are about to pull.
+            // Where peers pull, the result must not replace what peers are about to pull.
             const bool stays = own.is_defined() && own.at.where == place::scratch &&
-                               (plan_.within != reach::scratch || own.sent_in != round);
+                               (!pulls_all(plan_.within) || own.sent_in != round);
             to.index = stays ? own.at.index : scratch_.take(rank, rank).index;
         }
         const int first = static_cast<int>(operands.size());
