@@ -2,19 +2,14 @@
 // pair of sockets. Each side is a program of its own, started once; the sides take short alternating turns and sleep in
 // between. The latency of a cache line between two cores is measured around every turn, because a virtual machine may
 // move its cores apart within minutes; figures are compared within one such state only.
-#include "measure.hpp"
+#include "sides.hpp"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <sys/prctl.h>
-#include <sys/wait.h>
-
 #include <algorithm>
 #include <array>
-#include <csignal>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <vector>
@@ -22,6 +17,10 @@
 namespace {
 
 using bench::job;
+using bench::median;
+using bench::show_size;
+using bench::state_of;
+using bench::states;
 
 struct settings {
     std::vector<int> ranks{2, 4, 8};
@@ -34,93 +33,17 @@ struct settings {
     bool quick = false, check = false;
 };
 
-double median(std::vector<double> v) {
-    if (v.empty()) return 0;
-    const auto mid = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
-    std::nth_element(v.begin(), mid, v.end());
-    return *mid;
-}
-
-std::size_t parse_size(const std::string& text) {
-    std::size_t end = 0;
-    std::size_t value = std::stoull(text, &end);
-    for (const char c : text.substr(end)) {
-        if (c == 'K' || c == 'k') value <<= 10;
-        if (c == 'M' || c == 'm') value <<= 20;
-        if (c == 'G' || c == 'g') value <<= 30;
-    }
-    return value;
-}
-std::string show_size(std::size_t bytes) {
-    if (bytes >= 1 << 20 && bytes % (1 << 20) == 0) return fmt::format("{} MB", bytes >> 20);
-    if (bytes >= 1 << 10 && bytes % (1 << 10) == 0) return fmt::format("{} KB", bytes >> 10);
-    return fmt::format("{} B", bytes);
-}
-
 template <class Names>
 std::ptrdiff_t index_in(const Names& names, const std::string& name) {
     return std::find(std::begin(names), std::end(names), name) - std::begin(names);
 }
 
-/// One side's program, running.
-class child {
-public:
-    explicit child(std::vector<std::string> words) : name_(words.front()) {
-        std::vector<char*> argv;
-        for (std::string& w : words) argv.push_back(w.data());
-        argv.push_back(nullptr);
-        id_ = fork();
-        if (id_ == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGTERM);  // the sides end when this program ends, however it ends
-            execvp(argv[0], argv.data());
-            fmt::print(stderr, "cannot run {}: {}\n", name_, std::strerror(errno));
-            _exit(127);
-        }
-    }
-    ~child() {
-        if (id_ <= 0) return;
-        for (int i = 0; i < 300; ++i) {  // a side that was told to quit takes some time to end
-            if (waitpid(id_, nullptr, WNOHANG) != 0) return;
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        }
-        kill(id_, SIGTERM);
-        waitpid(id_, nullptr, 0);
-    }
-    child(child&& other) noexcept : name_(std::move(other.name_)), id_(std::exchange(other.id_, -1)) {}
-    child& operator=(child&&) = delete;
-    void throw_if_dead() {
-        int status = 0;
-        if (id_ > 0 && waitpid(id_, &status, WNOHANG) == id_) {
-            id_ = -1;
-            throw std::runtime_error(fmt::format("{} ended too early (status {:#x})", name_, status));
-        }
-    }
-
-private:
-    std::string name_;
-    pid_t id_ = -1;
-};
-
-/// A folder that is removed with all that is in it.
-class temporary_folder {
-public:
-    explicit temporary_folder(std::string path) : path_(std::move(path)) { std::filesystem::create_directory(path_); }
-    ~temporary_folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    temporary_folder(const temporary_folder&) = delete;
-    temporary_folder& operator=(const temporary_folder&) = delete;
-    const std::string& path() const { return path_; }
-
-private:
-    std::string path_;
-};
-
-/// Starts Open MPI on the transport that our side uses: shared memory, TCP on loopback only, or the RDMA device by UCX.
-std::vector<std::string> mpi_command(const settings& s, const std::string& ranks) {
+/// The words that start the peer: Open MPI on the transport that our side uses (shared memory, TCP on loopback only, or
+/// the RDMA device by UCX), Gloo or the sockets.
+std::vector<std::string> peer_command(const settings& s, int ranks) {
+    if (s.peer != "mpi") return {s.peer_program};
     std::vector<std::string> words{
-        s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks};
+        s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", std::to_string(ranks)};
     if (s.transport == "tcp")
         for (const char* word :
             {"--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"})
@@ -133,78 +56,9 @@ std::vector<std::string> mpi_command(const settings& s, const std::string& ranks
             words.emplace_back(word);
         words.push_back(fmt::format("UCX_NET_DEVICES={}:1", device ? device : "rxe0"));
     }
+    words.push_back(s.peer_program);
     return words;
 }
-
-/// Both sides, for one number of ranks.
-class arena {
-public:
-    arena(const settings& s, int ranks, std::size_t largest, double ticks_per_ns)
-        : path_(fmt::format("/dev/shm/colls-bench-{}", getpid())), shared_(path_, true) {
-        shared_->ranks = static_cast<std::uint32_t>(ranks);
-        shared_->cores = std::thread::hardware_concurrency();
-        shared_->ticks_per_ns = ticks_per_ns;
-        const std::string count = std::to_string(ranks), bytes = std::to_string(largest);
-        sides_[0].emplace_back(std::vector<std::string>{s.ours, path_, bytes, s.transport});
-        const temporary_folder meeting(path_ + "-meeting");  // until all ranks are ready
-        if (s.peer == "mpi") {
-            auto words = mpi_command(s, count);
-            words.insert(words.end(), {s.peer_program, path_, bytes});
-            sides_[1].emplace_back(std::move(words));
-        } else if (s.peer == "gloo") {
-            for (int r = 0; r < ranks; ++r)
-                sides_[1].emplace_back(
-                    std::vector<std::string>{s.peer_program, path_, bytes, meeting.path(), std::to_string(r)});
-        } else if (s.peer == "sockets") {
-            sides_[1].emplace_back(std::vector<std::string>{s.peer_program, path_, bytes});
-        }
-        for (int side = 0; side < 2; ++side)
-            if (!sides_[side].empty())
-                wait(side, shared_->sides[side].ready, [&](std::uint32_t r) { return r == shared_->ranks; }, 60);
-    }
-    ~arena() {
-        for (int side = 0; side < 2; ++side) begin(side, job::quit, 0, 0, 0);
-    }
-    /// One turn: the median of its calls in ns.
-    double turn(int side, job what, std::size_t bytes, std::uint32_t variant, double seconds) {
-        auto& at = shared_->sides[side];
-        const std::uint32_t before = at.done.load();
-        begin(side, what, bytes, variant, seconds);
-        wait(side, at.done, [&](std::uint32_t d) { return d != before; }, 60);
-        if (const auto wrong = at.wrong.exchange(0))
-            throw std::runtime_error(fmt::format("{} of {}, {} ranks, side {}: {} elements are wrong",
-                bench::name_of(what), show_size(bytes), shared_->ranks, side, wrong));
-        return median({at.ns, at.ns + at.calls});
-    }
-    bool has_peer() const { return !sides_[1].empty(); }
-    std::string chosen() const { return shared_->sides[0].chosen; }
-
-private:
-    void begin(int side, job what, std::size_t bytes, std::uint32_t variant, double seconds) {
-        auto& at = shared_->sides[side];
-        at.what = what;
-        at.bytes = bytes;
-        at.variant = variant;
-        at.seconds = seconds;
-        at.turn.fetch_add(1);
-        bench::wake_all(at.turn);
-    }
-    template <class Reached>
-    void wait(int side, std::atomic<std::uint32_t>& word, Reached reached, double limit) {
-        const auto begin = std::chrono::steady_clock::now();
-        for (;;) {
-            const std::uint32_t now = word.load();
-            if (reached(now)) return;
-            bench::sleep_while(word, now, 0.5);
-            for (child& c : sides_[side]) c.throw_if_dead();
-            if (std::chrono::steady_clock::now() - begin > std::chrono::duration<double>(limit))
-                throw std::runtime_error(fmt::format("side {} did not answer within {} s", side, limit));
-        }
-    }
-    std::string path_;
-    bench::shared_control shared_;
-    std::vector<child> sides_[2];
-};
 
 bool all_reduces(job j) { return j == job::all_reduce || j == job::all_reduce_in_place; }
 /// Bus bandwidth over algorithm bandwidth (size / time), as nccl-tests defines them: what each rank's link carries.
@@ -246,10 +100,6 @@ std::optional<double> target_of(const settings& s, job j, int n, std::size_t byt
     return at->second;
 }
 
-/// The state of the machine, by the latency of a cache line in ns: hardware threads of one core, one package, farther.
-constexpr int states = 3;
-constexpr int state_of(double line) { return line < 100 ? 0 : line < 320 ? 1 : 2; }
-
 struct samples {
     std::vector<double> ours, peer, ratio, copy, line;
 };
@@ -260,18 +110,16 @@ public:
 
     int run() {
         std::vector<std::size_t> sizes;
-        for (const auto& text : s_.sizes) sizes.push_back(parse_size(text));
+        for (const auto& text : s_.sizes) sizes.push_back(bench::parse_size(text));
         const std::size_t largest = std::max<std::size_t>(4096, *std::max_element(sizes.begin(), sizes.end()));
         for (const int n : s_.ranks) {
-            arena sides(s_, n, largest, ticks_per_ns_);
+            bench::sides sides(n, ticks_per_ns_);
+            ours_ = sides.start({s_.ours}, largest, {s_.transport});
+            if (!s_.peer.empty()) peer_ = sides.start(peer_command(s_, n), largest);
             for (const auto& name : s_.jobs) {
                 const auto j = static_cast<job>(index_in(bench::job_names, name));
                 header(j, n);
-                for (std::size_t bytes : sizes) {
-                    if (!all_reduces(j) && j != job::broadcast)
-                        bytes = std::max(bytes, sizeof(float) * static_cast<std::size_t>(n));
-                    measure(sides, j, n, bytes);
-                }
+                for (const std::size_t bytes : sizes) measure(sides, j, n, bench::at_least_one_float(j, n, bytes));
             }
         }
         fmt::print("\n{} of {} targets reached\n", reached_, targets_);
@@ -286,17 +134,14 @@ public:
     }
 
 private:
-    double probe() {
-        if (std::thread::hardware_concurrency() < 2) return 0;
-        return bench::line_latency(0, 1, ticks_per_ns_);
-    }
+    double probe() const { return bench::probe_line(ticks_per_ns_); }
     static void header(job j, int n) {
         fmt::print("\n{}, {} ranks, float{}\n", bench::name_of(j), n,
             all_reduces(j) || j == job::reduce_scatter ? " sum" : "");
         fmt::print("{:>9} {:>10} {:>10} {:>7} {:>9} {:>9} {:>7} {:>8} {:<20} {}\n", "size", "ours us", "peer us",
             "ratio", "alg GB/s", "bus GB/s", "bound", "line ns", "schedule", "target");
     }
-    void measure(arena& sides, job j, int n, std::size_t bytes) {
+    void measure(bench::sides& sides, job j, int n, std::size_t bytes) {
         const std::vector<std::uint32_t> variants = all_reduces(j) ? s_.variants : std::vector<std::uint32_t>{0};
         // by variant, then by state of the machine
         std::vector<std::array<samples, states>> seen(variants.size());
@@ -305,13 +150,13 @@ private:
             std::vector<double> lines{probe()};
             std::vector<double> ours;
             for (std::size_t v = 0; v < variants.size(); ++v) {
-                ours.push_back(sides.turn(0, j, bytes, variants[v], s_.seconds));
-                chosen[v] = sides.chosen();
+                ours.push_back(sides.turn(ours_, j, bytes, variants[v], s_.seconds));
+                chosen[v] = sides.chosen(ours_);
             }
             lines.push_back(probe());
-            const double peer = sides.has_peer() ? sides.turn(1, j, bytes, 0, s_.seconds) : 0;
-            const double copy = std::min(
-                sides.turn(0, job::copy, bytes, 0, s_.seconds / 4), sides.turn(0, job::copy, bytes, 1, s_.seconds / 4));
+            const double peer = s_.peer.empty() ? 0 : sides.turn(peer_, j, bytes, 0, s_.seconds);
+            const double copy = std::min(sides.turn(ours_, job::copy, bytes, 0, s_.seconds / 4),
+                sides.turn(ours_, job::copy, bytes, 1, s_.seconds / 4));
             lines.push_back(probe());
             const int state = state_of(lines[0]);
             const bool same = std::all_of(lines.begin(), lines.end(), [&](double l) { return state_of(l) == state; });
@@ -356,6 +201,7 @@ private:
 
     settings s_;
     double ticks_per_ns_;
+    int ours_ = 0, peer_ = 1;  // the numbers of the sides
     int targets_ = 0, reached_ = 0;
     nlohmann::json rows_ = nlohmann::json::array();
 };

@@ -116,4 +116,21 @@ inline double line_latency(int core_a, int core_b, double ticks_per_ns) {
     return ns[batches / 2];
 }
 
+/// Two threads that spin meet here.
+class line_barrier {
+public:
+    void meet(int rank) {
+        const std::uint32_t phase = at_[rank].value.load(std::memory_order_relaxed) + 1;
+        at_[rank].value.store(phase, std::memory_order_release);
+        for (int spins = 0; at_[1 - rank].value.load(std::memory_order_acquire) < phase; ++spins)
+            if (spins > 100'000) sched_yield();
+    }
+
+private:
+    struct alignas(128) line {
+        std::atomic<std::uint32_t> value{0};
+    };
+    line at_[2];
+};
+
 }  // namespace bench

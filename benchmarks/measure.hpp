@@ -23,7 +23,7 @@
 
 namespace bench {
 
-inline constexpr int max_ranks = 128, max_calls = 4096;
+inline constexpr int max_sides = 16, max_ranks = 128, max_calls = 4096;
 
 struct alignas(128) rank_line {
     std::atomic<std::uint32_t> arrived{0};
@@ -56,7 +56,7 @@ struct side_block {
 struct control {
     std::uint32_t ranks = 0, cores = 0;
     double ticks_per_ns = 1;
-    side_block sides[2];
+    side_block sides[max_sides];
 };
 
 /// The shared memory: the driver creates it at a path, the sides open it there.
@@ -86,7 +86,7 @@ private:
     control* block_;
 };
 
-/// Runs one rank of a side: makes calls in its turns, until the driver tells it to quit. `Side` has
+/// Runs one rank of side `which`: makes calls in its turns, until the driver tells it to quit. `Side` has
 ///     void run(job, std::span<float> in, std::span<float> out, std::uint32_t variant)
 ///         makes one call; broadcast and all_reduce_in_place use `out` only, which has been filled
 ///     std::string chosen(job, std::size_t bytes, std::uint32_t variant)

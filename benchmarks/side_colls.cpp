@@ -76,13 +76,13 @@ struct colls_side {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::string transport = argc == 4 ? argv[3] : "";
+    const std::string transport = argc == 5 ? argv[4] : "";
     const bool threads = transport == "threads", verbs = transport == "verbs",
                shared_buffers = transport == "shm" || verbs;
     const bool processes = shared_buffers || transport == "staged" || transport == "tcp";
     if (!threads && !processes) {
         std::fputs(
-            "usage: side_colls CONTROL LARGEST threads|shm|staged|tcp|verbs  (started by compare)\n"
+            "usage: side_colls CONTROL SIDE LARGEST threads|shm|staged|tcp|verbs  (started by compare)\n"
             "    shm, verbs: processes, buffers from allocate(); staged: processes, ordinary buffers\n",
             stderr);
         return 2;
@@ -90,10 +90,10 @@ int main(int argc, char** argv) {
     if (transport == "tcp" || verbs) setenv("COLLS_TRANSPORT", transport.c_str(), 1);
     try {
         bench::shared_control shared(argv[1], false);
-        const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);
+        const std::size_t count = std::strtoull(argv[3], nullptr, 10) / sizeof(float);
         const auto rank = [&](colls::communicator& comm) {
             const auto serve = [&](std::span<float> in, std::span<float> out) {
-                bench::serve(*shared, 0, comm.rank(), in, out, colls_side<colls::communicator>{comm});
+                bench::serve(*shared, std::atoi(argv[2]), comm.rank(), in, out, colls_side<colls::communicator>{comm});
             };
             if (shared_buffers) {
                 auto in = comm.allocate<float>(count), out = comm.allocate<float>(count);

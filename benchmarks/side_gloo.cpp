@@ -1,5 +1,6 @@
 // A peer: Gloo's collectives over its TCP transport, on the loopback device. One process a rank.
 #include "measure.hpp"
+#include "run_ranks.hpp"
 
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -11,6 +12,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <exception>
+#include <filesystem>
 #include <memory>
 
 namespace {
@@ -67,26 +69,33 @@ struct gloo_side {
     std::string chosen(bench::job, std::size_t, std::uint32_t) const { return {}; }
 };
 
+/// Where the ranks connect: a folder beside CONTROL, which the driver removes.
+std::filesystem::path meeting_folder(char** argv) {
+    return std::filesystem::path(argv[1]).parent_path() / (std::string("gloo-") + argv[2]);
+}
+
+void rank_main(char** argv, int rank) {
+    bench::shared_control shared(argv[1], false);
+    const std::size_t count = std::strtoull(argv[3], nullptr, 10) / sizeof(float);
+    const bench::buffer in(count), out(count);
+    gloo::rendezvous::FileStore store(meeting_folder(argv).string());
+    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice("127.0.0.1");
+    const auto context = std::make_shared<gloo::rendezvous::Context>(rank, static_cast<int>(shared->ranks));
+    context->connectFullMesh(store, device);
+    bench::serve(*shared, std::atoi(argv[2]), rank, in.first(count), out.first(count), gloo_side{context});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 5) {
-        std::fputs(
-            "usage: side_gloo CONTROL LARGEST FOLDER RANK  (started by compare, once for each rank)\n"
-            "    FOLDER: an empty folder, the same for all ranks, through which they connect\n",
-            stderr);
+    if (argc != 4) {
+        std::fputs("usage: side_gloo CONTROL SIDE LARGEST  (started by a driver)\n", stderr);
         return 2;
     }
     try {
-        bench::shared_control shared(argv[1], false);
-        const std::size_t count = std::strtoull(argv[2], nullptr, 10) / sizeof(float);
-        const int rank = std::atoi(argv[4]);
-        const bench::buffer in(count), out(count);
-        gloo::rendezvous::FileStore store(argv[3]);
-        std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice("127.0.0.1");
-        const auto context = std::make_shared<gloo::rendezvous::Context>(rank, static_cast<int>(shared->ranks));
-        context->connectFullMesh(store, device);
-        bench::serve(*shared, 1, rank, in.first(count), out.first(count), gloo_side{context});
+        std::filesystem::create_directory(meeting_folder(argv));
+        const int ranks = static_cast<int>(bench::shared_control(argv[1], false)->ranks);
+        return bench::run_ranks("side_gloo", ranks, [&](int rank) { rank_main(argv, rank); });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "side_gloo: %s\n", e.what());
         return 1;

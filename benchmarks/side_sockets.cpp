@@ -1,15 +1,13 @@
 // A bound, not a library: two ranks stream through one pair of TCP sockets on loopback, both ways at the same time. As
 // an all_gather each sends its block while it receives the other's; its own block is copied outside the timed part.
 #include "measure.hpp"
+#include "run_ranks.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include <array>
 #include <exception>
@@ -104,46 +102,27 @@ private:
     }
 };
 
-void rank_main(const char* path, const char* largest, int rank, int socket) {
-    bench::shared_control shared(path, false);
-    const std::size_t count = std::strtoull(largest, nullptr, 10) / sizeof(float);
+void rank_main(char** argv, int rank, int socket) {
+    bench::shared_control shared(argv[1], false);
+    const std::size_t count = std::strtoull(argv[3], nullptr, 10) / sizeof(float);
     const bench::buffer in(count), out(count);
-    bench::serve(*shared, 1, rank, in.first(count), out.first(count), socket_side{socket, rank, shared->cores >= 2});
-}
-
-int guarded(const char* path, const char* largest, int rank, int socket) {
-    try {
-        rank_main(path, largest, rank, socket);
-        return 0;
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "side_sockets: rank %d: %s\n", rank, e.what());
-        return 1;
-    }
+    bench::serve(*shared, std::atoi(argv[2]), rank, in.first(count), out.first(count),
+        socket_side{socket, rank, shared->cores >= 2});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 3) {
-        std::fputs("usage: side_sockets CONTROL LARGEST  (started by compare; two ranks, all_gather)\n", stderr);
+    if (argc != 4) {
+        std::fputs("usage: side_sockets CONTROL SIDE LARGEST  (started by compare; two ranks, all_gather)\n", stderr);
         return 2;
     }
     try {
         auto ends = connected();
-        const pid_t parent = getpid(), child = fork();
-        check(child, "fork");
-        const int rank = child == 0 ? 1 : 0;
-        ends[rank == 0 ? 1 : 0].reset();
-        if (child == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != parent) _exit(1);  // the parent ended before prctl
-        }
-        const int failed = guarded(argv[1], argv[2], rank, ends[static_cast<std::size_t>(rank)].get());
-        if (child == 0) _exit(failed);
-        int status = 0;
-        if (failed) kill(child, SIGKILL);
-        waitpid(child, &status, 0);
-        return failed || status != 0;
+        return bench::run_ranks("side_sockets", 2, [&](int rank) {
+            ends[rank == 0 ? 1 : 0].reset();
+            rank_main(argv, rank, ends[static_cast<std::size_t>(rank)].get());
+        });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "side_sockets: %s\n", e.what());
         return 1;

@@ -222,11 +222,11 @@ TEST_CASE("traffic: messages within hosts and between hosts add up to all messag
         const auto list = detail::all_candidates_of(c);
         for (int i = 0; i < list.count; ++i)
             for (const int n : {4, 8, 12}) {
-                const any_schedule& s = list.first[i].schedule;
-                if (!s.supports(n)) continue;
-                const cost all = detail::traffic_of_candidate(s, n),
-                           within = detail::traffic_of_candidate(s, n, {2, false}),
-                           between = detail::traffic_of_candidate(s, n, {2, true});
+                const detail::candidate& of = list.first[i];
+                if (!of.schedule.supports(n)) continue;
+                const cost all = detail::traffic_of_candidate(of, n),
+                           within = detail::traffic_of_candidate(of, n, {2, false}),
+                           between = detail::traffic_of_candidate(of, n, {2, true});
                 INFO(list.first[i].name << ", n " << n);
                 CHECK(within.messages + between.messages == all.messages);
                 CHECK(within.all_sent + between.all_sent == all.all_sent);

@@ -23,6 +23,8 @@ namespace {
 
 using colls::collective;
 using colls::none;
+using colls::detail::copied_otherwise;
+using colls::detail::copying;
 using colls::detail::execution_plan;
 using colls::detail::execution_plan_for;
 using colls::detail::instruction;
@@ -39,7 +41,7 @@ struct program {
 std::vector<program> programs_of(const execution_plan& plan) {
     std::vector<program> all(static_cast<std::size_t>(plan.size));
     for (std::size_t r = 0; r < all.size(); ++r) {
-        const auto& from = plan.ranks[r];
+        const auto& from = plan.program_of(static_cast<int>(r));
         all[r] = {{from.reuse_waits.begin(), from.reuse_waits.end()}, {from.body.begin(), from.body.end()},
             {from.exit.begin(), from.exit.end()}, {from.operands.begin(), from.operands.end()}};
     }
@@ -255,6 +257,17 @@ private:
     std::string fault_;
 };
 
+/// The kinds of plans at a group size, with a name for texts.
+std::vector<std::pair<const execution_plan*, const char*>> plans_of(const colls::any_schedule& s, int n) {
+    const execution_plan* const usual = execution_plan_for(s, n);
+    std::vector<std::pair<const execution_plan*, const char*>> all{{usual, ""},
+        {&copied_otherwise(*usual), usual->copies == copying::pushed ? ", pulled" : ", pushed"},
+        {execution_plan_for(s, n, reach::scratch), ", staged"}};
+    if (!colls::reduces(s.implements))
+        all.emplace_back(execution_plan_for(s, n, reach::processes), ", by single copies");
+    return all;
+}
+
 std::string simulate(const execution_plan& plan, const std::vector<program>& programs) {
     return simulator(plan, programs).run();
 }
@@ -266,19 +279,14 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
     for (const row& r : all_schedules())
         for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 32, 33}) {
             if (!r.supports(n) || (n > 17 && sanitized)) continue;
-            for (const reach within : {reach::buffers, reach::scratch, reach::processes}) {
-                if (within == reach::processes && has_operator(r.collective)) continue;
-                const execution_plan& plan = *execution_plan_for(r.schedule, n, within);
+            for (const auto& [made, kind] : plans_of(r.schedule, n)) {
+                const execution_plan& plan = *made;
                 const auto programs = programs_of(plan);
                 for (const auto& p : programs)
                     for (const auto& i : p.body) waits += i.op == opcode::wait;
                 const std::string fault = simulate(plan, programs);
                 if (!fault.empty())
-                    FAIL(r.name << ", " << name_of(r.collective) << ", n " << n
-                                << (within == reach::scratch        ? ", staged: "
-                                       : within == reach::processes ? ", by single copies: "
-                                                                    : ": ")
-                                << fault);
+                    FAIL(r.name << ", " << name_of(r.collective) << ", n " << n << kind << ": " << fault);
                 ++plans;
             }
         }
@@ -293,10 +301,9 @@ TEST_CASE("direct plans: the simulator finds a missing wait, and other changes",
         for (const int n : {2, 3, 5, 8}) {
             // The rounds of a barrier tell each rank of each other several times.
             if (!r.supports(n) || r.collective == what::barrier) continue;
-            for (const reach within : {reach::buffers, reach::scratch, reach::processes}) {
-                if (within != reach::buffers && n > 5) continue;
-                if (within == reach::processes && has_operator(r.collective)) continue;
-                const execution_plan& plan = *execution_plan_for(r.schedule, n, within);
+            for (const auto& [made, kind] : plans_of(r.schedule, n)) {
+                const execution_plan& plan = *made;
+                if (&plan != execution_plan_for(r.schedule, n) && n > 5) continue;
                 const auto right = programs_of(plan);
                 const auto finds = [&](const std::vector<program>& changed) {
                     const bool is_found = !simulate(plan, changed).empty();

@@ -388,6 +388,25 @@ TEST_CASE("half rows: F16C and the portable code convert to the same bits", "[fo
     REQUIRE(same_bytes(p.data(), q.data(), p.size()));
 }
 
+TEST_CASE("copy_bytes: copies what memcpy is slow for, at every alignment, and writes no other byte", "[copy]") {
+    std::vector<unsigned char> source(9000);
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 131 + (i >> 8));
+    for (std::size_t behind = 0; behind < 66; ++behind)
+        for (std::size_t from = 0; from < 64; from += 7)
+            for (const std::size_t size : {2047, 2048, 2049, 4096, 5003}) {
+                // At the same place within its page as the source, or up to 65 bytes behind it.
+                const auto place = reinterpret_cast<std::uintptr_t>(source.data() + from) + behind;
+                std::vector<unsigned char> room(4096 + size + 2, 255);
+                const auto skip = (place - reinterpret_cast<std::uintptr_t>(room.data() + 1)) % 4096;
+                unsigned char* const to = room.data() + 1 + skip;
+                CHECK(is_slow_for_memcpy(to, source.data() + from, size) ==
+                      (size >= 2048 && behind >= 1 && behind <= 63));
+                copy_bytes(to, source.data() + from, size);
+                if (std::memcmp(to, source.data() + from, size) != 0 || to[-1] != 255 || to[size] != 255)
+                    FAIL("behind " << behind << " from " << from << " size " << size);
+            }
+}
+
 TEST_CASE("stream_bytes: copies every alignment and length, and writes no other byte", "[copy]") {
     std::vector<unsigned char> source(3000);
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<unsigned char>(i * 131 + (i >> 8));
@@ -408,5 +427,7 @@ TEST_CASE("stream_bytes: copies every alignment and length, and writes no other 
     alignas(64) char line[256];
     stream_lines_sse2(line, reinterpret_cast<const char*>(source.data()) + 3, 4);
     REQUIRE(std::memcmp(line, source.data() + 3, 256) == 0);
+    copy_lines_sse2(line, reinterpret_cast<const char*>(source.data()) + 5, 4);
+    REQUIRE(std::memcmp(line, source.data() + 5, 256) == 0);
 #endif
 }

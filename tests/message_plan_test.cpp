@@ -39,7 +39,7 @@ struct program {
 std::vector<program> programs_of(const execution_plan& plan) {
     std::vector<program> all(static_cast<std::size_t>(plan.size));
     for (std::size_t r = 0; r < all.size(); ++r) {
-        const auto& from = plan.ranks[r];
+        const auto& from = plan.program_of(static_cast<int>(r));
         all[r] = {{from.body.begin(), from.body.end()}, {from.operands.begin(), from.operands.end()}};
     }
     return all;
@@ -233,7 +233,7 @@ TEST_CASE("message plans: a message of input alone is posted with the first roun
             INFO(r.name << ", " << name_of(r.collective) << ", n " << n);
             int ahead_here = 0;
             for (int rank = 0; rank < n; ++rank) {
-                const auto& p = plan.ranks[static_cast<std::size_t>(rank)];
+                const auto& p = plan.program_of(rank);
                 std::map<int, int> messages;  // by receiver
                 for (const auto& i : p.body) messages[i.peer] += i.op == opcode::send;
                 for (std::size_t at = 0; at < p.body.size(); ++at) {

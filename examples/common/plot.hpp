@@ -34,6 +34,12 @@ public:
         at->points.emplace_back(x, y);
     }
 
+    /// Draws that line thinly, as background to the others.
+    void thin(const std::string& line) { thin_.push_back(line); }
+
+    /// Marks a point with a circle.
+    void mark(double x, double y) { marks_.emplace_back(x, y); }
+
     std::string svg() const {
         const range x = range_of(x_, 0), y = range_of(y_, 1);
         std::string out = fmt::format(
@@ -68,10 +74,14 @@ public:
                     left + x.part(px) * (width - left - right), height - bottom - y.part(py) * (height - top - bottom));
             const int row = top + 12 + 18 * static_cast<int>(index++);
             out += fmt::format(
-                "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n"
-                "<path d=\"M{} {} h18\" stroke=\"{}\" stroke-width=\"2\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
-                path, colour, width - right + 10, row, colour, width - right + 34, row + 4, escaped(s.name));
+                "<path d=\"{0}\" fill=\"none\" stroke=\"{1}\" stroke-width=\"{2}\"/>\n"
+                "<path d=\"M{3} {4} h18\" stroke=\"{1}\" stroke-width=\"{2}\"/><text x=\"{5}\" y=\"{6}\">{7}</text>\n",
+                path, colour, std::ranges::find(thin_, s.name) == thin_.end() ? 2.0 : 0.7, width - right + 10, row,
+                width - right + 34, row + 4, escaped(s.name));
         }
+        for (const auto& [mx, my] : marks_)
+            out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"none\" stroke=\"black\"/>\n",
+                left + x.part(mx) * (width - left - right), height - bottom - y.part(my) * (height - top - bottom));
         return out + "</svg>\n";
     }
 
@@ -146,6 +156,8 @@ private:
     std::string title_;
     axis x_, y_;
     std::vector<series> lines_;
+    std::vector<std::string> thin_;
+    std::vector<std::pair<double, double>> marks_;
 };
 
 }  // namespace example

@@ -51,6 +51,9 @@ constexpr bool rooted(collective c) {
     return c == collective::broadcast || c == collective::scatter || c == collective::gather || c == collective::reduce;
 }
 
+/// True for the scans.
+constexpr bool is_scan(collective c) { return c == collective::inclusive_scan || c == collective::exclusive_scan; }
+
 /// True for the collectives in which each user block belongs to one rank, the `home` of the slots that hold it.
 constexpr bool owned(collective c) {
     return c == collective::scatter || c == collective::gather || c == collective::all_gather ||

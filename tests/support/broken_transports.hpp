@@ -54,7 +54,7 @@ class passing_backend : public group_backend {
 public:
     explicit passing_backend(shared_backend to) : to_(std::move(to)) {}
     void look(rank_context& e, const wait_site* at, double seconds) override { to_->look(e, at, seconds); }
-    void idle(rank_context& e, double waited) override { to_->idle(e, waited); }
+    void sleep(rank_context& e) override { to_->sleep(e); }
     void broke(rank_context& e) override { to_->broke(e); }
     void close() override { to_->close(); }
     void absent(rank_context& e, std::uint64_t group) override { to_->absent(e, group); }

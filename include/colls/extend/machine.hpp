@@ -13,6 +13,8 @@ struct machine {
     double gamma = 1e-10;  ///< seconds to reduce a byte
     int cores = 1;         ///< cores that the group's ranks share on one host
     double message = 0;    ///< seconds of work that a message costs both sides together; 0: ranks share memory
+    double near_below =
+        100e-9;  ///< shared memory: where alpha is less ranks pull copies; else push them past the caches
 };
 
 }  // namespace colls::inline v1::extend

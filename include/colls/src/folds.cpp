@@ -11,4 +11,8 @@ namespace colls::inline v1::detail {
 #define COLLS_COMPILE(T, Op) template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
 COLLS_KNOWN_FOLDS(COLLS_COMPILE)
 #undef COLLS_COMPILE
+#define COLLS_COMPILE(T, Op) \
+    template void fold_twice_entry<T, Op>(void*, void*, bool, const operand*, std::size_t, const void*);
+COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILE)
+#undef COLLS_COMPILE
 }  // namespace colls::inline v1::detail

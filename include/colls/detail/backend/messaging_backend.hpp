@@ -34,6 +34,7 @@ public:
         dead_.resize(n);
         accepted_.resize(n);
         asked_by_.resize(n);
+        is_ahead_.resize(n);
         offered_.resize(n);
     }
     ~messaging_backend() override { std::free(memory_); }
@@ -46,6 +47,7 @@ public:
         auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
         e->by_messages = true;
         e->crowded = crowded;
+        e->waits = wait_policy(crowded, true);
         e->number = number;
         e->ranks_per_host = ranks_per_host;
         b->e_ = e.get();
@@ -83,7 +85,16 @@ public:
         }
         message_executor(e, o, *collectives_).begin();
         order_.push_back(&o);
-        for (int r = 0; r < e.size; ++r) compare_board(r);
+        for (std::size_t i = 0; i < ahead_.size();) {
+            const int r = ahead_[i];
+            if (e.memory.state(r).board_call.load(std::memory_order_relaxed) > e.calls) {
+                ++i;
+                continue;
+            }
+            ahead_.drop(i);
+            is_ahead_[r] = false;
+            compare_board(r);
+        }
     }
     bool advance(rank_context& e, operation_state& o) override {
         if (o.kind != operation_kind::collective) return advance_message(e, o);
@@ -147,13 +158,7 @@ public:
                 call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
-    // Yields first: where ranks outnumber cores, a rank that sleeps at once is scheduled after those that yield.
-    void idle(rank_context&, double waited) override {
-        if (waited > 1e-3)
-            collectives_->idle(1e-3);
-        else
-            sched_yield();
-    }
+    void sleep(rank_context&) override { collectives_->idle(1e-3); }
     void refused(rank_context& e) override {
         const refusal_state& refusal = e.memory.refusal(e.rank);
         char text[decltype(refusal.text)::most + 1];
@@ -327,6 +332,10 @@ private:
                     seconds_now() < waited_at_ + 0.1)  // the peer waits for this rank
                     collectives_->tell(
                         peer, control_message{control_kind::board, waiting_.call, waiting_.fingerprint, 1, ""});
+                if (what.a + 1 > e_->calls && !is_ahead_[peer]) {
+                    is_ahead_[peer] = true;
+                    ahead_.push_back(peer);
+                }
                 compare_board(peer);
                 if (absent_ != 0) collectives_->tell(peer, control_message{control_kind::away, absent_, 0, 0, ""});
                 break;
@@ -455,6 +464,9 @@ private:
     list<bool> asked_by_;
     list<std::uint64_t> offered_;
     list<bool> dead_;
+    // Ranks that have said in which call they wait, one that this rank had not made then.
+    list<int> ahead_;
+    list<bool> is_ahead_;
     std::uint64_t told_call_ = 0;
     int told_peer_ = none;
     double told_at_ = 0;

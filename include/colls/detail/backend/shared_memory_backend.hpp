@@ -20,6 +20,7 @@ public:
         const extend::memory_member& own = b->member_;
         auto e = std::make_unique<rank_context>(rank, size, memory, b);
         e->crowded = own.crowded;
+        e->waits = wait_policy(own.crowded, false);
         e->number = own.number;
         if (own.base == nullptr) return e;
         e->base = own.base;

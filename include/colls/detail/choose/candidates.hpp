@@ -25,7 +25,7 @@ candidates candidates_for() {
             if constexpr (provides<Family, C>) {
                 const auto s = schedule_of<C>(family);
                 new (to++) candidate{name, any_schedule(s, proven_table_of<std::remove_const_t<decltype(s)>>, name),
-                    !reduces(C) || folds_once<Family>};
+                    !reduces(C) || folds_once<Family>, rotates<Family> && !rooted(C) && !is_scan(C) ? 1 : 0};
             }
         });
         return list;
@@ -46,8 +46,20 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
     return false;
 }
 
+/// The ranks from which the traffic of a candidate follows: all of them, or those of one period, and of one host where
+/// messages within hosts are counted apart.
+inline int counted_ranks(const candidate& c, int n, int node) {
+    const int ranks = c.period == 0 ? n : node > c.period ? node : c.period;
+    return ranks % (c.period > 0 ? c.period : 1) == 0 && n % ranks == 0 ? ranks : n;
+}
+/// False where it would take more than 8 million steps, a second, to count the traffic: such a candidate has many
+/// rounds or peers for its group, and is not weighed.
+inline bool is_countable(const candidate& c, int n, int node) {
+    return static_cast<double>(counted_ranks(c, n, node)) * c.schedule.rounds(n) * c.schedule.ports(n) <= 1 << 23;
+}
 /// The traffic of a schedule at n ranks. It is counted once in the process, since every rank asks for it.
-[[gnu::cold]] inline cost traffic_of_candidate(const any_schedule& s, int n, counted_messages counts = {}) {
+[[gnu::cold]] inline cost traffic_of_candidate(const candidate& of, int n, counted_messages counts = {}) {
+    const any_schedule& s = of.schedule;
     struct counted_traffic {
         const any_schedule* schedule;
         int n;
@@ -60,7 +72,8 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
     for (const counted_traffic& k : cache)
         if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between)
             return k.counted;
-    cache.push_back({&s, n, counts, traffic(s, n, counts)});
+    const int ranks = counted_ranks(of, n, counts.node);
+    cache.push_back({&s, n, counts, traffic(s, n, counts, ranks < n ? ranks : 0)});
     return cache.back().counted;
 }
 

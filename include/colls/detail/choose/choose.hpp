@@ -7,8 +7,11 @@
 
 #include <colls/detail/choose/parted_broadcast.hpp>
 #include <colls/detail/choose/prediction.hpp>
+#include <colls/detail/choose/tuned.hpp>
 #include <colls/detail/execute/eager.hpp>
+#include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
+#include <colls/detail/prove/proof_size.hpp>
 #include <colls/detail/request/candidates.hpp>
 #include <colls/detail/request/known_families.hpp>
 
@@ -38,43 +41,68 @@ struct demand {
     throw error(errc::invalid_argument, text.text(), e.rank);
 }
 
-/// The choice among `list`, and the eager path; or, for buffers out of reach, among `list` alone.
-[[gnu::cold]] inline prediction choose(
-    const rank_context& e, const demand& d, const candidates& list, reach within = reach::buffers) {
+inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
+
+/// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
+inline bool is_weighed(const candidate& c, const rank_context& e, reach within) {
+    return is_countable(c, e.size, e.ranks_per_host) &&
+           (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
+           too_large(c.schedule, e.size, within).empty();
+}
+
+/// The choice among `list`, and the eager path; or, for buffers out of reach, among `list` alone. A candidate that is
+/// not weighed is chosen where no other fits.
+[[gnu::cold]] inline prediction choose(const rank_context& e, const demand& d, const candidates& list, reach within) {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
                (!d.reproducible || c.single_fold);
     };
+    const bool usual = within == reached_by(e);
     const model m = model_of(e.backend->figures(), e.size);
     const auto prediction_of = [&](const candidate& c) {
         return within == reach::scratch     ? predict_staged(c, e.size, m, d.bytes)
                : within == reach::processes ? predict_single_copy(c, e.size, m, d.bytes)
                                             : predicted(c, e, m, d.bytes);
     };
-    const bool eager = within == reach::buffers && d.eager && !d.only_direct && d.posted <= eager_capacity;
+    const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
     if (const std::string_view name = forced_schedule(e); !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
-            if (list.first[i].name == name && fits(list.first[i])) return prediction_of(list.first[i]);
+            if (const candidate& c = list.first[i]; c.name == name && fits(c))
+                return is_weighed(c, e, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                           << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }
+    if (const std::string_view name = usual ? tuned_name(d.what, e.size, d.bytes) : std::string_view{}; !name.empty()) {
+        if (name == eager_name && eager) return {};
+        for (int i = 0; i < list.count; ++i)
+            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
+    }
     prediction best;
     bool found = eager;
-    if (eager) best.seconds = predict_eager(m, e.size, static_cast<double>(d.posted));
+    if (eager)
+        best.seconds = predict_eager(m, e.backend->figures(), e.size, static_cast<double>(d.posted), reduces(d.what));
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;
+        if (!is_weighed(c, e, within)) {
+            if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
+            continue;
+        }
         const prediction p = prediction_of(c);
         if (found && p.seconds >= best.seconds) continue;
         best = p;
         found = true;
     }
-    if (const candidate* two = two_level_candidate(e, d.what); two && !d.in_order && !d.only_direct && fits(*two))
-        if (const prediction p = predicted(*two, e, m, d.bytes); p.seconds < best.seconds) best = p;
+    if (const candidate* two = two_level_candidate(e, d.what);
+        two && !d.in_order && !d.only_direct && fits(*two) && is_weighed(*two, e, within))
+        if (const prediction p = predicted(*two, e, m, d.bytes); !found || p.seconds < best.seconds) best = p;
     return best;
+}
+inline prediction choose(const rank_context& e, const demand& d, const candidates& list) {
+    return choose(e, d, list, reached_by(e));
 }
 
 /// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
@@ -101,14 +129,13 @@ struct choice_out_of_reach {
     if (e.copies_between && !reduces(d.what)) {
         const any_schedule& s = choose(e, d, list, reach::processes).of->schedule;
         if (d.what == collective::broadcast && s.rounds(e.size) == 1 &&
-            d.bytes >= static_cast<double>(single_copy_policy::parted_from) * e.size)
+            d.bytes >= static_cast<double>(single_copy_policy::parted_from) * e.size &&
+            too_large(parted_broadcast::as_any(), e.size, reach::processes).empty())
             return {&parted_broadcast::as_any(), reach::processes};
         if (d.bytes >= static_cast<double>(single_copy_policy::from) * s.blocks(e.size)) return {&s, reach::processes};
     }
     return {&choose(e, d, list, reach::scratch).of->schedule, reach::scratch};
 }
-
-inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
 /// The plan of a schedule that the caller has given.
 inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {

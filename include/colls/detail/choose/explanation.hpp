@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/choose/choose.hpp>
+#include <colls/detail/execute/distance.hpp>
 #include <colls/explain.hpp>
 
 #include <cstdio>
@@ -46,6 +47,7 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         e.env.schedule ? ", COLLS_SCHEDULE=" : "", e.env.schedule ? e.env.schedule : "",
         d.reproducible ? ", reproducible" : "");
     std::string text = row;
+    if (!tuned_name(what, e.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
     const candidate* const two = two_level_candidate(e, what);
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
     const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
@@ -63,22 +65,36 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add_row(eager_name, 1, posted, 0, predict_eager(m, e.size, posted), chosen.of == nullptr, true);
+        add_row(eager_name, 1, posted, 0, predict_eager(m, e.backend->figures(), e.size, posted, reduces(what)),
+            chosen.of == nullptr, true);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!c.schedule.supports(e.size)) continue;
-        const cost counted = traffic_of_candidate(c.schedule, e.size);
+        if (!is_weighed(c, e, reached_by(e))) {
+            add_row(c.name, c.schedule.rounds(e.size), 0, 0, 0, chosen.of == &c, fits(c));
+            text.insert(text.size() - 1, "  not weighed: too large for this group");
+            continue;
+        }
+        const cost counted = traffic_of_candidate(c, e.size);
         const prediction p = predicted(c, e, m, d.bytes);
         const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c, fits(c));
     }
-    if (two) {
-        const cost counted = traffic_of_candidate(two->schedule, e.size);
+    if (two && is_weighed(*two, e, reached_by(e))) {
+        const cost counted = traffic_of_candidate(*two, e.size);
         add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two, fits(*two));
+    }
+    if (!e.by_messages && e.size > 1 && !e.crowded) {
+        const bool near = distance::is_near(e, e.sequence);
+        std::snprintf(row, sizeof row,
+            "  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
+            near ? "near" : "far from", e.backend->figures().near_below * 1e9,
+            near ? "pulled, while they fit the caches" : "pushed past the caches");
+        text += row;
     }
     return text;
 }

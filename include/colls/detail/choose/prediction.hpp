@@ -15,8 +15,10 @@ namespace colls::inline v1::detail {
 /// until the other ranks of that core have run.
 inline model model_of(const machine& m, int n) {
     if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
-    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 2e-6;
-    return {(m.alpha + switch_seconds) * ranks_per_core, m.beta * ranks_per_core, m.gamma * ranks_per_core};
+    // A switch by sched_yield between two ranks; and twice the bytes' time, since a rank finds the caches of its core
+    // full of the other's data.
+    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 0.6e-6;
+    return {(m.alpha + switch_seconds) * ranks_per_core, 2 * m.beta * ranks_per_core, 2 * m.gamma * ranks_per_core};
 }
 
 /// Seconds of the direct executor for a buffer of `bytes` bytes in chunks of `chunk` bytes of a block: the first chunk
@@ -58,9 +60,14 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
     const double shared = work / m.cores + waits;
     return alone > shared ? alone : shared;
 }
-/// Seconds of the eager path: each rank stores `posted` bytes, and reads those of all others.
-inline double predict_eager(const model& m, int n, double posted) {
-    return m.alpha * (1.5 + 0.1 * n) + (m.beta + m.gamma * (n - 1)) * posted;
+/// Seconds of the eager path: each rank stores `posted` bytes, and reads those of all others. Of so few bytes not
+/// enough lines are under way: each that is stored, and each that is read, takes a part of a single line's time. Where
+/// data are only moved, the first KB or so is hidden behind the flag.
+inline double predict_eager(const model& m, const machine& figures, int n, double posted, bool reduces) {
+    const double line_byte = 0.07 * figures.alpha / 64, hidden = reduces ? 0 : 1280;
+    const double slow = posted > hidden ? line_byte * n * (posted - hidden) : 0;
+    const double fast = (m.beta + m.gamma * (n - 1)) * posted;
+    return m.alpha * (1.5 + 0.1 * n) + (slow > fast ? slow : fast);
 }
 
 /// Bytes of a unit: the chunks among which the best is chosen. The last one is more than any unit has.
@@ -75,7 +82,7 @@ struct prediction {
 /// By a staged plan: a rank copies what it sends into scratch memory, once for all receivers, and pulls what it
 /// receives. A round waits for the copies, and until they have been read.
 inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
-    const cost counted = traffic_of_candidate(c.schedule, n);
+    const cost counted = traffic_of_candidate(c, n);
     const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
     const auto copied =
         static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
@@ -85,7 +92,7 @@ inline prediction predict_staged(const candidate& c, int n, const model& m, doub
 }
 /// By single copies: a rank pulls what it receives. A message costs it a call of the kernel, and the pages to be found.
 inline prediction predict_single_copy(const candidate& c, int n, const model& m, double bytes) {
-    const cost counted = traffic_of_candidate(c.schedule, n);
+    const cost counted = traffic_of_candidate(c, n);
     const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
     const double moved = (m.gamma + single_copy_policy::byte_seconds) * static_cast<double>(counted.critical_received) +
                          0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
@@ -103,15 +110,16 @@ inline prediction predicted(const candidate& c, const rank_context& e, const mod
     const machine& figures = e.backend->figures();
     if (node > 0)
         return {&c, whole_unit_bytes,
-            predict_messages(traffic_of_candidate(c.schedule, n, {node, true}), figures, n, bytes) +
-                predict_messages(traffic_of_candidate(c.schedule, n, {node, false}), within_host(figures), n, bytes)};
-    const cost counted = traffic_of_candidate(c.schedule, n);
+            predict_messages(traffic_of_candidate(c, n, {node, true}), figures, n, bytes) +
+                predict_messages(traffic_of_candidate(c, n, {node, false}), within_host(figures), n, bytes)};
+    const cost counted = traffic_of_candidate(c, n);
     if (figures.message > 0) return {&c, whole_unit_bytes, predict_messages(counted, figures, n, bytes)};
     prediction best;
     for (const std::size_t chunk : chunk_sizes) {
         // A chunk that goes through many rounds should stay in the cache between them.
         if (chunk == whole_unit_bytes && counted.rounds > 2) continue;
-        const double t = predict(counted, pulls_copies(c.schedule.implements), m, bytes, static_cast<double>(chunk));
+        const double t = predict(
+            counted, usual_copying(c.schedule.implements) == copying::pulled, m, bytes, static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }
     return best;

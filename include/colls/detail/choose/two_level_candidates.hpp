@@ -34,7 +34,9 @@ const candidate* two_level_candidate(collective what, int ranks_per_host, std::i
         if constexpr (colls::provides<family, it>)
             if (what == it) {
                 const auto s = colls::schedule_of<it>(family{.node = ranks_per_host});
-                made = new candidate{name, any_schedule(s, table_of<std::remove_const_t<decltype(s)>>, name)};
+                made = new candidate{.name = name,
+                    .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>>, name),
+                    .period = rooted(it) || is_scan(it) ? 0 : ranks_per_host};
             }
     };
     (make(std::integral_constant<int, C>{}), ...);

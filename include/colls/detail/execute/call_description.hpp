@@ -29,18 +29,21 @@ namespace colls::inline v1::detail {
     }
 }
 
-/// Where the operation waits while it runs by `plan`: the executor fills in peer and round.
-inline wait_site wait_site_of(const rank_context& e, const operation_state& o, const execution_plan& plan) {
+/// Where the operation waits while it runs by `plan`: the executor fills in peer and round. (Written member by member:
+/// a copy of the whole would wait until the members have left the store buffer, 20 ns a call.)
+inline void set_wait_site(const rank_context& e, operation_state& o, const execution_plan& plan) {
     const call& c = o.request;
-    return {.what = name_of(c.what),
-        .schedule = &plan == o.staged_plan ? o.staged_schedule : o.schedule,
-        .call = o.number,
-        .fingerprint = o.fingerprint,
-        .blocks = &say_blocks,
-        .steps = &plan.schedule,
-        .rank = e.rank,
-        .size = e.size,
-        .shift = rooted(c.what) ? c.root - plan.root : 0};
+    wait_site& at = o.site;
+    at.peer = at.round = none;
+    at.what = name_of(c.what);
+    at.schedule = &plan == o.staged_plan ? o.staged_schedule : o.schedule;
+    at.call = o.number;
+    at.fingerprint = o.fingerprint;
+    at.blocks = &say_blocks;
+    at.steps = &plan.schedule;
+    at.rank = e.rank;
+    at.size = e.size;
+    at.shift = rooted(c.what) ? c.root - plan.root : 0;
 }
 
 /// Remembers the call that has just been signed (rank_context::sign), for errors about calls that do not match.

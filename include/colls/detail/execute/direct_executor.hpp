@@ -5,6 +5,7 @@
 // between its rounds. It is not a template: compiled once, it serves every schedule, type and operator.
 #pragma once
 
+#include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/executor.hpp>
 #include <colls/detail/execute/single_copy_policy.hpp>
 #include <colls/detail/execute/store_policy.hpp>
@@ -30,6 +31,7 @@ public:
 
 private:
     void wait_for_slot();
+    void choose_copying();
     void enter();
     bool learn_count();
     bool agree();
@@ -39,6 +41,7 @@ private:
     }
     bool single_copy_pays() const;
     void lay_out(const execution_plan& plan);
+    bool streams_from(std::size_t whole) const;
     bool is_within_reach(place where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
     bool is_agreed() const {
@@ -110,6 +113,7 @@ inline void direct_executor::begin() {
     o_.bounce_output = nullptr;
     o_.sequence = e_.sequence++;
     wait_for_slot();
+    choose_copying();
     o_.phase = operation_phase::learning_count;
     if (!o_.request.count_from_root) enter();
 }
@@ -129,6 +133,26 @@ inline void direct_executor::wait_for_slot() {
     e_.completed_by_all = least;
 }
 
+/// Decides whether copies are pulled or pushed, from what all ranks know. For an all_reduce it is decided later: in
+/// place, what a rank has pulled is in its cache, and a push of the result into the same lines is the fastest.
+inline void direct_executor::choose_copying() {
+    const call& c = o_.request;
+    o_.copying_open = o_.near = o_.adapts = false;
+    if (e_.size == 1 || e_.crowded || c.ragged || is_owned_and_rooted()) return;
+    o_.adapts = true;
+    const std::size_t whole = c.count * c.element;
+    o_.near = distance::is_near(e_, o_.sequence);
+    copying best = plan_->copies;
+    if (c.what == collective::broadcast)
+        best = o_.near || e_.size > 2 ? copying::pulled : copying::pushed;
+    else if (c.what == collective::all_gather || c.what == collective::all_to_all)
+        best = o_.near && whole < store_policy::pull_below ? copying::pulled : copying::pushed;
+    else
+        o_.copying_open = c.what == collective::all_reduce && o_.near && whole < store_policy::pull_result_below &&
+                          plan_->copies == copying::pushed;
+    if (best != plan_->copies) follow(copied_otherwise(*plan_));
+}
+
 /// Off the root of a gather or scatter: reads the whole count once the root has entered, and then enters.
 inline bool direct_executor::learn_count() {
     const int root = o_.request.root;
@@ -144,10 +168,10 @@ inline bool direct_executor::learn_count() {
 inline void direct_executor::lay_out(const execution_plan& plan) {
     follow(plan);
     const call& c = o_.request;
-    if (o_.site.steps != &plan.schedule) o_.site = wait_site_of(e_, o_, plan);
+    if (o_.site.steps != &plan.schedule) set_wait_site(e_, o_, plan);
     const std::size_t longest = longest_unit(), whole = c.count * c.element;
     const bool is_staged = plan.within == reach::scratch;
-    o_.stream_pushes = whole >= store_policy::stream_from;
+    o_.stream_pushes = streams_from(whole);
     o_.stream_own = whole >= store_policy::stream_own_from;
     o_.stream_staged = is_staged && (e_.streams || whole >= store_policy::stream_staged_from);
     const bool overlaps = e_.streams && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded;
@@ -167,6 +191,13 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     o_.layout.slot_bytes = padded((is_staged && o_.layout.count < longest ? o_.layout.count : longest) * c.element);
 }
 
+/// Are pushes of a buffer of so many bytes streamed?
+inline bool direct_executor::streams_from(std::size_t whole) const {
+    return whole >= (e_.crowded || is_owned_and_rooted() || o_.request.ragged ? store_policy::stream_crowded_from
+                        : o_.near                                             ? store_policy::stream_near_from
+                                                                              : store_policy::stream_far_from);
+}
+
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
 inline bool direct_executor::is_within_reach(place where) const {
     const call& c = o_.request;
@@ -179,18 +210,19 @@ inline bool direct_executor::is_within_reach(place where) const {
 inline void direct_executor::enter() {
     const call& c = o_.request;
     bool in_reached = is_within_reach(place::input), out_reached = is_within_reach(place::output);
-    const bool reached = in_reached && out_reached, agreed = is_agreed();
-    // Scratch memory begins with the program's slots: as many as either plan needs, where it is not known yet which of
-    // the two ranks will follow.
+    const bool reached = in_reached && out_reached, agreed = is_agreed() && !o_.copying_open;
+    // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
-    if (!agreed) {
-        const execution_plan& direct = *plan_;
-        lay_out(other_plan());
-        slots = scratch_bytes();
-        lay_out(direct);
-    } else {
-        lay_out(*plan_);
-    }
+    const execution_plan& direct = *plan_;
+    const auto make_room = [&](const execution_plan& plan) {
+        lay_out(plan);
+        if (scratch_bytes() > slots) slots = scratch_bytes();
+    };
+    if (!is_agreed()) make_room(other_plan());
+    if (o_.copying_open)
+        if (const execution_plan& other = copied_otherwise(direct); other.program_of(role_of(e_.rank)).scratch > 0)
+            make_room(other);
+    lay_out(direct);
     if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();
     // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
     // are out of reach are copied as a whole, and so are the tables of offsets.
@@ -232,16 +264,22 @@ inline void direct_executor::enter() {
     own.progress.store(progress_word(0, 0), std::memory_order_release);
 }
 
-/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the staged plan.
+/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan. Else
+/// they pull copies where that was open, unless one of them works in place.
 inline bool direct_executor::agree() {
-    bool reached = true;
+    bool reached = true, apart = true;
     for (int r = 0; r < e_.size; ++r) {
         const rank_buffers* b = buffers_of(r);
         o_.site.peer = r;
         if (!b) return false;
         reached = reached && b->in_reached && b->out_reached;
+        // As told, both of one rank: where they are out of reach, addresses in its own process.
+        apart = apart && b->in != b->out;
     }
-    if (!reached) lay_out(other_plan());
+    if (!reached)
+        lay_out(other_plan());
+    else if (o_.copying_open && apart)
+        lay_out(copied_otherwise(*plan_));
     o_.phase = operation_phase::running;
     return true;
 }
@@ -362,6 +400,14 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
     alignas(64) std::byte near[store_policy::piece];
     bool stream_own = o_.stream_own;
     for (int k = 0; k < i.count; ++k) stream_own = stream_own && o_.operands[k].data != to;
+    const bool interleaves = o_.near || streamed[0] || c.count * c.element < store_policy::interleave_far_below;
+    if (i.count == 2 && i.pushes == 1 && !stream_own && interleaves && c.op->fold_twice &&
+        !(i.finish && c.op->finish)) {
+        c.op->fold_twice(to, targets[0], streamed[0], o_.operands.data(), count, c.op_value);
+        fence_stream();
+        o_.at += 1;
+        return true;
+    }
     std::size_t piece = store_policy::piece / c.element;
     if (piece == 0) piece = 1, stream_own = false;
     operand x[most];
@@ -430,6 +476,7 @@ inline void direct_executor::finish() {
     state.completed.store(completed, std::memory_order_release);
     if (o_.bounce_output) copy_bytes(o_.request.out, o_.bounce_output, ragged_bytes(place::output));
     give_scratch(e_, o_);
+    if (o_.adapts) distance::sample(e_, o_.sequence, o_.request.count * o_.request.element);
     o_.done = true;
 }
 

@@ -24,13 +24,13 @@ protected:
             c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
                         static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
         record_call(e_, c, o_.schedule, own_lengths);
-        o_.site = wait_site_of(e_, o_, *plan_);
+        set_wait_site(e_, o_, *plan_);
     }
 
     /// From now on the operation runs by this plan.
     void follow(const execution_plan& plan) {
         plan_ = o_.plan = &plan;
-        o_.program = &plan.ranks[static_cast<std::size_t>(role_of(e_.rank))];
+        o_.program = &plan.program_of(role_of(e_.rank));
     }
 
     int role_of(int rank) const {

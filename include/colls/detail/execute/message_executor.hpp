@@ -31,9 +31,9 @@ namespace colls::inline v1::detail {
 struct message_state {
     /// The numbers of messages on their channels, by slot of the chunk and number in the program.
     std::vector<std::uint64_t> sent, received;
-    /// 1 + the number of the last message sent, by slot of the chunk and peer.
+    /// 1 + the number of the last message sent, by slot of the chunk and channel (rank_program::peers).
     std::vector<std::uint64_t> last_sent;
-    /// Messages that are still to be posted, by peer.
+    /// Messages that are still to be posted, by channel.
     std::vector<std::size_t> to_send, to_receive;
     std::vector<piece> pieces;  ///< of the message that is being posted
     std::size_t step = 0;
@@ -79,6 +79,7 @@ private:
     bool handles_own_block_only() const { return has_own_blocks_only() && e_.rank != o_.request.root; }
     std::size_t element() const { return is_learning() ? 1 : o_.request.element; }
     std::size_t slot() const { return o_.chunk % s_.under_way; }
+    std::size_t channels() const { return o_.program->peers.size(); }
     /// The current chunk's number of a message on its channel, by the message's number in the program.
     std::uint64_t& sent_number(int i) {
         return s_.sent[slot() * static_cast<std::size_t>(o_.program->sends) + static_cast<std::size_t>(i)];
@@ -109,7 +110,6 @@ private:
 inline void message_executor::begin() {
     sign_call();
     o_.sequence = e_.sequence++;
-    o_.operands.resize(static_cast<std::size_t>(e_.size) + 1);
     o_.chunk = o_.at = 0;
     o_.done = false;
     o_.phase = operation_phase::begun;
@@ -167,19 +167,20 @@ inline void message_executor::lay_out(const execution_plan& plan) {
 
 /// Makes room for the messages' numbers, and counts how many the operation posts to and from each peer.
 inline void message_executor::count_messages() {
-    const auto n = static_cast<std::size_t>(e_.size);
+    const std::size_t n = channels();
     s_.sent.assign(s_.under_way * static_cast<std::size_t>(o_.program->sends), 0);
     s_.received.assign(s_.under_way * static_cast<std::size_t>(o_.program->receives), 0);
     s_.last_sent.assign(s_.under_way * n, 0);
     s_.to_send.assign(n, 0);
     s_.to_receive.assign(n, 0);
     for (const instruction& i : o_.program->body) {
-        if (i.op == opcode::send) s_.to_send[static_cast<std::size_t>(rank_of(i.peer))] += o_.layout.chunks;
-        if (i.op == opcode::receive) s_.to_receive[static_cast<std::size_t>(rank_of(i.peer))] += o_.layout.chunks;
+        if (i.op == opcode::send) s_.to_send[static_cast<std::size_t>(i.channel)] += o_.layout.chunks;
+        if (i.op == opcode::fold) make_room_for_operands(i);
+        if (i.op == opcode::receive) s_.to_receive[static_cast<std::size_t>(i.channel)] += o_.layout.chunks;
     }
     // Completion is requested with the last message to a peer, or, where nothing is sent to it, the last from it.
-    for (std::size_t r = 0; r < n; ++r)
-        if (s_.to_send[r] > 0) s_.to_receive[r] = 0;
+    for (std::size_t c = 0; c < n; ++c)
+        if (s_.to_send[c] > 0) s_.to_receive[c] = 0;
 }
 
 /// The current chunk of an operand, and its number of elements; `unit` is the unit that has the length of a scratch
@@ -212,16 +213,16 @@ inline void message_executor::post(const instruction& i) {
         static_cast<std::uint32_t>(
             o_.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u + static_cast<std::size_t>(i.unit))};
     const int pieces = static_cast<int>(s_.pieces.size());
-    const auto p = static_cast<std::size_t>(peer);
+    const auto c = static_cast<std::size_t>(i.channel);
     bool last = false;
     if (i.op == opcode::send) {
         const std::uint64_t number = transport_.send(peer, label, s_.pieces.data(), pieces);
         sent_number(i.value) = number;
-        s_.last_sent[slot() * static_cast<std::size_t>(e_.size) + p] = number + 1;
-        last = --s_.to_send[p] == 0;
+        s_.last_sent[slot() * channels() + c] = number + 1;
+        last = --s_.to_send[c] == 0;
     } else {
         received_number(i.value) = transport_.receive(peer, label, s_.pieces.data(), pieces);
-        last = s_.to_receive[p] > 0 && --s_.to_receive[p] == 0;
+        last = s_.to_receive[c] > 0 && --s_.to_receive[c] == 0;
     }
     if (last && !is_learning()) transport_.request_completion(peer);
 }
@@ -292,11 +293,13 @@ inline bool message_executor::advance() {
 /// Passes if all messages have left that were sent from a slot, whose scratch memory another chunk may use then; else
 /// false, and the operation waits for the peer of one of them.
 inline bool message_executor::try_wait_until_left(std::size_t slot) {
-    for (int r = 0; r < e_.size; ++r)
-        if (transport_.sent(r) < s_.last_sent[slot * static_cast<std::size_t>(e_.size) + static_cast<std::size_t>(r)]) {
-            o_.site.peer = r;
+    for (std::size_t c = 0; c < channels(); ++c) {
+        const int peer = rank_of(o_.program->peers[c]);
+        if (transport_.sent(peer) < s_.last_sent[slot * channels() + c]) {
+            o_.site.peer = peer;
             return false;
         }
+    }
     return true;
 }
 

@@ -1,4 +1,4 @@
-// When stores bypass the caches, and the sizes in which data moves through shared memory.
+// The sizes in which data moves through shared memory, and those at which the way changes in which it is copied.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
@@ -6,16 +6,31 @@
 
 namespace colls::inline v1::detail {
 
-/// Sizes, in bytes, at which the direct executor changes how it stores. They were measured: docs/performance.md.
+/// Sizes, in bytes. They were measured: docs/performance.md, "How bytes move".
 struct store_policy {
+    // Ranks whose cores are far from each other: a line takes long from one cache to another.
     /// From this size of the whole buffer on, pushes into memory that this rank has not just read are streamed.
-    static constexpr std::size_t stream_from = std::size_t{2} << 20;
+    static constexpr std::size_t stream_far_from = std::size_t{1} << 10;
+    /// Below this size a fold of two operands is stored to both ranks element by element; from it on, in pieces.
+    static constexpr std::size_t interleave_far_below = std::size_t{256} << 10;
+
+    // Ranks whose cores are near, below the size at which the buffers of all ranks no longer fit the caches:
+    /// Copies are pulled.
+    static constexpr std::size_t pull_below = std::size_t{8} << 20;
+    /// An all_reduce pulls its copies.
+    static constexpr std::size_t pull_result_below = std::size_t{8} << 20;
+    /// From this size on, pushes are streamed.
+    static constexpr std::size_t stream_near_from = std::size_t{8} << 20;
+
+    // More ranks than cores: most pushes go to a rank that runs on the same core, or will run there.
+    static constexpr std::size_t stream_crowded_from = std::size_t{2} << 20;
+
     /// From this size of the whole buffer on, a rank's own result is streamed, too.
-    static constexpr std::size_t stream_own_from = std::size_t{4} << 20;
+    static constexpr std::size_t stream_own_from = std::size_t{16} << 20;
     /// From this size of the whole buffer on, copies into scratch memory for others to read are streamed.
     static constexpr std::size_t stream_staged_from = std::size_t{32} << 20;
-    /// What is folded and then pushed at a time: a third of a first-level cache.
-    static constexpr std::size_t piece = 16 << 10;
+    /// What is folded and then pushed at a time: so little that the loads of one piece overlap the stores of the other.
+    static constexpr std::size_t piece = 1 << 10;
     /// Staged plans: the chunks of all units together, and the number of chunks whose scratch slots are apart.
     static constexpr std::size_t staged_chunk = std::size_t{256} << 10;
     static constexpr std::size_t staged_chunks = 3;

@@ -4,22 +4,28 @@
 
 #include <colls/detail/group/mismatch.hpp>
 
+#include <sched.h>
+
 namespace colls::inline v1::detail {
 
 /// How the report of a rank begins that cannot finish forming a group.
 inline constexpr std::string_view origin_is_broken = "the group that it is split from is broken";
 
-/// The policy of one wait: called between two looks at what the rank waits for. It spins, then yields (at once where
-/// ranks outnumber cores), then sleeps. Now and then it looks for failures, and throws: what was reported; timeout at
-/// the deadline; mismatch where the peer waits in another call; peer_failed where the peer has left, has refused the
-/// call, or cannot come.
+/// One wait: called between two looks at what the rank waits for. It spins, then yields, then sleeps, as wait_policy
+/// says. Now and then it looks for failures, and throws: what was reported; timeout at the deadline; mismatch where the
+/// peer waits in another call; peer_failed where the peer has left, has refused the call, or cannot come.
 class backoff {
 public:
     backoff() = default;
-    explicit backoff(rank_context& e) : e_(&e) {}
+    explicit backoff(rank_context& e) : e_(&e), limit_(e.waits.first_spins()) {}
+    backoff(const backoff&) = default;
+    backoff& operator=(const backoff&) = default;
+    ~backoff() {
+        if (spins_ > wait_policy::unasked || rests_ > 0) e_->waits.over(spins_, rests_);
+    }
 
     void operator()(const wait_site& at) {
-        if (!e_->crowded && spins_ < 2000) {
+        if (spins_ < limit_) {
             ++spins_;
             if (!e_->by_messages) pause();  // polling a device, a socket or rings takes longer than a pause
             return;
@@ -34,16 +40,36 @@ public:
 
 private:
     [[gnu::noinline]] void step(const wait_site& at) {
+        wait_policy& policy = e_->waits;
+        if (policy.asks(spins_)) {
+            limit_ = policy.more_spins(spins_, shares_core());
+            if (spins_ < limit_) return;
+        }
         if (++steps_ % 16 == 0) look(at);
-        if (e_->by_messages) {
-            e_->backend->idle(*e_, waited_);
-        } else if (waited_ > 3e-3) {
-            const timespec nap{0, 50'000};
-            nanosleep(&nap, nullptr);
-        } else {
+        ++rests_;
+        if (policy.next(waited_) == wait_action::yield) {
+            const double before = seconds_now();
             sched_yield();
+            policy.yielded(seconds_now() - before);
+        } else if (e_->by_messages) {
+            e_->backend->sleep(*e_);
+        } else {
+            const timespec nap{0, static_cast<long>(wait_policy::sleep_for(waited_) * 1e9)};
+            nanosleep(&nap, nullptr);
         }
         progress(*e_);
+    }
+
+    /// Publishes the core that this rank is on, and looks whether another rank is there. Relaxed: a core that has just
+    /// changed only makes this wait spin, or yield, for longer.
+    bool shares_core() {
+        const auto core = static_cast<std::uint16_t>(sched_getcpu() + 1);
+        if (core == 0) return false;  // the system does not say
+        std::atomic<std::uint16_t>& own = e_->memory.core(e_->rank);
+        if (own.load(std::memory_order_relaxed) != core) own.store(core, std::memory_order_relaxed);
+        for (int r = 0; r < e_->size; ++r)
+            if (r != e_->rank && e_->memory.core(r).load(std::memory_order_relaxed) == core) return true;
+        return false;
     }
 
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
@@ -152,7 +178,9 @@ private:
     }
 
     rank_context* e_ = nullptr;
-    unsigned spins_ = 0, steps_ = 0, peer_gone_ = 0;
+    unsigned limit_ = 0;              // of the spins
+    unsigned spins_ = 0, rests_ = 0;  // rests: yields and sleeps
+    unsigned steps_ = 0, peer_gone_ = 0;
     std::uint64_t told_ = 0;  // 1 + the call in which this rank has published its calls
     double start_ = 0, waited_ = 0;
 };

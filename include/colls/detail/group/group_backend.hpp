@@ -73,8 +73,8 @@ public:
     virtual void begin(rank_context&, operation_state&) {}
     /// True when the operation is complete.
     virtual bool advance(rank_context&, operation_state&) { return true; }
-    /// Waits a short while for a message; `waited`: seconds that this wait has taken so far.
-    virtual void idle(rank_context&, double /*waited*/) {}
+    /// Sleeps until a message may have come, for a short while at most.
+    virtual void sleep(rank_context&) {}
     /// From now on ranks announce each message to this rank, also those already begun.
     virtual void ask_for_messages(rank_context&) {}
     /// Has the rank announced its next message to this rank?

@@ -111,6 +111,14 @@ struct alignas(line) refusal_state {
     shared_text<30> text;
 };
 
+/// Whether the ranks' cores are near each other, as rank 0 decides: see execute/distance.hpp.
+struct alignas(line) distance_state {
+    struct alignas(line) word {
+        std::atomic<std::uint64_t> value;
+    };
+    std::atomic<std::uint64_t> decisions[2];
+    word there, back;  ///< a line that goes from rank 0 to another rank, and one that comes back
+};
 /// How a group agrees on the members that remain in a shrink: the first proposal named here stands.
 struct alignas(line) decision_state {
     std::atomic<std::uint32_t> decided;  ///< 1 + the number of the rank whose proposal stands
@@ -126,7 +134,7 @@ public:
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
     group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
 
-    static std::size_t bytes(int n) { return offset(10, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return offset(12, static_cast<std::size_t>(n)); }
     std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
@@ -154,6 +162,12 @@ public:
     told_call& told(int rank, std::uint64_t number) const {
         return *at<told_call>(9, static_cast<std::size_t>(rank) * told_call::kept + number % told_call::kept);
     }
+    distance_state& distance() const { return *at<distance_state>(10, 0); }
+    /// The core that a rank was on when it last waited for long, + 1; 0: it has not said. A rank writes it only when it
+    /// changes, and reads those of all ranks in a few cache lines, which stay in its cache.
+    std::atomic<std::uint16_t>& core(int rank) const {
+        return *at<std::atomic<std::uint16_t>>(11, static_cast<std::size_t>(rank));
+    }
     unsigned char* members(int rank) const { return reinterpret_cast<unsigned char*>(&proposal(rank) + 1); }
 
 private:
@@ -162,7 +176,8 @@ private:
         const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
             eager_slots * n * sizeof(eager_line), eager_slots * n * eager_capacity, n * n * sizeof(pair_line),
             sizeof(decision_state), n * proposal_bytes(n), n * sizeof(refusal_state),
-            n * told_call::kept * sizeof(told_call)};
+            n * told_call::kept * sizeof(told_call), sizeof(distance_state),
+            (n * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line};
         std::size_t sum = 0;
         for (int i = 0; i < part; ++i) sum += sizes[i];
         return sum;

@@ -6,6 +6,7 @@
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/told_calls.hpp>
+#include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/hash.hpp>
@@ -18,7 +19,7 @@
 namespace colls::inline v1::detail {
 
 struct candidate;
-struct execution_plan;
+class execution_plan;
 struct prepared;
 
 struct memory_piece {
@@ -61,7 +62,8 @@ struct rank_context {
     bool copies_between = false;  ///< the kernel copies between the processes of any two ranks
     bool streams = false;         ///< staged data are stored past the caches
     bool by_messages = false;     ///< ranks do not share memory
-    int ranks_per_host = 0;       ///< where several hosts have equally many ranks, in order; else 0
+    wait_policy waits;
+    int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
     /// Where ranks_per_host is not 0: the schedule of two levels for a collective; null: it has none.
     const candidate* (*two_levels)(collective what, int ranks_per_host) = nullptr;
     /// Of the group: equal on its ranks, different for each group of a process; 0: it has none.
@@ -85,8 +87,9 @@ struct rank_context {
     std::uint64_t last_full_eager = 0;      ///< 1 + the latest of them in which every rank heard from every rank
     std::uint64_t completed_by_all = 0, eager_by_all = 0;  ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;  ///< a bit for each operation from `completed` on that is over
-    bool has_refused = false;    ///< the call that would have been the next one
-    int lingers = none;          ///< a rank that was still in its call when this one left by an error
+    int near_votes = 0;  ///< rank 0: samples of late that say near, less those that say far (execute/distance.hpp)
+    bool has_refused = false;  ///< the call that would have been the next one
+    int lingers = none;        ///< a rank that was still in its call when this one left by an error
 
     list<message_count> sent, received;  ///< messages to and from each rank
     int next_source = 0;                 ///< where the search for a sender begins, for recv_any

@@ -58,7 +58,7 @@ COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
     // another call for long: it advances them here.
     for (const double until = seconds_now() + 20e-3; seconds_now() < until;) {
         e.backend->look(e, nullptr, 0);
-        e.backend->idle(e, 1);
+        e.backend->sleep(e);
     }
 }
 

@@ -31,6 +31,10 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
                 .text(),
             e.rank);
     };
+    if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.steps->expressions_known)
+        refuse(
+            "has been proven by symmetry alone, which does not tell in which order it folds, as this call needs: take "
+            "direct, or automatic");
     if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
         refuse("does not keep the order of ranks, which this operator needs: take direct, or automatic");
     if (q.how.given && c.op && q.how.reproducible && !p.steps->one_expression)

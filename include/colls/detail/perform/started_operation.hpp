@@ -21,6 +21,7 @@ inline void drop_holder(rank_context* e) {
     if (--e->holders > 0) return;
     const std::unique_ptr<rank_context> own(e);
     // Release: all that this rank did for the others is done.
+    e->memory.core(e->rank).store(0, std::memory_order_relaxed);  // it shares a core with no rank any more
     e->memory.state(e->rank).gone.store(1, std::memory_order_release);
     e->backend->close();
 }

@@ -20,9 +20,9 @@
 #include <colls/detail/plan/rank_program.hpp>
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
+#include <colls/detail/support/merge_sort.hpp>
 
 #include <cstdint>
-#include <cstring>
 
 namespace colls::inline v1::detail {
 
@@ -65,12 +65,12 @@ protected:
         for (int i = h.readers; i != none; i = readers_[i].next) need(actor, readers_[i].rank, readers_[i].done);
     }
     // Rank a knows that x has reached this value less one; 0: a does not know that x has entered.
-    std::uint16_t& clock(int a, int x) { return clocks_[long{a} * size_ + x]; }
-    bool knows(int a, int x, int value) const { return x == a || clocks_[long{a} * size_ + x] > value; }
+    int& clock(int a, int x) { return clocks_[long{a - first_} * size_ + x]; }
+    bool knows(int a, int x, int value) const { return x == a || clocks_[long{a - first_} * size_ + x] > value; }
 
-    const int size_;
+    const int size_, first_, count_;     // ranks of the group; those that are planned
     per_rank<list<history>> histories_;  // of each rank's memory
-    list<std::uint16_t> clocks_;
+    list<int> clocks_;
     // All clocks at each progress value: a rank that has seen x reach the value knows what x knew then. Empty where
     // clocks are not inherited: for messages, and where the snapshots would take too much memory.
     list<std::uint16_t> snapshots_;
@@ -86,20 +86,22 @@ private:
     const std::size_t indices_;    // of a rank's input, and output, locations
     const std::size_t output_at_;  // index of the first output location
     list<reading> readers_;
-    list<int> needed_;   // by rank: the value that the actor needs, or -1
-    list<int> pending_;  // the ranks of which it needs one
+    list<int> needed_;            // by rank: the value that the actor needs, or -1
+    list<int> pending_, sorted_;  // the ranks of which it needs one
 };
 
 inline dependencies::dependencies(const step_table& steps, const unit_map& units, opcode wait)
     : size_(steps.size),
-      histories_(steps.size),
+      first_(steps.first),
+      count_(steps.count),
+      histories_(steps.count, steps.first),
       wait_(wait),
       indices_(static_cast<std::size_t>(units.indices())),
       // Input and output of a unit may be one memory (in place), except for all_to_all, whose in-place calls copy, and
       // for redistribute, which is never in place.
       output_at_(names_contents(steps.what) ? indices_ : 0) {
     const auto n = static_cast<std::size_t>(size_);
-    clocks_.resize(n * n);
+    clocks_.resize(n * static_cast<std::size_t>(count_));
     needed_.resize(n, -1);
 }
 
@@ -116,16 +118,19 @@ inline bool dependencies::is_free(int writer, const location& l) const {
 
 // The latest value comes first: what its rank knew then may make other waits needless.
 inline void dependencies::flush(int actor, list<instruction>& into, int round) {
+    // Messages: there may be one for each rank, and no wait implies another.
+    const bool sorted = wait_ == opcode::left;
+    if (sorted) merge_sort(pending_, sorted_, [this](int a, int b) { return needed_[a] < needed_[b]; });
     while (!pending_.empty()) {
-        std::size_t latest = 0;
-        for (std::size_t i = 1; i < pending_.size(); ++i)
+        std::size_t latest = sorted ? pending_.size() - 1 : 0;
+        for (std::size_t i = latest + 1; i < pending_.size(); ++i)
             if (needed_[pending_[i]] > needed_[pending_[latest]]) latest = i;
         const int x = pending_[latest], value = needed_[x];
         pending_.drop(latest);
         needed_[x] = -1;
         if (knows(actor, x, value)) continue;
         into.push_back({.op = wait_, .peer = x, .value = value, .round = round});
-        clock(actor, x) = static_cast<std::uint16_t>(value + 1);
+        clock(actor, x) = value + 1;
         if (snapshots_.empty()) continue;
         const std::uint16_t* const known = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size() +
                                            static_cast<std::size_t>(x) * static_cast<std::size_t>(size_);
@@ -174,10 +179,10 @@ inline void memory_dependencies::access(int actor, const instruction& i, const l
 }
 
 inline void memory_dependencies::publish_all(int value) {
-    for (int r = 0; r < size_; ++r) clock(r, r) = static_cast<std::uint16_t>(value + 1);
-    if (!snapshots_.empty())
-        std::memcpy(snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size(), clocks_.data(),
-            clocks_.size() * sizeof(std::uint16_t));
+    for (int r = 0; r < size_; ++r) clock(r, r) = value + 1;
+    if (snapshots_.empty()) return;
+    std::uint16_t* const now = snapshots_.data() + static_cast<std::size_t>(value) * clocks_.size();
+    for (std::size_t i = 0; i < clocks_.size(); ++i) now[i] = static_cast<std::uint16_t>(clocks_[i]);
 }
 
 inline void memory_dependencies::flush_exit(int actor, list<instruction>& into, int round) {
@@ -189,12 +194,12 @@ inline void memory_dependencies::flush_exit(int actor, list<instruction>& into, 
 }
 
 inline void memory_dependencies::flush_reuse(int actor, list<instruction>& into, int round) {
-    list<std::uint16_t> known;
+    list<int> known;
     for (int x = 0; x < size_; ++x) known.push_back(clock(actor, x));
     for (const history& h : histories_[actor]) need_readers(actor, h);
     // The chunk that used the slots is at least two chunks earlier. A rank that has reached any value of a chunk in
     // between has done all of the earlier one.
-    constexpr std::uint16_t everything = 0xffff;
+    constexpr int everything = 0xffff;
     for (int x = 0; x < size_; ++x)
         if (clock(actor, x) > 1) clock(actor, x) = everything;
     flush(actor, into, round);
@@ -218,7 +223,7 @@ public:
 };
 
 /// Drops the publications of values for which no rank waits.
-inline void drop_unneeded_publications(execution_plan& plan) {
+inline void drop_unneeded_publications(const execution_plan& plan, per_rank<rank_program>& programs) {
     const std::size_t values = static_cast<std::size_t>(plan.values()) + 1;
     list<bool> awaited;
     awaited.resize(values * static_cast<std::size_t>(plan.size));
@@ -226,13 +231,13 @@ inline void drop_unneeded_publications(execution_plan& plan) {
         return static_cast<std::size_t>(rank) * values + static_cast<std::size_t>(value);
     };
     for (int r = 0; r < plan.size; ++r) {
-        const rank_program& program = plan.program_of(r);
+        const rank_program& program = programs[r];
         for (const list<instruction>* part : {&program.reuse_waits, &program.body, &program.exit})
             for (const instruction& i : *part)
                 if (i.op == opcode::wait) awaited[value_at(i.peer, i.value)] = true;
     }
     for (int r = 0; r < plan.size; ++r) {
-        list<instruction>& body = plan.program_of(r).body;
+        list<instruction>& body = programs[r].body;
         std::size_t kept = 0;
         for (const instruction& i : body)
             if (i.op != opcode::publish || awaited[value_at(r, i.value)]) body[kept++] = i;

@@ -1,15 +1,16 @@
-// An execution plan: what every rank of a group does for one schedule, as one program per rank.
+// An execution plan: what the ranks of a group do for one schedule, as one program per rank.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 // Executors run the programs and do not look at the schedule.
 #pragma once
 
 #include <colls/any_schedule.hpp>
+#include <colls/detail/plan/per_rank.hpp>
 #include <colls/detail/plan/rank_program.hpp>
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <utility>
 
 namespace colls::inline v1::detail {
 
@@ -23,44 +24,79 @@ enum class reach : std::uint8_t {
     nothing  ///< no memory: messages pass
 };
 
-/// Where peers can load and store, a copied block is pushed (stored by its sender) unless this holds: the receivers of
-/// a broadcast or scatter pull (load) their blocks in parallel, while a pushing root would do all copies in turn.
-constexpr bool pulls_copies(collective c) { return c == collective::broadcast || c == collective::scatter; }
+/// Where peers can load and store: a copied block is stored by its sender, or loaded by its receiver.
+enum class copying : std::uint8_t { pushed, pulled };
 
-/// Within reach::scratch and reach::processes reductions and copies are pulled. The exceptions are pushed by single
-/// copies, so that ranks copy in parallel that would wait for one another: the blocks of a gather, whose root would
-/// pull all of them; and one block in n of a broadcast in a single round, whose root would be idle.
+/// Which of them a plan has where nothing is known of the machine: the receivers of a broadcast or scatter pull their
+/// blocks in parallel, while a pushing root would do all copies in turn.
+constexpr copying usual_copying(collective c) {
+    return c == collective::broadcast || c == collective::scatter ? copying::pulled : copying::pushed;
+}
+
+/// Within reach::scratch and reach::processes reductions and copies are pulled, whatever the plan's `copies`. The
+/// exceptions are pushed by single copies, so that ranks copy in parallel that would wait for one another: the blocks
+/// of a gather, whose root would pull all of them; and one block in n of a broadcast in a single round, whose root
+/// would be idle.
 constexpr bool pulls_all(reach within) { return within == reach::scratch || within == reach::processes; }
 
-/// Made once per (schedule, size, reach), then constant, and kept until the process ends (plan_cache.hpp).
+/// Made once per (schedule, size, reach, copying), and kept until the process ends (plan_cache.hpp). Where ranks reach
+/// memory it has the programs of all ranks. Where messages pass, a rank needs its own program alone, so each is made
+/// when it is first asked for: plans for 100,000 ranks have room for that.
 ///
 /// Plans of rooted collectives are written for the root `root`: executors rotate the ranks.
-struct execution_plan {
-    execution_plan(const any_schedule& s, int n, reach r)
-        : schedule(s), size(n), within(r), ranks(new rank_program[static_cast<std::size_t>(n)]) {}
+class execution_plan {
+public:
+    execution_plan(const any_schedule& s, int n, reach r, copying c)
+        : schedule(s), size(n), within(r), copies(c), programs_(n) {}
+    execution_plan(const execution_plan&) = delete;
+    execution_plan& operator=(const execution_plan&) = delete;
+    ~execution_plan() {
+        for (int r = 0; r < size; ++r) delete programs_[r].load(std::memory_order_relaxed);
+    }
 
     any_schedule schedule;
     int size;
     reach within;
+    copying copies;
     /// The plans of the same schedule within reach::scratch and reach::processes, once they have been asked for.
     mutable std::atomic<const execution_plan*> staged = nullptr, single_copy = nullptr;
+    /// The plan of the same schedule with the other copying, once copied_otherwise() has been asked for it.
+    mutable std::atomic<const execution_plan*> otherwise = nullptr;
     int rounds = 0;
     /// User blocks: one for each rank, or the equal parts into which the schedule cuts the whole buffer.
     int blocks = 1;
     int parts = 1;         ///< units per user block, at most
     int fewest_parts = 1;  ///< units per user block, at least
     list<int> parts_of;    ///< units of each user block, where they differ; else empty
-    /// Messages: ranks other than the root send and receive parts of their own block alone.
+    /// Messages of a gather or scatter: ranks other than the root send and receive parts of their own block alone.
     bool own_blocks_only = true;
     int root = 0;
-    std::uint64_t fingerprint = 0;  ///< of the schedule's type and every step
+    std::uint64_t fingerprint = 0;  ///< of the schedule's type and steps
     // Known where the schedule was proven at run time:
     bool order_preserving = false;
-    bool one_expression = false;  ///< fold_properties.hpp
-    std::unique_ptr<rank_program[]> ranks;
+    bool one_expression = false;    ///< fold_properties.hpp
+    bool expressions_known = true;  ///< false: the proof has not looked for these two
 
-    rank_program& program_of(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
+    /// Threads may call it at once.
+    const rank_program& program_of(int rank) const {
+        const rank_program* const p = programs_[rank].load(std::memory_order_acquire);
+        return p ? *p : make_program(rank);
+    }
+    /// Gives the rank its program, unless another thread has done so; returns the one that it has.
+    const rank_program& add_program(int rank, rank_program&& made) const {
+        auto* const mine = new rank_program(std::move(made));
+        const rank_program* first = nullptr;
+        if (programs_[rank].compare_exchange_strong(first, mine, std::memory_order_acq_rel, std::memory_order_acquire))
+            return *mine;
+        delete mine;
+        return *first;
+    }
     int values() const { return 2 * rounds; }  ///< progress values per chunk, besides 0
+
+private:
+    const rank_program& make_program(int rank) const;  // make_execution_plan.hpp
+
+    mutable per_rank<std::atomic<const rank_program*>> programs_;  // null: not made yet
 };
 
 }  // namespace colls::inline v1::detail

@@ -3,8 +3,8 @@
 //
 // Each round has two phases. In the send phase a rank stores into its peers' memory, in the fold phase it folds into
 // its own; it publishes a progress value after each. A block that is reduced is pulled: the receiver reads the sender's
-// slot while it folds. A block that is copied is pushed, that is, stored by its sender, except where pulls_copies()
-// holds. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
+// slot while it folds. A block that is copied is pushed, that is, stored by its sender, or pulled, as the plan's
+// `copies` says. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
 //
 // Within reach::scratch everything is pulled, and what peers read is staged: copied once to a scratch slot of its
 // owner. Within reach::processes it is staged only where the round overwrites it.
@@ -18,6 +18,8 @@
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
 
+#include <utility>
+
 namespace colls::inline v1::detail {
 
 class memory_lowering {
@@ -26,10 +28,11 @@ public:
         : steps_(steps),
           units_(units),
           plan_(plan),
+          programs_(steps.size),
           accesses_(steps, units),
-          scratch_(plan, accesses_),
+          scratch_(steps, programs_, accesses_),
           slots_(steps, units, scratch_),
-          work_(steps, units, slots_, scratch_, plan) {}
+          work_(steps, units, slots_, scratch_, programs_, plan.within) {}
 
     /// Makes all programs of the plan.
     void lower();
@@ -46,17 +49,18 @@ private:
     location stage(int rank, int slot, int round);
     void add_copy(int rank, const location& from, const location& to, int unit, int round);
     void record(int rank, int done) {
-        for (const instruction& i : phase_) accesses_.access(rank, i, plan_.program_of(rank).operands, done);
+        for (const instruction& i : phase_) accesses_.access(rank, i, programs_[rank].operands, done);
     }
     void append_phase(int rank, int round);
     void publish(int rank, int value, int round) {
-        plan_.program_of(rank).body.push_back({.op = opcode::publish, .value = value, .round = round});
+        programs_[rank].body.push_back({.op = opcode::publish, .value = value, .round = round});
     }
     static void mark_pushes(rank_program& program);
 
     const step_table& steps_;
     const unit_map& units_;
     execution_plan& plan_;
+    per_rank<rank_program> programs_;
     memory_dependencies accesses_;
     scratch_slots scratch_;
     slot_states slots_;
@@ -78,12 +82,15 @@ inline void memory_lowering::lower() {
         append_phase(r, steps_.rounds);
     }
     for (int r = 0; r < steps_.size; ++r) {
-        rank_program& program = plan_.program_of(r);
+        rank_program& program = programs_[r];
         if (plan_.within == reach::scratch) accesses_.flush_reuse(r, program.reuse_waits, steps_.rounds);
         accesses_.flush_exit(r, program.exit, steps_.rounds);
     }
-    drop_unneeded_publications(plan_);
-    for (int r = 0; r < steps_.size; ++r) mark_pushes(plan_.program_of(r));
+    drop_unneeded_publications(plan_, programs_);
+    for (int r = 0; r < steps_.size; ++r) {
+        mark_pushes(programs_[r]);
+        plan_.add_program(r, std::move(programs_[r]));
+    }
 }
 
 inline void memory_lowering::send_phase(int round) {
@@ -92,7 +99,7 @@ inline void memory_lowering::send_phase(int round) {
         for (int p = 0; p < steps_.ports; ++p) {
             const step& own = steps_.at(r, round, p);
             const int peer = own.send.peer;
-            if (peer == r) work_.add_own(r, own);
+            if (peer == r) work_.add_own(r, own, [](int) { return 0; });
             if (peer == r || peer == none) continue;
             const receive_part& into = steps_.at(peer, round, p).recv;
             for (int i = 0; i < own.send.blocks.size(); ++i)
@@ -109,13 +116,13 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
     if (units_.is_empty(slot)) return;
     const slot_state& source = slots_.at(sender, slot);
     const location from = source.data();
+    const bool stays = !is_overwritten(source, round);
     if (pulls_all(plan_.within) && !pushes(sender, slot, receiver)) {
-        const bool is_reached =
-            from.where == place::scratch || (plan_.within == reach::processes && !is_overwritten(source, round));
+        const bool is_reached = from.where == place::scratch || (plan_.within == reach::processes && stays);
         const location reached = is_reached ? from : stage(sender, slot, round);
         return work_.add(receiver, {to, sender, reached, source.contributions, act});
     }
-    if (!pulls_all(plan_.within) && (act == action::reduce || pulls_copies(steps_.what)) && source.received_in != round)
+    if (!pulls_all(plan_.within) && stays && (act == action::reduce || plan_.copies == copying::pulled))
         return work_.add(receiver, {to, sender, from, source.contributions, act});
     location goal = slots_.target(receiver, to, round);
     const bool lands = act == action::copy && slots_.can_land(receiver, to, goal, round);
@@ -153,7 +160,7 @@ inline location memory_lowering::stage(int rank, int slot, int round) {
 }
 
 inline void memory_lowering::add_copy(int rank, const location& from, const location& to, int unit, int round) {
-    list<location>& operands = plan_.program_of(rank).operands;
+    list<location>& operands = programs_[rank].operands;
     phase_.push_back({.op = opcode::copy,
         .peer = to.rank,
         .unit = unit,
@@ -181,7 +188,7 @@ inline void memory_lowering::fold_phase(int round) {
 }
 
 inline void memory_lowering::append_phase(int rank, int round) {
-    list<instruction>& body = plan_.program_of(rank).body;
+    list<instruction>& body = programs_[rank].body;
     accesses_.flush(rank, body, round);
     body.append(phase_);
 }

@@ -1,4 +1,4 @@
-// Execution plans for executors that pass messages.
+// The program of one rank for the executor that passes messages.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 // The messages of a round are posted first, each side naming the memory that it sends from or receives into. Posts are
@@ -15,164 +15,181 @@
 #include <colls/detail/plan/slot_states.hpp>
 #include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/plan/unit_map.hpp>
+#include <colls/detail/plan/value_origins.hpp>
 
 #include <utility>
 
 namespace colls::inline v1::detail {
 
+/// Makes the program of one rank, the one whose steps the table has. Of other ranks it reads the steps of those that
+/// the rank talks to, and what value_origins needs: so a program takes time and memory by what the rank itself does.
 class message_lowering {
 public:
-    message_lowering(const step_table& steps, const unit_map& units, execution_plan& plan)
+    message_lowering(const step_table& steps, const unit_map& units)
         : steps_(steps),
           units_(units),
-          plan_(plan),
+          rank_(steps.first),
+          programs_(1, rank_),
+          program_(programs_[rank_]),
+          origins_(steps, units),
           sources_(steps, units),
-          scratch_(plan, sources_),
+          scratch_(steps, programs_, sources_),
           slots_(steps, units, scratch_),
-          work_(steps, units, slots_, scratch_, plan),
-          sends_(steps.size),
-          receives_(steps.size) {}
+          work_(steps, units, slots_, scratch_, programs_, reach::nothing) {}
 
-    /// Makes all programs of the plan.
-    void lower();
+    rank_program lower();
 
 private:
     void post_phase(int round);
-    void post(int sender, int receiver, int port, int round);
-    void fold_phase(int round);
-    void append_phase(int rank, int round);
-    void add_operand(rank_program& program, const location& l, int unit) const {
-        program.operands.push_back(l);
-        program.units.resize(program.operands.size());
-        program.units.back() = unit;
+    void post_send(const send_part& part, int port, int round);
+    void post_receive(const receive_part& part, int port, int round);
+    void append_phase(int round);
+    void add_operand(const location& l, int unit) {
+        program_.operands.push_back(l);
+        program_.units.resize(program_.operands.size());
+        program_.units.back() = unit;
     }
-    void post_ahead(rank_program& program) const;
+    void post_ahead();
+    void number_channels();
 
     const step_table& steps_;
     const unit_map& units_;
-    execution_plan& plan_;
+    const int rank_;
+    per_rank<rank_program> programs_;
+    rank_program& program_;
+    value_origins origins_;
     message_dependencies sources_;
     scratch_slots scratch_;
     slot_states slots_;
     local_work work_;
-    per_rank<list<instruction>> sends_, receives_;  // of the round; receives behind the waits that they need
-    list<instruction> phase_;                       // copies and folds of one rank
+    list<instruction> sends_, receives_;  // of the round; receives behind the waits that they need
+    list<instruction> phase_;             // copies and folds
 };
 
-inline void message_lowering::lower() {
+inline rank_program message_lowering::lower() {
     for (int k = 0; k < steps_.rounds; ++k) {
         slots_.begin_round(k);
         post_phase(k);
-        fold_phase(k);
+        phase_.clear();
+        work_.fold_arrivals(rank_, k, phase_);
+        append_phase(k);
         slots_.end_round(k);
     }
-    for (int r = 0; r < steps_.size; ++r) {
-        phase_.clear();
-        work_.keep_inputs(r, phase_);
-        append_phase(r, steps_.rounds);
-    }
-    for (int r = 0; r < steps_.size && steps_.rounds > 0; ++r) post_ahead(plan_.program_of(r));
+    phase_.clear();
+    work_.keep_inputs(rank_, phase_);
+    append_phase(steps_.rounds);
+    if (steps_.rounds > 0) post_ahead();
+    number_channels();
+    return std::move(program_);
 }
 
 inline void message_lowering::post_phase(int round) {
-    for (int r = 0; r < steps_.size; ++r) {
-        sends_[r].clear();
-        receives_[r].clear();
+    sends_.clear();
+    receives_.clear();
+    for (int p = 0; p < steps_.ports; ++p) {
+        const step& own = steps_.at(rank_, round, p);
+        const bool receives_first = own.recv.peer < rank_;
+        if (receives_first && own.recv.peer != none) post_receive(own.recv, p, round);
+        if (own.send.peer == rank_)
+            work_.add_own(rank_, own,
+                [&](int i) { return own.recv.action == action::reduce ? origins_.folded(round, p, i) : 0; });
+        else if (own.send.peer != none)
+            post_send(own.send, p, round);
+        if (!receives_first && own.recv.peer != rank_) post_receive(own.recv, p, round);
     }
-    for (int p = 0; p < steps_.ports; ++p)
-        for (int r = 0; r < steps_.size; ++r) {
-            const step& own = steps_.at(r, round, p);
-            if (own.send.peer == r)
-                work_.add_own(r, own);
-            else if (own.send.peer != none)
-                post(r, own.send.peer, p, round);
-        }
-    for (int r = 0; r < steps_.size; ++r) {
-        rank_program& program = plan_.program_of(r);
-        program.body.append(sends_[r]);
-        program.body.append(receives_[r]);
-        program.segments.push_back(static_cast<int>(program.body.size()));
-        for (const instruction& i : receives_[r])
-            if (i.op == opcode::receive)
-                program.body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
-    }
+    list<instruction>& body = program_.body;
+    body.append(sends_);
+    body.append(receives_);
+    program_.segments.push_back(static_cast<int>(body.size()));
+    for (const instruction& i : receives_)
+        if (i.op == opcode::receive)
+            body.push_back({.op = opcode::arrived, .peer = i.peer, .value = i.value, .round = round});
 }
 
-// Adds one message: its send, and its receive behind the waits that it needs.
-inline void message_lowering::post(int sender, int receiver, int port, int round) {
-    const block_set& from = steps_.at(sender, round, port).send.blocks;
-    const receive_part& into = steps_.at(receiver, round, port).recv;
-    rank_program &sends = plan_.program_of(sender), &receives = plan_.program_of(receiver);
+inline void message_lowering::post_send(const send_part& part, int port, int round) {
     instruction send{.op = opcode::send,
-        .peer = receiver,
-        .value = sends.sends++,
+        .peer = part.peer,
+        .value = program_.sends++,
         .unit = port,
         .round = round,
-        .first = static_cast<int>(sends.operands.size())};
+        .first = static_cast<int>(program_.operands.size())};
+    for (int i = 0; i < part.blocks.size(); ++i) {
+        const int slot = part.blocks[i];
+        if (units_.is_empty(slot)) continue;
+        const location& from = slots_.at(rank_, slot).at;
+        sources_.send_from(from, part.peer, send.value);
+        add_operand(from, units_.length_unit(rank_, slot, from));
+    }
+    send.count = static_cast<int>(program_.operands.size()) - send.first;
+    sends_.push_back(send);
+}
+
+// Adds the receive behind the waits that it needs.
+inline void message_lowering::post_receive(const receive_part& part, int port, int round) {
+    const block_set from = steps_.schedule.at(part.peer, steps_.size, round, port).send.blocks;
     instruction receive{.op = opcode::receive,
-        .peer = sender,
-        .value = receives.receives++,
+        .peer = part.peer,
+        .value = program_.receives++,
         .unit = port,
         .round = round,
-        .first = static_cast<int>(receives.operands.size())};
+        .first = static_cast<int>(program_.operands.size())};
     for (int i = 0; i < from.size(); ++i) {
         if (units_.is_empty(from[i])) continue;
-        const slot_state& source = slots_.at(sender, from[i]);
-        const int slot = into.blocks[i];
-        location goal = slots_.target(receiver, slot, round);
-        const bool lands = into.action == action::copy && slots_.can_land(receiver, slot, goal, round);
-        if (!lands || goal.where == place::scratch) goal = scratch_.take(receiver, receiver);
-        goal.leaf = source.contributions == 1;
-        sources_.send_from(source.at, receiver, send.value);
+        const int slot = part.blocks[i];
+        location goal = slots_.target(rank_, slot, round);
+        const bool copies = part.action == action::copy;
+        const bool lands = copies && slots_.can_land(rank_, slot, goal, round);
+        if (!lands || goal.where == place::scratch) goal = scratch_.take(rank_, rank_);
+        const int contributions =
+            copies ? origins_.received(part.peer, from[i], round, port, i) : origins_.sent(part.peer, from[i], round);
+        goal.leaf = contributions == 1;
         sources_.overwrite(goal);
-        const int sent_unit = units_.length_unit(sender, from[i], source.at);
-        const int received_unit = units_.length_unit(receiver, slot, goal);
-        add_operand(sends, source.at, sent_unit);
-        add_operand(receives, goal, received_unit);
-        for (const auto& [rank, unit] : {std::pair{sender, sent_unit}, std::pair{receiver, received_unit}})
-            plan_.own_blocks_only = plan_.own_blocks_only && (rank == plan_.root || units_.is_of(rank, unit));
+        add_operand(goal, units_.length_unit(rank_, slot, goal));
         if (lands)
-            slots_.move(receiver, slot, goal, source.contributions);
+            slots_.move(rank_, slot, goal, contributions);
         else
-            work_.add(receiver, {slot, sender, goal, source.contributions, into.action});
+            work_.add(rank_,
+                {slot, part.peer, goal, contributions, part.action, copies ? 0 : origins_.folded(round, port, i)});
     }
-    send.count = static_cast<int>(sends.operands.size()) - send.first;
-    receive.count = static_cast<int>(receives.operands.size()) - receive.first;
-    sends_[sender].push_back(send);
-    sources_.flush(receiver, receives_[receiver], round);
-    receives_[receiver].push_back(receive);
+    receive.count = static_cast<int>(program_.operands.size()) - receive.first;
+    sources_.flush(rank_, receives_, round);
+    receives_.push_back(receive);
 }
 
-inline void message_lowering::fold_phase(int round) {
-    for (int r = 0; r < steps_.size; ++r) {
-        phase_.clear();
-        work_.fold_arrivals(r, round, phase_);
-        append_phase(r, round);
-    }
-}
-
-inline void message_lowering::append_phase(int rank, int round) {
-    list<instruction>& body = plan_.program_of(rank).body;
+inline void message_lowering::append_phase(int round) {
     for (const instruction& i : phase_) sources_.overwrite(i.to);
-    sources_.flush(rank, body, round);
-    body.append(phase_);
+    sources_.flush(rank_, program_.body, round);
+    program_.body.append(phase_);
+}
+
+inline void message_lowering::number_channels() {
+    list<int> number;  // by peer
+    number.resize(static_cast<std::size_t>(steps_.size), none);
+    for (instruction& i : program_.body) {
+        if (i.op != opcode::send && i.op != opcode::receive) continue;
+        if (number[i.peer] == none) {
+            number[i.peer] = static_cast<int>(program_.peers.size());
+            program_.peers.push_back(i.peer);
+        }
+        i.channel = number[i.peer];
+    }
 }
 
 // A message of nothing but what its sender holds from the start need not wait for earlier rounds: it is posted with the
 // first round's. Only where it is the only message to that rank: messages between two ranks arrive in the order of
 // their posts, so another would be overtaken.
-inline void message_lowering::post_ahead(rank_program& program) const {
+inline void message_lowering::post_ahead() {
     list<int> messages;  // by receiver
     messages.resize(static_cast<std::size_t>(steps_.size));
-    for (const instruction& i : program.body) messages[i.peer] += i.op == opcode::send;
+    for (const instruction& i : program_.body) messages[i.peer] += i.op == opcode::send;
     const auto goes_ahead = [&](const instruction& i) {
         if (i.op != opcode::send || i.count == 0 || messages[i.peer] != 1) return false;
         for (int k = i.first; k < i.first + i.count; ++k)
-            if (program.operands[k].where != place::input) return false;
+            if (program_.operands[k].where != place::input) return false;
         return true;
     };
-    list<instruction>& body = program.body;
-    list<int>& segments = program.segments;
+    list<instruction>& body = program_.body;
+    list<int>& segments = program_.segments;
     list<instruction> ordered;
     int at = segments[0];
     for (int i = 0; i < static_cast<int>(body.size()); ++i)

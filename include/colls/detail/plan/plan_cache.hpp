@@ -15,19 +15,33 @@ namespace colls::inline v1::detail {
 
 /// The plan of the schedule at n ranks, which stays valid until the process ends. Threads may call it at once. Throws
 /// what make_execution_plan() throws, at every call.
-const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within = reach::buffers);
+const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within, copying how);
+inline const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within = reach::buffers) {
+    return execution_plan_for(s, n, within, usual_copying(s.implements));
+}
 #ifndef COLLS_SEPARATE
-COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within) {
+COLLS_INLINE const execution_plan* execution_plan_for(const any_schedule& s, int n, reach within, copying how) {
     static std::mutex mutex;
     // Never destroyed: threads may outlive main.
     static list<const execution_plan*>& cache = *new list<const execution_plan*>;
     const std::lock_guard lock(mutex);
     for (const execution_plan* p : cache)
-        if (p->size == n && p->within == within && p->schedule == s) return p;
-    cache.push_back(make_execution_plan(s, n, within).release());
+        if (p->size == n && p->within == within && p->copies == how && p->schedule == s) return p;
+    cache.push_back(make_execution_plan(s, n, within, how).release());
     return cache.back();
 }
 #endif
+
+/// The plan of the same schedule that pulls its copies where this one pushes them, or the reverse.
+inline const execution_plan& copied_otherwise(const execution_plan& plan) {
+    const execution_plan* found = plan.otherwise.load(std::memory_order_acquire);
+    if (found == nullptr) {
+        found = execution_plan_for(
+            plan.schedule, plan.size, plan.within, plan.copies == copying::pulled ? copying::pushed : copying::pulled);
+        plan.otherwise.store(found, std::memory_order_release);
+    }
+    return *found;
+}
 
 /// The plan of the same schedule for buffers that other ranks cannot reach: staged, or by single copies.
 inline const execution_plan& out_of_reach_plan(const execution_plan& direct, bool single_copy) {

@@ -42,8 +42,9 @@ struct instruction {
     int round = 0;  ///< of the schedule; behind its last round: the number of rounds
     int first = 0;  ///< the operands are [first, first + count) of the program's
     int count = 0;
-    int pushes = 0;  ///< fold: so many instructions that follow copy its result
-    location to{};   ///< copy, fold
+    int pushes = 0;   ///< fold: so many instructions that follow copy its result
+    int channel = 0;  ///< send, receive: which of the program's peers `peer` is
+    location to{};    ///< copy, fold
 };
 
 struct rank_program {
@@ -62,6 +63,7 @@ struct rank_program {
     /// them, and posts those of round k; segment 0 also posts those sent ahead.
     list<int> segments;
     int sends = 0, receives = 0;  ///< messages per chunk
+    list<int> peers;              ///< the ranks that it sends to or receives from, each once
 };
 
 }  // namespace colls::inline v1::detail

@@ -1,18 +1,19 @@
-// The scratch slots of all ranks while a plan is made: which are free, and how many each rank needs.
+// The scratch slots of the ranks while they are planned: which are free, and how many each rank needs.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
 #include <colls/detail/plan/dependencies.hpp>
-#include <colls/detail/plan/execution_plan.hpp>
 #include <colls/detail/plan/per_rank.hpp>
+#include <colls/detail/plan/rank_program.hpp>
+#include <colls/detail/plan/step_table.hpp>
 #include <colls/detail/support/list.hpp>
 
 namespace colls::inline v1::detail {
 
 class scratch_slots {
 public:
-    scratch_slots(execution_plan& plan, const dependencies& accesses)
-        : plan_(plan), accesses_(accesses), free_(plan.size) {}
+    scratch_slots(const step_table& steps, per_rank<rank_program>& programs, const dependencies& accesses)
+        : programs_(programs), accesses_(accesses), free_(steps.count, steps.first) {}
 
     /// A slot of `owner` that `writer` may overwrite without a wait: a free one, or a new one.
     location take(int writer, int owner) {
@@ -23,12 +24,12 @@ public:
             free.drop(i);
             return l;
         }
-        return {owner, plan_.program_of(owner).scratch++, place::scratch};
+        return {owner, programs_[owner].scratch++, place::scratch};
     }
     void give_back(int owner, int index) { free_[owner].push_back(index); }
 
 private:
-    execution_plan& plan_;
+    per_rank<rank_program>& programs_;
     const dependencies& accesses_;
     per_rank<list<int>> free_;
 };

@@ -16,8 +16,8 @@ struct slot_state {
     int contributions = 0;               ///< ranks whose data it holds; 0: undefined
     int last_write = -1, last_use = -1;  ///< rounds
     int received_in = -1, sent_in = -1;  ///< the latest round, up to the present one
-    action received_by = action::copy;   ///< in that round
     int staged = none;                   ///< scratch slot with a copy for peers to read
+    int arrived = none, newest = none;   ///< the first and the latest of its arrivals in the round (local_work.hpp)
 
     bool is_defined() const { return contributions > 0; }
     /// Where the data lie, as an operand.
@@ -28,11 +28,10 @@ class slot_states {
 public:
     slot_states(const step_table& steps, const unit_map& units, scratch_slots& scratch);
 
-    slot_state& at(int rank, int slot) { return states_[long{rank} * steps_.slots + slot]; }
-    const slot_state& at(int rank, int slot) const { return states_[long{rank} * steps_.slots + slot]; }
+    slot_state& at(int rank, int slot) { return states_[index(rank, slot)]; }
+    const slot_state& at(int rank, int slot) const { return states_[index(rank, slot)]; }
 
-    /// Notes which slots the round sends and receives. Throws errc::unsupported where it both copies and reduces into
-    /// one slot.
+    /// Notes which slots the round sends and receives.
     void begin_round(int round);
     /// The slot's data lie at `to` from the end of the round on, and hold so many contributions.
     void move(int rank, int slot, const location& to, int contributions) {
@@ -54,6 +53,8 @@ private:
         int contributions;
     };
 
+    long index(int rank, int slot) const { return long{rank - steps_.first} * steps_.slots + slot; }
+    int& first_used_in(int rank, int round) { return first_used_[long{rank - steps_.first} * steps_.rounds + round]; }
     void unstage(int rank, slot_state& s) {
         if (s.staged != none) scratch_.give_back(rank, s.staged);
         s.staged = none;
@@ -63,20 +64,24 @@ private:
     const unit_map& units_;
     scratch_slots& scratch_;
     list<slot_state> states_;
+    // The slots of a rank that a round is the last to use, in ascending order: the first, and by slot the next.
+    list<int> first_used_, next_used_;
     list<change> changes_;
 };
 
 inline slot_states::slot_states(const step_table& steps, const unit_map& units, scratch_slots& scratch)
     : steps_(steps), units_(units), scratch_(scratch) {
-    states_.resize(static_cast<std::size_t>(steps.size) * static_cast<std::size_t>(steps.slots));
-    for (int r = 0; r < steps.size; ++r)
+    const auto ranks = static_cast<std::size_t>(steps.count);
+    const int end = steps.first + steps.count;
+    states_.resize(ranks * static_cast<std::size_t>(steps.slots));
+    for (int r = steps.first; r < end; ++r)
         for (int s = 0; s < steps.blocks; ++s)
             if (const int unit = units.input_unit(r, s); unit != none) {
                 at(r, s).at = {r, unit, place::input, true};
                 at(r, s).contributions = 1;
             }
     for (int k = 0; k < steps.rounds; ++k)
-        for (int r = 0; r < steps.size; ++r)
+        for (int r = steps.first; r < end; ++r)
             for (int p = 0; p < steps.ports; ++p) {
                 const auto& [send, receive] = steps.at(r, k, p);
                 for (int i = 0; send.peer != none && i < send.blocks.size(); ++i) at(r, send.blocks[i]).last_use = k;
@@ -85,20 +90,24 @@ inline slot_states::slot_states(const step_table& steps, const unit_map& units, 
                     to.last_write = to.last_use = k;
                 }
             }
+    first_used_.resize(ranks * static_cast<std::size_t>(steps.rounds), none);
+    next_used_.resize(states_.size(), none);
+    for (int r = steps.first; r < end; ++r)
+        for (int s = steps.slots; s-- > 0;)
+            if (const int round = at(r, s).last_use; round >= 0) {
+                next_used_[index(r, s)] = first_used_in(r, round);
+                first_used_in(r, round) = s;
+            }
 }
 
 inline void slot_states::begin_round(int round) {
-    for (int r = 0; r < steps_.size; ++r)
+    for (int r = steps_.first; r < steps_.first + steps_.count; ++r)
         for (int p = 0; p < steps_.ports; ++p) {
             const auto& [send, receive] = steps_.at(r, round, p);
             for (int i = 0; send.peer != none && i < send.blocks.size(); ++i) at(r, send.blocks[i]).sent_in = round;
             for (int i = 0; receive.peer != none && i < receive.blocks.size(); ++i) {
                 slot_state& to = at(r, receive.blocks[i]);
-                if (to.received_in == round && to.received_by != receive.action)
-                    refuse_schedule(
-                        steps_.schedule, steps_.size, errc::unsupported, "one round copies and reduces into one block");
                 to.received_in = round;
-                to.received_by = receive.action;
             }
         }
 }
@@ -114,10 +123,9 @@ inline void slot_states::end_round(int round) {
         s.contributions = c.contributions;
     }
     changes_.clear();
-    for (int r = 0; r < steps_.size; ++r)
-        for (int i = 0; i < steps_.slots; ++i) {
+    for (int r = steps_.first; r < steps_.first + steps_.count; ++r)
+        for (int i = first_used_in(r, round); i != none; i = next_used_[index(r, i)]) {
             slot_state& s = at(r, i);
-            if (s.last_use != round) continue;
             unstage(r, s);
             if (!s.is_defined() || s.at.where != place::scratch) continue;
             scratch_.give_back(r, s.at.index);

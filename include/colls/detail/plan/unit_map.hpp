@@ -28,6 +28,8 @@ public:
     int input_unit(int rank, int slot) const;
     /// The unit of its output that a rank's slot holds at the end, or none.
     int output_unit(int rank, int slot) const;
+    /// Where blocks have owners: the unit of a slot, or none; 0 for a scratch slot.
+    int unit_of(int slot) const { return slot < steps_.blocks ? home_unit_[slot] : 0; }
     /// The unit that has the length of the data in a rank's slot; `data`: where they lie.
     int length_unit(int rank, int slot, const location& data) const;
 

@@ -18,13 +18,15 @@ struct counted_messages {
 };
 
 /// All of a cost but `scratch`. Where only some messages are counted, `rounds` are those in which one of them is sent.
-constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}) {
-    const int rounds = s.rounds(n);
+/// `period`: if not 0, it divides n, rank r + period does the same as rank r with ranks and counted messages moved on
+/// by as much, and only ranks below it are asked.
+constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}, int period = 0) {
+    const int rounds = s.rounds(n), ranks = period > 0 ? period : n;
     cost c{.rounds = counts.node == 0 ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
-    buffer<long> sent(n), received(n), reduced(n);
+    buffer<long> sent(ranks), received(ranks), reduced(ranks);
     for (int round = 0; round < rounds; ++round) {
         long most_sent = 0, most_received = 0, most_reduced = 0, most_messages = 0;
-        for (int r = 0; r < n; ++r) {
+        for (int r = 0; r < ranks; ++r) {
             long out = 0, into = 0, fold = 0, sends = 0, messages = 0;
             for (int port = 0; port < c.ports; ++port) {
                 const step st = s.at(r, n, round, port);
@@ -52,7 +54,10 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
         c.critical_received += most_received;
         c.critical_reduced += most_reduced;
     }
-    for (int r = 0; r < n; ++r) {
+    c.messages *= n / ranks;
+    c.all_sent *= n / ranks;
+    c.all_reduced *= n / ranks;
+    for (int r = 0; r < ranks; ++r) {
         if (sent.p[r] > c.blocks_sent) c.blocks_sent = sent.p[r];
         if (received.p[r] > c.blocks_received) c.blocks_received = received.p[r];
         if (reduced.p[r] > c.blocks_reduced) c.blocks_reduced = reduced.p[r];

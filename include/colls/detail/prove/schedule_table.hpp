@@ -19,6 +19,8 @@ namespace detail {
 /// What a proof at run time has found (see examine.hpp).
 struct finding {
     bool right = false, order_preserving = false, one_expression = false;
+    bool expressions_known = true;  ///< false: it has not looked for order_preserving and one_expression
+    bool unproven = false;          ///< the proof would take too much memory: the text says how much
     int rank = none, round = none;
     message text;
 };

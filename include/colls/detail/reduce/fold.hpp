@@ -31,6 +31,10 @@ struct op_table {
     /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, in one pass over memory. dst may be the pointer
     /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
+    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which
+    /// a fence must follow. Each place may be an operand; otherwise the four must not overlap. Null: there is no such
+    /// loop.
+    void (*fold_twice)(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) = nullptr;
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
     bool commutative = false;
@@ -71,7 +75,25 @@ void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const 
 #endif
         fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
+template <class T, class Op>
+[[gnu::always_inline]] inline void fold_twice_loop(
+    void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+    const Op& f = *static_cast<const Op*>(op);
+    if (past)
+        direct_fold<T, Op>::template run_twice<true>(static_cast<T*>(dst), static_cast<T*>(also), x, count, f);
+    else
+        direct_fold<T, Op>::template run_twice<false>(static_cast<T*>(dst), static_cast<T*>(also), x, count, f);
+}
+template <class T, class Op>
+void fold_twice_baseline(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<T, Op>(dst, also, past, x, count, op);
+}
 #if defined(__x86_64__) && defined(__GNUC__)
+template <class T, class Op>
+[[gnu::target("avx2")]] void fold_twice_avx2(
+    void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<T, Op>(dst, also, past, x, count, op);
+}
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
@@ -113,6 +135,14 @@ fold_function fold_for_processor() {
 
 template <class T, class Op>
 void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
+
+template <class T, class Op>
+void fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
+    if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, past, x, count, op);
+#endif
+    fold_twice_baseline<T, Op>(dst, also, past, x, count, op);
+}
 
 template <class Op>
 void half_fold(half* dst, const operand* x, int k, std::size_t count, const void* op) {
@@ -180,7 +210,8 @@ constexpr op_table make_op_table() {
     static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
     static_assert(operator_on<Op, T>,
         "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
-    op_table t{sizeof(T), &fold_entry<T, Op>, nullptr, is_commutative<Op, T>};
+    op_table t{sizeof(T), &fold_entry<T, Op>, nullptr, nullptr, is_commutative<Op, T>};
+    if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>) t.fold_twice = &fold_twice_entry<T, Op>;
     if constexpr (has_finish<Op, T>) t.finish = &finish_entry<T, Op>;
     return t;
 }

@@ -9,10 +9,12 @@
 #pragma once
 
 #include <colls/config.hpp>
+#include <colls/detail/support/copy.hpp>
 #include <colls/operators.hpp>
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <type_traits>
 
@@ -118,6 +120,30 @@ struct direct_fold {
             if constexpr (m > 3) v = static_cast<T>(op(v, get(d)));
             out[i] = v;
         });
+    }
+    /// Two operands, of which out and also may be one each: the fold goes to both, to `also` past the caches if `past`.
+    template <bool past>
+    [[gnu::always_inline]] static void run_twice(T* out, T* also, const operand* x, std::size_t count, const Op op) {
+        const operand a = x[0], b = x[1];
+        const auto folded = [=](std::size_t i) {
+            const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+            return static_cast<T>(op(get(a), get(b)));
+        };
+        std::size_t i = 0;
+        if constexpr (past) {
+            constexpr std::size_t in_line = 64 / sizeof(T);
+            for (; i < count && reinterpret_cast<std::uintptr_t>(also + i) % 64 != 0; ++i) out[i] = also[i] = folded(i);
+            for (; i + in_line <= count; i += in_line) {
+                alignas(64) T made[in_line];
+                for (std::size_t l = 0; l < in_line; ++l) made[l] = folded(i + l);
+                std::memcpy(out + i, made, 64);
+                stream_line(also + i, made);
+            }
+        } else {
+            i = count & ~(lanes - 1);
+            for_each_parallel<lanes>(i, [=](std::size_t k) { out[k] = also[k] = folded(k); });
+        }
+        for (; i < count; ++i) out[i] = also[i] = folded(i);
     }
     /// With a loop of its own for each number of operands up to `most`: each takes about 10 ms to compile.
     template <int most = 4>

@@ -8,11 +8,14 @@
 
 // action(type, operator) for all of them.
 #define COLLS_KNOWN_FOLDS_OF(action, T) action(T, sum_t) action(T, prod_t) action(T, min_t) action(T, max_t)
-#define COLLS_KNOWN_FOLDS(action)                \
+#define COLLS_KNOWN_FOLDS(action)      \
+    COLLS_KNOWN_DIRECT_FOLDS(action)   \
+    COLLS_KNOWN_FOLDS_OF(action, half) \
+    COLLS_KNOWN_FOLDS_OF(action, bfloat16)
+// Those that need no accumulator of another type.
+#define COLLS_KNOWN_DIRECT_FOLDS(action)         \
     COLLS_KNOWN_FOLDS_OF(action, float)          \
     COLLS_KNOWN_FOLDS_OF(action, double)         \
-    COLLS_KNOWN_FOLDS_OF(action, half)           \
-    COLLS_KNOWN_FOLDS_OF(action, bfloat16)       \
     COLLS_KNOWN_FOLDS_OF(action, signed char)    \
     COLLS_KNOWN_FOLDS_OF(action, unsigned char)  \
     COLLS_KNOWN_FOLDS_OF(action, short)          \
@@ -27,6 +30,10 @@ namespace colls::inline v1::detail {
 #define COLLS_COMPILED_APART(T, Op) \
     extern template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
 COLLS_KNOWN_FOLDS(COLLS_COMPILED_APART)
+#undef COLLS_COMPILED_APART
+#define COLLS_COMPILED_APART(T, Op) \
+    extern template void fold_twice_entry<T, Op>(void*, void*, bool, const operand*, std::size_t, const void*);
+COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILED_APART)
 #undef COLLS_COMPILED_APART
 }  // namespace colls::inline v1::detail
 #endif

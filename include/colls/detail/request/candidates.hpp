@@ -13,6 +13,7 @@ struct candidate {
     std::string_view name;
     any_schedule schedule;
     bool single_fold = false;  ///< at every group size (fold_properties.hpp)
+    int period = 0;            ///< rank r + period does the same as rank r, moved on by as much; 0: not known
 };
 struct candidates {
     const candidate* first = nullptr;

@@ -68,6 +68,13 @@ template <class Family>
 inline constexpr bool folds_once =
     std::is_same_v<Family, direct> || std::is_same_v<Family, one_shot> || std::is_same_v<Family, fan_in>;
 
+/// Every rank does the same up to rotation, in each schedule of the family that is neither rooted nor a scan, at every
+/// group size (properties::symmetric). Also what the proof finds, as a table; tests/scale_test.cpp compares the two.
+template <class Family>
+inline constexpr bool rotates =
+    std::is_same_v<Family, direct> || std::is_same_v<Family, ring> || std::is_same_v<Family, circulant<>> ||
+    std::is_same_v<Family, one_shot> || std::is_same_v<Family, bruck<2>> || std::is_same_v<Family, pat<1>>;
+
 /// Their names, in the same order.
 inline constexpr auto known_names = known_families.names();
 

@@ -22,10 +22,6 @@ inline constexpr bool streams = !__has_feature(thread_sanitizer) && !__has_featu
 inline constexpr bool streams = true;
 #endif
 
-inline void copy_bytes(void* dst, const void* src, std::size_t size) {
-    if (size != 0) std::memcpy(dst, src, size);
-}
-
 #if defined(__x86_64__) && defined(__GNUC__)
 // Written with the compilers' vector types: <immintrin.h> takes ten times as long to compile as the rest of this
 // header.
@@ -66,7 +62,58 @@ inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
 #endif
     }
 }
+// Copies of whole lines with plain stores, `dst` at a line.
+inline void copy_lines_sse2(char* dst, const char* src, std::size_t lines) {
+    using V = vector_of_bytes<16>::type;
+    for (; lines != 0; --lines, dst += 64, src += 64) {
+        V v[4];
+        std::memcpy(v, src, 64);
+        for (int q = 0; q < 4; ++q) reinterpret_cast<V*>(dst)[q] = v[q];
+    }
+}
+[[gnu::target("avx512f")]] inline void copy_lines_avx512(char* dst, const char* src, std::size_t lines) {
+    using V = vector_of_bytes<64>::type;
+    for (; lines != 0; --lines, dst += 64, src += 64) {
+        V v;
+        std::memcpy(&v, src, 64);
+        *reinterpret_cast<V*>(dst) = v;
+    }
+}
 #endif
+
+/// Stores a line of 64 bytes, to which dst is aligned; past the caches where there are such stores.
+[[gnu::always_inline]] inline void stream_line(void* dst, const void* src) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if constexpr (streams) return stream_lines_sse2(static_cast<char*>(dst), static_cast<const char*>(src), 1);
+#endif
+    std::memcpy(dst, src, 64);
+}
+
+/// Does memcpy, which takes `rep movsb` for such sizes, take up to 16 times as long on AMD Zen 3 and 4 (glibc bug
+/// 30994)? There the destination lies less than a line behind the source, counted within their pages.
+inline bool is_slow_for_memcpy(const void* dst, const void* src, std::size_t size) {
+    const std::uintptr_t behind = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(src);
+    return size >= (std::size_t{2} << 10) && size < (std::size_t{8} << 20) && (behind - 1) % 4096 < 63;
+}
+/// Copies with plain stores.
+inline void copy_bytes(void* dst, const void* src, std::size_t size) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (streams && is_slow_for_memcpy(dst, src, size)) {
+        char* d = static_cast<char*>(dst);
+        const char* s = static_cast<const char*>(src);
+        const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(d) % 64) % 64;
+        std::memcpy(d, s, to_line);
+        d += to_line, s += to_line, size -= to_line;
+        if (__builtin_cpu_supports("avx512f"))
+            copy_lines_avx512(d, s, size / 64);
+        else
+            copy_lines_sse2(d, s, size / 64);
+        std::memcpy(d + size / 64 * 64, s + size / 64 * 64, size % 64);
+        return;
+    }
+#endif
+    if (size != 0) std::memcpy(dst, src, size);
+}
 
 /// stream_bytes without its fence. After the last of several pieces, call fence_stream().
 inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) {

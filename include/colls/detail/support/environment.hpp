@@ -8,6 +8,8 @@
 //   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
 //   COLLS_SINGLE_COPY  between processes of one host. 0: the kernel never copies from the memory of one to that of the
 //                    other; 1: wherever it may; auto (default): where that was measured to be faster
+//   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows
+//                    (tuning_file.hpp, which reads it)
 //   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
 //

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
+#include <colls/detail/support/copy.hpp>
+#include <colls/detail/support/cores.hpp>
+#include <colls/detail/support/tuning_file.hpp>
 #include <colls/extend/machine.hpp>
 
 #include <sched.h>
@@ -16,19 +19,8 @@ namespace colls::inline v1::detail {
 
 using extend::machine;
 
-/// The number of cores that this process may use. It is counted once, at the first call: threads that are pinned later
-/// do not change it.
-inline int cores() {
-    static const int counted = [] {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-        return n > 0 ? n : 1;
-    }();
-    return counted;
-}
-
-/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds.
+/// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
+/// them from the file of COLLS_TUNE, whose errors it throws.
 const machine& measured();
 
 #ifndef COLLS_SEPARATE
@@ -82,12 +74,28 @@ struct probe {
         there.value.store(++asked, std::memory_order_release);
         if (task != end) wait(back, asked);
     }
+    static void least(double& a, double b) { a = b < a ? b : a; }
     template <class F>
     static double seconds(F f) {
         const double begin = seconds_now();
         f();
         asm volatile("" : : : "memory");
         return seconds_now() - begin;
+    }
+    /// Is it better, between these two cores, to pull a block than to push it past the caches? What is measured at this
+    /// distance moves the usual limit.
+    void compare_copies(machine& found) {
+        constexpr std::size_t block = bytes / 4;
+        double pull = 1, push = 1;
+        for (int turn = 0; turn < turns; ++turn) {
+            ask(rewrite);
+            least(pull, seconds([&] { std::memcpy(near.get(), far.get(), block); }));
+            ask(rewrite);
+            least(push, seconds([&] { stream_bytes(far.get(), near.get(), block); }));
+        }
+        constexpr double clear = 1.5;  // less may be a disturbance
+        if (clear * pull < push && found.near_below < 1.5 * found.alpha) found.near_below = 1.5 * found.alpha;
+        if (pull > clear * push && found.near_below > found.alpha / 1.5) found.near_below = found.alpha / 1.5;
     }
     machine run() {
         machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
@@ -97,7 +105,6 @@ struct probe {
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        const auto least = [](double& a, double b) { a = b < a ? b : a; };
         found.alpha = found.cores > 1 ? 1 : 1e-6;
         const double begun = seconds_now();
         const auto goes_on = [&] { return seconds_now() - begun < (found.alpha < plausible ? enough : most); };
@@ -113,7 +120,10 @@ struct probe {
             if (found.cores > 1) ask(rewrite);
             least(found.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
         }
-        if (found.alpha >= plausible) found.alpha = machine{}.alpha;
+        if (found.alpha >= plausible)
+            found.alpha = machine{}.alpha;
+        else if (found.cores > 1)
+            compare_copies(found);
         if (found.cores > 1) ask(end);
         if (other.joinable()) other.join();
         // A push costs less than a pull, since a store need not wait for the one before it. If the measurement was
@@ -125,6 +135,11 @@ struct probe {
 
 COLLS_INLINE const machine& measured() {
     static const machine m = [] {
+        if (const tuning_file* const file = tuning(); file && file->has_machine) {
+            machine read = file->figures;
+            read.cores = cores();
+            return read;
+        }
         try {
             return probe().run();
         } catch (const std::exception&) {  // no second thread, or no memory: usual figures

@@ -38,11 +38,18 @@ public:
         return *this << std::string_view(digits);
     }
     const char* text() const { return text_; }
+    bool empty() const { return size_ == 0; }
 
 private:
     char text_[480] = {};
     std::size_t size_ = 0;
 };
+
+/// Appends a size, as "1.5 GB" or "2161 GB".
+[[gnu::cold]] inline message& put_gigabytes(message& text, double bytes) {
+    const double gigabytes = bytes / (1 << 30);
+    return (gigabytes < 10 ? text << gigabytes : text << static_cast<long long>(gigabytes)) << " GB";
+}
 
 /// Appends a schedule's name, shortened where it is long.
 [[gnu::cold]] inline message& put_brief(message& text, std::string_view name) {

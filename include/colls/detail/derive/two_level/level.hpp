@@ -12,10 +12,10 @@ namespace colls::inline v1::detail {
 
 /// The largest divisor of n whose square is at most n.
 constexpr int balanced_node(int n) {
-    int best = 1;
-    for (int m = 2; m * m <= n; ++m)
-        if (n % m == 0) best = m;
-    return best;
+    int m = 1;
+    while ((m + 1) * (m + 1) <= n) ++m;
+    while (n % m != 0) --m;
+    return m;
 }
 
 /// Role i of a level is rank first + i · apart.

@@ -1,0 +1,461 @@
+// Times collectives over many sizes, by the library's own choice and by every schedule that can be forced, and lists
+// the sizes at which the time jumps, and those at which the choice is bad.
+//
+// Sizes and choices are measured in random order, in several passes, so that what disturbs the machine hits all alike.
+// A suspect is measured again, and counted only if it repeats.
+#include "../examples/common/plot.hpp"
+#include "cliffs.hpp"
+#include "measure.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/detail/choose/explanation.hpp>
+#include <colls/detail/support/machine.hpp>
+#include <colls/transports/shm.hpp>
+#include <colls/transports/threads.hpp>
+
+#include <fmt/core.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using bench::job;
+namespace internal = colls::detail;
+
+// Variants of a call: 0 is the library's choice, 1 the eager path, and then come the families.
+constexpr std::uint32_t automatic = 0, eager = 1;
+constexpr std::uint32_t variants = 2 + static_cast<std::uint32_t>(std::size(internal::known_names.all));
+std::string_view variant_name(std::uint32_t v) {
+    return v == automatic ? "automatic" : v == eager ? internal::eager_name : internal::known_names.all[v - 2];
+}
+
+struct settings {
+    std::vector<int> ranks{2, 4};
+    std::vector<std::string> jobs{"all_reduce"};
+    std::string transport = "threads", json, plots;
+    std::size_t first = 8, last = std::size_t{64} << 20, offset = 0;
+    double factor = 1.19, seconds = 0.003, hopeless = 2.5;
+    int passes = 7;
+    unsigned seed = 1;
+    bool back_to_back = false, only_automatic = false, neighbours = false;
+};
+
+colls::collective collective_of(job what) {
+    switch (what) {
+        case job::broadcast:
+            return colls::collective::broadcast;
+        case job::all_gather:
+            return colls::collective::all_gather;
+        case job::reduce_scatter:
+            return colls::collective::reduce_scatter;
+        case job::all_to_all:
+            return colls::collective::all_to_all;
+        default:
+            return colls::collective::all_reduce;
+    }
+}
+
+/// One rank's calls, each by the choice that its variant names.
+class side {
+public:
+    /// Pins the rank: where ranks outnumber cores the scheduler may leave three on one core, for as long as it likes.
+    side(colls::communicator& comm, const settings& s) : comm_(comm), s_(s) {
+        const int cores = internal::cores();
+        bench::pin_to(s.neighbours ? comm.rank() * cores / comm.size() : comm.rank() % cores);
+    }
+
+    /// Calls back to back are made in runs, of which one is timed as a whole.
+    static std::uint32_t calls_in_run(const settings& s, std::size_t bytes) {
+        return s.back_to_back ? static_cast<std::uint32_t>(std::clamp<std::size_t>((1 << 20) / bytes, 4, 64)) : 1;
+    }
+    void run(job what, std::span<float> in, std::span<float> out, std::uint32_t variant) {
+        if (variant != variant_) {  // in the first call of a turn, which is not kept
+            internal::rank_context& e = comm_.context();
+            std::swap(e.choices, choices_[variant_]);
+            std::swap(e.choices, choices_[variant]);
+            // As COLLS_SCHEDULE would have it. (The names are literals, which end with a zero.)
+            e.env.schedule = variant == automatic ? nullptr : variant_name(variant).data();
+            variant_ = variant;
+        }
+        const std::size_t bytes = std::max(in.size(), out.size()) * sizeof(float);
+        for (std::uint32_t i = calls_in_run(s_, bytes); i > 0; --i) call(what, in, out);
+    }
+    /// The schedule of the latest call: the other one where buffers are out of the others' reach.
+    std::string chosen(job what, std::size_t bytes, std::uint32_t) const {
+        const internal::rank_context& e = comm_.context();
+        const std::string_view name = e.recent[(e.calls - 1) % internal::call_record::kept].schedule;
+        if (s_.transport != "staged" || name == internal::eager_name) return std::string(name);
+        const colls::collective c = collective_of(what);
+        return std::string(
+            internal::choose_out_of_reach(e, internal::demand_of(e, c, bytes, false), internal::all_candidates_of(c))
+                .schedule->name());
+    }
+
+private:
+    void call(job what, std::span<float> in, std::span<float> out) {
+        switch (what) {
+            case job::all_reduce:
+                return colls::all_reduce(comm_, in, out, colls::sum);
+            case job::all_reduce_in_place:
+                return colls::all_reduce(comm_, out, colls::sum);
+            case job::broadcast:
+                return colls::broadcast(comm_, out, 0);
+            case job::all_gather:
+                return colls::all_gather(comm_, in, out);
+            case job::reduce_scatter:
+                return colls::reduce_scatter(comm_, in, out, colls::sum);
+            case job::all_to_all:
+                return colls::all_to_all(comm_, in, out);
+            default:
+                return;
+        }
+    }
+    colls::communicator& comm_;
+    const settings& s_;
+    std::uint32_t variant_ = automatic;
+    std::array<internal::list<internal::schedule_choice>, variants> choices_;
+};
+
+/// The ranks of one group, in a thread or in processes of their own, and the turns that they are given.
+class group {
+public:
+    group(const settings& s, int ranks, double ticks_per_ns) : s_(s) {
+        void* at = mmap(nullptr, sizeof(bench::control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory");
+        shared_ = new (at) bench::control;
+        shared_->ranks = static_cast<std::uint32_t>(ranks);
+        shared_->cores = static_cast<std::uint32_t>(internal::cores());
+        shared_->ticks_per_ns = ticks_per_ns;
+        runner_ = std::thread([this, ranks] {
+            try {
+                run(ranks);
+            } catch (const std::exception& e) {
+                failure_ = e.what();
+            }
+            over_.store(true, std::memory_order_release);
+        });
+        wait(turns().ready, [&](std::uint32_t r) { return r == shared_->ranks; });
+    }
+    ~group() {
+        begin(job::quit, 0, 0);
+        runner_.join();
+        munmap(shared_, sizeof(bench::control));
+    }
+    group(const group&) = delete;
+    group& operator=(const group&) = delete;
+
+    /// One turn: the median time of a call in ns.
+    double turn(job what, std::size_t bytes, std::uint32_t variant) {
+        bench::side_block& at = turns();
+        const std::uint32_t before = at.done.load();
+        begin(what, bytes, variant);
+        wait(at.done, [&](std::uint32_t d) { return d != before; });
+        if (const auto wrong = at.wrong.exchange(0))
+            throw std::runtime_error(fmt::format("{} of {} bytes by {}: {} elements are wrong", bench::name_of(what),
+                bytes, variant_name(variant), wrong));
+        return bench::quantile({at.ns, at.ns + at.calls}, 0.5) / side::calls_in_run(s_, bytes);
+    }
+    std::string chosen() { return turns().chosen; }
+
+private:
+    bench::side_block& turns() { return shared_->sides[0]; }
+    void run(int ranks) {
+        const std::size_t skip = s_.offset / sizeof(float), count = s_.last / sizeof(float) * 5 / 4 + 1024;
+        const auto rank = [&](colls::communicator& comm) {
+            const auto serve = [&](std::span<float> in, std::span<float> out) {
+                bench::serve(*shared_, 0, comm.rank(), in.subspan(skip), out.subspan(skip), side(comm, s_));
+            };
+            if (s_.transport == "shm") {
+                auto in = comm.allocate<float>(count), out = comm.allocate<float>(count);
+                std::memset(in.data(), 0, count * sizeof(float));
+                std::memset(out.data(), 0, count * sizeof(float));
+                serve(in, out);
+            } else {
+                const bench::buffer in(count), out(count);
+                serve(in.first(count), out.first(count));
+            }
+        };
+        if (s_.transport == "threads")
+            colls::threads::run(ranks, rank);
+        else
+            colls::processes::run(ranks, rank);
+    }
+    void begin(job what, std::size_t bytes, std::uint32_t variant) {
+        bench::side_block& at = turns();
+        at.what = what;
+        at.bytes = bytes;
+        at.variant = variant;
+        at.seconds = s_.seconds;
+        at.turn.fetch_add(1);
+        bench::wake_all(at.turn);
+    }
+    template <class Reached>
+    void wait(std::atomic<std::uint32_t>& word, Reached reached) {
+        for (;;) {
+            const std::uint32_t now = word.load();
+            if (reached(now)) return;
+            bench::sleep_while(word, now, 0.5);
+            if (over_.load(std::memory_order_acquire)) throw std::runtime_error("the ranks have ended: " + failure_);
+        }
+    }
+
+    const settings& s_;
+    bench::control* shared_ = nullptr;
+    std::thread runner_;
+    std::string failure_;
+    std::atomic<bool> over_{false};
+};
+
+struct measured_size {
+    std::size_t bytes = 0;
+    std::string chosen;
+    std::array<double, variants> ns{};  ///< 0: not measured
+};
+
+/// All sizes of one collective on one group, by all choices.
+class curve {
+public:
+    curve(const settings& s, group& g, job what, int ranks) : s_(s), group_(g), what_(what) {
+        const bool blocks = what != job::all_reduce && what != job::all_reduce_in_place && what != job::broadcast;
+        const std::size_t unit = sizeof(float) * (blocks ? static_cast<std::size_t>(ranks) : 1);
+        const auto list = internal::all_candidates_of(collective_of(what));
+        for (const std::size_t bytes : bench::sweep_sizes(s.first, s.last, s.factor, unit)) {
+            measured_size size;
+            size.bytes = bytes;
+            sizes.push_back(size);
+            std::vector<std::uint32_t> choices{automatic};
+            const std::size_t posted = what == job::all_gather ? bytes / static_cast<std::size_t>(ranks) : bytes;
+            if (!s.only_automatic && s.transport != "tcp" && posted <= internal::eager_capacity)
+                choices.push_back(eager);
+            for (std::uint32_t v = eager + 1; v < variants && !s.only_automatic; ++v)
+                for (int i = 0; i < list.count; ++i)
+                    if (list.first[i].name == variant_name(v) && list.first[i].schedule.supports(ranks))
+                        choices.push_back(v);
+            choices_.push_back(choices);
+        }
+        std::vector<std::size_t> all(sizes.size());
+        for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+        sizes = measure(all, s.seed);
+    }
+
+    std::vector<measured_size> sizes;
+
+    static std::vector<bench::sweep_point> points(const std::vector<measured_size>& sizes) {
+        std::vector<bench::sweep_point> made;
+        for (const measured_size& s : sizes) {
+            bench::sweep_point p{s.bytes, s.ns[automatic], 0};
+            for (std::uint32_t v = eager; v < variants; ++v)
+                if (s.ns[v] > 0 && (p.best_fixed == 0 || s.ns[v] < p.best_fixed)) p.best_fixed = s.ns[v];
+            made.push_back(p);
+        }
+        return made;
+    }
+
+    /// The violations that repeat; `suspects` is set to how many there were before the second measurement.
+    std::vector<bench::violation> violations(std::size_t& suspects) {
+        const std::vector<bench::violation> found = bench::find_violations(points(sizes));
+        suspects = found.size();
+        std::vector<std::size_t> again;
+        for (const bench::violation& v : found) again.insert(again.end(), {v.from, v.to});
+        std::ranges::sort(again);
+        again.erase(std::ranges::unique(again).begin(), again.end());
+        const std::vector<bench::sweep_point> second = points(measure(again, s_.seed + 1));
+        std::vector<bench::violation> confirmed;
+        for (bench::violation v : found)
+            if (bench::repeats(v, second[v.from], second[v.to])) confirmed.push_back(v);
+        return confirmed;
+    }
+
+private:
+    /// Measures those sizes by all their choices. A choice that is hopeless at a size in the first pass is left out of
+    /// the passes that follow.
+    std::vector<measured_size> measure(const std::vector<std::size_t>& which, unsigned seed) {
+        struct visit {
+            std::size_t size;
+            std::uint32_t variant;
+        };
+        std::vector<visit> order;
+        for (const std::size_t i : which)
+            for (const std::uint32_t v : choices_[i]) order.push_back({i, v});
+        std::mt19937 random(seed);
+        std::vector<measured_size> made = sizes;
+        std::vector<std::array<std::vector<double>, variants>> seen(sizes.size());
+        for (int pass = 0; pass < s_.passes; ++pass) {
+            std::ranges::shuffle(order, random);
+            for (const visit& at : order) {
+                seen[at.size][at.variant].push_back(group_.turn(what_, made[at.size].bytes, at.variant));
+                if (at.variant == automatic) made[at.size].chosen = group_.chosen();
+            }
+            if (pass > 0) continue;
+            std::erase_if(order, [&](const visit& at) {
+                double best = seen[at.size][automatic].front();
+                for (const std::uint32_t v : choices_[at.size]) best = std::min(best, seen[at.size][v].front());
+                return at.variant != automatic && seen[at.size][at.variant].front() > s_.hopeless * best;
+            });
+        }
+        for (const std::size_t i : which)
+            for (const std::uint32_t v : choices_[i]) made[i].ns[v] = bench::quantile(seen[i][v], 0.25);
+        return made;
+    }
+
+    const settings& s_;
+    group& group_;
+    job what_;
+    std::vector<std::vector<std::uint32_t>> choices_;  // by size
+};
+
+/// Automatic as a thick line, at most five other choices that are the best somewhere, and circles at violations.
+void draw(const std::string& file, const std::string& title, const std::vector<measured_size>& sizes,
+    const std::vector<bench::violation>& violations) {
+    example::plot chart(title, {"bytes", true}, {"microseconds", true});
+    std::array<int, variants> best_at{};
+    for (const measured_size& s : sizes) {
+        std::uint32_t best = automatic;
+        for (std::uint32_t v = eager; v < variants; ++v)
+            if (s.ns[v] > 0 && (best == automatic || s.ns[v] < s.ns[best])) best = v;
+        ++best_at[best];
+    }
+    std::vector<std::uint32_t> drawn;
+    for (std::uint32_t v = eager; v < variants; ++v)
+        if (best_at[v] > 0) drawn.push_back(v);
+    std::ranges::sort(drawn, [&](std::uint32_t a, std::uint32_t b) { return best_at[a] > best_at[b]; });
+    if (drawn.size() > 5) drawn.resize(5);
+    drawn.insert(drawn.begin(), automatic);
+    for (const std::uint32_t v : drawn) {
+        const std::string name(variant_name(v));
+        for (const measured_size& s : sizes)
+            if (s.ns[v] > 0) chart.add(name, static_cast<double>(s.bytes), s.ns[v] / 1e3);
+        if (v != automatic) chart.thin(name);
+    }
+    for (const bench::violation& v : violations)
+        chart.mark(static_cast<double>(sizes[v.to].bytes), sizes[v.to].ns[automatic] / 1e3);
+    chart.write(file);
+}
+
+/// The fastest forced choice at a size, and "" where none was measured.
+std::string_view best_name(const measured_size& s) {
+    std::uint32_t best = automatic;
+    for (std::uint32_t v = eager; v < variants; ++v)
+        if (s.ns[v] > 0 && (best == automatic || s.ns[v] < s.ns[best])) best = v;
+    return best == automatic ? "" : variant_name(best);
+}
+
+nlohmann::json sweep(const settings& s) {
+    const double ticks_per_ns = bench::measure_ticks_per_ns();
+    nlohmann::json rows = nlohmann::json::array();
+    for (const int n : s.ranks) {
+        group g(s, n, ticks_per_ns);
+        for (const std::string& name : s.jobs) {
+            const auto what = static_cast<job>(
+                std::find(std::begin(bench::job_names), std::end(bench::job_names), name) - bench::job_names);
+            curve c(s, g, what, n);
+            std::size_t suspects = 0;
+            const auto found = c.violations(suspects);
+            const auto points = curve::points(c.sizes);
+            double worst = 0;  // what exceeded the limit once only is left out
+            for (const auto& p : points)
+                if (bench::choice_ratio(p) <= bench::sweep_limits{}.worst)
+                    worst = std::max(worst, bench::choice_ratio(p));
+            for (const auto& v : found)
+                if (v.kind == bench::violation_kind::choice) worst = std::max(worst, v.ratio);
+            fmt::print(
+                "{}, {} ranks, {}, buffers off by {} bytes, {}: {} of {} suspects repeat; automatic over the best "
+                "fixed choice: median {:.2f}, worst {:.2f}\n",
+                name, n, s.transport, s.offset, s.back_to_back ? "back to back" : "fresh data", found.size(), suspects,
+                bench::typical_choice_ratio(points), worst);
+            nlohmann::json violations = nlohmann::json::array(), sizes = nlohmann::json::array();
+            for (const auto& v : found) {
+                const measured_size &from = c.sizes[v.from], &to = c.sizes[v.to];
+                fmt::print("  {:<7} {:>9} -> {:>9} B  {:>10.2f} -> {:>10.2f} us  {:>5.2f}  {} -> {}{}\n",
+                    name_of(v.kind), from.bytes, to.bytes, from.ns[automatic] / 1e3, to.ns[automatic] / 1e3, v.ratio,
+                    from.chosen, to.chosen,
+                    v.kind == bench::violation_kind::choice ? fmt::format(", best {}", best_name(to)) : "");
+                violations.push_back({{"kind", name_of(v.kind)}, {"from", from.bytes}, {"to", to.bytes},
+                    {"ratio", v.ratio}, {"chosen", to.chosen}});
+            }
+            std::fflush(stdout);
+            for (const measured_size& at : c.sizes) {
+                nlohmann::json fixed;
+                for (std::uint32_t v = eager; v < variants; ++v)
+                    if (at.ns[v] > 0) fixed[std::string(variant_name(v))] = at.ns[v] / 1e3;
+                sizes.push_back({{"bytes", at.bytes}, {"chosen", at.chosen}, {"us", at.ns[automatic] / 1e3},
+                    {"best", best_name(at)}, {"fixed_us", fixed}});
+            }
+            rows.push_back({{"collective", name}, {"ranks", n}, {"transport", s.transport}, {"offset", s.offset},
+                {"back_to_back", s.back_to_back}, {"suspects", suspects},
+                {"median_choice", bench::typical_choice_ratio(points)}, {"worst_choice", worst},
+                {"violations", violations}, {"sizes", sizes}});
+            if (!s.plots.empty()) {
+                std::filesystem::create_directories(s.plots);
+                draw(fmt::format("{}/sweep_{}_{}_{}.svg", s.plots, s.transport, name, n),
+                    fmt::format("{}, {} ranks, {}", name, n, s.transport), c.sizes, found);
+            }
+        }
+    }
+    return rows;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    settings s;
+    CLI::App app{
+        "Times collectives over many sizes, by the library's choice and by each schedule that can be forced.\n\n"
+        "A line is printed for each of these that repeats in a second measurement:\n"
+        "  falls   a larger size takes less than 0.9 of the time of a smaller one\n"
+        "  jumps   a size takes more than twice the time of the size before it\n"
+        "  choice  the library's choice takes more than 1.5 times the time of the best forced one\n"
+        "The ratio is that of the second measurement, the times are those of the first.\n"
+        "Time: the median of the calls of a turn, and of the turns the lower quartile."};
+    app.option_defaults()->always_capture_default();
+    app.add_option("-n,--ranks", s.ranks, "group sizes")->delimiter(',')->check(CLI::Range(1, bench::max_ranks));
+    app.add_option("-c,--collectives", s.jobs, "collectives")
+        ->delimiter(',')
+        ->check(
+            CLI::IsMember(std::vector<std::string>(std::begin(bench::job_names), std::begin(bench::job_names) + 6)));
+    app.add_option("--transport", s.transport,
+           "threads; shm: processes, buffers from allocate(); staged: processes, ordinary buffers; tcp")
+        ->check(CLI::IsMember({"threads", "shm", "staged", "tcp"}));
+    app.add_option("--first", s.first, "smallest size in bytes")->check(CLI::Range(4, 1 << 30));
+    app.add_option("--last", s.last, "largest size in bytes")->check(CLI::Range(4, 1 << 30));
+    app.add_option("--factor", s.factor, "a size over the one before it")->check(CLI::Range(1.01, 1000.0));
+    app.add_option("--offset", s.offset, "bytes by which buffers are off a page: a multiple of 4")
+        ->check(CLI::IsMember({0, 4, 8, 12, 16, 32, 60, 64}));
+    app.add_option("--passes", s.passes, "turns of each choice at each size")->check(CLI::PositiveNumber);
+    app.add_option("--seconds", s.seconds, "length of a turn")->check(CLI::PositiveNumber);
+    app.add_option("--hopeless", s.hopeless, "a choice this many times slower than the best has one turn only");
+    app.add_option("--seed", s.seed, "of the random order");
+    app.add_flag("--back-to-back", s.back_to_back,
+        "calls in a row instead of single ones between which every rank rewrites its input and reads its output");
+    app.add_flag("--neighbours", s.neighbours,
+        "where ranks outnumber cores, neighbouring ranks share a core; without it they are dealt round");
+    app.add_flag("--only-automatic", s.only_automatic, "no forced choices");
+    app.add_option("--json", s.json, "write all times to this file");
+    app.add_option("--plots", s.plots, "write a chart for each collective and group size into this folder");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        if (s.last < s.first) throw std::runtime_error("--last is smaller than --first: there is no size between them");
+        if (s.back_to_back && std::ranges::find(s.jobs, "all_reduce_in_place") != s.jobs.end())
+            throw std::runtime_error("all_reduce_in_place needs fresh data for each call: leave out --back-to-back");
+        if (s.transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
+        unsetenv("COLLS_SCHEDULE");
+        const nlohmann::json rows = sweep(s);
+        if (!s.json.empty()) {
+            std::ofstream out(s.json);
+            out << rows.dump(1) << "\n";
+            if (!out.flush()) throw std::runtime_error("cannot write " + s.json);
+        }
+    } catch (const std::exception& e) {
+        fmt::print(stderr, "sweep: {}\n", e.what());
+        return 2;
+    }
+}

@@ -1,0 +1,100 @@
+// Whether the cores of a group's ranks are near each other, which decides how bytes are copied (store_policy.hpp).
+// IWYU pragma: private, include <colls/collectives.hpp>
+//
+// A system that moves threads, or a hypervisor that moves cores, may change that at any time. So at the end of some
+// operations rank 0 and another rank send a cache line to and fro, which rank 0 times. When the samples agree that the
+// distance has changed, rank 0 decides so for an operation that no rank has begun. A rank that is not there within a
+// few microseconds is not waited for.
+#pragma once
+
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/support/clock.hpp>
+
+namespace colls::inline v1::detail {
+
+/// Decides, for the operations of a group in their order, whether its ranks are near each other.
+class distance {
+public:
+    /// As decided for operation `sequence`, alike on all ranks. This rank has passed wait_for_slot() of that operation:
+    /// so rank 0 has finished the operation `window` before it, and with it all decisions for this one.
+    static bool is_near(const rank_context& e, std::uint64_t sequence) {
+        const distance_state& shared = e.memory.distance();
+        std::uint64_t latest = 0;
+        for (const auto& d : shared.decisions)
+            if (const std::uint64_t v = d.load(std::memory_order_relaxed); v >> 2 <= sequence && v > latest) latest = v;
+        return latest != 0 ? (latest & near) != 0 : starts_near(e);
+    }
+
+    /// At the end of an operation of `bytes` bytes: takes part in a sample if it is time for one.
+    static void sample(rank_context& e, std::uint64_t sequence, std::size_t bytes) {
+        const std::uint64_t every = bytes < (std::size_t{64} << 10) ? 128 : 32;
+        const bool is_early = sequence < 8 && sequence % 2 == 1;  // a new group knows what the machine was like once
+        if (!is_early && sequence % every != every - 1) return;
+        const int other = 1 + static_cast<int>(sequence / every % static_cast<std::uint64_t>(e.size - 1));
+        if (e.rank == 0)
+            take_sample(e, sequence, trip(e, sequence));
+        else if (e.rank == other)
+            answer(e, sequence);
+    }
+
+    /// What a sample of so many seconds, one way, changes. (Apart, for tests.)
+    static void take_sample(rank_context& e, std::uint64_t sequence, double seconds) {
+        if (seconds > 2e-6) return;  // no answer, or a rank was preempted
+        int& votes = e.near_votes;
+        votes += seconds < e.backend->figures().near_below ? 1 : -1;
+        votes = votes > enough ? enough : votes < -enough ? -enough : votes;
+        if (votes == enough || votes == -enough) decide(e, sequence, votes > 0);
+    }
+
+private:
+    static constexpr std::uint64_t near = 1, decided = 2;  // a decision: first operation << 2 | decided | near
+    static constexpr int enough = 2;
+    static constexpr std::uint64_t trips = 3;
+    static constexpr double patience = 4e-6;  // seconds
+
+    static bool starts_near(const rank_context& e) {
+        const machine& m = e.backend->figures();
+        return m.alpha < m.near_below;
+    }
+    /// Waits for a word to have a value; false: it took too long.
+    static bool comes(const std::atomic<std::uint64_t>& word, std::uint64_t value, double until) {
+        for (int spins = 1; word.load(std::memory_order_acquire) != value; ++spins)
+            if (spins % 32 == 0 && seconds_now() > until) return false;
+        return true;
+    }
+    /// Seconds of the fastest of a few trips, one way; much where there is no answer.
+    static double trip(const rank_context& e, std::uint64_t sequence) {
+        distance_state& shared = e.memory.distance();
+        double least = 1, begin = seconds_now();
+        const double until = begin + patience;
+        for (std::uint64_t i = 0; i < trips; ++i) {
+            shared.there.value.store(sequence * trips + i, std::memory_order_release);
+            if (!comes(shared.back.value, sequence * trips + i, until)) return 1;
+            const double now = seconds_now();
+            if (i > 0 && now - begin < 2 * least) least = (now - begin) / 2;  // the first one waits for the other rank
+            begin = now;
+        }
+        return least;
+    }
+    static void answer(const rank_context& e, std::uint64_t sequence) {
+        distance_state& shared = e.memory.distance();
+        const double until = seconds_now() + patience;
+        for (std::uint64_t i = 0; i < trips; ++i) {
+            if (!comes(shared.there.value, sequence * trips + i, until)) return;
+            shared.back.value.store(sequence * trips + i, std::memory_order_release);
+        }
+    }
+    /// Two decisions are kept: a rank may be `window` operations behind, and need the one before the last. So a third
+    /// is made only when the last has been in force for so long.
+    static void decide(rank_context& e, std::uint64_t sequence, bool is) {
+        auto& all = e.memory.distance().decisions;
+        const std::uint64_t a = all[0].load(std::memory_order_relaxed), b = all[1].load(std::memory_order_relaxed);
+        const std::uint64_t last = a > b ? a : b;
+        if (last != 0 ? ((last & near) != 0) == is || (last >> 2) + window > sequence : starts_near(e) == is) return;
+        // Relaxed: ranks read it after they have seen, with acquire, that this operation is over.
+        (a > b ? all[1] : all[0])
+            .store((sequence + window) << 2 | decided | (is ? near : 0), std::memory_order_relaxed);
+    }
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,106 @@
+// The file that COLLS_TUNE names: figures of the machine, and schedules that were measured to be the fastest.
+// IWYU pragma: private, include <colls/explain.hpp>
+//
+//     machine ALPHA BETA GAMMA NEAR_BELOW               seconds, as in extend::machine; instead of a measurement
+//     schedule COLLECTIVE RANKS BYTES NAME              for so many ranks, from so many bytes of the larger buffer on,
+//                                                       up to the next such line
+//     # comment
+//
+// All ranks must read the same lines: where they choose differently, their calls do not match.
+#pragma once
+
+#include <colls/config.hpp>
+#include <colls/detail/support/list.hpp>
+#include <colls/extend/machine.hpp>
+
+#include <cstddef>
+
+#ifndef COLLS_SEPARATE
+#include <colls/detail/support/message.hpp>
+#include <colls/error.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#endif
+
+namespace colls::inline v1::detail {
+
+struct tuned_schedule {
+    char collective[24];
+    int ranks;
+    std::size_t from;
+    char name[32];
+    int row;  ///< of the file, for errors
+};
+struct tuning_file {
+    const char* path = nullptr;
+    bool has_machine = false;
+    extend::machine figures;
+    list<tuned_schedule> schedules;
+};
+
+/// The file's content, read at the first call in a process; null where COLLS_TUNE is not set. Throws invalid_argument,
+/// with the number of the line, where the file cannot be read or a line has another form.
+const tuning_file* tuning();
+/// Reads a file. (Apart from tuning(), for tests.)
+void read_tuning(const char* path, tuning_file& to);
+
+#ifndef COLLS_SEPARATE
+COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
+    to.path = path;
+    const auto refuse = [&](int row, const char* why) {
+        message text;
+        text << "colls: COLLS_TUNE: " << path;
+        if (row > 0) text << ", line " << row;
+        throw error(errc::invalid_argument, (text << ": " << why).text());
+    };
+    const struct closed {
+        std::FILE* at;
+        ~closed() {
+            if (at) std::fclose(at);
+        }
+    } file{std::fopen(path, "r")};
+    if (!file.at) refuse(0, "the file cannot be opened");
+    char words[256];
+    for (int row = 1; std::fgets(words, sizeof words, file.at); ++row) {
+        if (std::strlen(words) + 1 == sizeof words) refuse(row, "the line is longer than 254 characters");
+        char kind[12], surplus[2];
+        if (std::sscanf(words, "%11s", kind) != 1 || kind[0] == '#') continue;
+        if (std::strcmp(kind, "machine") == 0) {
+            extend::machine& m = to.figures;
+            double* const values[] = {&m.alpha, &m.beta, &m.gamma, &m.near_below};
+            if (std::sscanf(words, "%*s %lf %lf %lf %lf %1s", values[0], values[1], values[2], values[3], surplus) != 4)
+                refuse(row, "machine takes four numbers: alpha, beta, gamma, near_below");
+            for (const double* v : values)
+                if (!(*v >= 0 && *v < 1)) refuse(row, "the figures are seconds, from 0 to less than 1");
+            if (!(m.alpha > 0 && m.beta > 0 && m.gamma > 0)) refuse(row, "alpha, beta and gamma are above 0");
+            to.has_machine = true;
+        } else if (std::strcmp(kind, "schedule") == 0) {
+            tuned_schedule s{};
+            long long from = 0;
+            if (std::sscanf(words, "%*s %23s %d %lld %31s %1s", s.collective, &s.ranks, &from, s.name, surplus) != 4)
+                refuse(row, "schedule takes a collective, a number of ranks, a number of bytes, and a name");
+            if (s.ranks < 1 || from < 0) refuse(row, "there is 1 rank or more, and 0 bytes or more");
+            s.from = static_cast<std::size_t>(from);
+            s.row = row;
+            to.schedules.push_back(s);
+        } else {
+            refuse(row, "a line begins with machine, schedule, or #");
+        }
+    }
+}
+COLLS_INLINE const tuning_file* tuning() {
+    static const tuning_file* const read = []() -> const tuning_file* {
+        const char* const path = std::getenv("COLLS_TUNE");
+        if (!path || !*path) return nullptr;
+        static tuning_file& file = *new tuning_file;  // never destroyed: threads may outlive main
+        file = {};
+        read_tuning(path, file);
+        return &file;
+    }();
+    return read;
+}
+#endif
+
+}  // namespace colls::inline v1::detail

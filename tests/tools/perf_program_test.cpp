@@ -1,0 +1,219 @@
+// colls_perf as a user runs it: transports, columns, files, and what is refused.
+#include "catch.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct result {
+    int status = -1;
+    std::string text;  ///< standard output and standard error
+
+    /// The lines that are not headers.
+    std::vector<std::vector<std::string>> rows() const {
+        std::vector<std::vector<std::string>> all;
+        std::istringstream lines(text);
+        for (std::string line; std::getline(lines, line);)
+            if (!line.empty() && line[0] == ' ') {
+                std::istringstream words(line);
+                all.emplace_back();
+                for (std::string word; words >> word;) all.back().push_back(word);
+            }
+        return all;
+    }
+    bool says(const std::string& words) const { return text.find(words) != std::string::npos; }
+};
+
+result execute(const std::string& command) {
+    result r;
+    std::FILE* const out = popen((command + " 2>&1").c_str(), "r");
+    REQUIRE(out);
+    std::array<char, 4096> part{};
+    while (const std::size_t n = std::fread(part.data(), 1, part.size(), out)) r.text.append(part.data(), n);
+    const int ended = pclose(out);
+    r.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
+    return r;
+}
+result perf(const std::string& arguments) { return execute("'" COLLS_TEST_PERF "' " + arguments); }
+
+/// No wrong element in any row, and as many rows as there must be.
+void check_rows(const result& r, std::size_t count) {
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    CHECK(r.rows().size() == count);
+    CHECK(r.says("# Out of bounds values : 0 OK"));
+    CHECK_FALSE(r.says("FAILED"));
+    CHECK(r.says("# Avg bus bandwidth    : "));
+}
+
+/// A file name that no other run of the test uses.
+std::string scratch(const std::string& name) {
+    return (std::filesystem::temp_directory_path() / ("colls_perf_" + std::to_string(getpid()) + "_" + name)).string();
+}
+nlohmann::json parsed(const std::string& file) {
+    std::ifstream in(file);
+    return nlohmann::json::parse(in);
+}
+
+}  // namespace
+
+TEST_CASE("colls_perf: every collective, type and operator on three threads", "[perf]") {
+    // 10 types; 5 operators of reduce, reduce_scatter and all_reduce, 4 of the scans; broadcast, scatter, gather,
+    // all_gather and all_to_all; one barrier.
+    check_rows(perf("all -b 999 -e 999 -d all -o all --ranks 3 -n 2 -w 1"), 10 * (3 * 5 + 2 * 4 + 5) + 1);
+}
+
+TEST_CASE("colls_perf: two processes, over shared memory and over TCP", "[perf]") {
+    for (const char* transport : {"processes", "tcp"})
+        check_rows(
+            perf(std::string(
+                     "all,all_to_all_v,send_recv -b 8 -e 40000 -f 5000 -d float,int8 --ranks 2 -n 3 --transport ") +
+                 transport),
+            2 * 2 * 12 + 1);
+}
+
+TEST_CASE("colls_perf: operations in flight, fresh data, registered memory, barriers, any root", "[perf]") {
+    const std::string base = "all,send_recv -b 100 -e 3000 -f 30 --ranks 3 -n 3 -w 1 ";
+    for (const char* flags : {"-m 3", "-z 0 --reproducible", "-z 1 -u 1", "-z 3 --registered", "--fresh -m 2 -R 1"})
+        check_rows(perf(base + flags), 2 * 11 + 1);
+    check_rows(perf("reduce,broadcast,gather -b 64 -e 64 -r all --ranks 3 -n 2"), 9);
+    check_rows(perf("all_reduce -b 1K -e 4K -i 1024 -N 2 --ranks 1"), 8);
+}
+
+#ifdef COLLS_TEST_MPIRUN
+TEST_CASE("colls_perf: the ranks of mpirun are the world; rank 0 alone prints", "[perf]") {
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+    const std::string mpirun = COLLS_TEST_MPIRUN " -n 2 ";
+    const result r = execute(mpirun + "'" COLLS_TEST_PERF "' all_reduce,all_gather -b 1K -e 4K -f 2 -g 1 -t 1");
+    check_rows(r, 6);
+    CHECK(r.says("nRanks 2 transport: world"));
+    const result refused = execute(mpirun + "'" COLLS_TEST_PERF "' all_reduce -g 8");
+    CHECK(refused.status == 2);
+    CHECK(refused.text.find("no GPUs") == refused.text.rfind("no GPUs"));
+#ifdef COLLS_TEST_PERF_MPI
+    const result over = execute(mpirun + "'" COLLS_TEST_PERF_MPI "' all -b 1K -e 1K -n 3");
+    check_rows(over, 11);
+    CHECK(over.says("nRanks 2 transport: mpi"));
+#endif
+}
+#endif
+
+TEST_CASE("colls_perf: columns are those of nccl-tests", "[perf]") {
+    const result r = perf("all_gather -b 4K -e 4K --ranks 2 -d double");
+    INFO(r.text);
+    CHECK(r.says(
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   "
+        "busbw  #wrong\n#        (B)    (elements)"));
+    CHECK(r.says("           out-of-place                       in-place"));
+    REQUIRE(r.rows().size() == 1);
+    const std::vector<std::string> row = r.rows()[0];
+    REQUIRE(row.size() == 13);
+    CHECK((row[0] == "4096" && row[1] == "256" && row[2] == "double" && row[3] == "none" && row[4] == "-1"));
+    CHECK((row[8] == "0" && row[12] == "0"));
+
+    const result more = perf("broadcast -b 64 -e 64 --ranks 2 -c 0 --percentiles -I 1 --show-schedule");
+    REQUIRE(more.rows().size() == 1);
+    CHECK(more.rows()[0].size() == 5 + 2 * (4 + 6) + 1);
+    CHECK(more.rows()[0][5] == "N/A");   // broadcast has one buffer
+    CHECK(more.rows()[0][18] == "N/A");  // -c 0
+}
+
+TEST_CASE("colls_perf: --json holds every row; --plot draws it with a peer and the bound", "[perf]") {
+    const std::string json = scratch("a.json"), svg = scratch("a.svg"), peer = scratch("peer.json");
+    std::ofstream(peer) << R"([{"collective": "all_reduce", "ranks": 2, "bytes": 1024, "peer_us": 9.5},
+                               {"collective": "broadcast", "ranks": 2, "bytes": 4096, "peer_us": 8}])";
+    check_rows(perf("all_reduce -b 1K -e 4K -f 2 --ranks 2 --json " + json), 3);
+    check_rows(perf("all_reduce -b 1K -e 4K -f 2 --ranks 2 --percentiles -J " + json + " --plot " + svg +
+                    " --peer gloo=" + peer + " --peer before=" + json),
+        3);  // a peer is read before the file is written again
+    const nlohmann::json all = parsed(json);
+    CHECK(all["tool"] == "colls_perf");
+    CHECK(all["machine"]["ranks"] == 2);
+    CHECK(all["settings"]["transport"] == "threads");
+    CHECK(all["out_of_bounds"] == 0);
+    REQUIRE(all["rows"].size() == 3);
+    for (const nlohmann::json& row : all["rows"]) {
+        const double seconds = row["out_of_place"]["seconds"], bytes = row["bytes"];
+        CHECK(row["collective"] == "all_reduce");
+        CHECK(row["seconds"] == seconds);
+        CHECK(row["bound_seconds"] > 0.0);
+        CHECK(row["in_place"]["wrong"] == 0);
+        CHECK(row["in_place"]["p99"] >= row["in_place"]["p50"]);
+        CHECK(row["out_of_place"]["busbw_gb_s"].get<double>() == Approx(bytes / seconds / 1e9));  // 2 (n - 1) / n is 1
+    }
+    std::ifstream in(svg);
+    const std::string picture((std::istreambuf_iterator<char>(in)), {});
+    for (const char* text : {">colls</text>", ">bound</text>", ">gloo</text>", ">before</text>", "GB/s", ">us</text>"})
+        CHECK(picture.find(text) != std::string::npos);
+    for (const std::string& file : {json, svg, peer}) std::filesystem::remove(file);
+}
+
+TEST_CASE("colls_perf: --schedule runs what it names, or says why not", "[perf]") {
+    check_rows(perf("all_reduce -b 4K -e 4K --ranks 3 --schedule ring --show-schedule"), 1);
+    CHECK(perf("all_reduce -b 4K -e 4K --ranks 3 --schedule ring --show-schedule").rows()[0].back() == "ring");
+    check_rows(perf("scatter,gather -b 4K -e 4K --ranks 3 --schedule tree"), 2);
+    const result all = perf("all -b 4K -e 4K --ranks 4 --schedule swing");
+    check_rows(all, 4);
+    CHECK(all.says("# Left out: scatter: swing has no schedule for scatter"));
+    const auto refused = [](const std::string& arguments, const std::string& words) {
+        const result r = perf(arguments);
+        INFO(arguments << "\n" << r.text);
+        CHECK(r.status == 2);
+        CHECK(r.says(words));
+    };
+    refused("all_reduce --schedule rung", "no such family: eager, direct, ring");
+    refused("all_gather --schedule tree", "tree has no schedule for all_gather");
+    refused("all_reduce --schedule swing --ranks 3", "swing does not support 3 ranks");
+    refused("all_reduce --schedule ring --reproducible --ranks 3 -e 1K", "not reproducible");
+    refused("all_reduce --schedule eager -b 1M -e 1M --ranks 2", "eager does not do for it");
+}
+
+TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2", "[perf]") {
+    const std::vector<std::array<const char*, 2>> wrong{{"", "collective"}, {"all_redude", "no such collective"},
+        {"all_reduce --wrong", "--wrong"}, {"all_reduce -b 1Q", "not a size"},
+        {"all_reduce -b 2K -e 1K", "is more than"}, {"all_reduce -i 0 -b 1 -e 2", "never reaches"},
+        {"all_reduce -d floot", "no such type"}, {"all_reduce -o minus", "no such operator"},
+        {"all_reduce -r x", "neither a rank nor all"}, {"reduce -r 7 --ranks 2 -e 8", "ranks 0 to 1"},
+        {"scan -o avg --ranks 2 -e 8", "no average"}, {"all_reduce -n 0", "--iters"}, {"all_reduce -z 4", "--blocking"},
+        {"all_reduce -a 4", "--average"}, {"all_reduce --ranks 0", "--ranks"},
+        {"all_reduce --ranks 2 --transport world", "the launcher says"}, {"all_reduce --transport pigeon", "pigeon"},
+        {"all_reduce -t 4", "--ranks N"}, {"all_reduce -g 8", "no GPUs"}, {"all_reduce -G 1", "no graphs"},
+        {"all_reduce -p 1", "join their group"}, {"all_reduce -D 1", "no kernels"},
+        {"all_reduce --peer a=b.json", "--plot"}, {"all_reduce --peer ab --plot x.svg", "NAME=FILE"},
+        {"all_reduce -e 8 --json /no/such/folder/a.json", "cannot be written"},
+        {"all_reduce -e 8 --plot /tmp/x.svg --peer a=/no/such.json", "cannot be read"}};
+    for (const auto& [arguments, words] : wrong) {
+        const result r = perf(arguments);
+        INFO(arguments << "\n" << r.text);
+        CHECK(r.status == 2);
+        CHECK(r.says(words));
+    }
+    // Values that ask for nothing are accepted, as scripts pass them.
+    check_rows(perf("all_reduce -e 8 --ranks 2 -t 1 -g 1 -G 0 -p 0 -C 0"), 1);
+    const result help = perf("--help");
+    CHECK(help.status == 0);
+    for (const char* text : {"Examples:", "-b,--minbytes", "--schedule", "--fresh", "mpirun -n 8"})
+        CHECK(help.says(text));
+}
+
+TEST_CASE("colls_perf: an error of the library is printed, with exit status 1", "[perf]") {
+    const result r = perf("all_reduce -e 8 --ranks 2 -T x");
+    INFO(r.text);
+    CHECK(r.status == 1);
+    CHECK(r.says("COLLS_TIMEOUT is x"));
+}

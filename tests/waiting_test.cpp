@@ -1,0 +1,287 @@
+// How a rank waits: the cores that it may use, the policy of a wait, and how ranks find that they share a core.
+#include "catch.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/cgroup_quota.hpp>
+#include <colls/detail/support/cores.hpp>
+#include <colls/transports/threads.hpp>
+
+#include <sched.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+
+using colls::detail::cgroup_quota;
+using colls::detail::wait_action;
+using colls::detail::wait_policy;
+
+namespace {
+
+/// A tree of files that stands for the system's, while it exists.
+class tree {
+public:
+    tree() {
+        std::string name = (std::filesystem::temp_directory_path() / "colls-waiting-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        root_ = name;
+    }
+    ~tree() { std::filesystem::remove_all(root_); }
+    tree(const tree&) = delete;
+    tree& operator=(const tree&) = delete;
+
+    tree& with(const std::string& path, const std::string& text) {
+        const std::filesystem::path at = root_ / path.substr(1);
+        std::filesystem::create_directories(at.parent_path());
+        std::ofstream(at) << text;
+        return *this;
+    }
+    double cores() const { return cgroup_quota(root_.string()).cores(); }
+
+private:
+    std::filesystem::path root_;
+};
+
+const std::string version_2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+const std::string version_1 =
+    "31 23 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+    "32 23 0:29 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n";
+constexpr const char* mounts = "/proc/self/mountinfo";
+constexpr const char* membership = "/proc/self/cgroup";
+
+/// Spins of a wait whose peer does not come, of a rank that finds that it shares its core, or not.
+unsigned spins_of_a_wait(wait_policy& p, bool shares_core = false) {
+    unsigned spun = p.first_spins();
+    while (p.asks(spun)) {
+        const unsigned limit = p.more_spins(spun, shares_core);
+        REQUIRE(limit >= spun);
+        if (limit == spun) break;
+        spun = limit;
+    }
+    return spun;
+}
+
+}  // namespace
+
+TEST_CASE("quota: version 2", "[cores]") {
+    tree t;
+    t.with(mounts, version_2).with(membership, "0::/job/rank\n");
+    const std::string root = "/sys/fs/cgroup";
+    CHECK(t.cores() == cgroup_quota::none);
+    t.with(root + "/job/rank/cpu.max", "max 100000\n");
+    CHECK(t.cores() == cgroup_quota::none);
+    t.with(root + "/job/rank/cpu.max", "250000 100000\n");
+    CHECK(t.cores() == 2.5);
+    SECTION("a group above it has less") {
+        t.with(root + "/job/cpu.max", "100000 50000\n");
+        CHECK(t.cores() == 2);
+    }
+    SECTION("a group above it has more") {
+        t.with(root + "/job/cpu.max", "800000 100000\n");
+        CHECK(t.cores() == 2.5);
+    }
+    SECTION("the mounted root has less, as in a container") {
+        t.with(root + "/cpu.max", "100000 100000\n").with(membership, "0::/\n");
+        CHECK(t.cores() == 1);
+    }
+    SECTION("another group does not count") {
+        t.with(root + "/other/cpu.max", "10000 100000\n");
+        CHECK(t.cores() == 2.5);
+    }
+}
+
+TEST_CASE("quota: version 1", "[cores]") {
+    tree t;
+    t.with(mounts, version_1).with(membership, "5:cpuset:/set\n4:cpu,cpuacct:/job/rank\n1:name=systemd:/x\n0::/\n");
+    const std::string root = "/sys/fs/cgroup/cpu,cpuacct";
+    const auto set = [&](const std::string& group, const char* quota, const char* period) {
+        t.with(root + group + "/cpu.cfs_quota_us", quota).with(root + group + "/cpu.cfs_period_us", period);
+    };
+    set("", "-1\n", "100000\n");
+    set("/job/rank", "-1\n", "100000\n");
+    CHECK(t.cores() == cgroup_quota::none);
+    set("/job/rank", "150000\n", "50000\n");
+    CHECK(t.cores() == 3);
+    set("/job", "200000\n", "100000\n");
+    CHECK(t.cores() == 2);
+    SECTION("a container that sees its own group as the mount's root") {
+        t.with(mounts, "31 23 0:28 /job /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
+        set("/rank", "50000\n", "100000\n");
+        CHECK(t.cores() == 0.5);
+        t.with(mounts, "31 23 0:28 /jo /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
+        set("", "400000\n", "100000\n");
+        CHECK(t.cores() == 4);  // /job is not below /jo, so that only the mount's root counts
+    }
+    SECTION("both versions mounted") {
+        t.with(mounts, version_1 + "33 23 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n")
+            .with("/sys/fs/cgroup/unified/cpu.max", "100000 100000\n");
+        CHECK(t.cores() == 1);
+    }
+}
+
+TEST_CASE("quota: what cannot be understood is none", "[cores]") {
+    tree t;
+    CHECK(t.cores() == cgroup_quota::none);
+    t.with(mounts, version_2);
+    CHECK(t.cores() == cgroup_quota::none);
+    for (const char* line : {"", "\n", "0:", "0::", "::", "0::no slash\n", "0::/../..\n"}) {
+        t.with(membership, line);
+        CHECK(t.cores() == cgroup_quota::none);
+    }
+    t.with(membership, "0::/job\n");
+    for (const char* text : {"", "\n", "max", "-1 100000", "0 100000", "100000", "100000 0", "100000 -5", "nan 100000",
+             "inf 100000", "100000 nan", "two cores", "1e300 1"}) {
+        t.with("/sys/fs/cgroup/job/cpu.max", text);
+        CHECK(t.cores() == cgroup_quota::none);
+    }
+    t.with("/sys/fs/cgroup/job/cpu.max", "100000 100000");
+    for (const char* line : {"", "30", "30 23 0:26 / /sys/fs/cgroup rw cgroup2\n", " - cgroup2\n", "a - b"}) {
+        t.with(mounts, line);
+        CHECK(t.cores() == cgroup_quota::none);
+    }
+    t.with(mounts, "a - b\n" + version_2);
+    CHECK(t.cores() == 1);
+}
+
+TEST_CASE("cores: the least of affinity and quota, and one at least", "[cores]") {
+    using colls::detail::cores_within;
+    CHECK(cores_within(64, cgroup_quota::none) == 64);
+    CHECK(cores_within(64, 2) == 2);
+    CHECK(cores_within(64, 2.9) == 2);
+    CHECK(cores_within(64, 0.5) == 1);
+    CHECK(cores_within(2, 8) == 2);
+    CHECK(cores_within(0, cgroup_quota::none) == 1);
+    CHECK(colls::detail::cores() >= 1);
+}
+
+TEST_CASE("wait policy: ranks that have a core each spin, yield, and sleep", "[wait]") {
+    wait_policy p(false, false);
+    CHECK(p.first_spins() == wait_policy::unasked);
+    CHECK(spins_of_a_wait(p) == wait_policy::of_memory.most);
+    for (int i = 0; i < 100'000; ++i) REQUIRE(p.next(1e-3) == wait_action::yield);
+    CHECK(p.next(4e-3) == wait_action::sleep);
+    CHECK(p.next(0) == wait_action::yield);  // of the next wait
+    CHECK(wait_policy::sleep_for(0) == 50e-6);
+    CHECK(wait_policy::sleep_for(3e-3) == 50e-6);
+    CHECK(wait_policy::sleep_for(6.4e-3) == Approx(100e-6));
+    CHECK(wait_policy::sleep_for(5) == 500e-6);
+}
+
+TEST_CASE("wait policy: where ranks outnumber cores they yield at once", "[wait]") {
+    for (const bool by_messages : {false, true}) {
+        wait_policy p(true, by_messages);
+        CHECK(spins_of_a_wait(p) == 0);
+        CHECK(p.next(0) == wait_action::yield);
+        p.over(0, 100);
+        CHECK(spins_of_a_wait(p) == 0);
+    }
+}
+
+TEST_CASE("wait policy: a rank that shares its core yields at once, until it has it alone", "[wait]") {
+    wait_policy p(false, false);
+    CHECK(spins_of_a_wait(p, true) == wait_policy::unasked);  // the first wait: it did not know
+    CHECK(p.next(0) == wait_action::yield);
+    p.over(wait_policy::unasked, 1);
+    CHECK(spins_of_a_wait(p, true) == 0);
+    CHECK(spins_of_a_wait(p, true) == 0);
+    CHECK(spins_of_a_wait(p, false) == wait_policy::of_memory.most);
+    CHECK(p.first_spins() == wait_policy::unasked);
+
+    SECTION("now and then it sleeps, so that the system may choose another core") {
+        const auto yields = [&] {
+            unsigned count = 0;
+            while (p.next(0) == wait_action::yield) ++count;
+            return count;
+        };
+        CHECK(spins_of_a_wait(p, true) == wait_policy::unasked);
+        CHECK(yields() == wait_policy::first_streak - 1);
+        CHECK(yields() == 2 * wait_policy::first_streak - 1);
+        for (int i = 0; i < 10; ++i) yields();
+        CHECK(yields() == wait_policy::longest_streak - 1);
+        spins_of_a_wait(p, false);
+        CHECK(spins_of_a_wait(p, true) == wait_policy::unasked);
+        CHECK(yields() == wait_policy::first_streak - 1);
+    }
+}
+
+TEST_CASE("wait policy: a yield that lost the core to another program makes ranks sleep instead", "[wait]") {
+    wait_policy p(false, false);
+    const auto sleeps = [&] {
+        unsigned count = 0;
+        while (p.next(0) == wait_action::sleep) ++count;
+        return count;
+    };
+    p.yielded(1e-5);
+    CHECK(sleeps() == 0);
+    p.yielded(4e-3);
+    CHECK(sleeps() == wait_policy::first_sleeps);
+    p.yielded(4e-3);
+    CHECK(sleeps() == 2 * wait_policy::first_sleeps);
+    for (int i = 0; i < 20; ++i) p.yielded(4e-3);
+    CHECK(sleeps() == wait_policy::most_sleeps);
+    p.yielded(1e-6);
+    p.yielded(4e-3);
+    CHECK(sleeps() == wait_policy::first_sleeps);
+}
+
+TEST_CASE("wait policy: spins adapt to what waits took", "[wait]") {
+    wait_policy memory(false, false), messages(false, true);
+    CHECK(spins_of_a_wait(messages) == wait_policy::of_messages.most);
+    SECTION("short waits need few") {
+        for (int i = 0; i < 500; ++i) memory.over(100, 0), messages.over(5, 0);
+        CHECK(spins_of_a_wait(memory) > 400);
+        CHECK(spins_of_a_wait(memory) < 420);
+        CHECK(spins_of_a_wait(messages) < 40);
+        memory.over(300, 0);
+        CHECK(spins_of_a_wait(memory) == 1200);
+    }
+    SECTION("where a yield brings the peer, or the peer is late, spinning is in vain; never fewer than the least") {
+        for (const unsigned yields : {1u, 1000u}) {
+            for (int i = 0; i < 20; ++i) memory.over(2000, yields), messages.over(256, yields);
+            CHECK(spins_of_a_wait(memory) == wait_policy::of_memory.fewest);
+            CHECK(spins_of_a_wait(messages) == wait_policy::of_messages.fewest);
+        }
+    }
+    SECTION("where a peer comes soon after the last spin, more are worth it; never more than the most") {
+        for (int i = 0; i < 20; ++i) memory.over(2000, 1), messages.over(256, 1);
+        memory.over(256, 20), messages.over(1, 20);
+        CHECK(spins_of_a_wait(memory) == 2 * wait_policy::of_memory.fewest);
+        CHECK(spins_of_a_wait(messages) == 2 * wait_policy::of_messages.fewest);
+        for (int i = 0; i < 20; ++i) memory.over(2000, 20), messages.over(256, 20);
+        CHECK(spins_of_a_wait(memory) == wait_policy::of_memory.most);
+        CHECK(spins_of_a_wait(messages) == wait_policy::of_messages.most);
+    }
+}
+
+TEST_CASE("waiting: ranks on one core tell each other, and withdraw it when they leave", "[wait]") {
+    if (colls::detail::cores() < 2) return;  // they outnumber the cores, and need not ask
+    std::atomic<int> shared{0}, left{0};
+    colls::threads::run(2, [&](colls::communicator& comm) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        const int core = sched_getcpu();
+        static std::atomic<int> chosen{-1};
+        int none_yet = -1;
+        chosen.compare_exchange_strong(none_yet, core, std::memory_order_relaxed);
+        const int common = chosen.load(std::memory_order_relaxed);
+        CPU_SET(static_cast<std::size_t>(common), &set);
+        if (sched_setaffinity(0, sizeof set, &set) != 0) return;
+        int in = comm.rank() + 1, out = 0;
+        for (int i = 0; i < 1000; ++i) {
+            colls::all_reduce(comm, std::span<const int>(&in, 1), std::span<int>(&out, 1), colls::sum);
+            if (out != 3) return;
+        }
+        const colls::detail::group_memory& memory = comm.context().memory;
+        shared += memory.core(0).load(std::memory_order_relaxed) == common + 1 &&
+                  memory.core(1).load(std::memory_order_relaxed) == common + 1;
+        colls::barrier(comm);  // a rank that leaves withdraws its core
+        if (comm.rank() == 1) return;
+        while (memory.state(1).gone.load(std::memory_order_acquire) == 0) sched_yield();
+        left += memory.core(1).load(std::memory_order_relaxed) == 0;
+    });
+    CHECK(shared == 2);
+    CHECK(left == 1);
+}
