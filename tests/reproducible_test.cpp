@@ -94,6 +94,24 @@ int count_wrong_folds(const Op& op, int k, std::size_t count, std::size_t shift)
         if (table.finish) table.finish(to, count, k, &op);
         wrong += differs(to);
     }
+    if (k != 2 || !table.fold_twice) return wrong;
+    // Into two places: new ones, whose element behind the last must stay, and those of the operands, as they are in
+    // place. `moved` has been folded into, so the operands are restored.
+    for (const bool past : {false, true})
+        for (const bool in_place : {false, true}) {
+            for (std::size_t r = 0; r < 2; ++r)
+                std::copy(x[r].begin(), x[r].end(), moved[r].begin() + static_cast<std::ptrdiff_t>(shift));
+            std::vector<T> first(count + shift + 1), second(count + shift + 1);
+            T* const to = in_place ? moved[1].data() + shift : first.data() + shift;
+            T* const also = in_place ? moved[0].data() + shift : second.data() + shift;
+            if (!table.fold_twice(to, also, past, host.data(), count, &op)) continue;
+            detail::fence_stream();
+            if (table.finish) table.finish(to, count, k, &op), table.finish(also, count, k, &op);
+            wrong += differs(to) + differs(also);
+            const T untouched{};
+            wrong += !in_place && std::memcmp(&first.back(), &untouched, sizeof(T)) != 0;
+            wrong += !in_place && std::memcmp(&second.back(), &untouched, sizeof(T)) != 0;
+        }
     return wrong;
 }
 template <class T, class Op>

@@ -400,10 +400,12 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
     alignas(64) std::byte near[store_policy::piece];
     bool stream_own = o_.stream_own;
     for (int k = 0; k < i.count; ++k) stream_own = stream_own && o_.operands[k].data != to;
-    const bool interleaves = o_.near || streamed[0] || c.count * c.element < store_policy::interleave_far_below;
+    // Far from each other, stores past the caches go well between loads; near, and plain ones of more bytes, do not.
+    const bool interleaves =
+        streamed[0] ? !o_.near : o_.near || c.count * c.element < store_policy::interleave_far_below;
     if (i.count == 2 && i.pushes == 1 && !stream_own && interleaves && c.op->fold_twice &&
-        !(i.finish && c.op->finish)) {
-        c.op->fold_twice(to, targets[0], streamed[0], o_.operands.data(), count, c.op_value);
+        !(i.finish && c.op->finish) &&
+        c.op->fold_twice(to, targets[0], streamed[0], o_.operands.data(), count, c.op_value)) {
         fence_stream();
         o_.at += 1;
         return true;

@@ -31,10 +31,10 @@ struct op_table {
     /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, in one pass over memory. dst may be the pointer
     /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
-    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which
-    /// a fence must follow. Each place may be an operand; otherwise the four must not overlap. Null: there is no such
-    /// loop.
-    void (*fold_twice)(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) = nullptr;
+    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which a
+    /// fence must follow. Each place may be an operand; otherwise the four must not overlap. Null, or false: there is no
+    /// such loop.
+    bool (*fold_twice)(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) = nullptr;
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
     bool commutative = false;
@@ -75,24 +75,40 @@ void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const 
 #endif
         fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
-template <class T, class Op>
+/// Stores to cached memory; and of whole lines past the caches, by one instruction a line: of several, other stores
+/// come between, and the line is written in parts.
+struct plain_stores {};
+#if defined(__x86_64__) && defined(__GNUC__)
+struct stored_lines {
+    [[gnu::target("avx512f")]] static void put(void* dst, const void* src) {
+        stream_lines_avx512(static_cast<char*>(dst), static_cast<const char*>(src), 1);
+    }
+};
+#endif
+template <class Line, class T, class Op>
 [[gnu::always_inline]] inline void fold_twice_loop(
-    void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
-    const Op& f = *static_cast<const Op*>(op);
-    if (past)
-        direct_fold<T, Op>::template run_twice<true>(static_cast<T*>(dst), static_cast<T*>(also), x, count, f);
-    else
-        direct_fold<T, Op>::template run_twice<false>(static_cast<T*>(dst), static_cast<T*>(also), x, count, f);
+    void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    direct_fold<T, Op>::template run_twice<Line>(
+        static_cast<T*>(dst), static_cast<T*>(also), x, count, *static_cast<const Op*>(op));
 }
 template <class T, class Op>
-void fold_twice_baseline(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<T, Op>(dst, also, past, x, count, op);
+void fold_twice_baseline(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<plain_stores, T, Op>(dst, also, x, count, op);
 }
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_twice_avx2(
-    void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<T, Op>(dst, also, past, x, count, op);
+    void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<plain_stores, T, Op>(dst, also, x, count, op);
+}
+template <class T, class Op>
+#if defined(__clang__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#else
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+void fold_twice_past_caches(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<stored_lines, T, Op>(dst, also, x, count, op);
 }
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
@@ -136,12 +152,25 @@ fold_function fold_for_processor() {
 template <class T, class Op>
 void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
+/// False where there is no such loop for this processor.
 template <class T, class Op>
-void fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__AVX2__)
-    if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, past, x, count, op);
+bool fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (past) {
+        // The compilers contract no product and sum of these, whatever the processor has.
+        constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> ||
+                                   std::is_same_v<Op, min_t> || std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
+        if constexpr (same_bits && streams)
+            if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+                return fold_twice_past_caches<T, Op>(dst, also, x, count, op), true;
+        return false;
+    }
+#if !defined(__AVX2__)
+    if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, x, count, op), true;
 #endif
-    fold_twice_baseline<T, Op>(dst, also, past, x, count, op);
+#endif
+    if (!past) fold_twice_baseline<T, Op>(dst, also, x, count, op);
+    return !past;
 }
 
 template <class Op>

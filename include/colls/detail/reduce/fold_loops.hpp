@@ -121,8 +121,9 @@ struct direct_fold {
             out[i] = v;
         });
     }
-    /// Two operands, of which out and also may be one each: the fold goes to both, to `also` past the caches if `past`.
-    template <bool past>
+    /// Two operands, of which out and also may be one each: the fold goes to both, to `also` by
+    /// stores of whole lines by Line::put, if Line has it.
+    template <class Line>
     [[gnu::always_inline]] static void run_twice(T* out, T* also, const operand* x, std::size_t count, const Op op) {
         const operand a = x[0], b = x[1];
         const auto folded = [=](std::size_t i) {
@@ -130,14 +131,14 @@ struct direct_fold {
             return static_cast<T>(op(get(a), get(b)));
         };
         std::size_t i = 0;
-        if constexpr (past) {
+        if constexpr (requires { &Line::put; }) {
             constexpr std::size_t in_line = 64 / sizeof(T);
             for (; i < count && reinterpret_cast<std::uintptr_t>(also + i) % 64 != 0; ++i) out[i] = also[i] = folded(i);
             for (; i + in_line <= count; i += in_line) {
                 alignas(64) T made[in_line];
                 for (std::size_t l = 0; l < in_line; ++l) made[l] = folded(i + l);
                 std::memcpy(out + i, made, 64);
-                stream_line(also + i, made);
+                Line::put(also + i, made);
             }
         } else {
             i = count & ~(lanes - 1);

@@ -81,14 +81,6 @@ inline void copy_lines_sse2(char* dst, const char* src, std::size_t lines) {
 }
 #endif
 
-/// Stores a line of 64 bytes, to which dst is aligned; past the caches where there are such stores.
-[[gnu::always_inline]] inline void stream_line(void* dst, const void* src) {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if constexpr (streams) return stream_lines_sse2(static_cast<char*>(dst), static_cast<const char*>(src), 1);
-#endif
-    std::memcpy(dst, src, 64);
-}
-
 /// Does memcpy, which takes `rep movsb` for such sizes, take up to 16 times as long on AMD Zen 3 and 4 (glibc bug
 /// 30994)? There the destination lies less than a line behind the source, counted within their pages.
 inline bool is_slow_for_memcpy(const void* dst, const void* src, std::size_t size) {
