@@ -89,15 +89,15 @@ public:
         const std::size_t bytes = std::max(in.size(), out.size()) * sizeof(float);
         for (std::uint32_t i = calls_in_run(s_, bytes); i > 0; --i) call(what, in, out);
     }
-    /// The schedule of the latest call: the staged one where buffers are out of the others' reach.
+    /// The schedule of the latest call: the other one where buffers are out of the others' reach.
     std::string chosen(job what, std::size_t bytes, std::uint32_t) const {
         const internal::rank_context& e = comm_.context();
         const std::string_view name = e.recent[(e.calls - 1) % internal::call_record::kept].schedule;
         if (s_.transport != "staged" || name == internal::eager_name) return std::string(name);
         const colls::collective c = collective_of(what);
         return std::string(
-            internal::choose(e, internal::demand_of(e, c, bytes, false), internal::all_candidates_of(c), true)
-                .of->name);
+            internal::choose_out_of_reach(e, internal::demand_of(e, c, bytes, false), internal::all_candidates_of(c))
+                .schedule->name());
     }
 
 private:

@@ -260,8 +260,12 @@ private:
 /// The kinds of plans at a group size, with a name for texts.
 std::vector<std::pair<const execution_plan*, const char*>> plans_of(const colls::any_schedule& s, int n) {
     const execution_plan* const usual = execution_plan_for(s, n);
-    return {{usual, ""}, {&copied_otherwise(*usual), usual->copies == copying::pushed ? ", pulled" : ", pushed"},
+    std::vector<std::pair<const execution_plan*, const char*>> all{{usual, ""},
+        {&copied_otherwise(*usual), usual->copies == copying::pushed ? ", pulled" : ", pushed"},
         {execution_plan_for(s, n, reach::scratch), ", staged"}};
+    if (!colls::reduces(s.implements))
+        all.emplace_back(execution_plan_for(s, n, reach::processes), ", by single copies");
+    return all;
 }
 
 std::string simulate(const execution_plan& plan, const std::vector<program>& programs) {

@@ -343,11 +343,11 @@ TEST_CASE("large groups: automatic chooses at 8,192 ranks without those that it 
             const auto list = colls::detail::all_candidates_of(c);
             const auto best = colls::detail::choose(e, colls::detail::demand_of(e, c, 1 << 20, false), list);
             REQUIRE(best.of != nullptr);
-            CHECK(colls::detail::is_weighed(*best.of, e, false));
+            CHECK(colls::detail::is_weighed(*best.of, e, reach::nothing));
             int left_out = 0;
             for (int i = 0; i < list.count; ++i)
-                left_out +=
-                    list.first[i].schedule.supports(e.size) && !colls::detail::is_weighed(list.first[i], e, false);
+                left_out += list.first[i].schedule.supports(e.size) &&
+                            !colls::detail::is_weighed(list.first[i], e, reach::nothing);
             CHECK(left_out == (c == collective::reduce_scatter ? 0 : 2));  // ring and direct
         }
         // Where direct alone fits it is taken all the same.

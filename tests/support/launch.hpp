@@ -40,9 +40,9 @@ inline const int most_ranks = [] {
 }();
 
 /// Runs f on n processes of a world, launched by environment variables, of which each `per_host` have a host name of
-/// their own.
-template <class F>
-void launch_world(int n, int per_host, F&& f) {
+/// their own. before(rank) is called in each process first.
+template <class F, class Before = void (*)(int)>
+void launch_world(int n, int per_host, F&& f, Before&& before = [](int) {}) {
     const claimed_ports port;
     std::fflush(nullptr);
     std::vector<pid_t> children;
@@ -59,6 +59,7 @@ void launch_world(int n, int per_host, F&& f) {
         set("COLLS_MASTER_ADDR", "127.0.0.1");
         set("COLLS_MASTER_PORT", std::to_string(port.first()));
         set("COLLS_HOST", "host " + std::to_string(r / per_host));
+        before(r);
         int status = 1;
         try {
             colls::communicator comm = colls::world();

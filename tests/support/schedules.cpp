@@ -1,6 +1,8 @@
 // The list of schedules, compiled once for all tests.
 #include "schedules.hpp"
 
+#include <colls/detail/choose/parted_broadcast.hpp>
+
 #include <cstddef>
 #include <utility>
 
@@ -46,6 +48,7 @@ std::vector<row> library_schedules() {
     add<pat<2>>(rows, "pat<2>");
     add(rows, "pipelined_broadcast{1}", pipelined_broadcast{1});
     add(rows, "pipelined_broadcast{7}", pipelined_broadcast{7});
+    add<detail::parted_broadcast>(rows, "parted_broadcast");
     add(rows, "hierarchical<direct, ring>{2}", hierarchical<direct, ring>{.node = 2});
     add(rows, "hierarchical<bruck, bruck>{3}", hierarchical<bruck<2>, bruck<2>>{.node = 3});
     add(rows, "hierarchical<tree, tree>{4}", hierarchical<tree<2>, tree<2>>{.node = 4});

@@ -21,7 +21,11 @@ struct memory_member {
     /// Memory that all ranks share, perhaps at different addresses: `control` and what `allocate` returns are in it.
     /// Null: ranks share their whole address space, as threads do.
     std::byte* base = nullptr;
-    std::size_t bytes = 0;     ///< of the memory at `base`
+    std::size_t bytes = 0;  ///< of the memory at `base`
+    /// The kernel can copy between the processes of any two ranks (process_vm_readv and process_vm_writev), and does so
+    /// faster than data pass through that memory. The same on all ranks.
+    bool copies_between = false;
+    bool streams = false;      ///< data that pass through that memory are best stored there past the caches
     bool crowded = false;      ///< more ranks than cores: waits yield; the same on all ranks
     std::uint64_t number = 0;  ///< equal on the group's ranks, different for each group of a process; 0: it has none
 };

@@ -25,6 +25,8 @@ public:
         if (own.base == nullptr) return e;
         e->base = own.base;
         e->reach = own.bytes;
+        e->copies_between = own.copies_between;
+        e->streams = own.streams;
         memory.state(rank).process.store(getpid(), std::memory_order_relaxed);
         return e;
     }

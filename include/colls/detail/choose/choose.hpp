@@ -5,6 +5,7 @@
 // machine that are the same for all ranks.
 #pragma once
 
+#include <colls/detail/choose/parted_broadcast.hpp>
 #include <colls/detail/choose/prediction.hpp>
 #include <colls/detail/choose/tuned.hpp>
 #include <colls/detail/execute/eager.hpp>
@@ -43,34 +44,38 @@ struct demand {
 inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
-inline bool is_weighed(const candidate& c, const rank_context& e, bool staged) {
+inline bool is_weighed(const candidate& c, const rank_context& e, reach within) {
     return is_countable(c, e.size, e.ranks_per_host) &&
            (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
-           too_large(c.schedule, e.size, staged ? reach::scratch : reached_by(e)).empty();
+           too_large(c.schedule, e.size, within).empty();
 }
 
-/// The choice among `list`, and the eager path; or, for a staged plan, among `list` alone. A candidate that is not
-/// weighed is chosen where no other fits.
-[[gnu::cold]] inline prediction choose(
-    const rank_context& e, const demand& d, const candidates& list, bool staged = false) {
+/// The choice among `list`, and the eager path; or, for buffers out of reach, among `list` alone. A candidate that is
+/// not weighed is chosen where no other fits.
+[[gnu::cold]] inline prediction choose(const rank_context& e, const demand& d, const candidates& list, reach within) {
     const auto fits = [&](const candidate& c) {
         return c.schedule.supports(e.size) && ((!d.in_order && !d.only_direct) || c.name == "direct") &&
                (!d.reproducible || c.single_fold);
     };
+    const bool usual = within == reached_by(e);
     const model m = model_of(e.backend->figures(), e.size);
-    const bool eager = !staged && d.eager && !d.only_direct && d.posted <= eager_capacity;
+    const auto prediction_of = [&](const candidate& c) {
+        return within == reach::scratch     ? predict_staged(c, e.size, m, d.bytes)
+               : within == reach::processes ? predict_single_copy(c, e.size, m, d.bytes)
+                                            : predicted(c, e, m, d.bytes);
+    };
+    const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
     if (const std::string_view name = forced_schedule(e); !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
             if (const candidate& c = list.first[i]; c.name == name && fits(c))
-                return is_weighed(c, e, staged) ? predicted(c, e, m, d.bytes) : prediction{&c, whole_unit_bytes, 0};
+                return is_weighed(c, e, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
         if (e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                           << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }
-    if (const std::string_view name = staged ? std::string_view{} : tuned_name(d.what, e.size, d.bytes);
-        !name.empty()) {
+    if (const std::string_view name = usual ? tuned_name(d.what, e.size, d.bytes) : std::string_view{}; !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
             if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
@@ -82,19 +87,22 @@ inline bool is_weighed(const candidate& c, const rank_context& e, bool staged) {
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;
-        if (!is_weighed(c, e, staged)) {
+        if (!is_weighed(c, e, within)) {
             if (!found && best.of == nullptr) best = {&c, whole_unit_bytes, 0};
             continue;
         }
-        const prediction p = staged ? predict_staged(c, e.size, m, d.bytes) : predicted(c, e, m, d.bytes);
+        const prediction p = prediction_of(c);
         if (found && p.seconds >= best.seconds) continue;
         best = p;
         found = true;
     }
     if (const candidate* two = two_level_candidate(e, d.what);
-        two && !d.in_order && !d.only_direct && fits(*two) && is_weighed(*two, e, staged))
+        two && !d.in_order && !d.only_direct && fits(*two) && is_weighed(*two, e, within))
         if (const prediction p = predicted(*two, e, m, d.bytes); !found || p.seconds < best.seconds) best = p;
     return best;
+}
+inline prediction choose(const rank_context& e, const demand& d, const candidates& list) {
+    return choose(e, d, list, reached_by(e));
 }
 
 /// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
@@ -109,6 +117,24 @@ constexpr double class_bytes(std::size_t bytes) {
     int log = 0;
     while (bytes >> log >= 16) ++log;
     return static_cast<double>(bytes >> log << log);
+}
+
+/// The choice where buffers are out of reach.
+struct choice_out_of_reach {
+    const any_schedule* schedule;
+    reach within;
+};
+[[gnu::cold]] inline choice_out_of_reach choose_out_of_reach(
+    const rank_context& e, const demand& d, const candidates& list) {
+    if (e.copies_between && !reduces(d.what)) {
+        const any_schedule& s = choose(e, d, list, reach::processes).of->schedule;
+        if (d.what == collective::broadcast && s.rounds(e.size) == 1 &&
+            d.bytes >= static_cast<double>(single_copy_policy::parted_from) * e.size &&
+            too_large(parted_broadcast::as_any(), e.size, reach::processes).empty())
+            return {&parted_broadcast::as_any(), reach::processes};
+        if (d.bytes >= static_cast<double>(single_copy_policy::from) * s.blocks(e.size)) return {&s, reach::processes};
+    }
+    return {&choose(e, d, list, reach::scratch).of->schedule, reach::scratch};
 }
 
 /// The plan of a schedule that the caller has given.
@@ -146,15 +172,19 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
         p.chunk_bytes = best.chunk;
     }
     if (best.of && !e.by_messages && !e.shares_everything() && !unsized) {
-        const candidate& staged = *choose(e, d, how.list(), true).of;
-        p.staged = execution_plan_for(staged.schedule, e.size, reach::scratch);
-        p.staged_name = staged.name;
+        const auto [schedule, within] = choose_out_of_reach(e, d, how.list());
+        p.staged = execution_plan_for(*schedule, e.size, within);
+        p.staged_name = schedule->name();
     }
     e.choices.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                       << " bytes, " << e.size << " ranks" << (c.reproducible ? ", reproducible: " : ": ") << p.name
-                      << ", predicted " << best.seconds * 1e6 << " us");
+                      << ", predicted " << best.seconds * 1e6 << " us"
+                      << (p.staged == nullptr                     ? ""
+                             : p.staged->within == reach::scratch ? "; ordinary buffers staged: "
+                                                                  : "; ordinary buffers by single copies: ")
+                      << p.staged_name);
     return p;
 }
 

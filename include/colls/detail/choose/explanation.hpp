@@ -71,7 +71,7 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!c.schedule.supports(e.size)) continue;
-        if (!is_weighed(c, e, false)) {
+        if (!is_weighed(c, e, reached_by(e))) {
             add_row(c.name, c.schedule.rounds(e.size), 0, 0, 0, chosen.of == &c, fits(c));
             text.insert(text.size() - 1, "  not weighed: too large for this group");
             continue;
@@ -82,7 +82,7 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c, fits(c));
     }
-    if (two && is_weighed(*two, e, false)) {
+    if (two && is_weighed(*two, e, reached_by(e))) {
         const cost counted = traffic_of_candidate(*two, e.size);
         add_row(two->name, counted.rounds,
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,

@@ -6,6 +6,7 @@
 
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/execute/message_policy.hpp>
+#include <colls/detail/execute/single_copy_policy.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 
 namespace colls::inline v1::detail {
@@ -88,6 +89,15 @@ inline prediction predict_staged(const candidate& c, int n, const model& m, doub
     const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
                          0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
     return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + moved * block};
+}
+/// By single copies: a rank pulls what it receives. A message costs it a call of the kernel, and the pages to be found.
+inline prediction predict_single_copy(const candidate& c, int n, const model& m, double bytes) {
+    const cost counted = traffic_of_candidate(c, n);
+    const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
+    const double moved = (m.gamma + single_copy_policy::byte_seconds) * static_cast<double>(counted.critical_received) +
+                         0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
+    const double calls = single_copy_policy::call_seconds * static_cast<double>(counted.critical_received);
+    return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + calls + moved * block};
 }
 /// The figures of messages through shared memory, in a group whose figures are those of a network.
 inline machine within_host(machine m) {

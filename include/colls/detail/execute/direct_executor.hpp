@@ -7,12 +7,14 @@
 
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/executor.hpp>
+#include <colls/detail/execute/single_copy_policy.hpp>
 #include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/request/call.hpp>
 #include <colls/detail/support/copy.hpp>
+#include <colls/detail/support/process_copy.hpp>
 
 #include <cstring>
 
@@ -33,12 +35,25 @@ private:
     void enter();
     bool learn_count();
     bool agree();
-    const execution_plan& staged_plan() const { return o_.staged_plan ? *o_.staged_plan : staged(*plan_); }
+    /// The plan to take where not all buffers are within reach.
+    const execution_plan& other_plan() const {
+        return o_.staged_plan ? *o_.staged_plan : out_of_reach_plan(*plan_, single_copy_pays());
+    }
+    bool single_copy_pays() const;
     void lay_out(const execution_plan& plan);
     bool streams_from(std::size_t whole) const;
-    bool is_within_reach() const;
+    bool is_within_reach(place where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
-    bool is_agreed() const { return e_.shares_everything() || e_.size == 1 || o_.request.ragged; }
+    bool is_agreed() const {
+        return e_.shares_everything() || e_.size == 1 || (o_.request.ragged && !e_.copies_between);
+    }
+    /// `p`, as this rank tells it to the others.
+    std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
+        return reached ? e_.told(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
+    }
+    std::byte* told_by(std::uintptr_t p) const {
+        return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : e_.here<std::byte>(p);
+    }
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(o_.program->scratch) * (o_.scratch_chunks > 0 ? o_.scratch_chunks : 1) *
                o_.layout.slot_bytes;
@@ -71,6 +86,14 @@ private:
     bool try_wait(const instruction& i, std::size_t chunk);
     bool copy(const instruction& i);
     bool fold(const instruction& i);
+    // Single copies: single_copy.hpp.
+    bool is_in_other_process(const rank_buffers& b, const location& l) const {
+        return rank_of(l.rank) != e_.rank &&
+               !(l.where == place::scratch || (l.where == place::input ? b.in_reached : b.out_reached));
+    }
+    void pull(std::byte* to, int peer, const std::byte* from, std::size_t bytes, int round);
+    void push(int peer, std::byte* to, const std::byte* from, std::size_t bytes, int round);
+    [[noreturn]] void single_copy_failed(int peer, int round, int why);
     bool fold_and_push(const instruction& i, std::byte* to, std::size_t count);
     /// Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best.
     bool streams_to(const rank_buffers& b) const {
@@ -150,19 +173,21 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     const bool is_staged = plan.within == reach::scratch;
     o_.stream_pushes = streams_from(whole);
     o_.stream_own = whole >= store_policy::stream_own_from;
-    o_.stream_staged = is_staged && whole >= store_policy::stream_staged_from;
+    o_.stream_staged = is_staged && (e_.streams || whole >= store_policy::stream_staged_from);
+    const bool overlaps = e_.streams && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded;
+    const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
+                      staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
     if (c.ragged)
         o_.layout.keep_whole();
     else
         // A progress word has 24 bits for the chunk and the value.
         o_.layout.cut(longest, c.element,
-            is_staged ? store_policy::staged_chunk / static_cast<std::size_t>(plan.blocks * plan.fewest_parts)
-                      : o_.chunk_bytes,
+            is_staged                         ? staged_chunk / static_cast<std::size_t>(plan.blocks * plan.fewest_parts)
+            : plan.within == reach::processes ? single_copy_policy::chunk
+                                              : o_.chunk_bytes,
             ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(plan.values() + 1));
     // Staged, a scratch slot holds a chunk, and a few chunks' slots are used in turn; else it holds all of a unit.
-    o_.scratch_chunks = !is_staged                                       ? 0
-                        : o_.layout.chunks < store_policy::staged_chunks ? o_.layout.chunks
-                                                                         : store_policy::staged_chunks;
+    o_.scratch_chunks = !is_staged ? 0 : o_.layout.chunks < staged_chunks ? o_.layout.chunks : staged_chunks;
     o_.layout.slot_bytes = padded((is_staged && o_.layout.count < longest ? o_.layout.count : longest) * c.element);
 }
 
@@ -173,22 +198,19 @@ inline bool direct_executor::streams_from(std::size_t whole) const {
                                                                               : store_policy::stream_far_from);
 }
 
-/// Can all ranks reach this rank's buffers? Buffers that are empty they need not reach.
-inline bool direct_executor::is_within_reach() const {
+/// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
+inline bool direct_executor::is_within_reach(place where) const {
     const call& c = o_.request;
     if (e_.shares_everything() || e_.size == 1) return true;
-    const auto reaches = [&](const std::byte* p, std::size_t bytes) {
-        return p == nullptr || bytes == 0 || e_.shares(p, 1);
-    };
-    const std::size_t whole = c.count * c.element;
-    return reaches(c.in, c.ragged ? ragged_bytes(place::input) : whole) &&
-           reaches(c.out, c.ragged ? ragged_bytes(place::output) : whole);
+    const std::byte* const p = where == place::input ? c.in : c.out;
+    return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || e_.shares(p, 1);
 }
 
 /// Tells the other ranks where this rank's buffers and scratch memory are.
 inline void direct_executor::enter() {
     const call& c = o_.request;
-    const bool reached = is_within_reach(), agreed = is_agreed() && !o_.copying_open;
+    bool in_reached = is_within_reach(place::input), out_reached = is_within_reach(place::output);
+    const bool reached = in_reached && out_reached, agreed = is_agreed() && !o_.copying_open;
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
     const execution_plan& direct = *plan_;
@@ -196,7 +218,7 @@ inline void direct_executor::enter() {
         lay_out(plan);
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
-    if (!is_agreed()) make_room(staged_plan());
+    if (!is_agreed()) make_room(other_plan());
     if (o_.copying_open)
         if (const execution_plan& other = copied_otherwise(direct); other.program_of(role_of(e_.rank)).scratch > 0)
             make_room(other);
@@ -209,12 +231,16 @@ inline void direct_executor::enter() {
     const std::size_t *in_offsets = c.in_offsets, *out_offsets = c.out_offsets;
     const std::size_t tables =
         c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
-    const bool bounces = c.ragged && !reached;
+    const bool bounces =
+        c.ragged && !reached &&
+        (!e_.copies_between || ragged_bytes(place::input) + ragged_bytes(place::output) < single_copy_policy::from);
     const std::size_t copied = bounces ? ragged_bytes(place::input) : copied_input();
     take_scratch(e_, o_, slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables);
     std::byte* const scratch = o_.scratch.at;
     std::byte* next = scratch + slots;
     if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
+    in_reached = in_reached || copied > 0 || bounces;
+    out_reached = out_reached || bounces;
     next += padded(copied);
     if (bounces) {
         out = o_.bounce_output = next;
@@ -225,20 +251,20 @@ inline void direct_executor::enter() {
         out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
     operation_line& own = line_of(e_.rank);
     own.fingerprint = o_.fingerprint;
-    own.in = reached || c.ragged ? e_.told(in) : out_of_reach;
-    own.out = e_.told(out);
+    own.in = told_buffer(in, in_reached);
+    own.out = told_buffer(out, out_reached);
     own.scratch = e_.told(scratch);
     own.in_offsets = e_.told(in_offsets);
     own.out_offsets = e_.told(out_offsets);
     own.count = c.ragged ? c.own_count : c.count;
     // This rank itself reaches its buffers wherever they are.
     o_.buffers[e_.rank] = {
-        o_.sequence + 1, own.in != out_of_reach, in, out, scratch, in_offsets, out_offsets, own.count};
+        o_.sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
     o_.phase = agreed ? operation_phase::running : operation_phase::agreeing;
     own.progress.store(progress_word(0, 0), std::memory_order_release);
 }
 
-/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the staged plan. Else
+/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan. Else
 /// they pull copies where that was open, unless one of them works in place.
 inline bool direct_executor::agree() {
     bool reached = true, apart = true;
@@ -246,11 +272,12 @@ inline bool direct_executor::agree() {
         const rank_buffers* b = buffers_of(r);
         o_.site.peer = r;
         if (!b) return false;
-        reached = reached && b->reached;
+        reached = reached && b->in_reached && b->out_reached;
+        // As told, both of one rank: where they are out of reach, addresses in its own process.
         apart = apart && b->in != b->out;
     }
     if (!reached)
-        lay_out(staged_plan());
+        lay_out(other_plan());
     else if (o_.copying_open && apart)
         lay_out(copied_otherwise(*plan_));
     o_.phase = operation_phase::running;
@@ -264,7 +291,7 @@ inline const rank_buffers* direct_executor::buffers_of(int rank) {
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
     if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
-    b = {o_.sequence + 1, l.in != out_of_reach, e_.here<const std::byte>(l.in), e_.here<std::byte>(l.out),
+    b = {o_.sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
         e_.here<std::byte>(l.scratch), e_.here<const std::size_t>(l.in_offsets),
         e_.here<const std::size_t>(l.out_offsets), l.count};
     return &b;
@@ -315,9 +342,15 @@ inline bool direct_executor::copy(const instruction& i) {
     if (count == 0) return true;
     const std::byte* source_at = address(*source, from);
     auto* to_at = const_cast<std::byte*>(address(*to, i.to));
-    if (source_at == to_at) return true;
     const std::size_t bytes = count * c.element;
-    if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? o_.stream_staged : o_.stream_own)
+    // Addresses in two processes may be equal.
+    if (is_in_other_process(*source, from))
+        pull(to_at, from_rank, source_at, bytes, i.round);
+    else if (is_in_other_process(*to, i.to))
+        push(to_rank, to_at, source_at, bytes, i.round);
+    else if (source_at == to_at)
+        return true;
+    else if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? o_.stream_staged : o_.stream_own)
         stream_bytes(to_at, source_at, bytes);
     else
         copy_bytes(to_at, source_at, bytes);
@@ -450,3 +483,5 @@ inline void direct_executor::finish() {
 }
 
 }  // namespace colls::inline v1::detail
+
+#include <colls/detail/execute/single_copy.hpp>

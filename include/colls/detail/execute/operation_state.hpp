@@ -15,7 +15,8 @@ namespace colls::inline v1::detail {
 /// One rank's buffers, as this rank reaches them.
 struct rank_buffers {
     std::uint64_t stamp = 0;  ///< sequence + 1 of the operation for which they were read
-    bool reached = false;     ///< all ranks can load from and store to `in` and `out`
+    /// All ranks can load from and store to `in`, `out`. Else they are addresses in the rank's own process.
+    bool in_reached = false, out_reached = false;
     const std::byte* in = nullptr;
     std::byte* out = nullptr;
     std::byte* scratch = nullptr;
@@ -48,7 +49,7 @@ struct operation_state {
     list<std::size_t> in_offsets, out_offsets;
 
     const execution_plan* plan = nullptr;
-    /// The plan to take where not all buffers are within reach; null: a staged plan of the same schedule.
+    /// The plan to take where not all buffers are within reach; null: one of the same schedule.
     const execution_plan* staged_plan = nullptr;
     std::string_view schedule, staged_schedule;  ///< the names of the plans' schedules, for texts
     const rank_program* program = nullptr;       ///< this rank's part of the plan

@@ -34,6 +34,9 @@ struct store_policy {
     /// Staged plans: the chunks of all units together, and the number of chunks whose scratch slots are apart.
     static constexpr std::size_t staged_chunk = std::size_t{256} << 10;
     static constexpr std::size_t staged_chunks = 3;
+    /// The same for a broadcast, whose root copies a chunk while the receivers copy the one before.
+    static constexpr std::size_t staged_broadcast_chunk = std::size_t{32} << 10;
+    static constexpr std::size_t staged_broadcast_chunks = 8;
 };
 
 }  // namespace colls::inline v1::detail

@@ -32,8 +32,10 @@ struct alignas(line) operation_line {
     std::uintptr_t out_offsets;
     std::size_t count;  // elements of the whole, or of the rank's own block where each knows its own
 };
-/// As `in`: the buffers are memory of the rank's process alone.
-inline constexpr std::uintptr_t out_of_reach = ~std::uintptr_t{0};
+/// As `in` or `out`, the two highest bits of an address that follows untranslated: memory of the rank's process alone.
+/// (Addresses that are told have others: 0 within the shared memory, 3 for null.)
+inline constexpr std::uintptr_t out_of_reach = std::uintptr_t{1} << 62;
+constexpr bool is_out_of_reach(std::uintptr_t told) { return told >> 62 == 1; }
 static_assert(offsetof(operation_line, count) + sizeof(std::size_t) == 64);
 
 struct alignas(line) eager_line {

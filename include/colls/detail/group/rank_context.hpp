@@ -37,7 +37,7 @@ struct schedule_choice {
     std::uint64_t key = 0;
     const execution_plan* steps = nullptr;
     std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
-    /// Instead of `steps` where a rank's buffer is out of the others' reach; null: the same schedule.
+    /// Instead of `steps` where a rank's buffer is out of the others' reach; null: one of the same schedule.
     const execution_plan* staged = nullptr;
     std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
 };
@@ -58,8 +58,10 @@ struct rank_context {
     std::byte* base = nullptr;            ///< begin of the memory that the ranks share
     std::size_t reach = ~std::size_t{0};  ///< its length; threads share everything
     environment env = environment::read();
-    bool crowded = false;      ///< more ranks than cores: waits yield instead of spinning
-    bool by_messages = false;  ///< ranks do not share memory
+    bool crowded = false;         ///< more ranks than cores: waits yield instead of spinning
+    bool copies_between = false;  ///< the kernel copies between the processes of any two ranks
+    bool streams = false;         ///< staged data are stored past the caches
+    bool by_messages = false;     ///< ranks do not share memory
     wait_policy waits;
     int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
     /// Where ranks_per_host is not 0: the schedule of two levels for a collective; null: it has none.

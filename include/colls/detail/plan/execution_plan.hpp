@@ -18,7 +18,10 @@ namespace colls::inline v1::detail {
 enum class reach : std::uint8_t {
     buffers,  ///< the callers' buffers, and scratch memory
     scratch,  ///< scratch memory alone: what peers read is copied there first (staged)
-    nothing   ///< no memory: messages pass
+    /// Scratch memory; and the callers' buffers by copies that the kernel makes between processes (single copy). For
+    /// collectives that do not reduce: there is no fold of what other processes hold.
+    processes,
+    nothing  ///< no memory: messages pass
 };
 
 /// Where peers can load and store: a copied block is stored by its sender, or loaded by its receiver.
@@ -29,6 +32,12 @@ enum class copying : std::uint8_t { pushed, pulled };
 constexpr copying usual_copying(collective c) {
     return c == collective::broadcast || c == collective::scatter ? copying::pulled : copying::pushed;
 }
+
+/// Within reach::scratch and reach::processes reductions and copies are pulled, whatever the plan's `copies`. The
+/// exceptions are pushed by single copies, so that ranks copy in parallel that would wait for one another: the blocks
+/// of a gather, whose root would pull all of them; and one block in n of a broadcast in a single round, whose root
+/// would be idle.
+constexpr bool pulls_all(reach within) { return within == reach::scratch || within == reach::processes; }
 
 /// Made once per (schedule, size, reach, copying), and kept until the process ends (plan_cache.hpp). Where ranks reach
 /// memory it has the programs of all ranks. Where messages pass, a rank needs its own program alone, so each is made
@@ -49,8 +58,8 @@ public:
     int size;
     reach within;
     copying copies;
-    /// The plan of the same schedule within reach::scratch, once staged() has been asked for it.
-    mutable std::atomic<const execution_plan*> staged = nullptr;
+    /// The plans of the same schedule within reach::scratch and reach::processes, once they have been asked for.
+    mutable std::atomic<const execution_plan*> staged = nullptr, single_copy = nullptr;
     /// The plan of the same schedule with the other copying, once copied_otherwise() has been asked for it.
     mutable std::atomic<const execution_plan*> otherwise = nullptr;
     int rounds = 0;

@@ -97,9 +97,9 @@ inline void local_work::fold_arrivals(int rank, int round, list<instruction>& in
         collect(rank, slot);
         location to = slots_.target(rank, slot, round);
         if (to.where == place::scratch) {
-            // Staged, the result must not replace what peers are about to pull.
-            const bool stays = own.is_defined() && own.at.where == place::scratch &&
-                               (within_ != reach::scratch || own.sent_in != round);
+            // Where peers pull, the result must not replace what peers are about to pull.
+            const bool stays =
+                own.is_defined() && own.at.where == place::scratch && (!pulls_all(within_) || own.sent_in != round);
             to.index = stays ? own.at.index : scratch_.take(rank, rank).index;
         }
         const int first = static_cast<int>(operands.size());

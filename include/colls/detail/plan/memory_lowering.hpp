@@ -7,7 +7,7 @@
 // `copies` says. Where a round both sends and overwrites a slot, data go through a scratch slot of the receiver.
 //
 // Within reach::scratch everything is pulled, and what peers read is staged: copied once to a scratch slot of its
-// owner.
+// owner. Within reach::processes it is staged only where the round overwrites it.
 #pragma once
 
 #include <colls/detail/plan/dependencies.hpp>
@@ -44,6 +44,8 @@ private:
     void send_phase(int round);
     void fold_phase(int round);
     void send_block(int sender, int slot, int receiver, int to, action act, int round);
+    bool pushes(int sender, int slot, int receiver) const;
+    bool is_overwritten(const slot_state& source, int round) const;
     location stage(int rank, int slot, int round);
     void add_copy(int rank, const location& from, const location& to, int unit, int round);
     void record(int rank, int done) {
@@ -114,14 +116,13 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
     if (units_.is_empty(slot)) return;
     const slot_state& source = slots_.at(sender, slot);
     const location from = source.data();
-    if (plan_.within == reach::scratch) {
-        const location reached = from.where == place::scratch ? from : stage(sender, slot, round);
+    const bool stays = !is_overwritten(source, round);
+    if (pulls_all(plan_.within) && !pushes(sender, slot, receiver)) {
+        const bool is_reached = from.where == place::scratch || (plan_.within == reach::processes && stays);
+        const location reached = is_reached ? from : stage(sender, slot, round);
         return work_.add(receiver, {to, sender, reached, source.contributions, act});
     }
-    // In an all_to_all a block that is received does not overwrite the input.
-    const bool stays =
-        source.received_in != round || (steps_.what == collective::all_to_all && from.where == place::input);
-    if ((act == action::reduce && source.received_in != round) || (plan_.copies == copying::pulled && stays))
+    if (!pulls_all(plan_.within) && stays && (act == action::reduce || plan_.copies == copying::pulled))
         return work_.add(receiver, {to, sender, from, source.contributions, act});
     location goal = slots_.target(receiver, to, round);
     const bool lands = act == action::copy && slots_.can_land(receiver, to, goal, round);
@@ -132,6 +133,19 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
         slots_.move(receiver, to, goal, source.contributions);
     else
         work_.add(receiver, {to, sender, goal, source.contributions, act});
+}
+
+// See pulls_all().
+inline bool memory_lowering::pushes(int sender, int slot, int receiver) const {
+    if (plan_.within != reach::processes) return false;
+    if (steps_.what == collective::gather) return true;
+    return steps_.what == collective::broadcast && steps_.rounds == 1 && steps_.blocks == steps_.size &&
+           sender == steps_.root && slot == receiver;
+}
+// May the data be overwritten in the round in which peers pull them?
+inline bool memory_lowering::is_overwritten(const slot_state& source, int round) const {
+    // Input and output of an all_to_all are different memory.
+    return source.received_in == round && !(steps_.what == collective::all_to_all && source.at.where == place::input);
 }
 
 // The scratch slot from which peers read the slot's data: they are copied there for the first of them.

@@ -43,12 +43,13 @@ inline const execution_plan& copied_otherwise(const execution_plan& plan) {
     return *found;
 }
 
-/// The plan of the same schedule for buffers that other ranks cannot reach.
-inline const execution_plan& staged(const execution_plan& direct) {
-    const execution_plan* found = direct.staged.load(std::memory_order_acquire);
+/// The plan of the same schedule for buffers that other ranks cannot reach: staged, or by single copies.
+inline const execution_plan& out_of_reach_plan(const execution_plan& direct, bool single_copy) {
+    std::atomic<const execution_plan*>& kept = single_copy ? direct.single_copy : direct.staged;
+    const execution_plan* found = kept.load(std::memory_order_acquire);
     if (found == nullptr) {
-        found = execution_plan_for(direct.schedule, direct.size, reach::scratch);
-        direct.staged.store(found, std::memory_order_release);
+        found = execution_plan_for(direct.schedule, direct.size, single_copy ? reach::processes : reach::scratch);
+        kept.store(found, std::memory_order_release);
     }
     return *found;
 }

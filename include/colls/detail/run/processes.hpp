@@ -22,8 +22,8 @@ using colls::detail::descriptor;
 using colls::detail::rank_task;
 
 /// The group of all ranks of an arena, once they have assembled.
-inline communicator whole_group(const std::shared_ptr<arena>& a, double timeout) {
-    a->assemble(timeout);
+inline communicator whole_group(const std::shared_ptr<arena>& a, const colls::detail::environment& env) {
+    a->assemble(env.timeout, env.single_copy);
     std::vector<int> all;
     for (int r = 0; r < a->ranks(); ++r) all.push_back(r);
     return extend::join(std::make_shared<group>(a, a->whole().base(), std::move(all))->member(), a->rank(), a->ranks());
@@ -200,7 +200,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         shared->be(r);
         try {
             const colls::detail::environment env = colls::detail::environment::read();
-            communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env.timeout);
+            communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env);
             colls::detail::label_group(comm.context(), number);
             try {
                 f(comm);

@@ -60,7 +60,7 @@ inline communicator make_world(const launch& l) {
                              : env.verbs         ? "RDMA"
                                                  : "TCP"));
     if (hosts == 1 && !env.tcp)
-        return processes::detail::whole_group(host_memory(m.group, m.rank, here, env.timeout), env.timeout);
+        return processes::detail::whole_group(host_memory(m.group, m.rank, here, env.timeout), env);
     std::shared_ptr<processes::detail::arena> memory;
     if (near) {
         memory = host_memory(m.group, m.rank, here, env.timeout);

@@ -6,6 +6,8 @@
 //   COLLS_TIMEOUT    the deadline of every wait, in seconds; default 300
 //   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
 //   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
+//   COLLS_SINGLE_COPY  between processes of one host. 0: the kernel never copies from the memory of one to that of the
+//                    other; 1: wherever it may; auto (default): where that was measured to be faster
 //   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows
 //                    (tuning_file.hpp, which reads it)
 //   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
@@ -30,6 +32,8 @@ struct environment {
     double timeout = 300;
     const char* schedule = nullptr;
     bool reproducible = false;
+    enum class single_copies : unsigned char { never, always, measured };
+    single_copies single_copy = single_copies::measured;
     bool tcp = false;    ///< TCP even where processes share a host
     bool verbs = false;  ///< RDMA: see transports/verbs.hpp
 
@@ -38,6 +42,7 @@ struct environment {
         environment e;
         constexpr const char* levels[] = {"warn", "info", "trace"};
         constexpr const char* off_or_on[] = {"0", "1"};
+        constexpr const char* never_always_measured[] = {"0", "1", "auto"};
         constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
         if (const char* v = value_of("COLLS_DEBUG"))
             e.debug = static_cast<debug_level>(which_of("COLLS_DEBUG", v, levels));
@@ -51,6 +56,8 @@ struct environment {
         e.schedule = value_of("COLLS_SCHEDULE");
         if (const char* v = value_of("COLLS_REPRODUCIBLE"))
             e.reproducible = which_of("COLLS_REPRODUCIBLE", v, off_or_on) == 1;
+        if (const char* v = value_of("COLLS_SINGLE_COPY"))
+            e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", v, never_always_measured));
         if (const char* v = value_of("COLLS_TRANSPORT")) {
             const int which = which_of("COLLS_TRANSPORT", v, transports);
             e.verbs = which >= 2;

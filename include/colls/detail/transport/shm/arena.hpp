@@ -7,7 +7,11 @@
 #pragma once
 
 #include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/environment.hpp>
+#include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/machine.hpp>
+#include <colls/detail/support/process_copy.hpp>
+#include <colls/detail/transport/shm/staging_probe.hpp>
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -41,6 +45,8 @@ inline void dump_on_signal() {
     sigaction(SIGUSR1, &now, nullptr);
 }
 
+using single_copies = colls::detail::environment::single_copies;
+
 /// How the ranks of one `run` ended: the first exception stands, but a rank's own exception replaces one that another
 /// rank's error caused.
 struct outcome {
@@ -53,6 +59,7 @@ struct outcome {
 /// At the beginning of the shared memory, which is zero at first.
 struct arena_head {
     machine figures;
+    staging_figures staging;
     outcome how;
 };
 
@@ -60,7 +67,10 @@ struct arena_head {
 class arena {
 public:
     /// One process makes it, for `ranks` processes. Throws colls::error.
-    explicit arena(int ranks) : arena(ranks, create_file()) { head().figures = colls::detail::measured(); }
+    explicit arena(int ranks) : arena(ranks, create_file()) {
+        head().figures = colls::detail::measured();
+        head().staging = measured_staging();
+    }
     /// Maps the file of that descriptor, which it then owns. Throws colls::error.
     arena(int ranks, int file) : ranks_(ranks), file_(file) {
         struct stat status{};
@@ -181,17 +191,32 @@ public:
     static constexpr std::uint32_t phases = 3;  // of assembling
     /// Returns when all ranks have come, and each watches the process of every other. A descriptor of a process is sure
     /// to be that of the rank, and not of a later process with its number, if the rank is alive after it was opened.
-    /// Throws colls::error.
-    void assemble(double timeout) {
+    /// `single_copy`: whether this rank wants copies by the kernel; then it tries whether it may make them. Throws
+    /// colls::error.
+    void assemble(double timeout, single_copies single_copy = single_copies::never) {
         const group_memory m = whole();
         m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
+        expose_probe();
         const double until = seconds_now() + timeout;
         for (std::uint32_t phase = 1; phase <= phases; ++phase) {
             m.state(rank_).arrived.store(phase, std::memory_order_release);
             for (int r = 0; r < ranks_; ++r) wait_for(r, phase, until);
-            if (phase == 1) watch_processes();
+            if (phase > 1) continue;
+            watch_processes();
+            // All others are there: none gets beyond the next phase before this rank comes to it.
+            const bool may = single_copy != single_copies::never && may_copy_between_all();
+            trial(rank_).result.store(may ? single_copy : single_copies::never, std::memory_order_relaxed);
         }
+        bool may = true, asked = false;
+        for (int r = 0; r < ranks_; ++r) {
+            const single_copies result = trial(r).result.load(std::memory_order_relaxed);
+            may = may && result != single_copies::never;
+            asked = asked || result == single_copies::always;
+        }
+        copies_between_ = may && (asked || head().staging.single_copy);
     }
+    /// Once assembled: shall the kernel copy between the processes of any two ranks? All ranks agree on it.
+    bool copies_between() const { return copies_between_; }
 
 private:
     void wait_for(int r, std::uint32_t phase, double until) {
@@ -218,6 +243,23 @@ private:
         text << "rank " << r << " did not join the group" << (dead_[r] ? ": its process has ended" : "");
         throw error(dead_[r] ? errc::peer_failed : errc::timeout, text.text(), rank_, r);
     }
+    void expose_probe() {
+        probe_.value = colls::detail::hash_mix(
+            static_cast<std::uint64_t>(getpid()), colls::detail::hash_mix(static_cast<std::uint64_t>(rank_),
+                                                      static_cast<std::uint64_t>(seconds_now() * 1e9)));
+        trial(rank_).at.store(reinterpret_cast<std::uintptr_t>(&probe_), std::memory_order_relaxed);
+        trial(rank_).value.store(probe_.value, std::memory_order_relaxed);
+    }
+    bool may_copy_between_all() const {
+        for (int r = 0; r < ranks_; ++r) {
+            if (r == rank_) continue;
+            const copy_trial& t = trial(r);
+            if (!colls::detail::may_copy(static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed)),
+                    t.at.load(std::memory_order_relaxed), t.value.load(std::memory_order_relaxed)))
+                return false;
+        }
+        return true;
+    }
     void watch_processes() {
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
@@ -227,6 +269,12 @@ private:
         }
     }
 
+    /// Of each rank: where its copy_probe is and what value it has, and, if the rank reached those of all others, what
+    /// it wants.
+    struct copy_trial {
+        std::atomic<std::uint64_t> at, value;
+        std::atomic<single_copies> result;
+    };
     struct extent {
         std::size_t at, bytes;
     };
@@ -240,9 +288,11 @@ private:
     std::atomic<std::uint32_t>* numbers() const {
         return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_));
     }
+    copy_trial& trial(int rank) const { return reinterpret_cast<copy_trial*>(numbers() + 2 * ranks_)[rank]; }
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
     static std::size_t control_bytes(int ranks) {
-        return (group_memory::bytes(ranks) + 8 * static_cast<std::size_t>(ranks) + page - 1) / page * page;
+        return (group_memory::bytes(ranks) + (8 + sizeof(copy_trial)) * static_cast<std::size_t>(ranks) + page - 1) /
+               page * page;
     }
     /// A rank may allocate as much as the machine has: a page takes memory only once it is used.
     static std::size_t most_part_bytes() {
@@ -279,6 +329,8 @@ private:
     list<bool> dead_;
     list<int> watched_;  // descriptors of the ranks' processes
     double looked_ = 0;
+    colls::detail::copy_probe probe_;
+    bool copies_between_ = false;
 };
 
 }  // namespace colls::inline v1::processes::detail

@@ -22,6 +22,8 @@ public:
         m.control = control_;
         m.base = arena_->base();
         m.bytes = arena_->bytes();
+        m.copies_between = arena_->copies_between();
+        m.streams = arena_->head().staging.streams;
         m.crowded = arena_->ranks() > colls::detail::cores();
         m.number = static_cast<std::uint64_t>(control_ - arena_->base()) + 1;
         return m;

@@ -1,0 +1,302 @@
+// Copies that the kernel makes between the processes of a host: results, what happens where they are refused, at the
+// start or later, and where a process dies.
+#include "catch.hpp"
+
+#include "support/launch.hpp"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace support;
+
+namespace {
+
+/// From now on the system refuses copies between processes to this one.
+void forbid_copies() {
+    sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog all{static_cast<unsigned short>(std::size(program)), program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) != 0)
+        std::abort();
+}
+
+struct setting_of_single_copies {
+    explicit setting_of_single_copies(const char* value) { setenv("COLLS_SINGLE_COPY", value, 1); }
+    ~setting_of_single_copies() { unsetenv("COLLS_SINGLE_COPY"); }
+};
+
+struct counters {
+    std::atomic<int> wrong{0}, done{0}, refused{0}, died{0};
+    std::atomic<std::size_t> first_wrong{0};
+};
+counters& shared_counters() { return *new (shared_pool::of_test().take(sizeof(counters))) counters; }
+
+using numbers = std::vector<std::uint32_t>;
+std::uint32_t value(int rank, std::size_t i, int salt) {
+    return static_cast<std::uint32_t>(rank) * 0x9e3779b9u + static_cast<std::uint32_t>(i) * 2654435761u +
+           static_cast<std::uint32_t>(salt);
+}
+
+/// One rank's calls with ordinary buffers of its own, of `count` elements a block or about so. Each call's expected
+/// result is computed from all ranks' inputs.
+class battery {
+public:
+    battery(colls::communicator& comm, std::size_t count, counters& c) : comm_(comm), k_(count), c_(c) {}
+
+    void run() {
+        const int n = comm_.size();
+        for (int salt = 0; salt < 2; ++salt) {
+            all_gather(salt);
+            all_to_all(salt, false);
+            all_to_all(salt, true);
+            all_reduce(salt);
+            for (int root = 0; root < n; root += n - 1) {
+                broadcast(salt, root);
+                gather(salt, root);
+                scatter(salt, root);
+                variants(salt, root);
+                if (n == 1) break;
+            }
+        }
+        ++c_.done;
+    }
+
+private:
+    numbers own(std::size_t count, int salt) const { return of(comm_.rank(), count, salt); }
+    static numbers of(int rank, std::size_t count, int salt) {
+        numbers v(count);
+        for (std::size_t i = 0; i < count; ++i) v[i] = value(rank, i, salt);
+        return v;
+    }
+    void expect(const numbers& got, const numbers& wanted) {
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+            if (got[i] != wanted[i]) {
+                c_.first_wrong = i;
+                ++c_.wrong;
+                return;
+            }
+    }
+    std::size_t n() const { return static_cast<std::size_t>(comm_.size()); }
+    numbers joined(std::size_t count, int salt) const {
+        numbers all;
+        for (int r = 0; r < comm_.size(); ++r) {
+            const numbers one = of(r, count, salt);
+            all.insert(all.end(), one.begin(), one.end());
+        }
+        return all;
+    }
+    /// The input is written over as soon as the call is over: no peer may still read it.
+    void spoil(numbers& in) { std::fill(in.begin(), in.end(), 0xdeadbeef); }
+
+    void all_gather(int salt) {
+        numbers in = own(k_, salt), out(k_ * n());
+        colls::all_gather(comm_, in, out);
+        spoil(in);
+        expect(out, joined(k_, salt));
+        std::fill(out.begin(), out.end(), 0u);
+        in = own(k_, salt + 7);
+        colls::all_gather<colls::ring>(comm_, in, out);
+        spoil(in);
+        expect(out, joined(k_, salt + 7));
+    }
+    void all_to_all(int salt, bool in_place) {
+        numbers in = own(k_ * n(), salt), out(k_ * n());
+        colls::all_to_all(comm_, in, in_place ? in : out);
+        const numbers got = in_place ? in : out;
+        spoil(in);
+        numbers wanted;
+        for (int r = 0; r < comm_.size(); ++r) {
+            const numbers from = of(r, k_ * n(), salt);
+            const auto at = from.begin() + static_cast<std::ptrdiff_t>(k_ * static_cast<std::size_t>(comm_.rank()));
+            wanted.insert(wanted.end(), at, at + static_cast<std::ptrdiff_t>(k_));
+        }
+        expect(got, wanted);
+    }
+    void all_reduce(int salt) {
+        numbers x = own(k_ * n() + 1, salt), wanted(x.size());
+        for (int r = 0; r < comm_.size(); ++r)
+            for (std::size_t i = 0; i < x.size(); ++i) wanted[i] += value(r, i, salt);
+        colls::all_reduce(comm_, x, colls::sum);
+        expect(x, wanted);
+    }
+    void broadcast(int salt, int root) {
+        numbers x = own(k_ * n() + 3, salt);
+        colls::broadcast(comm_, x, root);
+        const numbers got = x;
+        spoil(x);
+        expect(got, of(root, k_ * n() + 3, salt));
+    }
+    void gather(int salt, int root) {
+        const bool here = comm_.rank() == root;
+        numbers in = own(k_, salt), out(here ? k_ * n() : 0);
+        colls::gather(comm_, in, out, root);
+        spoil(in);
+        if (here) expect(out, joined(k_, salt));
+    }
+    void scatter(int salt, int root) {
+        const bool here = comm_.rank() == root;
+        numbers in(here ? joined(k_, salt) : numbers{}), out(k_);
+        colls::scatter(comm_, in, out, root);
+        spoil(in);
+        expect(out, own(k_, salt));
+    }
+    /// Blocks of k, 0, k / 3 ... elements.
+    std::size_t length(int rank) const { return rank % 3 == 1 ? 0 : k_ / (1 + static_cast<std::size_t>(rank)); }
+    void variants(int salt, int root) {
+        const bool here = comm_.rank() == root;
+        std::vector<std::size_t> counts;
+        numbers all;
+        for (int r = 0; r < comm_.size(); ++r) {
+            counts.push_back(length(r));
+            const numbers one = of(r, length(r), salt);
+            all.insert(all.end(), one.begin(), one.end());
+        }
+        numbers in = own(length(comm_.rank()), salt), out(all.size());
+        colls::all_gather_v(comm_, in, out, counts);
+        expect(out, all);
+        numbers collected(here ? all.size() : 0);
+        colls::gather_v(comm_, in, collected, counts, root);
+        spoil(in);
+        if (here) expect(collected, all);
+        colls::scatter_v(comm_, collected, in, counts, root);
+        spoil(collected);
+        expect(in, own(length(comm_.rank()), salt));
+        // Rank r sends length((r + q) % n) elements to rank q.
+        std::vector<std::size_t> sent, received;
+        numbers wanted;
+        for (int q = 0; q < comm_.size(); ++q) {
+            const std::size_t count = length((comm_.rank() + q) % comm_.size());
+            sent.push_back(count);
+            received.push_back(count);
+            for (std::size_t i = 0; i < count; ++i) wanted.push_back(value(q, i, 31 * comm_.rank()));
+        }
+        numbers from, to(wanted.size());
+        for (int q = 0; q < comm_.size(); ++q)
+            for (std::size_t i = 0; i < sent[static_cast<std::size_t>(q)]; ++i)
+                from.push_back(value(comm_.rank(), i, 31 * q));
+        colls::all_to_all_v(comm_, from, to, sent, received);
+        spoil(from);
+        expect(to, wanted);
+    }
+
+    colls::communicator& comm_;
+    const std::size_t k_;
+    counters& c_;
+};
+
+}  // namespace
+
+TEST_CASE("single copies: every collective with ordinary buffers, copied once or staged", "[single_copy]") {
+    for (const char* how : {"1", "0"}) {
+        const setting_of_single_copies s(how);
+        for (const int n : {2, 3, 5})
+            for (const std::size_t count : {5'000u, 6'145u, 70'001u, 300'007u}) {  // 20 KB, 24 KB, 273 KB, 1.14 MB
+                if (n > 2 && count > 100'000) continue;
+                counters& c = shared_counters();
+                colls::processes::run(n, [&](colls::communicator& comm) { battery(comm, count, c).run(); });
+                INFO("COLLS_SINGLE_COPY=" << how << ", " << n << " ranks, blocks of " << count << ", element "
+                                          << c.first_wrong);
+                CHECK(c.wrong == 0);
+                CHECK(c.done == n);
+            }
+    }
+}
+
+TEST_CASE("single copies: where the system refuses them to one rank, all ranks stage", "[single_copy]") {
+    const setting_of_single_copies s("1");
+    counters& c = shared_counters();
+    const auto rank = [&](colls::communicator& comm) {
+        // Whatever has not been refused to the other ranks would be an error from here on.
+        if (comm.rank() != 1) forbid_copies();
+        battery(comm, 70'001, c).run();
+    };
+    launch_world(3, 3, rank, [](int r) {
+        if (r == 1) forbid_copies();
+    });
+    CHECK(c.wrong == 0);
+    CHECK(c.done == 3);
+}
+
+TEST_CASE("single copies: not made where COLLS_SINGLE_COPY is 0; other values are refused", "[single_copy]") {
+    {
+        const setting_of_single_copies s("0");
+        counters& c = shared_counters();
+        colls::processes::run(2, [&](colls::communicator& comm) {
+            forbid_copies();
+            battery(comm, 70'001, c).run();
+        });
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 2);
+    }
+    const setting_of_single_copies s("yes");
+    CHECK_THROWS_WITH(colls::processes::run(1, [](colls::communicator&) {}),
+        Catch::Contains("COLLS_SINGLE_COPY is yes, which is none of: 0, 1, auto"));
+}
+
+TEST_CASE("single copies: refused later, they are an error on all ranks that names rank and remedy", "[single_copy]") {
+    const setting_of_single_copies s("1");
+    for (const int root : {0, 1}) {  // rank 1 pulls, or pushes its part
+        counters& c = shared_counters();
+        try {
+            colls::processes::run(2, [&](colls::communicator& comm) {
+                if (comm.rank() == 1) forbid_copies();
+                std::vector<float> x(1'000'000);
+                try {
+                    colls::broadcast(comm, x, root);
+                } catch (const colls::error&) {
+                    ++c.refused;
+                    throw;
+                }
+            });
+            FAIL("no error");
+        } catch (const colls::error& e) {
+            CHECK(e.code() == colls::errc::peer_failed);
+            CHECK_THAT(e.what(), Catch::Contains("rank 1 in broadcast"));
+            CHECK_THAT(e.what(), Catch::Contains("COLLS_SINGLE_COPY=0"));
+        }
+        CHECK(c.refused == 2);
+    }
+}
+
+TEST_CASE("single copies: a peer that dies after it has entered a call ends the call with an error", "[single_copy]") {
+    const setting_of_single_copies s("1");
+    counters& c = shared_counters();
+    try {
+        colls::processes::run(2, [&](colls::communicator& comm) {
+            std::vector<float> in(3'000'000, 1.f), out(6'000'000);
+            colls::all_gather(comm, in, out);
+            if (comm.rank() == 1) {
+                auto begun = colls::start::all_gather(comm, in, out);
+                raise(SIGKILL);
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            try {
+                colls::start::all_gather(comm, in, out).wait();
+            } catch (const colls::error& e) {
+                c.died += e.code() == colls::errc::peer_failed && e.peer() == 1;
+                throw;
+            }
+        });
+        FAIL("no error");
+    } catch (const colls::error& e) {
+        CHECK_THAT(e.what(), Catch::Contains("killed by signal 9"));
+    }
+    CHECK(c.died == 1);
+}
