@@ -31,9 +31,9 @@ struct op_table {
     /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, in one pass over memory. dst may be the pointer
     /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
-    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which a
-    /// fence must follow. Each place may be an operand; otherwise the four must not overlap. Null, or false: there is no
-    /// such loop.
+    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which
+    /// a fence must follow. Each place may be an operand; otherwise the four must not overlap. Null, or false: there is
+    /// no such loop.
     bool (*fold_twice)(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) = nullptr;
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
