@@ -288,7 +288,9 @@ private:
     std::atomic<std::uint32_t>* numbers() const {
         return reinterpret_cast<std::atomic<std::uint32_t>*>(base_ + head_bytes + group_memory::bytes(ranks_));
     }
-    copy_trial& trial(int rank) const { return reinterpret_cast<copy_trial*>(numbers() + 2 * ranks_)[rank]; }
+    copy_trial& trial(int rank) const {
+        return reinterpret_cast<copy_trial*>(numbers() + 2 * static_cast<std::ptrdiff_t>(ranks_))[rank];
+    }
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
     static std::size_t control_bytes(int ranks) {
         return (group_memory::bytes(ranks) + (8 + sizeof(copy_trial)) * static_cast<std::size_t>(ranks) + page - 1) /
