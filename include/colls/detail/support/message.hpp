@@ -20,7 +20,7 @@ class message {
 public:
     [[gnu::cold]] [[gnu::noinline]] message& operator<<(std::string_view s) {
         const std::size_t room = sizeof text_ - 1 - size_, n = s.size() < room ? s.size() : room;
-        std::memcpy(text_ + size_, s.data(), n);
+        if (n != 0) std::memcpy(text_ + size_, s.data(), n);  // the data of an empty text may be null
         text_[size_ += n] = '\0';
         return *this;
     }
