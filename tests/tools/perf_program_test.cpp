@@ -253,6 +253,17 @@ TEST_CASE("colls_perf: --tune writes a file that COLLS_TUNE reads", "[perf]") {
     std::filesystem::remove(file);
 }
 
+TEST_CASE("colls_perf: a line of COLLS_TUNE holds for staged buffers, too", "[perf]") {
+    const std::string file = scratch("staged.tune");
+    std::ofstream(file) << "schedule all_reduce 2 0 ring\n";
+    const result r = execute("COLLS_DEBUG=info COLLS_TUNE=" + file +
+                             " '" COLLS_TEST_PERF "' all_reduce -b 1M -e 1M --transport processes --ranks 2 -n 2");
+    INFO(r.text);
+    CHECK(r.says(": ring, predicted"));
+    CHECK(r.says("ordinary buffers staged: ring"));
+    std::filesystem::remove(file);
+}
+
 TEST_CASE("colls_perf: an error of the library is printed, with exit status 1", "[perf]") {
     const result r = perf("all_reduce -e 8 --ranks 2 -T x");
     INFO(r.text);

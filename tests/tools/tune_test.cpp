@@ -115,11 +115,10 @@ TEST_CASE("tune: finds the schedule that is faster than the choice, and gives th
         kept = kept && colls::chosen(comm, colls::collective::all_reduce, 4096) == before;
     });
     CHECK(kept);
-    for (const tuned_cell& cell : found) {
-        CHECK(cell.bytes == 4096);
-        REQUIRE(cell.faster.size() == 1);  // on both ranks
-        CHECK(cell.faster[0].name == "ring");
-    }
+    REQUIRE_FALSE(found[0].faster.empty());  // others may be there by chance, on a busy machine
+    CHECK(found[0].faster[0].name == "ring");
+    CHECK(found[1].faster.size() == found[0].faster.size());
+    CHECK((found[0].bytes == 4096 && found[1].bytes == 4096));
     CHECK(found[0].usual_seconds >= 3e-3);
     CHECK(found[0].faster[0].seconds < found[0].usual_seconds);
     CHECK(support::says(tuning_table({found[0]}, lines_of({found[0]})), " ring "));
