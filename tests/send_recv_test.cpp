@@ -3,7 +3,10 @@
 
 #include "support/batch.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 using namespace support;
 
@@ -70,6 +73,31 @@ TEST_CASE("start::send: all ranks of a ring may start their send before they rec
             INFO("n " << n << ", count " << count);
             CHECK(wrong == 0);
         }
+}
+
+TEST_CASE("start::send: the receiver has the message while the sender is out of the library", "[send_recv]") {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{100}, std::size_t{100'000}}) {
+        std::atomic<bool> received{false}, in_time{false};
+        std::atomic<int> wrong{0};
+        colls::threads::run(2, [&](auto& comm) {
+            if (comm.rank() == 0) {
+                const auto out = message(0, 1, count);
+                auto sending = colls::start::send(comm, out, 1);
+                const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                while (!received.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < until)
+                    std::this_thread::yield();
+                in_time = received.load(std::memory_order_acquire);
+                sending.wait();
+            } else {
+                std::vector<int> in(count, -1);
+                colls::recv(comm, in, 0);
+                if (in != message(0, 1, count)) ++wrong;
+                received.store(true, std::memory_order_release);
+            }
+        });
+        CHECK(in_time);
+        CHECK(wrong == 0);
+    }
 }
 
 TEST_CASE(

@@ -56,6 +56,7 @@ const file_of tuned(
     "machine 3e-7 2e-11 5e-11 4e-7\n"
     "schedule all_reduce 3 4096 ring\n"
     "schedule all_reduce 3 65536 tree\n"
+    "schedule all_reduce 3 4194304 automatic\n"
     "schedule all_gather 3 0 circulant\n"
     "  \n");
 const bool is_set = setenv("COLLS_TUNE", tuned.path(), 1) == 0;
@@ -67,7 +68,7 @@ TEST_CASE("COLLS_TUNE: figures and choices of the file are taken, and explain sa
     CHECK(detail::measured().alpha == 3e-7);
     CHECK(detail::measured().near_below == 4e-7);
     CHECK(detail::measured().cores == detail::cores());
-    std::string small, middle, large, gathered, other, text, right;
+    std::string small, middle, large, beyond, gathered, other, text, text_beyond, right;
     threads::run(3, [&](auto& comm) {
         std::vector<float> x(5000, static_cast<float>(comm.rank()));
         colls::all_reduce(comm, x, colls::sum);
@@ -76,6 +77,8 @@ TEST_CASE("COLLS_TUNE: figures and choices of the file are taken, and explain sa
         small = chosen(comm, collective::all_reduce, 512);
         middle = chosen(comm, collective::all_reduce, 20'000);
         large = chosen(comm, collective::all_reduce, 1 << 20);
+        beyond = chosen(comm, collective::all_reduce, 4 << 20);
+        text_beyond = explain(comm, collective::all_reduce, 4 << 20);
         gathered = chosen(comm, collective::all_gather, 64);
         other = chosen(comm, collective::broadcast, 20'000);
         text = explain(comm, collective::all_reduce, 20'000);
@@ -84,6 +87,8 @@ TEST_CASE("COLLS_TUNE: figures and choices of the file are taken, and explain sa
     CHECK(small != "ring");
     CHECK(middle == "ring");
     CHECK(large == "tree");
+    CHECK(beyond != "tree");
+    CHECK_FALSE(support::says(text_beyond, "by COLLS_TUNE"));
     CHECK(gathered == "circulant");
     CHECK(other == "direct");
     CHECK(support::says(text, std::string("by COLLS_TUNE: ") + tuned.path()));
@@ -100,7 +105,7 @@ TEST_CASE("COLLS_TUNE: a file that cannot be read so is refused by line", "[tuni
     CHECK(support::says(refusal_of("schedule all_reduce 0 0 ring\n"), "1 rank or more"));
     CHECK(support::says(refusal_of("schedule all_reduce 2 -1 ring\n"), "0 bytes or more"));
     CHECK(support::says(refusal_of("schedule all_red 2 0 ring\n"), "all_red is no collective"));
-    CHECK(support::says(refusal_of("schedule all_reduce 2 0 rong\n"), "rong is none of: eager, "));
+    CHECK(support::says(refusal_of("schedule all_reduce 2 0 rong\n"), "rong is none of: automatic, eager, "));
     CHECK(support::says(refusal_of("shedule all_reduce 2 0 ring\n"), "begins with machine, schedule, or #"));
     CHECK(support::says(refusal_of(std::string(300, '#')), "longer than 254"));
     detail::tuning_file read;

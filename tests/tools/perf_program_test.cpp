@@ -196,6 +196,11 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
         {"all_reduce -p 1", "join their group"}, {"all_reduce -D 1", "no kernels"},
         {"all_reduce --peer a=b.json", "--plot"}, {"all_reduce --peer ab --plot x.svg", "NAME=FILE"},
         {"all_reduce -e 8 --json /no/such/folder/a.json", "cannot be written"},
+        {"all_reduce -e 8 --tune /no/such/folder/a.tune", "/no/such/folder/a.tune cannot be written"},
+        {"all_reduce -e 8 --tune /tmp", "/tmp cannot be written"},
+        {"all_reduce -e 8 --tune a --schedule ring", "leave out --schedule"},
+        {"all_reduce -e 8 --tune a --json b", "leave out --json"}, {"all_reduce -e 8 --tune a -d all", "one type"},
+        {"send_recv -e 8 --tune /tmp/x.tune", "without a schedule"},
         {"all_reduce -e 8 --plot /tmp/x.svg --peer a=/no/such.json", "cannot be read"}};
     for (const auto& [arguments, words] : wrong) {
         const result r = perf(arguments);
@@ -209,6 +214,54 @@ TEST_CASE("colls_perf: wrong arguments are refused in words, with exit status 2"
     CHECK(help.status == 0);
     for (const char* text : {"Examples:", "-b,--minbytes", "--schedule", "--fresh", "mpirun -n 8"})
         CHECK(help.says(text));
+}
+
+TEST_CASE("colls_perf: --tune writes a file that COLLS_TUNE reads", "[perf]") {
+    const std::string file = scratch("a.tune");
+    const result tuned = perf("all_reduce,scatter,broadcast -b 64 -e 32K -f 512 -n 20 --ranks 2 --tune " + file);
+    INFO(tuned.text);
+    REQUIRE(tuned.status == 2);  // scatter has no choice
+    CHECK(tuned.says("scatter always goes by direct"));
+    CHECK_FALSE(std::filesystem::exists(file));
+
+    const result right = perf("all_reduce,broadcast -b 64 -e 32K -f 512 -n 20 --progress --ranks 2 --tune " + file);
+    INFO(right.text);
+    REQUIRE(right.status == 0);
+    CHECK(right.says("2 of 4: all_reduce float 32768 bytes"));
+    CHECK(right.says("# Written: " + file));
+    std::ifstream in(file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    INFO(text);
+    for (const char* part : {"\nmachine ", "transport threads, 2 ranks on 1 host; float, sum, ordinary buffers",
+             "# colls_perf all_reduce,broadcast -b 64 -e 32K -f 512 -n 20 --progress --ranks 2 --tune "})
+        CHECK(text.find(part) != std::string::npos);
+    for (const auto& other : std::filesystem::directory_iterator(std::filesystem::path(file).parent_path()))
+        CHECK(other.path().string().find(file + ".") == std::string::npos);
+
+    // Each line of the table holds in a run with the file.
+    setenv("COLLS_TUNE", file.c_str(), 1);
+    const result run = perf("all_reduce,broadcast -b 64 -e 32K -f 512 -n 2 --ranks 2 --show-schedule");
+    const result again = perf("all_reduce -e 8 --ranks 2 --tune " + file);
+    unsetenv("COLLS_TUNE");
+    check_rows(run, 4);
+    for (const std::vector<std::string>& row : right.rows()) {
+        const bool first = row[0] == "all_reduce";
+        CHECK(run.rows()[(first ? 0U : 2U) + (row[1] == "64" ? 0U : 1U)].back() == row[4]);
+    }
+    CHECK(again.status == 2);
+    CHECK(again.says("COLLS_TUNE is " + file));
+    std::filesystem::remove(file);
+}
+
+TEST_CASE("colls_perf: a line of COLLS_TUNE holds for staged buffers, too", "[perf]") {
+    const std::string file = scratch("staged.tune");
+    std::ofstream(file) << "schedule all_reduce 2 0 ring\n";
+    const result r = execute("COLLS_DEBUG=info COLLS_TUNE=" + file +
+                             " '" COLLS_TEST_PERF "' all_reduce -b 1M -e 1M --transport processes --ranks 2 -n 2");
+    INFO(r.text);
+    CHECK(r.says(": ring, predicted"));
+    CHECK(r.says("ordinary buffers staged: ring"));
+    std::filesystem::remove(file);
 }
 
 TEST_CASE("colls_perf: an error of the library is printed, with exit status 1", "[perf]") {

@@ -13,6 +13,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 
@@ -47,6 +48,8 @@ constexpr const char* examples = R"(Examples:
   colls_perf all_reduce -b 8 -e 16M -f 4 --schedule ring    one algorithm
   colls_perf all_reduce -b 8 -e 16M -f 4 --transport tcp --percentiles --json a.json --plot a.svg
   colls_perf all_reduce -b 8 -e 16M -f 4 --plot b.svg --peer before=a.json
+  mpirun -n 8 colls_perf all -b 8 -e 16M -f 4 --tune cluster.tune
+  COLLS_TUNE=cluster.tune mpirun -n 8 ./program             runs with what that measured
 Exit status: 0; 1 an error; 2 wrong arguments; 3 wrong data.)";
 
 /// The arguments are wrong.
@@ -206,10 +209,29 @@ void declare(CLI::App& cli, options& o, written& w, bool over_mpi) {
     cli.add_option("--name", o.name, "of these figures in the plot and the file [colls]")
         ->group(group)
         ->type_name("TEXT");
+    cli.add_option("--tune", o.tune,
+           "instead of the table: measure which schedules are faster than the\n"
+           "library's choice, and write them to this file, for COLLS_TUNE")
+        ->group(group)
+        ->type_name("FILE");
     cli.add_flag("--progress", o.progress, "say on standard error what is measured; done where that is a\nterminal")
         ->group(group);
     for (std::size_t i = 0; i < std::size(not_here); ++i)
         cli.add_option(not_here[i].flag, w.refused[i], "")->group("");  // not in --help
+}
+
+/// --tune measures one kind of call, in place of the rows.
+void check_tune(const options& o) {
+    if (!o.schedule.empty()) throw refusal("--tune chooses among all schedules: leave out --schedule");
+    if (!o.json.empty() || !o.plot.empty()) throw refusal("--tune prints no rows: leave out --json and --plot");
+    if (o.types.size() != 1 || o.ops.size() != 1 || o.root < 0)
+        throw refusal("--tune measures one type, operator and root: a file has one choice for all of them");
+    if (const char* const set = std::getenv("COLLS_TUNE"); set && *set)
+        throw refusal(
+            fmt::format("--tune: COLLS_TUNE is {}, whose choices would pass for the library's own: unset it", set));
+    if (const char* const set = std::getenv("COLLS_SCHEDULE"); set && *set)
+        throw refusal(
+            fmt::format("--tune: COLLS_SCHEDULE is {}, which is not the library's own choice: unset it", set));
 }
 
 void resolve(options& o, const written& w, bool over_mpi) {
@@ -277,6 +299,7 @@ void resolve(options& o, const written& w, bool over_mpi) {
     if (!o.peers.empty() && o.plot.empty()) throw refusal("--peer: peers are drawn, so give --plot FILE, too");
     if (o.cycles == 0 && (!o.json.empty() || !o.plot.empty()))
         throw refusal("-N 0: a run without end writes no file: give -N another number, or neither --json nor --plot");
+    if (!o.tune.empty()) check_tune(o);
     if (o.name.empty()) o.name = o.schedule.empty() ? "colls" : "colls " + o.schedule;
     if (o.transport == "shm") o.transport = "processes";
     if (o.transport.empty())
@@ -322,6 +345,8 @@ std::optional<int> parse(int argc, char** argv, bool over_mpi, options& o) {
         over_mpi ? "colls_perf_mpi" : "colls_perf");
     written w;
     declare(cli, o, w, over_mpi);
+    o.command = cli.get_name();
+    for (int i = 1; i < argc; ++i) o.command += std::string(" ") + argv[i];
     try {
         cli.parse(argc, argv);
         resolve(o, w, over_mpi);

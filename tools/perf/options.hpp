@@ -35,8 +35,9 @@ struct options {
     bool pin = false;
     std::string timeout;
 
-    std::string name, json, plot;
+    std::string name, json, plot, tune;
     std::vector<std::pair<std::string, std::string>> peers;  ///< a name, and its file
+    std::string command;                                     ///< the words of the command line
 };
 
 /// Bytes from 8, 64K, 32M, 1G.

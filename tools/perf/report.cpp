@@ -12,7 +12,6 @@
 #include <cmath>
 #include <fstream>
 #include <numeric>
-#include <set>
 #include <thread>
 
 namespace perf {
@@ -95,6 +94,12 @@ std::string processor() {
 
 double row::bus_bandwidth(double seconds) const {
     return static_cast<double>(size.bytes()) / seconds * bus_factor(what, ranks);
+}
+
+std::set<std::string> hosts_of(const std::vector<place>& ranks) {
+    std::set<std::string> hosts;
+    for (const place& p : ranks) hosts.insert(p.host);
+    return hosts;
 }
 
 std::string heading(const options& o, const std::vector<place>& ranks) {
@@ -188,13 +193,11 @@ nlohmann::json to_json(const options& o, const std::vector<row>& rows, const std
         if (r.bound_seconds) out["bound_seconds"] = *r.bound_seconds;
         list.push_back(std::move(out));
     }
-    std::set<std::string> hosts;
-    for (const place& p : ranks) hosts.insert(p.host);
     utsname system{};
     uname(&system);
     return {{"tool", "colls_perf"}, {"name", o.name},
         {"version", fmt::format("{}.{}.{}", COLLS_VERSION_MAJOR, COLLS_VERSION_MINOR, COLLS_VERSION_PATCH)},
-        {"machine", {{"hosts", hosts}, {"ranks", ranks.size()}, {"processor", processor()},
+        {"machine", {{"hosts", hosts_of(ranks)}, {"ranks", ranks.size()}, {"processor", processor()},
                         {"cores", std::thread::hardware_concurrency()},
                         {"system", fmt::format("{} {}", system.sysname, system.release)}}},
         {"settings",

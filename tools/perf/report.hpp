@@ -7,6 +7,7 @@
 
 #include <ctime>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct place {
     char host[64];
     int pid, core;
 };
+
+std::set<std::string> hosts_of(const std::vector<place>& ranks);
 
 /// The lines that begin a run.
 std::string heading(const options& o, const std::vector<place>& ranks);

@@ -3,6 +3,7 @@
 #include "chart.hpp"
 #include "exchange.hpp"
 #include "schedule_list.hpp"
+#include "tune.hpp"
 
 #include <colls/explain.hpp>
 #include <colls/launch.hpp>
@@ -47,6 +48,7 @@ public:
         find_places();
         if (!prepare()) return wrong_arguments;
         if (speaks_) say("{}", heading(o_, places_));
+        if (!o_.tune.empty()) return tune_all();
         for (int cycle = 0; o_.cycles == 0 || cycle < o_.cycles; ++cycle)
             for (std::size_t first = 0; first < plan_.size();) {
                 std::size_t last = first;
@@ -107,6 +109,7 @@ private:
             for (const std::string& path : {o_.json, o_.plot})
                 if (speaks_ && !path.empty() && !std::ofstream(path, std::ios::app))
                     throw std::runtime_error(path + " cannot be written");
+            if (speaks_ && !o_.tune.empty()) check_writable(o_.tune);
         } catch (const std::exception& e) {
             failure = e.what();
         }
@@ -122,6 +125,8 @@ private:
 
     /// Why the schedule that the user names does not do for a collective; empty: it does.
     std::string misfit(job j) const {
+        if (!o_.tune.empty())
+            if (const std::string why = not_tuned(j); !why.empty()) return why;
         if (o_.schedule.empty() || j == job::send_recv)
             return o_.schedule.empty() ? "" : "send_recv passes messages between pairs of ranks, without a schedule";
         const colls::collective what = *collective_of(j);
@@ -148,7 +153,8 @@ private:
             plan(j);
         }
         if (plan_.empty())
-            throw std::runtime_error(o_.schedule + " does for none of the collectives, types and sizes asked for");
+            throw std::runtime_error((o_.tune.empty() ? o_.schedule : "--tune") +
+                                     " does for none of the collectives, types and sizes asked for");
     }
     void plan(job j) {
         const std::vector<reduction> ops = reduces(j) ? o_.ops : std::vector{reduction::none};
@@ -196,15 +202,48 @@ private:
         return kind.schedule >= 0 ? o_.schedule : colls::chosen(comm_, *what, s.bytes());
     }
 
+    int tune_all() {
+        std::vector<tuned_cell> cells;
+        for (const planned& p : plan_) {
+            show_progress(cells.size(), p);
+            cells.push_back(tune(comm_, p.kind, p.size, pairs_, o_));
+            if (progress_) fmt::print(stderr, "\r\033[K");
+        }
+        std::string failure;
+        try {
+            if (speaks_) {
+                const std::vector<tuned_line> lines = lines_of(cells);
+                replace_file(o_.tune, tuning_text(origin(), lines));
+                say("#\n{}# Written: {}\n", tuning_table(cells, lines), o_.tune);
+            }
+        } catch (const std::exception& e) {
+            failure = e.what();
+        }
+        return agreed(failure) ? fine : failed;
+    }
+    tuning_origin origin() const {
+        tuning_origin from{.measured = {}, .command = o_.command, .ranks = comm_.size(), .figures = figures_of(comm_)};
+        const std::size_t hosts = hosts_of(places_).size();
+        const call_kind& kind = plan_.front().kind;
+        from.measured = fmt::format("transport {}, {} rank{} on {} host{}; {}, {}, {}, {}", o_.transport, comm_.size(),
+            comm_.size() > 1 ? "s" : "", hosts, hosts > 1 ? "s" : "", kind.type->name, name_of(o_.ops.front()),
+            o_.registered ? "buffers from communicator::allocate" : "ordinary buffers",
+            o_.fresh ? "fresh data for each call" : "the same data for all calls");
+        return from;
+    }
+    void show_progress(std::size_t done, const planned& p) {
+        if (!progress_) return;
+        fmt::print(stderr, "\r{} of {}: {} {} {} bytes \033[K", done + 1, plan_.size(), name_of(p.kind.what),
+            p.kind.type->name, p.size.bytes());
+    }
+
     void run_collective(std::size_t first, std::size_t last) {
         const job j = plan_[first].kind.what;
         const std::size_t before = rows_.size();
         if (speaks_) say("{}", columns(o_, j));
         for (std::size_t i = first; i < last; ++i) {
             const planned& p = plan_[i];
-            if (progress_)
-                fmt::print(stderr, "\r{} of {}: {} {} {} bytes \033[K", i + 1, plan_.size(), name_of(j),
-                    p.kind.type->name, p.size.bytes());
+            show_progress(i, p);
             rows_.push_back(measured(p));
             if (progress_) fmt::print(stderr, "\r\033[K");
             if (speaks_) say("{}", line(o_, rows_.back()));

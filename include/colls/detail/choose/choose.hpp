@@ -65,20 +65,16 @@ inline bool is_weighed(const candidate& c, const rank_context& e, reach within) 
                                             : predicted(c, e, m, d.bytes);
     };
     const bool eager = usual && d.eager && !d.only_direct && d.posted <= eager_capacity;
-    if (const std::string_view name = forced_schedule(e); !name.empty()) {
+    const std::string_view forced = forced_schedule(e);
+    if (const std::string_view name = forced.empty() ? tuned_name(d.what, e.size, d.bytes) : forced; !name.empty()) {
         if (name == eager_name && eager) return {};
         for (int i = 0; i < list.count; ++i)
             if (const candidate& c = list.first[i]; c.name == name && fits(c))
                 return is_weighed(c, e, within) ? prediction_of(c) : prediction{&c, whole_unit_bytes, 0};
-        if (e.rank == 0 && e.env.debug != debug_level::warn)
+        if (!forced.empty() && e.rank == 0 && e.env.debug != debug_level::warn)
             say(message() << "colls: COLLS_SCHEDULE=" << name << " does not do for " << name_of(d.what) << " on "
                           << e.size << " ranks" << (d.in_order ? " with an operator that does not commute" : "")
                           << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
-    }
-    if (const std::string_view name = usual ? tuned_name(d.what, e.size, d.bytes) : std::string_view{}; !name.empty()) {
-        if (name == eager_name && eager) return {};
-        for (int i = 0; i < list.count; ++i)
-            if (list.first[i].name == name && fits(list.first[i])) return predicted(list.first[i], e, m, d.bytes);
     }
     prediction best;
     bool found = eager;

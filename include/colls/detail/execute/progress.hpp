@@ -23,6 +23,17 @@ inline void advance_all(rank_context& e) {
             ++i;
 }
 
+/// Likewise all but one that is waited for. Between any two looks at that one: the peer may wait for another of them,
+/// as where two ranks exchange messages, and would wait for as long as this rank spins.
+inline void advance_others(rank_context& e, const operation_state& o) {
+    if (e.by_messages) return;  // there, to advance one is to advance the connections of all
+    for (std::size_t i = 0; i < e.in_flight.size();)
+        if (operation_state* const other = e.in_flight[i]; other != &o && advance(e, *other))
+            e.in_flight.drop(i);
+        else
+            ++i;
+}
+
 #ifndef COLLS_SEPARATE
 /// Likewise in the thread's other groups, too, so that ranks may wait in different orders. An error in another group
 /// breaks that group, and its own next call throws it: thrown here, it would leave this group whole, while peers may
@@ -50,7 +61,10 @@ inline void wait_until_done(rank_context& e, operation_state& o) {
     e.current = &o;
     guarded(e, o.site.what, [&] {
         backoff wait(e);
-        while (!advance(e, o)) wait(o.site);
+        while (!advance(e, o)) {
+            advance_others(e, o);
+            wait(o.site);
+        }
     });
 }
 

@@ -35,6 +35,15 @@ inline void check_own_message(const rank_context& e, operation_kind kind, const 
         e.rank, e.rank);
 }
 
+/// Offers what this rank has begun to send, so that its receiver may copy it whatever this rank does next.
+inline void offer_message(rank_context& e, operation_state& o) {
+    try {
+        guarded(e, o.site.what, [&] { advance(e, o); });
+    } catch (...) {
+        release_operation(&e, o);
+        throw;
+    }
+}
 inline operation_state* begin_checked_message(
     rank_context& e, operation_kind kind, const call& c, int peer, bool non_blocking) {
     operation_state& o = *take_operation(e);
@@ -49,7 +58,9 @@ inline operation_state* begin_checked_message(
     if (e.by_messages) e.backend->begin(e, o);
     o.request.non_blocking = non_blocking;
     o.traced_from = traces(e) ? seconds_now() : 0;
-    return hand_to_caller(e, o);
+    hand_to_caller(e, o);
+    if (kind == operation_kind::send && !e.by_messages) offer_message(e, o);
+    return &o;
 }
 
 COLLS_INLINE operation_state* begin_message(rank_context& e, operation_kind kind, const call& c, int peer) {

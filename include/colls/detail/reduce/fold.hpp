@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 // On x86-64 each loop is compiled for the baseline and for AVX2; that of bfloat16, whose conversions limit it, also for
-// AVX-512. Half is converted to rows of float.
+// AVX-512. Half is converted to rows of float. On AArch64 every processor has NEON, so the baseline is that.
 //
 // All loops give the same bits for an element, wherever it lies: no product is fused with a sum, unless one expression
 // of the operator has both, the compiler is clang, and its target has fused multiply-add.
@@ -84,6 +84,12 @@ struct stored_lines {
         stream_lines_avx512(static_cast<char*>(dst), static_cast<const char*>(src), 1);
     }
 };
+#elif defined(__aarch64__) && defined(__GNUC__)
+struct stored_lines {
+    [[gnu::always_inline]] static void put(void* dst, const void* src) {
+        stream_lines_neon(static_cast<char*>(dst), static_cast<const char*>(src), 1);
+    }
+};
 #endif
 template <class Line, class T, class Op>
 [[gnu::always_inline]] inline void fold_twice_loop(
@@ -123,6 +129,11 @@ template <class T, class Op>
 void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
+#elif defined(__aarch64__) && defined(__GNUC__)
+template <class T, class Op>
+void fold_twice_past_caches(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
+    fold_twice_loop<stored_lines, T, Op>(dst, also, x, count, op);
+}
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
@@ -155,17 +166,19 @@ void fold_entry(void* dst, const operand* x, int k, std::size_t count, const voi
 /// False where there is no such loop for this processor.
 template <class T, class Op>
 bool fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
     if (past) {
         // The compilers contract no product and sum of these, whatever the processor has.
         constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> ||
                                    std::is_same_v<Op, min_t> || std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
         if constexpr (same_bits && streams)
+#if defined(__x86_64__)
             if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+#endif
                 return fold_twice_past_caches<T, Op>(dst, also, x, count, op), true;
         return false;
     }
-#if !defined(__AVX2__)
+#if defined(__x86_64__) && !defined(__AVX2__)
     if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, x, count, op), true;
 #endif
 #endif

@@ -2,7 +2,8 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 // Non-temporal stores are the fastest way into another rank's memory: the line is not fetched first, and does not stay
-// in this core's cache, from which the other core would have to fetch it. Only a store fence orders them.
+// in this core's cache, from which the other core would have to fetch it. On x86-64 only a store fence orders them. On
+// AArch64 they are a hint to the processor, in the order of plain stores.
 #pragma once
 
 #include <colls/config.hpp>
@@ -14,7 +15,8 @@
 namespace colls::inline v1::detail {
 
 /// True where non-temporal stores are used. Not under the sanitizers, which do not see them.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__x86_64__) || !defined(__GNUC__)
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || !defined(__GNUC__) || \
+    !(defined(__x86_64__) || defined(__aarch64__))
 inline constexpr bool streams = false;
 #elif defined(__clang__)
 inline constexpr bool streams = !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer);
@@ -22,6 +24,20 @@ inline constexpr bool streams = !__has_feature(thread_sanitizer) && !__has_featu
 inline constexpr bool streams = true;
 #endif
 
+#if defined(__aarch64__) && defined(__GNUC__)
+/// Pairs of vectors of 16 bytes, each stored by one instruction, for which g++ has no builtin.
+inline void stream_lines_neon(char* dst, const char* src, std::size_t lines) {
+    using V = long long __attribute__((vector_size(16)));
+    for (; lines != 0; --lines, dst += 64, src += 64) {
+        V v[4];
+        std::memcpy(v, src, 64);
+        asm volatile("stnp %q1, %q2, [%0]\n\tstnp %q3, %q4, [%0, #32]"
+            :
+            : "r"(dst), "w"(v[0]), "w"(v[1]), "w"(v[2]), "w"(v[3])
+            : "memory");
+    }
+}
+#endif
 #if defined(__x86_64__) && defined(__GNUC__)
 // Written with the compilers' vector types: <immintrin.h> takes ten times as long to compile as the rest of this
 // header.
@@ -110,7 +126,7 @@ inline void copy_bytes(void* dst, const void* src, std::size_t size) {
 /// stream_bytes without its fence. After the last of several pieces, call fence_stream().
 inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) {
     if constexpr (!streams) return copy_bytes(dst, src, size);
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
     char* d = static_cast<char*>(dst);
     const char* s = static_cast<const char*>(src);
     const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(d) % 64) % 64;
@@ -118,22 +134,28 @@ inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) 
     copy_bytes(d, s, to_line);
     d += to_line, s += to_line, size -= to_line;
     const std::size_t lines = size / 64;
+#if defined(__aarch64__)
+    stream_lines_neon(d, s, lines);
+#else
     if (__builtin_cpu_supports("avx512f"))
         stream_lines_avx512(d, s, lines);
     else
         stream_lines_sse2(d, s, lines);
+#endif
     copy_bytes(d + 64 * lines, s + 64 * lines, size % 64);
 #endif
 }
 inline void fence_stream() {
 #if defined(__x86_64__) && defined(__GNUC__)
     __builtin_ia32_sfence();
+#elif defined(__aarch64__) && defined(__GNUC__)
+    asm volatile("dmb ishst" ::: "memory");
 #endif
 }
 
 /// Copies with non-temporal stores, whole 64-byte lines of dst at a time, and the partial lines at its ends with plain
 /// ones. A store that follows the call (of a flag, even relaxed) is seen after the bytes. A plain copy on other
-/// processors than x86-64.
+/// processors than x86-64 and AArch64.
 inline void stream_bytes(void* dst, const void* src, std::size_t size) {
     stream_bytes_unfenced(dst, src, size);
     fence_stream();

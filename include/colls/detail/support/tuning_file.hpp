@@ -3,10 +3,12 @@
 //
 //     machine ALPHA BETA GAMMA NEAR_BELOW               seconds, as in extend::machine; instead of a measurement
 //     schedule COLLECTIVE RANKS BYTES NAME              for so many ranks, from so many bytes of the larger buffer on,
-//                                                       up to the next such line
+//                                                       up to the next such line; a family, eager, or automatic: there
+//                                                       the library chooses
 //     # comment
 //
-// All ranks must read the same lines: where they choose differently, their calls do not match.
+// `colls_perf --tune FILE` writes one (docs/perf.md). A schedule holds for buffers that all ranks reach, and for those
+// that are staged. All ranks must read the same lines: where they choose differently, their calls do not match.
 #pragma once
 
 #include <colls/config.hpp>
