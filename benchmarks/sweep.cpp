@@ -361,6 +361,7 @@ nlohmann::json sweep(const settings& s) {
             std::size_t suspects = 0;
             const auto found = c.violations(suspects);
             const auto points = curve::points(c.sizes);
+            const double line = internal::cores() > 1 ? bench::line_latency(0, 1, ticks_per_ns) : 0;
             double worst = 0;  // what exceeded the limit once only is left out
             for (const auto& p : points)
                 if (bench::choice_ratio(p) <= bench::sweep_limits{}.worst)
@@ -369,9 +370,9 @@ nlohmann::json sweep(const settings& s) {
                 if (v.kind == bench::violation_kind::choice) worst = std::max(worst, v.ratio);
             fmt::print(
                 "{}, {} ranks, {}, buffers off by {} bytes, {}: {} of {} suspects repeat; automatic over the best "
-                "fixed choice: median {:.2f}, worst {:.2f}\n",
+                "fixed choice: median {:.2f}, worst {:.2f} (a line takes {:.0f} ns)\n",
                 name, n, s.transport, s.offset, s.back_to_back ? "back to back" : "fresh data", found.size(), suspects,
-                bench::typical_choice_ratio(points), worst);
+                bench::typical_choice_ratio(points), worst, line);
             nlohmann::json violations = nlohmann::json::array(), sizes = nlohmann::json::array();
             for (const auto& v : found) {
                 const measured_size &from = c.sizes[v.from], &to = c.sizes[v.to];

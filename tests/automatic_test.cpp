@@ -194,7 +194,7 @@ TEST_CASE("predictions: a larger buffer is never predicted to take less time", "
                 const auto backend = std::make_shared<fake_backend>(machine);
                 detail::rank_context e(0, n, detail::group_memory(), backend);
                 e.ranks_per_host = node;
-                const model m = detail::model_of(machine, n);
+                const detail::shared_machine m = detail::model_of(machine, n);
                 CHECK(m.alpha >= machine.alpha);
                 for (const auto c : collectives) {
                     const auto list = detail::all_candidates_of(c);
@@ -214,6 +214,63 @@ TEST_CASE("predictions: a larger buffer is never predicted to take less time", "
                     }
                 }
             }
+}
+
+TEST_CASE(
+    "the eager path: taken for what the figures of near and of far cores allow, by each collective", "[automatic]") {
+    using namespace colls;
+    const auto eager_limit = [](double alpha, int n, collective what, std::size_t reach) {
+        const detail::machine figures{.alpha = alpha, .beta = 5e-11, .gamma = 1.5e-10, .cores = 2};
+        detail::rank_context e(0, n, detail::group_memory(), std::make_shared<fake_backend>(figures));
+        e.reach = reach;
+        std::size_t last = 0;
+        for (std::size_t bytes = 64; bytes <= 65536; bytes += 64) {
+            const detail::prediction p =
+                detail::choose(e, detail::demand_of(e, what, bytes, false), detail::all_candidates_of(what));
+            if (p.of == nullptr) {
+                CHECK(bytes <= last + last / 8 + 64);  // one limit, but for the sizes of one class
+                last = bytes;
+            }
+        }
+        return last;
+    };
+    constexpr double near = 5.5e-8, far = 2.4e-7;
+    constexpr std::size_t all = ~std::size_t{0};
+    for (const collective what : {collective::all_reduce, collective::broadcast, collective::reduce_scatter,
+             collective::all_gather, collective::all_to_all}) {
+        INFO(name_of(what));
+        const std::size_t at_near = eager_limit(near, 2, what, all), at_far = eager_limit(far, 2, what, all);
+        CHECK(at_far >= 1024);
+        CHECK(at_far < at_near);
+        // Where buffers may turn out to be out of reach, a schedule may cost more than it seems.
+        CHECK(eager_limit(far, 2, what, 1 << 20) > at_far);
+        // Of all ranks' blocks each rank reads its own share alone, so more is worth posting.
+        if (what == collective::reduce_scatter) CHECK(at_far > eager_limit(far, 2, collective::all_reduce, all));
+    }
+    CHECK(detail::eager_read_bytes(collective::all_to_all, 4, 400) == 300);
+    CHECK(detail::eager_read_bytes(collective::all_reduce, 4, 400) == 1200);
+    CHECK(detail::eager_pays(1, 0.9, 1.3));
+    CHECK_FALSE(detail::eager_pays(1, 0.9, 1.1));
+    CHECK_FALSE(detail::eager_pays(1, 0.9, 0.5));
+}
+
+TEST_CASE("figures_now: a usual time of a line where the cores' distance has changed", "[automatic]") {
+    using namespace colls;
+    threads::run(2, [](auto& comm) {
+        detail::rank_context& e = comm.context();
+        const detail::machine& measured = e.backend->figures();
+        const bool was_near = measured.alpha < measured.near_below;
+        CHECK(detail::figures_now(e).alpha == measured.alpha);
+        if (comm.rank() == 0)
+            for (int i = 0; i < 2; ++i)
+                detail::distance::take_sample(e, 0, was_near ? 2 * measured.near_below : measured.near_below / 2);
+        std::vector<float> x(100'000);
+        const auto before = e.sequence;
+        while (e.sequence <= detail::window + 8) colls::broadcast(comm, x, 0);
+        CHECK(before == 0);
+        if (detail::near_so_far(e) == was_near) return;  // cores were sampled meanwhile, and decided so
+        CHECK((detail::figures_now(e).alpha < measured.near_below) == !was_near);
+    });
 }
 
 TEST_CASE("traffic: messages within hosts and between hosts add up to all messages", "[automatic]") {

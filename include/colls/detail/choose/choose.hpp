@@ -8,6 +8,7 @@
 #include <colls/detail/choose/parted_broadcast.hpp>
 #include <colls/detail/choose/prediction.hpp>
 #include <colls/detail/choose/tuned.hpp>
+#include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/plan/plan_size.hpp>
 #include <colls/detail/prove/examine.hpp>
@@ -43,11 +44,36 @@ struct demand {
 
 inline reach reached_by(const rank_context& e) { return e.by_messages ? reach::nothing : reach::buffers; }
 
+/// Are the ranks near each other, as decided for the latest operation that this rank has begun? All ranks that make the
+/// same calls agree on it.
+inline bool near_so_far(const rank_context& e) {
+    const machine& m = e.backend->figures();
+    return e.sequence > 0 && !e.by_messages ? distance::is_near(e, e.sequence - 1) : m.alpha < m.near_below;
+}
+/// The figures of the machine; where the distance of the cores has changed since they were measured, with a usual time
+/// of a line, and with the bytes' time as it changes with the distance.
+inline machine figures_now(const rank_context& e) {
+    machine m = e.backend->figures();
+    const bool near = near_so_far(e);
+    if (near == (m.alpha < m.near_below)) return m;
+    m.alpha = m.near_below * (near ? 0.55 : 2.4);
+    m.beta *= near ? 0.4 : 2.5;
+    m.gamma *= near ? 0.4 : 2.5;
+    return m;
+}
+
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
 inline bool is_weighed(const candidate& c, const rank_context& e, reach within) {
     return is_countable(c, e.size, e.ranks_per_host) &&
            (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
            too_large(c.schedule, e.size, within).empty();
+}
+
+/// Is the eager path the better choice? Whether buffers are out of reach, and a schedule thus staged, is known only
+/// once all ranks have entered it. So where processes share memory the eager path is compared with the geometric mean
+/// of both: then neither choice is far off.
+constexpr bool eager_pays(double eager, double scheduled, double staged) {
+    return eager * eager < scheduled * (staged > scheduled ? staged : scheduled);
 }
 
 /// The choice among `list`, and the eager path; or, for buffers out of reach, among `list` alone. A candidate that is
@@ -58,7 +84,8 @@ inline bool is_weighed(const candidate& c, const rank_context& e, reach within) 
                (!d.reproducible || c.single_fold);
     };
     const bool usual = within == reached_by(e);
-    const model m = model_of(e.backend->figures(), e.size);
+    const machine figures = figures_now(e);
+    const shared_machine m = model_of(figures, e.size);
     const auto prediction_of = [&](const candidate& c) {
         return within == reach::scratch     ? predict_staged(c, e.size, m, d.bytes)
                : within == reach::processes ? predict_single_copy(c, e.size, m, d.bytes)
@@ -77,9 +104,7 @@ inline bool is_weighed(const candidate& c, const rank_context& e, reach within) 
                           << (d.reproducible ? " with reproducible bits" : "") << ": the library chooses");
     }
     prediction best;
-    bool found = eager;
-    if (eager)
-        best.seconds = predict_eager(m, e.backend->figures(), e.size, static_cast<double>(d.posted), reduces(d.what));
+    bool found = false;
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
         if (!fits(c)) continue;
@@ -95,7 +120,10 @@ inline bool is_weighed(const candidate& c, const rank_context& e, reach within) 
     if (const candidate* two = two_level_candidate(e, d.what);
         two && !d.in_order && !d.only_direct && fits(*two) && is_weighed(*two, e, within))
         if (const prediction p = predicted(*two, e, m, d.bytes); !found || p.seconds < best.seconds) best = p;
-    return best;
+    if (!eager) return best;
+    const double eagerly = predict_eager(m, figures, d.what, e.size, static_cast<double>(d.posted));
+    const double staged = found && !e.shares_everything() ? choose(e, d, list, reach::scratch).seconds : 0;
+    return found && !eager_pays(eagerly, best.seconds, staged) ? best : prediction{nullptr, 0, eagerly};
 }
 inline prediction choose(const rank_context& e, const demand& d, const candidates& list) {
     return choose(e, d, list, reached_by(e));
@@ -156,7 +184,7 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
-                              std::uint64_t{c.reproducible} << 24;
+                              std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(e)} << 25;
     for (const schedule_choice& p : e.choices)
         if (p.key == key) return p;
     const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible};

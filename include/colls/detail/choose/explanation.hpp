@@ -39,7 +39,8 @@ template <int>
 std::string explanation(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
     const candidates list = all_candidates_of(what);
     const demand d = demand_of(e, what, bytes, reproducible);
-    const model m = model_of(e.backend->figures(), e.size);
+    const machine figures = figures_now(e);
+    const shared_machine m = model_of(figures, e.size);
     const prediction chosen = choose(e, d, list);
     char row[160];
     std::snprintf(row, sizeof row, "%s of %zu bytes, %d ranks: alpha %.2f us, beta %.3f ns/B, gamma %.3f ns/B%s%s%s\n",
@@ -65,8 +66,7 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
     };
     if (d.eager && d.posted <= eager_capacity) {
         const auto posted = static_cast<double>(d.posted);
-        add_row(eager_name, 1, posted, 0, predict_eager(m, e.backend->figures(), e.size, posted, reduces(what)),
-            chosen.of == nullptr, true);
+        add_row(eager_name, 1, posted, 0, predict_eager(m, figures, what, e.size, posted), chosen.of == nullptr, true);
     }
     for (int i = 0; i < list.count; ++i) {
         const candidate& c = list.first[i];
@@ -88,12 +88,14 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
             static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
             predicted(*two, e, m, d.bytes).seconds, chosen.of == two, fits(*two));
     }
-    if (!e.by_messages && e.size > 1 && !e.crowded) {
-        const bool near = distance::is_near(e, e.sequence);
+    if (!e.by_messages && e.size > 1) {
+        const bool near = near_so_far(e);
         std::snprintf(row, sizeof row,
             "  cores are %s each other (near: a line takes less than %.0f ns): copies are %s\n",
-            near ? "near" : "far from", e.backend->figures().near_below * 1e9,
-            near ? "pulled, while they fit the caches" : "pushed past the caches");
+            near ? "near" : "far from", figures.near_below * 1e9,
+            e.crowded ? "pulled up to 4 MB, since ranks outnumber cores"
+            : near    ? "pulled, while they fit the caches"
+                      : "pushed past the caches");
         text += row;
     }
     return text;

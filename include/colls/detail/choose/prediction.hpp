@@ -11,23 +11,38 @@
 
 namespace colls::inline v1::detail {
 
-/// The machine as n ranks share it: where they outnumber the cores, each rank has a share of a core, and a wait lasts
-/// until the other ranks of that core have run.
-inline model model_of(const machine& m, int n) {
-    if (n <= m.cores) return {m.alpha, m.beta, m.gamma};
-    // A switch by sched_yield between two ranks; and twice the bytes' time, since a rank finds the caches of its core
+/// The machine as n ranks share it, and what a call costs them beside waits and bytes.
+struct shared_machine : model {
+    double ranks_per_core = 1;
+    double enter = 0.2e-6;   ///< seconds to describe an operation of the direct executor to the others, and to leave it
+    double meet = 0;         ///< seconds to wait for all others once more than rounds tell
+    double round = 0.07e-6;  ///< seconds of each of its rounds
+    double eager = 0.08e-6;  ///< seconds of a call by the eager path
+};
+/// Where ranks outnumber the cores, each rank has a share of a core, and a wait lasts until the other ranks of that
+/// core have run.
+inline shared_machine model_of(const machine& m, int n) {
+    if (n <= m.cores) return {{m.alpha, m.beta, m.gamma}};
+    // A switch by sched_yield between two ranks; and more of the bytes' time, since a rank finds the caches of its core
     // full of the other's data.
-    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 0.6e-6;
-    return {(m.alpha + switch_seconds) * ranks_per_core, 2 * m.beta * ranks_per_core, 2 * m.gamma * ranks_per_core};
+    const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 0.6e-6, cold = 1.25;
+    shared_machine shared{
+        {(m.alpha + switch_seconds) * ranks_per_core, cold * m.beta * ranks_per_core, cold * m.gamma * ranks_per_core}};
+    shared.ranks_per_core = ranks_per_core;
+    shared.enter *= ranks_per_core;
+    shared.meet = switch_seconds * ranks_per_core;
+    shared.round *= ranks_per_core;
+    shared.eager *= ranks_per_core;
+    return shared;
 }
 
 /// Seconds of the direct executor for a buffer of `bytes` bytes in chunks of `chunk` bytes of a block: the first chunk
 /// goes through all rounds, the others follow as fast as the busiest rank can handle them. To enter and to leave the
 /// operation takes as long as a round and a half. `pulled`: copies are pulled.
-inline double predict(const cost& c, bool pulled, const model& m, double bytes, double chunk) {
+inline double predict(const cost& c, bool pulled, const shared_machine& m, double bytes, double chunk) {
     const double block = c.blocks > 0 ? bytes / c.blocks : 0;
     const double chunks = block > chunk ? block / chunk : 1;
-    const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports);
+    const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports) + m.round * c.rounds;
     // A pull costs its receiver, not its sender; and twice as much where every rank pulls all blocks, since each line
     // is then fetched from the cache of its owner, which reads it, too.
     const double pull = m.gamma * (c.blocks > 0 && c.blocks_reduced >= c.blocks ? 2 : 1);
@@ -36,7 +51,8 @@ inline double predict(const cost& c, bool pulled, const model& m, double bytes, 
                    pull * static_cast<double>(reduced)) *
                block / chunks;
     };
-    const double first = waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
+    const double first =
+        m.enter + waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
     const double next = 0.5 * waits + bytes_take(pulled ? c.blocks_received : c.blocks_sent, c.blocks_reduced);
     return first + (chunks - 1) * next;
 }
@@ -60,14 +76,30 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
     const double shared = work / m.cores + waits;
     return alone > shared ? alone : shared;
 }
-/// Seconds of the eager path: each rank stores `posted` bytes, and reads those of all others. Of so few bytes not
-/// enough lines are under way: each that is stored, and each that is read, takes a part of a single line's time. Where
-/// data are only moved, the first KB or so is hidden behind the flag.
-inline double predict_eager(const model& m, const machine& figures, int n, double posted, bool reduces) {
-    const double line_byte = 0.07 * figures.alpha / 64, hidden = reduces ? 0 : 1280;
-    const double slow = posted > hidden ? line_byte * n * (posted - hidden) : 0;
-    const double fast = (m.beta + m.gamma * (n - 1)) * posted;
-    return m.alpha * (1.5 + 0.1 * n) + (slow > fast ? slow : fast);
+/// Bytes of other ranks' slots that a rank reads on the eager path, where each rank that posts posts `posted` bytes.
+constexpr double eager_read_bytes(collective what, int n, double posted) {
+    switch (what) {
+        case collective::broadcast:
+            return posted;
+        case collective::scatter:
+            return posted / n;
+        case collective::reduce_scatter:
+        case collective::all_to_all:
+            return posted * (n - 1) / n;
+        default:
+            return posted * (n - 1);
+    }
+}
+/// Seconds of the eager path. Of so few bytes not enough lines are under way: each that is stored, and each that is
+/// read, takes a part of a single line's time, but for the first ones, which the store buffer hides. Where ranks
+/// outnumber cores, some of a rank's peers share its caches.
+inline double predict_eager(const shared_machine& m, const machine& figures, collective what, int n, double posted) {
+    constexpr double hidden = 2048;
+    const double read = eager_read_bytes(what, n, posted), moved = posted + read;
+    const double line_byte = 0.075 * figures.alpha / 64, slow = moved > hidden ? line_byte * (moved - hidden) : 0;
+    const double fast = figures.beta * posted + figures.gamma * read;
+    const double away = m.ranks_per_core > 1 ? 1 - 1.0 / figures.cores : 1;
+    return m.alpha * (1.5 + 0.1 * n) + m.eager + (slow > fast ? slow : fast) * m.ranks_per_core * away;
 }
 
 /// Bytes of a unit: the chunks among which the best is chosen. The last one is more than any unit has.
@@ -105,7 +137,7 @@ inline machine within_host(machine m) {
     return m;
 }
 /// For a candidate, with the chunk that is best for it.
-inline prediction predicted(const candidate& c, const rank_context& e, const model& m, double bytes) {
+inline prediction predicted(const candidate& c, const rank_context& e, const shared_machine& m, double bytes) {
     const int n = e.size, node = e.ranks_per_host;
     const machine& figures = e.backend->figures();
     if (node > 0)
@@ -114,12 +146,13 @@ inline prediction predicted(const candidate& c, const rank_context& e, const mod
                 predict_messages(traffic_of_candidate(c, n, {node, false}), within_host(figures), n, bytes)};
     const cost counted = traffic_of_candidate(c, n);
     if (figures.message > 0) return {&c, whole_unit_bytes, predict_messages(counted, figures, n, bytes)};
+    const double enter = m.enter + (rooted(c.schedule.implements) ? 0 : m.meet);
     prediction best;
     for (const std::size_t chunk : chunk_sizes) {
         // A chunk that goes through many rounds should stay in the cache between them.
         if (chunk == whole_unit_bytes && counted.rounds > 2) continue;
-        const double t = predict(
-            counted, usual_copying(c.schedule.implements) == copying::pulled, m, bytes, static_cast<double>(chunk));
+        const double t = enter + predict(counted, usual_copying(c.schedule.implements) == copying::pulled, m, bytes,
+                                     static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }
     return best;

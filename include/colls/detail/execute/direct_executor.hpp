@@ -138,7 +138,7 @@ inline void direct_executor::wait_for_slot() {
 inline void direct_executor::choose_copying() {
     const call& c = o_.request;
     o_.copying_open = o_.near = o_.adapts = false;
-    if (e_.size == 1 || e_.crowded || c.ragged || is_owned_and_rooted()) return;
+    if (e_.size == 1 || c.ragged || is_owned_and_rooted()) return;
     o_.adapts = true;
     const std::size_t whole = c.count * c.element;
     o_.near = distance::is_near(e_, o_.sequence);
@@ -146,10 +146,14 @@ inline void direct_executor::choose_copying() {
     if (c.what == collective::broadcast)
         best = o_.near || e_.size > 2 ? copying::pulled : copying::pushed;
     else if (c.what == collective::all_gather || c.what == collective::all_to_all)
-        best = o_.near && whole < store_policy::pull_below ? copying::pulled : copying::pushed;
+        best = whole < (e_.crowded   ? store_policy::pull_crowded_below
+                           : o_.near ? store_policy::pull_below
+                                     : 0)
+                   ? copying::pulled
+                   : copying::pushed;
     else
-        o_.copying_open = c.what == collective::all_reduce && o_.near && whole < store_policy::pull_result_below &&
-                          plan_->copies == copying::pushed;
+        o_.copying_open = c.what == collective::all_reduce && o_.near && !e_.crowded &&
+                          whole < store_policy::pull_result_below && plan_->copies == copying::pushed;
     if (best != plan_->copies) follow(copied_otherwise(*plan_));
 }
 
@@ -193,9 +197,10 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
 
 /// Are pushes of a buffer of so many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
-    return whole >= (e_.crowded || is_owned_and_rooted() || o_.request.ragged ? store_policy::stream_crowded_from
-                        : o_.near                                             ? store_policy::stream_near_from
-                                                                              : store_policy::stream_far_from);
+    const bool unknown = is_owned_and_rooted() || o_.request.ragged;  // whether the ranks are near
+    return whole >= (unknown || (e_.crowded && o_.near) ? store_policy::stream_crowded_from
+                        : o_.near                       ? store_policy::stream_near_from
+                                                        : store_policy::stream_far_from);
 }
 
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
@@ -470,6 +475,8 @@ inline bool direct_executor::advance() {
 
 inline void direct_executor::finish() {
     confirm(e_, o_.site);
+    // What rank 0 decides here the others are to see once they see that this operation is over.
+    if (o_.adapts) distance::sample(e_, o_.sequence, o_.request.count * o_.request.element);
     rank_state& state = e_.memory.state(e_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
     e_.finished |= std::uint32_t{1} << (o_.sequence - completed);
@@ -478,7 +485,6 @@ inline void direct_executor::finish() {
     state.completed.store(completed, std::memory_order_release);
     if (o_.bounce_output) copy_bytes(o_.request.out, o_.bounce_output, ragged_bytes(place::output));
     give_scratch(e_, o_);
-    if (o_.adapts) distance::sample(e_, o_.sequence, o_.request.count * o_.request.element);
     o_.done = true;
 }
 

@@ -154,15 +154,18 @@ private:
     /// Does the data travel in the flag's line? That is aligned to 8 bytes, and a type of alignment 16 or more has a
     /// size that is a multiple of 16.
     bool fits_line(std::size_t bytes) const { return bytes <= eager_inline && c_.element % 16 != 0; }
-    /// Waits for what a rank posts, `bytes` bytes in all, and returns where it lies.
+    /// Waits for what a rank posts, `bytes` bytes in all, and returns where it lies. What this rank has posted it reads
+    /// from its input: loads of lines that it has just stored in parts would wait until these lines have come from the
+    /// cores that read them last.
     const std::byte* posted_by(int r, std::size_t bytes) {
+        if (r == e_.rank) return c_.in;
         wait_for(r);
         return fits_line(bytes) ? e_.memory.eager(slot_, r).data : e_.memory.eager_data(slot_, r);
     }
     /// Copies `bytes` bytes, from byte `at` on, of the `posted` bytes that a rank posts.
     void copy_from(int from, std::size_t posted, std::size_t at, std::byte* to, std::size_t bytes) {
         const std::byte* data = posted_by(from, posted);
-        if (bytes > 0) std::memcpy(to, data + at, bytes);
+        if (bytes > 0 && to != data + at) std::memcpy(to, data + at, bytes);
     }
     void gather() {
         for (int r = 0; r < e_.size; ++r) {

@@ -22,7 +22,11 @@ struct store_policy {
     /// From this size on, pushes are streamed.
     static constexpr std::size_t stream_near_from = std::size_t{8} << 20;
 
-    // More ranks than cores: most pushes go to a rank that runs on the same core, or will run there.
+    // More ranks than cores, which run in turn: some of a rank's peers run on its core, some on another one.
+    /// Below this size copies are pulled, near and far: a plain push takes the line from the core that has read it
+    /// last.
+    static constexpr std::size_t pull_crowded_below = std::size_t{4} << 20;
+    /// From this size on, what is pushed nevertheless is streamed where cores are near; else from stream_far_from on.
     static constexpr std::size_t stream_crowded_from = std::size_t{2} << 20;
 
     /// From this size of the whole buffer on, a rank's own result is streamed, too.
