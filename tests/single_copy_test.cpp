@@ -9,12 +9,17 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
 #include <numeric>
+#include <optional>
+#include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -201,6 +206,128 @@ private:
     counters& c_;
 };
 
+/// A buffer with guard words on both sides: ordinary memory, at the beginning of a page or 4 bytes behind it, or memory
+/// from allocate().
+class guarded_buffer {
+public:
+    enum kind { allocated, ordinary, shifted };
+    static constexpr std::size_t guard = 16;
+    guarded_buffer(colls::communicator& comm, kind k, std::size_t count) : count_(count) {
+        const std::size_t skip = guard + (k == shifted ? 1 : 0), whole = skip + count + guard;
+        if (k == allocated)
+            shared_.emplace(comm.allocate<std::uint32_t>(whole));
+        else
+            own_.resize(whole + 1024);
+        std::uint32_t* base = k == allocated ? shared_->data() : own_.data();
+        if (k != allocated)
+            while (reinterpret_cast<std::uintptr_t>(base + guard) % 4096 != 0) ++base;
+        at_ = base + skip;
+        std::fill(at_ - guard, at_ + count + guard, mark);
+    }
+    std::span<std::uint32_t> words() { return {at_, count_}; }
+    bool is_intact() const {
+        const auto is_mark = [](std::uint32_t x) { return x == mark; };
+        return std::all_of(at_ - guard, at_, is_mark) && std::all_of(at_ + count_, at_ + count_ + guard, is_mark);
+    }
+
+private:
+    static constexpr std::uint32_t mark = 0xfeedc0de;
+    std::size_t count_;
+    std::optional<colls::memory<std::uint32_t>> shared_;
+    numbers own_;
+    std::uint32_t* at_ = nullptr;
+};
+
+/// Random calls, of which each rank takes the same ones with buffers of its own choice, compared with what one rank
+/// computes from the inputs of all.
+class mixed_calls {
+public:
+    mixed_calls(colls::communicator& comm, counters& c) : comm_(comm), c_(c) {}
+    void run(int calls, unsigned seed) {
+        std::mt19937 same(seed), own(seed + 1000u * static_cast<unsigned>(comm_.rank() + 1));
+        for (int i = 0; i < calls; ++i) {
+            const auto what = static_cast<unsigned>(same() % 7);
+            const int root = static_cast<int>(same() % static_cast<unsigned>(comm_.size()));
+            // Most are of 4 bytes to 200 KB a rank, some of up to 600 KB.
+            const std::size_t block = 1 + same() % (same() % 8 == 0 ? 150'000 : std::size_t{4} << (same() % 15));
+            const bool in_place = what != 5 && own() % 3 == 0;  // on this rank
+            call(what, root, block, in_place, i, own);
+        }
+        ++c_.done;
+    }
+
+private:
+    using kind = guarded_buffer::kind;
+    std::uint32_t of(int rank, std::size_t i) const { return value(rank, i, salt_); }
+
+    void call(unsigned what, int root, std::size_t block, bool in_place, int number, std::mt19937& own) {
+        const auto n = static_cast<std::size_t>(comm_.size()), me = static_cast<std::size_t>(comm_.rank());
+        salt_ = 7919 * number;
+        const std::size_t whole = block * n;
+        const bool gathers = what == 1, scatters = what == 2;
+        guarded_buffer from(comm_, static_cast<kind>(own() % 3), gathers ? block : whole),
+            to(comm_, static_cast<kind>(own() % 3), scatters ? block : whole);
+        // In place the output is the input, or the one is a block of the other.
+        const std::span<std::uint32_t> all_in = from.words(), all_out = to.words();
+        std::span<std::uint32_t> in = all_in, out = all_out;
+        if (in_place || what == 6) in = gathers ? all_out.subspan(me * block, block) : all_out;
+        if (in_place && scatters) in = all_in, out = all_in.subspan(me * block, block);
+        for (std::size_t i = 0; i < in.size(); ++i) in[i] = of(comm_.rank(), i);
+        const auto sum = [&](std::size_t i) {
+            std::uint32_t x = 0;
+            for (int r = 0; r < comm_.size(); ++r) x += of(r, i);
+            return x;
+        };
+        const auto rank_at = [&](std::size_t i) { return static_cast<int>(i / block); };
+        switch (what) {
+            case 0:
+                colls::all_reduce(comm_, in, out, colls::sum);
+                return judge(out, from, to, sum);
+            case 1:
+                colls::all_gather(comm_, in, out);
+                return judge(out, from, to, [&](std::size_t i) { return of(rank_at(i), i % block); });
+            case 2:
+                colls::reduce_scatter(comm_, in, out, colls::sum);
+                return judge(out, from, to, [&](std::size_t i) { return sum(me * block + i); });
+            case 3:
+                colls::all_to_all(comm_, in, out);
+                return judge(out, from, to, [&](std::size_t i) { return of(rank_at(i), me * block + i % block); });
+            case 4:
+                colls::reduce(comm_, in, out, colls::sum, root);
+                if (comm_.rank() != root) out = out.first(0);  // what it holds there is not said
+                return judge(out, from, to, sum);
+            case 5: {
+                const std::span<std::uint32_t> mine = comm_.rank() == root ? in : out.first(0);
+                const std::span<std::uint32_t> part = out.first(block);
+                colls::scatter(comm_, mine, part, root);
+                return judge(part, from, to, [&](std::size_t i) { return of(root, me * block + i); });
+            }
+            default:
+                return broadcast(out, root, from, to);
+        }
+    }
+    void broadcast(std::span<std::uint32_t> x, int root, guarded_buffer& from, guarded_buffer& to) {
+        colls::broadcast(comm_, x, root);
+        judge(x, from, to, [&](std::size_t i) { return of(root, i); });
+    }
+    template <class F>
+    void judge(std::span<std::uint32_t> got, guarded_buffer& from, guarded_buffer& to, F wanted) {
+        bool right = from.is_intact() && to.is_intact();
+        for (std::size_t i = 0; i < got.size() && right; ++i) right = got[i] == wanted(i);
+        if (!right) {
+            ++c_.wrong;
+            c_.first_wrong = static_cast<std::size_t>(salt_ / 7919);
+        }
+        // As a caller does next: no peer may still read the inputs.
+        std::fill(from.words().begin(), from.words().end(), 0xdeadbeef);
+        std::fill(to.words().begin(), to.words().end(), 0xdeadbeef);
+    }
+
+    colls::communicator& comm_;
+    counters& c_;
+    int salt_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("single copies: every collective with ordinary buffers, copied once or staged", "[single_copy]") {
@@ -216,6 +343,40 @@ TEST_CASE("single copies: every collective with ordinary buffers, copied once or
                 CHECK(c.wrong == 0);
                 CHECK(c.done == n);
             }
+    }
+}
+
+// COLLS_TUNE is read once in a process: the calls are made by this program, started once for each setting.
+TEST_CASE("single copies: the random calls of one setting", "[.mixed_calls]") {
+    for (const int n : {2, 3, 4}) {
+        counters& c = shared_counters();
+        colls::processes::run(n,
+            [&](colls::communicator& comm) { mixed_calls(comm, c).run(n == 2 ? 150 : 50, static_cast<unsigned>(n)); });
+        INFO(n << " ranks, call " << c.first_wrong);
+        CHECK(c.wrong == 0);
+        CHECK(c.done == n);
+    }
+}
+
+TEST_CASE(
+    "single copies: random calls with buffers of all kinds, near and far, copied once and staged", "[single_copy]") {
+    char self[4096] = {};
+    REQUIRE(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    for (const bool near : {false, true}) {
+        char file[] = "/tmp/colls_single_copy_XXXXXX";
+        const int opened = mkstemp(file);
+        REQUIRE(opened >= 0);
+        // No pair of cores is nearer than 0 s, and each is nearer than 0.9 s.
+        const std::string text = std::string("machine 3e-7 2e-11 5e-11 ") + (near ? "0.9" : "0") + "\n";
+        REQUIRE(write(opened, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+        close(opened);
+        for (const char* how : {"0", "1"}) {
+            const std::string command = std::string("COLLS_TUNE=") + file + " COLLS_SINGLE_COPY=" + how + " '" + self +
+                                        "' '[.mixed_calls]' > /dev/null";
+            INFO(command);
+            CHECK(std::system(command.c_str()) == 0);
+        }
+        unlink(file);
     }
 }
 

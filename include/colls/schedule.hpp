@@ -32,12 +32,12 @@ enum class collective : unsigned char {
 /// The collectives that a family may provide: those before `redistribute`, whose result depends on two layouts.
 inline constexpr int collective_count = 11;
 
-/// The name of a collective, such as "all_reduce".
-constexpr const char* name_of(collective c) {
-    constexpr const char* names[] = {"broadcast", "scatter", "gather", "all_gather", "reduce", "reduce_scatter",
-        "all_reduce", "all_to_all", "barrier", "inclusive_scan", "exclusive_scan", "redistribute"};
-    return names[static_cast<int>(c)];
+namespace detail {
+inline constexpr const char* collective_names[] = {"broadcast", "scatter", "gather", "all_gather", "reduce",
+    "reduce_scatter", "all_reduce", "all_to_all", "barrier", "inclusive_scan", "exclusive_scan", "redistribute"};
 }
+/// The name of a collective, such as "all_reduce".
+constexpr const char* name_of(collective c) { return detail::collective_names[static_cast<int>(c)]; }
 
 /// True for the collectives that combine contributions with an operator.
 constexpr bool reduces(collective c) {

@@ -132,8 +132,7 @@ inline prediction choose(const rank_context& e, const demand& d, const candidate
 /// Sizes are told apart to an eighth of a power of two: there is one choice for all sizes of a class.
 constexpr std::uint64_t size_class(std::size_t bytes) {
     if (bytes < 16) return bytes;
-    int log = 0;
-    while (bytes >> log >= 16) ++log;
+    const int log = 60 - __builtin_clzll(bytes);  // bytes >> log is 8 to 15
     return static_cast<std::uint64_t>(log) * 8 + (bytes >> log);
 }
 /// The smallest size of the class, from which all ranks predict for all calls of the class.

@@ -24,6 +24,10 @@ struct chunk_layout {
         count = whole_unit;
         chunks = 1;
         if (longest == 0) return;
+        if (longest * element <= bytes && longest <= most) {  // as most short calls are: without a division
+            count = longest;
+            return;
+        }
         count = bytes / element > 0 ? bytes / element : 1;
         if (longest / most >= count) count = longest / most + 1;
         chunks = (longest + count - 1) / count;

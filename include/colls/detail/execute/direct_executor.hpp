@@ -177,7 +177,7 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     const bool is_staged = plan.within == reach::scratch;
     o_.stream_pushes = streams_from(whole);
     o_.stream_own = whole >= store_policy::stream_own_from;
-    o_.stream_staged = is_staged && (e_.streams || whole >= store_policy::stream_staged_from);
+    o_.stream_staged = is_staged && (streams_staged(e_) || whole >= store_policy::stream_staged_from);
     const bool overlaps = e_.streams && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded;
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;

@@ -27,10 +27,10 @@ public:
 
     /// At the end of an operation of `bytes` bytes: takes part in a sample if it is time for one.
     static void sample(rank_context& e, std::uint64_t sequence, std::size_t bytes) {
-        const std::uint64_t every = bytes < (std::size_t{64} << 10) ? 128 : 32;
+        const unsigned log = bytes < (std::size_t{64} << 10) ? 7 : 5;  // of the operations from one sample to the next
         const bool is_early = sequence < 8 && sequence % 2 == 1;  // a new group knows what the machine was like once
-        if (!is_early && sequence % every != every - 1) return;
-        const int other = 1 + static_cast<int>(sequence / every % static_cast<std::uint64_t>(e.size - 1));
+        if (const std::uint64_t last = (std::uint64_t{1} << log) - 1; !is_early && (sequence & last) != last) return;
+        const int other = 1 + static_cast<int>((sequence >> log) % static_cast<std::uint64_t>(e.size - 1));
         if (e.rank == 0)
             take_sample(e, sequence, trip(e, sequence));
         else if (e.rank == other)

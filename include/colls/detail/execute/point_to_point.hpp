@@ -43,7 +43,7 @@ inline bool advance_send(rank_context& e, operation_state& o, pair_line& l) {
         const std::byte* from = o.request.in + p.first;
         if (!reached) {
             std::byte* const copy = o.scratch.at + posted % 2 * l.piece;
-            e.streams ? stream_bytes(copy, from, p.count) : copy_bytes(copy, from, p.count);
+            streams_staged(e) ? stream_bytes(copy, from, p.count) : copy_bytes(copy, from, p.count);
             from = copy;
         }
         l.data[posted % 2] = e.told(from);

@@ -137,6 +137,10 @@ struct rank_context {
     }
 };
 
+/// Are data that are staged for other ranks stored past the caches? Not while another rank runs on this rank's core,
+/// whose caches hold them. Each rank decides for its own stores.
+inline bool streams_staged(const rank_context& e) { return e.streams && !e.waits.core_is_shared(); }
+
 /// Groups that this process made other than by a split: traces number them.
 inline std::atomic<unsigned> groups_made{0};
 /// A label that is too long is cut off.

@@ -35,6 +35,8 @@ public:
         spins_ = bounds_.most;
     }
 
+    /// Did another rank run on this rank's core when it last looked? It does not look where ranks outnumber cores.
+    bool core_is_shared() const { return shares_core_; }
     /// Spins with which a wait begins.
     unsigned first_spins() const {
         if (crowded_ || shares_core_) return 0;

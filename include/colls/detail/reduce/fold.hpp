@@ -75,46 +75,23 @@ void fold_baseline(void* dst, const operand* x, int k, std::size_t count, const 
 #endif
         fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
-/// Stores to cached memory; and of whole lines past the caches, by one instruction a line: of several, other stores
-/// come between, and the line is written in parts.
-struct plain_stores {};
-#if defined(__x86_64__) && defined(__GNUC__)
-struct stored_lines {
-    [[gnu::target("avx512f")]] static void put(void* dst, const void* src) {
-        stream_lines_avx512(static_cast<char*>(dst), static_cast<const char*>(src), 1);
-    }
-};
-#elif defined(__aarch64__) && defined(__GNUC__)
-struct stored_lines {
-    [[gnu::always_inline]] static void put(void* dst, const void* src) {
-        stream_lines_neon(static_cast<char*>(dst), static_cast<const char*>(src), 1);
-    }
-};
-#endif
-template <class Line, class T, class Op>
+template <class T, class Op>
 [[gnu::always_inline]] inline void fold_twice_loop(
     void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    direct_fold<T, Op>::template run_twice<Line>(
-        static_cast<T*>(dst), static_cast<T*>(also), x, count, *static_cast<const Op*>(op));
+    using loops = direct_fold<T, Op>;
+    T *const out = static_cast<T*>(dst), *const second = static_cast<T*>(also);
+    const Op by = *static_cast<const Op*>(op);
+    loops::run_twice(out, second, x, loops::run_twice_by_lanes(out, second, x, count, by), count, by);
 }
 template <class T, class Op>
 void fold_twice_baseline(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<plain_stores, T, Op>(dst, also, x, count, op);
+    fold_twice_loop<T, Op>(dst, also, x, count, op);
 }
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_twice_avx2(
     void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<plain_stores, T, Op>(dst, also, x, count, op);
-}
-template <class T, class Op>
-#if defined(__clang__)
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
-#else
-[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
-#endif
-void fold_twice_past_caches(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<stored_lines, T, Op>(dst, also, x, count, op);
+    fold_twice_loop<T, Op>(dst, also, x, count, op);
 }
 template <class T, class Op>
 [[gnu::target("avx2")]] void fold_avx2(void* dst, const operand* x, int k, std::size_t count, const void* op) {
@@ -129,10 +106,40 @@ template <class T, class Op>
 void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const void* op) {
     fold_loop<T, Op>::run(static_cast<T*>(dst), x, k, count, *static_cast<const Op*>(op));
 }
-#elif defined(__aarch64__) && defined(__GNUC__)
-template <class T, class Op>
-void fold_twice_past_caches(void* dst, void* also, const operand* x, std::size_t count, const void* op) {
-    fold_twice_loop<stored_lines, T, Op>(dst, also, x, count, op);
+#endif
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
+/// Stores whole lines of `also` at once, into the caches or past them: by AVX-512 in one instruction, since between
+/// several others come, and the line is written in parts.
+template <bool past_caches, class T, class Op>
+#if defined(__x86_64__) && defined(__clang__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#elif defined(__x86_64__)
+[[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+void fold_twice_by_lines(void* dst, void* also, const operand* operands, std::size_t count, const void* op) {
+    using loops = direct_fold<T, Op>;
+    constexpr std::size_t in_line = 64 / sizeof(T);
+    T *const out = static_cast<T*>(dst), *const second = static_cast<T*>(also);
+    const Op by = *static_cast<const Op*>(op);
+    const operand x[] = {operands[0], operands[1]};
+    const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(also) % 64) % 64 / sizeof(T);
+    std::size_t i = to_line < count ? to_line : count;
+    loops::run_twice(out, second, x, 0, i, by);
+    for (; i + in_line <= count; i += in_line) {
+        alignas(64) T made[in_line];
+        for (std::size_t l = 0; l < in_line; ++l) made[l] = loops::folded(x, i + l, by);
+        std::memcpy(out + i, made, 64);
+#if defined(__aarch64__)
+        static_assert(past_caches);
+        stream_line_neon(second + i, made);
+#else
+        if constexpr (past_caches)
+            stream_line_avx512(second + i, made);
+        else
+            copy_line_avx512(second + i, made);
+#endif
+    }
+    loops::run_twice(out, second, x, i, count, by);
 }
 #endif
 
@@ -167,17 +174,20 @@ void fold_entry(void* dst, const operand* x, int k, std::size_t count, const voi
 template <class T, class Op>
 bool fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
-    if (past) {
-        // The compilers contract no product and sum of these, whatever the processor has.
-        constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> ||
-                                   std::is_same_v<Op, min_t> || std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
-        if constexpr (same_bits && streams)
+    // The compilers contract no product and sum of these, whatever the processor has.
+    constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
+                               std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
+    if constexpr (same_bits) {
 #if defined(__x86_64__)
-            if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        if ((streams || !past) && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+            return (past ? fold_twice_by_lines<true, T, Op> : fold_twice_by_lines<false, T, Op>)(dst, also, x, count,
+                       op),
+                   true;
+#else
+        if (past && streams) return fold_twice_by_lines<true, T, Op>(dst, also, x, count, op), true;
 #endif
-                return fold_twice_past_caches<T, Op>(dst, also, x, count, op), true;
-        return false;
     }
+    if (past) return false;
 #if defined(__x86_64__) && !defined(__AVX2__)
     if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, x, count, op), true;
 #endif

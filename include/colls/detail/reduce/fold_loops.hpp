@@ -121,30 +121,22 @@ struct direct_fold {
             out[i] = v;
         });
     }
-    /// Two operands, of which out and also may be one each: the fold goes to both, to `also` by
-    /// stores of whole lines by Line::put, if Line has it.
-    template <class Line>
-    [[gnu::always_inline]] static void run_twice(T* out, T* also, const operand* x, std::size_t count, const Op op) {
-        const operand a = x[0], b = x[1];
-        const auto folded = [=](std::size_t i) {
-            const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
-            return static_cast<T>(op(get(a), get(b)));
-        };
-        std::size_t i = 0;
-        if constexpr (requires { &Line::put; }) {
-            constexpr std::size_t in_line = 64 / sizeof(T);
-            for (; i < count && reinterpret_cast<std::uintptr_t>(also + i) % 64 != 0; ++i) out[i] = also[i] = folded(i);
-            for (; i + in_line <= count; i += in_line) {
-                alignas(64) T made[in_line];
-                for (std::size_t l = 0; l < in_line; ++l) made[l] = folded(i + l);
-                std::memcpy(out + i, made, 64);
-                Line::put(also + i, made);
-            }
-        } else {
-            i = count & ~(lanes - 1);
-            for_each_parallel<lanes>(i, [=](std::size_t k) { out[k] = also[k] = folded(k); });
-        }
-        for (; i < count; ++i) out[i] = also[i] = folded(i);
+    [[gnu::always_inline]] static T folded(const operand* x, std::size_t i, const Op& op) {
+        const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+        return static_cast<T>(op(get(x[0]), get(x[1])));
+    }
+    /// Two operands, of which out and also may be one each: the fold of elements `first` to `count` goes to both.
+    [[gnu::always_inline]] static void run_twice(
+        T* out, T* also, const operand* x, std::size_t first, std::size_t count, const Op& op) {
+        for (std::size_t i = first; i < count; ++i) out[i] = also[i] = folded(x, i, op);
+    }
+    /// The same for the elements that are whole groups of lanes; returns the number of them.
+    [[gnu::always_inline]] static std::size_t run_twice_by_lanes(
+        T* out, T* also, const operand* x, std::size_t count, const Op op) {
+        const operand both[] = {x[0], x[1]};
+        const std::size_t whole = count & ~(lanes - 1);
+        for_each_parallel<lanes>(whole, [=](std::size_t i) { out[i] = also[i] = folded(both, i, op); });
+        return whole;
     }
     /// With a loop of its own for each number of operands up to `most`: each takes about 10 ms to compile.
     template <int most = 4>

@@ -13,9 +13,11 @@ struct extent {
     std::size_t first = 0, count = 0;
 };
 
-/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first.
+/// Part i of `parts` of a range: sizes differ by at most one, the longer ones first. An executor asks several times a
+/// call; a division takes longer than a shift, and most numbers of ranks are powers of two.
 constexpr extent balanced(std::size_t count, std::size_t parts, std::size_t i) {
-    const std::size_t q = count / parts, r = count % parts;
+    const bool shifts = (parts & (parts - 1)) == 0;
+    const std::size_t q = shifts ? count >> __builtin_ctzll(parts) : count / parts, r = count - q * parts;
     return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
 }
 

@@ -26,16 +26,17 @@ inline constexpr bool streams = true;
 
 #if defined(__aarch64__) && defined(__GNUC__)
 /// Pairs of vectors of 16 bytes, each stored by one instruction, for which g++ has no builtin.
-inline void stream_lines_neon(char* dst, const char* src, std::size_t lines) {
+[[gnu::always_inline]] inline void stream_line_neon(void* dst, const void* src) {
     using V = long long __attribute__((vector_size(16)));
-    for (; lines != 0; --lines, dst += 64, src += 64) {
-        V v[4];
-        std::memcpy(v, src, 64);
-        asm volatile("stnp %q1, %q2, [%0]\n\tstnp %q3, %q4, [%0, #32]"
-            :
-            : "r"(dst), "w"(v[0]), "w"(v[1]), "w"(v[2]), "w"(v[3])
-            : "memory");
-    }
+    V v[4];
+    std::memcpy(v, src, 64);
+    asm volatile("stnp %q1, %q2, [%0]\n\tstnp %q3, %q4, [%0, #32]"
+        :
+        : "r"(dst), "w"(v[0]), "w"(v[1]), "w"(v[2]), "w"(v[3])
+        : "memory");
+}
+inline void stream_lines_neon(char* dst, const char* src, std::size_t lines) {
+    for (; lines != 0; --lines, dst += 64, src += 64) stream_line_neon(dst, src);
 }
 #endif
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -66,17 +67,25 @@ inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
         }
     }
 }
-[[gnu::target("avx512f")]] inline void stream_lines_avx512(char* dst, const char* src, std::size_t lines) {
+// Always inlined: g++ inlines no other function into one of another optimisation level, as the folds are.
+[[gnu::always_inline, gnu::target("avx512f")]] inline void stream_line_avx512(void* dst, const void* src) {
     using V = vector_of_bytes<64>::type;
-    for (; lines != 0; --lines, dst += 64, src += 64) {
-        V v;
-        std::memcpy(&v, src, 64);
+    V v;
+    std::memcpy(&v, src, 64);
 #if defined(__clang__)
-        __builtin_nontemporal_store(v, reinterpret_cast<V*>(dst));
+    __builtin_nontemporal_store(v, static_cast<V*>(dst));
 #else
-        __builtin_ia32_movntdq512(reinterpret_cast<V*>(dst), v);
+    __builtin_ia32_movntdq512(static_cast<V*>(dst), v);
 #endif
-    }
+}
+[[gnu::always_inline, gnu::target("avx512f")]] inline void copy_line_avx512(void* dst, const void* src) {
+    using V = vector_of_bytes<64>::type;
+    V v;
+    std::memcpy(&v, src, 64);
+    *static_cast<V*>(dst) = v;
+}
+[[gnu::target("avx512f")]] inline void stream_lines_avx512(char* dst, const char* src, std::size_t lines) {
+    for (; lines != 0; --lines, dst += 64, src += 64) stream_line_avx512(dst, src);
 }
 // Copies of whole lines with plain stores, `dst` at a line.
 inline void copy_lines_sse2(char* dst, const char* src, std::size_t lines) {
@@ -88,12 +97,7 @@ inline void copy_lines_sse2(char* dst, const char* src, std::size_t lines) {
     }
 }
 [[gnu::target("avx512f")]] inline void copy_lines_avx512(char* dst, const char* src, std::size_t lines) {
-    using V = vector_of_bytes<64>::type;
-    for (; lines != 0; --lines, dst += 64, src += 64) {
-        V v;
-        std::memcpy(&v, src, 64);
-        *reinterpret_cast<V*>(dst) = v;
-    }
+    for (; lines != 0; --lines, dst += 64, src += 64) copy_line_avx512(dst, src);
 }
 #endif
 
