@@ -437,6 +437,46 @@ TEST_CASE("kernel executors: the other ranks time out for a rank that makes no c
     }
 }
 
+TEST_CASE("kernel executors: a rank that waits gives up when its host orders it", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);  // the timeout is 300 s
+        failing_call t({7, 7, 0});
+        CHECK(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            if (handle.rank != 2) return !t.run(g, handle, eager);
+            for (const int r : {0, 1}) group.order(r, kernel::failure::died, 2);
+            return true;
+        }));
+        const std::uint64_t died = static_cast<std::uint64_t>(kernel::failure::died);
+        for (const int r : {0, 1}) {
+            CHECK(group.report(r).what == died);
+            CHECK(group.report(r).peer == 2);
+        }
+        CHECK(group.report(2).what == 0);
+    }
+}
+
+TEST_CASE("kernel executors: a refused call fails at the ranks that wait for long", "[cuda]") {
+    host_ranks group(2, 1, 2, eager_bytes, scratch_bytes);  // the timeout is 300 s
+    failing_call t({7, 7});
+    const auto run = [&](double seconds) {
+        return group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            if (handle.rank == 0) return t.run(g, handle, false);
+            if (g.index() == 0) group.refuse(1, kernel::poison_word(kernel::failure::refused, 1));
+            std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+            if (seconds > 1) return false;
+            if (g.index() == 0) group.refuse(1, 0);
+            return t.run(g, handle, false);
+        });
+    };
+    CHECK(run(0.2));  // the rank makes the call in time
+    CHECK(group.report(0).what == 0);
+    CHECK_FALSE(run(1.4));
+    CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::refused));
+    CHECK(group.report(0).peer == 1);
+    CHECK(group.report(0).told_by == 1);
+    CHECK(group.report(1).what == 0);
+}
+
 TEST_CASE("kernel executors: a rank that is late fails for the reason of the rank that gave up", "[cuda]") {
     for (const bool eager : {false, true}) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);

@@ -1,5 +1,7 @@
 // On a GPU: two processes through CUDA IPC: memory from allocate and other memory, ranks with different counts, a rank
 // that makes no call. The processes share the GPU by time slices, so that times mean nothing here.
+#include "devices.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -8,8 +10,6 @@
 #include <cstdio>
 #include <span>
 #include <vector>
-
-#include <unistd.h>
 
 namespace {
 
@@ -83,8 +83,7 @@ void rank_main(colls::communicator& host) {
 }  // namespace
 
 int main() {
-    // The CUDA runtime does not survive a fork, so this process does not use it.
-    if (access("/dev/nvidiactl", F_OK) != 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (devices_of_machine() == 0) return std::printf("left out: there is no GPU\n"), 77;
     try {
         colls::processes::run(2, [](auto& comm) { rank_main(comm); });
     } catch (const std::exception& e) {

@@ -43,17 +43,40 @@ inline void launch_kernel(
                 .text(),
             rank);
     const device_guard guard(ranks.device());
+    ranks.set_refusal("");
     check(cudaLaunchCooperativeKernel(
               kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0, stream),
         "cudaLaunchCooperativeKernel", rank);
 }
 
+/// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this
+/// one already, and throws on. The group goes on after a call that was refused, for wrong arguments, and is broken by
+/// what else can go wrong.
+[[noreturn]] inline void call_failed(local_ranks& ranks) {
+    const int rank = ranks.ranks().front().rank;
+    const bool alone = static_cast<int>(ranks.ranks().size()) == ranks.size();
+    try {
+        throw;
+    } catch (const error& e) {
+        if (alone) throw;
+        if (e.code() == errc::peer_failed)
+            ranks.order(failure::failed, rank, e.what());
+        else
+            ranks.set_refusal(e.what());
+        throw;
+    } catch (const std::exception& e) {
+        const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+        if (!alone) ranks.order(failure::failed, rank, memory ? "out of host memory" : e.what());
+        throw;
+    }
+}
+
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
 /// user blocks begin (n + 1 entries); empty: they are balanced. Throws invalid_argument, unsupported, wrong_schedule,
-/// and what an earlier kernel has reported.
+/// peer_failed, std::bad_alloc.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const Schedule& s,
-    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets = {}) {
+    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
     constexpr collective what = implemented_by<Schedule>;
     static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
         "colls: elements must be trivially copyable, and default constructible");
@@ -62,7 +85,6 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
     const int n = ranks.size();
     const int rank = ranks.ranks().front().rank;
-    ranks.throw_if_failed();
     if (all.size() != ranks.ranks().size()) {
         message why;
         why << "it takes one buffer a rank, which is " << ranks.ranks().size() << ", and got " << all.size();
