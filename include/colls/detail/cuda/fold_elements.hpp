@@ -274,7 +274,8 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
     const std::uint32_t step = depth * threads, second = copies ? step : 0;
     COLLS_ROLLED
     for (std::uint32_t v = thread; v < range.vectors; v += step + second) {
-        const batch<depth> b{v, threads, range.vectors, v}, c{v + second, threads, range.vectors, v};
+        const auto batch_from = [&](std::uint32_t first) { return batch<depth>{first, threads, range.vectors, v}; };
+        const batch<depth> b = batch_from(v), c = batch_from(v + second);
         A a[depth][lanes];
         const auto combine = [&](const in(&from)[depth], bool raw, bool first) {
             COLLS_UNROLL
@@ -307,7 +308,7 @@ COLLS_DEVICE void fold_vectors(G& g, D* dst, const operand* x, int k, bool copie
                 // A loop, since its code is long.
                 COLLS_ROLLED
                 for (int i = 0; i < 2; ++i) {
-                    load_shifted_batch<T>(g, two, i == 0 ? p : q, i == 0 ? b : c);
+                    load_shifted_batch<T>(g, two, i == 0 ? p : q, batch_from(i == 0 ? v : v + second));
                     COLLS_UNROLL
                     for (int d = 0; d < depth; ++d)
                         if (i == 0) one[d] = two[d];

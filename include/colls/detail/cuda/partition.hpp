@@ -23,7 +23,6 @@ COLLS_CALLED constexpr extent balanced(std::uint64_t count, std::uint64_t parts,
     const auto divisor = static_cast<std::uint32_t>(parts);
     std::uint64_t q = 0;
     std::uint32_t r = 0;
-    COLLS_ROLLED
     for (int shift = count >> 32 != 0 ? 48 : 16; shift >= 0; shift -= 16) {
         const std::uint32_t digits = r << 16 | static_cast<std::uint32_t>(count >> shift & 0xffff);
         q = q << 16 | digits / divisor;
