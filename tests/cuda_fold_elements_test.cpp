@@ -1,6 +1,6 @@
 // fold_elements, the pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and
-// all offsets to 15, of the destination and of each operand; that it loads no line of 16 bytes without a byte of an
-// operand; and how ranges are cut in slices and chunks.
+// all offsets to 15, of the destination and of each operand; that it loads nothing beside an operand; and how ranges
+// are cut in slices and chunks.
 #include "catch.hpp"
 
 #include <colls/detail/cuda/host_thread_group.hpp>
@@ -14,8 +14,8 @@ namespace {
 
 namespace kernel = colls::cuda::detail;
 
-/// One thread of a group whose other threads do not exist: a pass has no barrier. Counts its loads of lines that hold
-/// no byte of an operand.
+/// One thread of a group whose other threads do not exist: a pass has no barrier. Counts its loads that are not
+/// of one operand alone.
 struct one_thread {
     int at, of;
     std::vector<std::pair<std::uintptr_t, std::uintptr_t>> operands;
@@ -25,7 +25,7 @@ struct one_thread {
     kernel::quad load(const kernel::quad* from) const {
         const auto line = reinterpret_cast<std::uintptr_t>(from);
         bool holds = false;
-        for (const auto& [begin, end] : operands) holds = holds || (line + 16 > begin && line < end);
+        for (const auto& [begin, end] : operands) holds = holds || (line >= begin && line + 16 <= end);
         strays += !holds;
         return kernel::host_thread_group::load(from);
     }

@@ -148,8 +148,8 @@ COLLS_DEVICE void load_batch(G& g, V (&to)[depth], const std::byte* from, const 
     }
 }
 /// The same where `from` is aligned to an element T only. Vectors of 16 bytes are taken out of the two lines of 16
-/// bytes that hold them. Each line holds at least one byte of the vector, so that it crosses no allocation and no page,
-/// which are aligned to more.
+/// bytes that hold them. At either end of the vectors 16 bytes more of the operand follow, so that a line holds nothing
+/// else: the bytes beside an operand may be written meanwhile, or be no memory.
 template <class T, class V, int depth, class G>
 COLLS_DEVICE void load_shifted_batch(G& g, V (&to)[depth], const std::byte* from, const batch<depth>& b) {
     if constexpr (sizeof(V) == 16) {
@@ -357,6 +357,8 @@ COLLS_DEVICE void fold_elements(G g, D* dst, const operand* x, int k, bool copie
         COLLS_ROLLED
         for (int o = 0; o < k; ++o) all |= reinterpret_cast<std::uintptr_t>(x[o].data) + range.head * sizeof(T);
         const bool shifted = all % sizeof(pack<T, lanes>) != 0;
+        if (shifted)
+            range = range.vectors > 2 ? aligned_range{range.head + lanes, range.vectors - 2} : aligned_range{count, 0};
         fold_vectors(g, dst, x, k, copies, range, shifted, element, index);
     }
     const std::uint32_t body = range.vectors * lanes;
