@@ -33,10 +33,19 @@ struct memory_pass {
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
 
+/// What the schedule of a call says of this rank: in shared memory, since a pass needs the registers.
+struct schedule_facts {
+    std::int32_t shift = 0;  ///< from a role to its rank
+    std::int32_t me = 0;     ///< this rank's role
+    std::int32_t rounds = 0, ports = 1;
+    std::int32_t entry = 0;  ///< of the two entry records, the one of this call
+};
+
 /// Shared memory of a block. Arrays of two are used alternately, so that a pass is prepared while the last one is read.
 struct block_state {
     rank_handle self;
     kernel_call call;
+    schedule_facts schedule;
     peer_buffers buffers[max_ranks];  ///< by role
     arrival arrivals[max_ports];
     std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity

@@ -16,10 +16,18 @@ struct extent {
     std::uint64_t first = 0, count = 0;
 };
 
-/// Part i of `parts` of a range of `count` elements: sizes differ by at most one, the longer parts first.
+/// Part i of `parts` of a range of `count` elements: sizes differ by at most one, the longer parts first. parts < 2^16.
 COLLS_CALLED constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
-    if (parts == 1) return {0, count};  // a 64-bit division is slow on a device
-    const std::uint64_t q = count / parts, r = count % parts;
+    if (parts == 1) return {0, count};
+    // A device divides 32 bits only, and calls a long function for 64: long division, by digits of 16 bits.
+    const auto divisor = static_cast<std::uint32_t>(parts);
+    std::uint64_t q = 0;
+    std::uint32_t r = 0;
+    for (int shift = count >> 32 != 0 ? 48 : 16; shift >= 0; shift -= 16) {
+        const std::uint32_t digits = r << 16 | static_cast<std::uint32_t>(count >> shift & 0xffff);
+        q = q << 16 | digits / divisor;
+        r = digits % divisor;
+    }
     return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
 }
 

@@ -76,14 +76,20 @@ private:
     std::uint64_t since_ = 0;
 };
 
-/// Waits until the progress of `peer` is at least `value`; false: this rank has given up. By one thread: after their
-/// next barrier, the other threads of the block see what it has seen.
+/// Waits until the progress of both peers is at least `value`; none: of no rank. False: this rank has given up. By one
+/// thread: after their next barrier, the other threads of the block see what it has seen.
 template <class G>
-COLLS_DEVICE_CALLED bool wait_for_peer(G g, int channel, int peer, std::uint64_t value, int round) {
-    const std::uint64_t* const progress = &channel_of(g.state().self, peer, channel).progress;
+COLLS_DEVICE_CALLED bool wait_for_peers(G g, int channel, int one, int two, std::uint64_t value, int round) {
+    const rank_handle& self = g.state().self;
+    if (one == none) one = two;
+    if (one == none) return true;
+    if (two == none) two = one;
+    const std::uint64_t *const first = &channel_of(self, one, channel).progress, *const second =
+                                                                                     &channel_of(self, two, channel)
+                                                                                          .progress;
     backoff<G> pauses;
-    while (g.acquire(progress) < value)
-        if (!pauses.pause(g, channel, peer, round)) return false;
+    while (!g.reached(first, second, value))
+        if (!pauses.pause(g, channel, g.relaxed(first) < value ? one : two, round)) return false;
     return true;
 }
 
