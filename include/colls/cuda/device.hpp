@@ -57,7 +57,8 @@ device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
 namespace device {
 
 /// out[i] = epilogue(op over all ranks' in[i], i) for i < count, on every rank. `in` and `out` hold `count` elements
-/// each, of at most 16 bytes, and may be the same buffer. `count` is the same on all ranks.
+/// each, of at most 16 bytes, and may be the same buffer; between devices of one process they are memory of cudaMalloc.
+/// `count` is the same on all ranks.
 ///
 /// local     which of r.locals this block belongs to; 0, but for virtual_ranks
 /// channel   below r.channels; no other block of the rank may be in a call on it

@@ -45,6 +45,7 @@ struct schedule_facts {
 struct block_state {
     rank_handle self;
     kernel_call call;
+    std::uint64_t offsets[max_ranks + 1];  ///< to which the call may point
     schedule_facts schedule;
     peer_buffers buffers[max_ranks];  ///< by role
     arrival arrivals[max_ports];

@@ -320,7 +320,7 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
     }
     for (const joined_rank& j : all) {
         j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
-        j.ranks->set_peer_devices(devices);
+        j.ranks->set_peer_devices(devices, o.arena_bytes);
     }
     return all;
 }

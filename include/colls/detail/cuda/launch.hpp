@@ -4,6 +4,7 @@
 
 #include <colls/detail/cuda/check_arguments.hpp>
 #include <colls/detail/cuda/local_ranks.hpp>
+#include <colls/detail/cuda/staging.hpp>
 
 #include <algorithm>
 #include <string_view>
@@ -97,7 +98,9 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     }
     check_stream(what, rank, stream, ranks.device());
 
-    kernel_arguments<Op, Epilogue> a{ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, op, epilogue};
+    kernel_arguments<Op, Epilogue> a{
+        ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, !offsets.empty(), {}, op, epilogue};
+    bool reached = true;  // by the other devices of the process
     for (std::size_t i = 0; i < all.size(); ++i) {
         const rank_buffers& b = all[i];
         const int r = ranks.ranks()[i].rank;
@@ -108,8 +111,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             refuse(what, r, why.text());
         }
         a.common.count = count;
-        check_pointer(what, r, b.in, b.in_count, ranks.device(), "input");
-        check_pointer(what, r, b.out, b.out_count, ranks.device(), "output");
+        reached = check_pointer(what, r, b.in, b.in_count, ranks.device(), "input") && reached;
+        reached = check_pointer(what, r, b.out, b.out_count, ranks.device(), "output") && reached;
         check_overlap(what, r, b, sizeof(T), sizeof(D),
             offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
                             : offsets[static_cast<std::size_t>(r)]);
@@ -120,7 +123,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     kernel_call& c = a.common;
     c.root = root;
-    if (!offsets.empty()) c.offsets = ranks.device_copy(offsets);
+    std::copy(offsets.begin(), offsets.end(), a.offsets);
     const auto longest_of = [&](int blocks) {
         if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;
         std::uint64_t longest = 0;
@@ -183,10 +186,14 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.chunks = static_cast<std::int32_t>(
         chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
     set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
+    staged_call staged(ranks, stream);
+    const bool stages = !reached && ranks.staging().size() != 0;
+    if (stages) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
     Schedule value = s;
     void* arguments[] = {&a, &value};
     launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
         c.channels, arguments, stream);
+    if (stages) staged.copy_back();
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -65,7 +65,7 @@ class local_ranks {
 public:
     /// For ranks of a group of n on `device`. `channels`: of each rank, the same on all ranks.
     local_ranks(int n, int device, int channels, const options& o)
-        : n_(n), device_(device), options_(limited(o)), tables_(device), orders_(device) {
+        : n_(n), device_(device), options_(limited(o)), tables_(device, o.table_bytes), orders_(device) {
         sizes_.ranks = n;
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes_of_rank;
@@ -171,14 +171,6 @@ public:
         maps_.push_back(std::move(m));
         return *maps_.back();
     }
-    /// A copy of `offsets` on the device, for as long as the group lives: graphs may refer to it.
-    const std::uint64_t* device_copy(const std::vector<std::uint64_t>& offsets) {
-        for (const auto& [known, copy] : offsets_)
-            if (known == offsets) return copy;
-        offsets_.emplace_back(offsets, tables_.copy(offsets));
-        return offsets_.back().second;
-    }
-
     /// Loads a kernel on this device and on the peer devices of the process; returns how many of its blocks this device
     /// holds at once. Loaded by its first launch, a kernel would wait for running kernels that wait for it.
     int resident_blocks(const void* kernel) {
@@ -202,8 +194,13 @@ public:
         kernels_.emplace_back(kernel, each * multiprocessors(device_));
         return kernels_.back().second;
     }
-    /// The devices of all ranks of this process.
-    void set_peer_devices(std::vector<int> devices) { peer_devices_ = std::move(devices); }
+    /// The devices of all ranks of this process; `bytes`: staging memory, for buffers that they do not reach.
+    void set_peer_devices(std::vector<int> devices, std::size_t bytes) {
+        if (devices.size() > 1) staging_ = device_memory(device_, bytes);
+        peer_devices_ = std::move(devices);
+    }
+    /// Memory that the other devices of the process reach; empty where all memory of this device is reached.
+    const device_memory& staging() const { return staging_; }
 
 private:
     /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
@@ -294,10 +291,10 @@ private:
     device_memory workspaces_, regions_, handles_;
     reachable_memory reachable_;
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
-    std::vector<std::pair<std::vector<std::uint64_t>, const std::uint64_t*>> offsets_;
     device_tables tables_;
     std::vector<std::pair<const void*, int>> kernels_;  // and how many blocks of each are resident
     std::vector<int> peer_devices_;
+    device_memory staging_;
     private_stream orders_;
     std::mutex order_mutex_;
     std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
