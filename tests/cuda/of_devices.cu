@@ -210,6 +210,34 @@ void refusals(int n) {
         [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
 }
 
+/// Three groups of which the devices hold two at a time.
+void residency(int n) {
+    const int channels = colls::cuda::detail::multiprocessors(0) / 2;
+    const colls::cuda::options o{
+        .channels = channels, .small_bytes = 0, .scratch_bytes = 64 << 10, .arena_bytes = 4096};
+    const std::size_t count = static_cast<std::size_t>(channels) * (16 << 10) / sizeof(float);
+    group a(n, o), b(n, o), c(n, o);
+    const auto plain = [](std::size_t) { return false; };
+    auto x = buffers(a, count, plain), y = buffers(b, count, plain), z = buffers(c, count, plain);
+    const auto call = [&](group& g, auto& data, std::size_t r) {
+        colls::cuda::all_reduce<colls::ring>(g[r], data[r]->on_device(), colls::sum, g.stream(r));
+    };
+    call(a, x, 0);
+    call(b, y, 0);
+    expect_error(errc::unsupported, "a third group at the same time", "beside the calls of other groups",
+        [&] { call(c, z, 0); });
+    for (std::size_t r = 1; r < a.size(); ++r) call(b, y, r), call(a, x, r);
+    a.finish();
+    b.finish();
+    for (std::size_t r = 0; r < c.size(); ++r) call(c, z, r);
+    c.finish();
+    z[0]->get();
+    float sum = 0;
+    for (std::size_t r = 0; r < c.size(); ++r) sum += input(r, 7);
+    expect(z[0]->on_host()[7] == sum, "the third group afterwards");
+    std::printf("blocks of several groups: %s\n", failed == 0 ? "right" : "wrong");
+}
+
 int run(int n) {
     using colls::cuda::detail::is_of_cuda_malloc;
     {
@@ -226,6 +254,7 @@ int run(int n) {
         changing_counts(g);
     }
     refusals(n);
+    residency(n);
     return failed == 0 ? 0 : 1;
 }
 

@@ -15,8 +15,10 @@ namespace colls::inline v1::cuda {
 /// order.
 ///
 /// Calls are ordered by their stream, and may be captured into graphs. A communicator is used by one host thread and on
-/// one stream at a time. Several communicators may be in use at once, on streams of their own, as long as their blocks
-/// (options.channels of 512 threads for each) are on the device together.
+/// one stream at a time. Several communicators may be in use at once, on streams of their own, as long as the blocks of
+/// their calls (up to options.channels each) are on the device together; a call that does not fit beside those in
+/// flight on other streams is refused (unsupported). Replays of graphs, kernels of the program and other processes are
+/// not counted: that they fit is the program's part.
 ///
 /// A call that failed leaves its output undefined, and the group cannot be used any more. The rank may overwrite its
 /// buffers at once: a late kernel of another rank that still reads them finds that this rank has given up, and fails as

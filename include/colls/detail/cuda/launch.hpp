@@ -44,10 +44,22 @@ inline void launch_kernel(
                 .text(),
             rank);
     const device_guard guard(ranks.device());
+    const double share = static_cast<double>(blocks) / resident;
+    device_residency* const others = ranks.residency();
+    if (others != nullptr && !others->fits(stream, share))
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
+                       << resident
+                       << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
+                          "they might wait for each other on different devices for ever: wait for those calls, use "
+                          "their stream, or lower options.channels")
+                .text(),
+            rank);
     ranks.set_refusal("");
     check(cudaLaunchCooperativeKernel(
               kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0, stream),
         "cudaLaunchCooperativeKernel", rank);
+    if (others != nullptr) others->launched(stream, share);
 }
 
 /// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this

@@ -8,6 +8,7 @@
 #include <colls/cuda/options.hpp>
 #include <colls/detail/cuda/device_tables.hpp>
 #include <colls/detail/cuda/kernels.hpp>
+#include <colls/detail/cuda/residency.hpp>
 #include <colls/detail/support/environment.hpp>
 
 #include <atomic>
@@ -91,6 +92,9 @@ public:
         workspaces_ = device_memory(device_, workspaces.size() * sizeof(std::byte*), workspaces.data());
         regions_ = device_memory(device_, regions.size() * sizeof(std::uint64_t), regions.data());
         host_workspaces_ = workspaces;
+        if (static_cast<int>(ranks.size()) < n_)
+            resident_ = resident_group(device_,
+                static_cast<double>(sizes_.channels) * static_cast<double>(ranks.size()) / multiprocessors(device_));
         std::vector<rank_handle> handles;
         for (const int r : ranks) {
             ranks_.push_back({r, {}});
@@ -194,6 +198,8 @@ public:
         kernels_.emplace_back(kernel, each * multiprocessors(device_));
         return kernels_.back().second;
     }
+    /// Where launches of this group are counted; null: it has all its ranks, and no launch waits for another device.
+    device_residency* residency() const { return resident_.get(); }
     /// The devices of all ranks of this process; `bytes`: staging memory, for buffers that they do not reach.
     void set_peer_devices(std::vector<int> devices, std::size_t bytes) {
         if (devices.size() > 1) staging_ = device_memory(device_, bytes);
@@ -293,6 +299,7 @@ private:
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
     device_tables tables_;
     std::vector<std::pair<const void*, int>> kernels_;  // and how many blocks of each are resident
+    resident_group resident_;
     std::vector<int> peer_devices_;
     device_memory staging_;
     private_stream orders_;
