@@ -7,6 +7,7 @@
 #include <colls/transports/cuda.hpp>
 #include <colls/transports/shm.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -89,7 +90,7 @@ struct rank_buffer {
     cudaStream_t stream = nullptr;
 };
 
-const colls::cuda::options small_group{.channels = 2, .arena_bytes = 1 << 20, .timeout = 60};
+const colls::cuda::options small_group{.channels = 2, .arena_bytes = 1 << 20, .share_devices = true, .timeout = 60};
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
@@ -248,6 +249,20 @@ void wrong_devices(colls::communicator& host, int devices) {
         expect(e.code() == errc::invalid_argument && std::strstr(e.what(), "other options"), "options that differ",
             e.what());
     }
+    auto alone = small_group;
+    alone.share_devices = false;
+    expect_error(errc::invalid_argument, host.rank(), "ranks that name one device by mistake",
+        {"name the same device", "share_devices"},
+        [&] { colls::cuda::communicator(host, std::min({host.rank(), devices - 1, 1}), alone); });
+}
+
+/// The last rank's process sees no device.
+void no_device(colls::communicator& host) {
+    const int last = host.size() - 1;
+    if (host.rank() == last) setenv("CUDA_VISIBLE_DEVICES", "", 1);  // before this process uses CUDA
+    expect_error(host.rank() == last ? errc::unsupported : errc::peer_failed, last, "a rank without a device",
+        {"because rank 2 could not join", "cudaGetDeviceCount"},
+        [&] { colls::cuda::communicator(host, 0, small_group); });
 }
 
 /// The last rank dies while the others wait for it in a kernel. Leaves the process.
@@ -296,7 +311,8 @@ int main() {
     int failed = processes(2, true, "a process that dies", [](auto& host) { death(host); });
     failed += processes(6, false, "abort", [](auto& host) { abort_by_a_thread(host); });
     failed += processes(13, false, "refused calls", [](auto& host) { refusals(host); });
-    failed += processes(6, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });
+    failed += processes(9, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });
+    failed += processes(3, false, "a rank without a device", [](auto& host) { no_device(host); });
     failed += processes(10, false, "no memory in a call", [](auto& host) { no_memory_in_a_call(host); });
     failed += processes(30, false, "no memory while joining", [](auto& host) { no_memory_while_joining(host); });
     return failed == 0 ? 0 : 1;

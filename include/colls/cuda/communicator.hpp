@@ -82,8 +82,9 @@ public:
     int device() const { return ranks_->device(); }
 
     /// Throws colls::error if a kernel of this rank has failed: timeout, mismatch, or peer_failed where a rank has
-    /// aborted, has died or could not make its call; error::peer() and error::round() say where. Does not wait for
-    /// kernels: synchronise the stream first to learn about all calls so far.
+    /// aborted, has died or could not make its call, invalid_argument where a call within a kernel was made by wrong
+    /// blocks; error::peer() and error::round() say where. Does not wait for kernels: synchronise the stream first to
+    /// learn about all calls so far.
     void check() const { ranks_->throw_if_failed(); }
 
     /// Breaks the group: kernels of this rank that wait end at once, those of other ranks when they wait for this rank

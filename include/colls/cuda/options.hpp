@@ -26,6 +26,9 @@ struct options {
     /// Memory for the tables of schedules, about 48 bytes for each rank and slot of each schedule that is used. It is
     /// allocated with the group, because an allocation might wait for kernels that wait for the call that makes it.
     std::size_t table_bytes = 4 << 20;
+    /// Between processes: several ranks may name one device, where their kernels take turns. Else that is refused, for
+    /// it is mostly a mistake.
+    bool share_devices = false;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;
 };

@@ -5,6 +5,9 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace colls::inline v1::cuda::detail {
 
 /// The driver's function of that name, as it was in CUDA 12.0; null where the driver has none.
@@ -20,6 +23,15 @@ Function* driver_function(const char* name) {
     if (code == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function*>(f);
     cudaGetLastError();
     return nullptr;
+}
+
+/// How far `at` lies behind the begin of its allocation, as the driver sees it; 0 where the driver does not say.
+inline std::uint64_t offset_in_allocation(const void* at) {
+    static auto* const ask = driver_function<CUresult(CUdeviceptr*, std::size_t*, CUdeviceptr)>("cuMemGetAddressRange");
+    const auto address = reinterpret_cast<CUdeviceptr>(at);
+    CUdeviceptr begin = 0;
+    std::size_t bytes = 0;
+    return ask == nullptr || ask(&begin, &bytes, address) != CUDA_SUCCESS ? 0 : address - begin;
 }
 
 /// Is this device memory from cudaMalloc? Peer access and CUDA IPC reach no other. True where the driver does not say.

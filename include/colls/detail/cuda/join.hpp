@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/detail/cuda/driver.hpp>
 #include <colls/detail/cuda/local_ranks.hpp>
 #include <colls/detail/cuda/peer_watch.hpp>
 #include <colls/detail/cuda/shared_allocations.hpp>
@@ -62,6 +63,9 @@ inline std::uint64_t host_identity() {
     return h;
 }
 
+/// The blocks from which cudaMalloc serves small requests.
+inline constexpr std::uint64_t block_bytes = 2 << 20;
+
 /// What each process tells the others while a group is made.
 struct process_info {
     std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
@@ -71,6 +75,7 @@ struct process_info {
     process_name process;
     std::uint64_t scratch_bytes, small_bytes, chunk_bytes;  ///< of the options
     std::uint64_t workspace_bytes, arena_bytes;
+    std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
     char why[240];
 };
@@ -209,11 +214,25 @@ private:
                         .text(),
                     rank_, r);
         }
+        for (int r = 0; r < n_ && !o_.share_devices; ++r)
+            for (int q = 0; q < r; ++q)
+                if (std::strcmp(of(q).device, of(r).device) == 0)
+                    throw error(errc::invalid_argument,
+                        (message() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
+                                   << " (number " << of(q).device_number << " and " << of(r).device_number
+                                   << "): give each a device of its own, or set options.share_devices")
+                            .text(),
+                        rank_, r);
         joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
         own_.workspace_bytes = (joined_.ranks->sizes().bytes() + 255) / 256 * 256;
-        own_.arena_bytes = o_.arena_bytes;
+        // cudaMalloc serves several small requests from one block of 2 MiB, and CUDA IPC exports whole blocks: nothing
+        // but the group's memory is exported if it takes whole blocks.
+        const std::uint64_t bytes = own_.workspace_bytes + o_.arena_bytes;
+        own_.arena_bytes = (bytes + block_bytes - 1) / block_bytes * block_bytes - own_.workspace_bytes;
         memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
         const device_guard guard(device_);
+        const std::byte* const at = memory.owned[0].data();
+        own_.offset = offset_in_allocation(at);
         check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
     }
     void map(shared_allocations& memory) {
@@ -229,6 +248,7 @@ private:
                 check(
                     cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle", rank_);
                 memory.mapped.push_back(at);
+                at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
             }
             workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
         }

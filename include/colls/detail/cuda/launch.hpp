@@ -56,9 +56,20 @@ inline void launch_kernel(
                 .text(),
             rank);
     ranks.set_refusal("");
-    check(cudaLaunchCooperativeKernel(
-              kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0, stream),
-        "cudaLaunchCooperativeKernel", rank);
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = 1;
+    // A fence waits for the earlier writes of all kernels of its domain. In a domain of their own, the fences of these
+    // kernels do not wait for those that compute meanwhile, nor the other way round.
+    attributes[1].id = cudaLaunchAttributeMemSyncDomain;
+    attributes[1].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(block_threads);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = ranks.has_memory_domains() ? 2 : 1;
+    check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
     if (others != nullptr) others->launched(stream, share);
 }
 

@@ -71,6 +71,9 @@ public:
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes_of_rank;
         sizes_.scratch_bytes = (o.scratch_bytes + 127) / 128 * 128;
+        int domains = 1;
+        check(cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, device), "cudaDeviceGetAttribute");
+        has_memory_domains_ = domains > 1;
         timeout_ = o.timeout > 0 ? o.timeout : colls::detail::environment::read().timeout;
     }
     local_ranks(const local_ranks&) = delete;
@@ -198,6 +201,8 @@ public:
         kernels_.emplace_back(kernel, each * multiprocessors(device_));
         return kernels_.back().second;
     }
+    /// Has the device more than one domain of memory synchronisation?
+    bool has_memory_domains() const { return has_memory_domains_; }
     /// Where launches of this group are counted; null: it has all its ranks, and no launch waits for another device.
     device_residency* residency() const { return resident_.get(); }
     /// The devices of all ranks of this process; `bytes`: staging memory, for buffers that they do not reach.
@@ -269,6 +274,12 @@ private:
             case failure::refused:
                 text << "rank " << peer << " has not made this call, which it refused";
                 break;
+            case failure::wrong_block:
+                code = errc::invalid_argument;
+                text << "a kernel of rank " << peer
+                     << " made a call with blocks that are not in one dimension, have more than " << block_threads
+                     << " threads, or no multiple of 32";
+                break;
             case failure::host_broken:
                 text << "the host group by which the ranks joined is broken";
                 break;
@@ -299,6 +310,7 @@ private:
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
     device_tables tables_;
     std::vector<std::pair<const void*, int>> kernels_;  // and how many blocks of each are resident
+    bool has_memory_domains_ = false;
     resident_group resident_;
     std::vector<int> peer_devices_;
     device_memory staging_;
