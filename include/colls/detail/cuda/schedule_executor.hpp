@@ -78,7 +78,7 @@ private:
 
     COLLS_DEVICE static extent unit(G& g, const block_part& p, int parts) {
         const kernel_call& call = g.state().call;
-        return unit_of(call.count, call.offsets, call.user_blocks,
+        return unit_of(g.state().schedule.blocks, call.offsets,
             owned(what) && rooted(what) ? rank_of(g, p.block) : p.block, p.part, parts);
     }
     /// The part of a slot that a channel works on in a chunk, relative to the slot's unit.
@@ -218,6 +218,7 @@ private:
             facts.me = rooted(what) ? mod(self().rank - facts.shift, n()) : self().rank;
             facts.rounds = s_.rounds(n());
             facts.ports = ports_of(s_, n());
+            facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
             facts.entry = static_cast<std::int32_t>(calls & 1);
         }
         failed_ = g_.any(failed_before);
@@ -332,7 +333,7 @@ private:
             operands = collect_operands(slot, port_, s, skip);
         else if (g_.index() == 0)
             state().operands[parity_][0] = source(me(), slot, skip);
-        if (g_.index() == 0) {
+        if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
             memory_pass& o = state().passes[parity_];
             const bool is_result =
                 phase_ == phase::deliver ||
