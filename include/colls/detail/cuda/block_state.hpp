@@ -6,6 +6,7 @@
 #pragma once
 
 #include <colls/detail/cuda/fold_elements.hpp>
+#include <colls/detail/cuda/partition.hpp>
 #include <colls/detail/cuda/workspace.hpp>
 
 namespace colls::inline v1::cuda::detail {
@@ -33,11 +34,13 @@ struct memory_pass {
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
 
-/// What the schedule of a call says of this rank: in shared memory, since a pass needs the registers.
+/// What the schedule of a call says of this rank, and of its blocks: in shared memory, since a pass needs the
+/// registers.
 struct schedule_facts {
     std::int32_t shift = 0;  ///< from a role to its rank
     std::int32_t me = 0;     ///< this rank's role
     std::int32_t rounds = 0, ports = 1;
+    quotient blocks;         ///< the call's elements, divided by its user blocks
     std::int32_t entry = 0;  ///< of the two entry records, the one of this call
 };
 

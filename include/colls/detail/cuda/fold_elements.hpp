@@ -155,6 +155,7 @@ COLLS_DEVICE void load_shifted_batch(G& g, V (&to)[depth], const std::byte* from
     if constexpr (sizeof(V) == 16) {
         const auto phase = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(from) % 16);
         const quad* const lines = reinterpret_cast<const quad*>(from - phase);
+        // An operand that is aligned may be the destination, whose next line another thread writes.
         const quad* const next = lines + (phase != 0 ? 1 : 0);
         quad low[depth], high[depth];
         COLLS_UNROLL

@@ -78,7 +78,7 @@ private:
 
     COLLS_DEVICE static extent unit(G& g, const block_part& p, int parts) {
         const kernel_call& call = g.state().call;
-        return unit_of(call.count, call.offsets, call.user_blocks,
+        return unit_of(g.state().schedule.blocks, call.offsets,
             owned(what) && rooted(what) ? rank_of(g, p.block) : p.block, p.part, parts);
     }
     /// The part of a slot that a channel works on in a chunk, relative to the slot's unit.
@@ -153,10 +153,12 @@ private:
 
     // Synchronisation.
 
-    /// Sets this rank's progress, after a barrier: all threads have finished what it announces.
+    /// Tells all ranks this rank's progress, after a barrier: all threads have finished what it announces.
     COLLS_DEVICE void publish(std::uint64_t value) {
         g_.any(false);
-        if (g_.index() == 0) g_.release(&channel_of(self(), self().rank, channel_).progress, value);
+        COLLS_ROLLED
+        for (int r = g_.index(); r < n(); r += g_.size())
+            g_.release(&channel_of(self(), r, channel_).progress[self().rank], value);
     }
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
@@ -209,13 +211,14 @@ private:
         channel_state& own = channel_of(self(), self().rank, channel_);
         const bool failed_before = is_poisoned(g_);
         const std::uint32_t calls = own.schedule_calls;
-        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress)) + 1;
+        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
         if (g_.index() == 0) {
             schedule_facts& facts = state().schedule;
             facts.shift = rooted(what) ? call().root - root_of(s_, n()) : 0;
             facts.me = rooted(what) ? mod(self().rank - facts.shift, n()) : self().rank;
             facts.rounds = s_.rounds(n());
             facts.ports = ports_of(s_, n());
+            facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
             facts.entry = static_cast<std::int32_t>(calls & 1);
         }
         failed_ = g_.any(failed_before);
@@ -278,7 +281,7 @@ private:
     /// from a rank is valid only if it had not given up when the last read was over.
     COLLS_DEVICE bool confirm_peers() {
         bool failed = false;
-        g_.fence();
+        if (g_.index() < n()) g_.fence();  // all threads have read what they read: they have met since
         COLLS_ROLLED
         for (int r = g_.index(); r < n(); r += g_.size()) failed = adopt_failure(g_, channel_, r, rounds()) || failed;
         failed_ = g_.any(failed);
@@ -324,12 +327,13 @@ private:
             return false;
         parity_ ^= 1u;
         if (arrives && ports() > 1 && !match(slot, port_)) return false;
-        const std::uint64_t skip = span_of(s).first;
+        const extent span = span_of(s);
+        const std::uint64_t skip = span.first;
         if (phase_ == phase::receive)
             operands = collect_operands(slot, port_, s, skip);
         else if (g_.index() == 0)
             state().operands[parity_][0] = source(me(), slot, skip);
-        if (g_.index() == 0) {
+        if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
             memory_pass& o = state().passes[parity_];
             const bool is_result =
                 phase_ == phase::deliver ||
@@ -342,7 +346,7 @@ private:
                                                            : phase_ == phase::deliver && reduces(what) && n() == 1;
             o.index = first_element(g_, to, s.parts, skip);
             o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-            o.count = static_cast<std::uint32_t>(span_of(s).count);  // a chunk's elements fit 32 bits
+            o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
             o.operands = operands;
             o.ranks = complete ? n() : 0;
             o.is_result = is_result;

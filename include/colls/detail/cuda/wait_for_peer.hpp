@@ -84,12 +84,10 @@ COLLS_DEVICE_CALLED bool wait_for_peers(G g, int channel, int one, int two, std:
     if (one == none) one = two;
     if (one == none) return true;
     if (two == none) two = one;
-    const std::uint64_t *const first = &channel_of(self, one, channel).progress, *const second =
-                                                                                     &channel_of(self, two, channel)
-                                                                                          .progress;
+    const std::uint64_t* const progress = channel_of(self, self.rank, channel).progress;
     backoff<G> pauses;
-    while (!g.reached(first, second, value))
-        if (!pauses.pause(g, channel, g.relaxed(first) < value ? one : two, round)) return false;
+    while (!g.reached(progress + one, progress + two, value))
+        if (!pauses.pause(g, channel, g.relaxed(progress + one) < value ? one : two, round)) return false;
     return true;
 }
 

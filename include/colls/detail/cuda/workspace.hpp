@@ -22,7 +22,9 @@ struct entry_record {
 
 /// The state of one channel of a rank.
 struct alignas(128) channel_state {
-    alignas(128) std::uint64_t progress;        ///< how far this rank has come, over all calls; read by all ranks
+    /// How far each rank has come, over all calls, as it writes in the state of every rank: a rank that waits reads its
+    /// own memory.
+    alignas(128) std::uint64_t progress[max_ranks];
     alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
     alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
     std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
