@@ -253,6 +253,20 @@ int run(int n) {
         }
         changing_counts(g);
     }
+    {
+        group g(n, {.channels = 2, .small_bytes = 64, .chunk_bytes = 4096, .through_host = true});
+        expect(g[0].through_host(), "a group through host memory");
+        for (const std::size_t count : {std::size_t{3}, std::size_t{10'007}})
+            collectives(g, count, "through host memory", [](std::size_t r) { return r % 2 == 1; });
+        changing_counts(g);
+        const auto x = buffers(g, 50, [](std::size_t) { return false; });
+        g[1].abort("enough");
+        colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0));
+        expect_error(errc::peer_failed, "abort through host memory", "rank 1 aborted: enough", [&] {
+            check(cudaStreamSynchronize(g.stream(0)), "cudaStreamSynchronize");
+            g[0].check();
+        });
+    }
     refusals(n);
     residency(n);
     return failed == 0 ? 0 : 1;

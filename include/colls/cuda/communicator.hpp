@@ -59,9 +59,10 @@ public:
     /// used by one thread at a time; one thread may use them all, if it makes a call on every rank before it waits for
     /// any. Buffers are any memory of the rank's device. The other ranks read it directly; memory of a pool
     /// (cudaMallocAsync) or of cuMemCreate, which peer access does not reach, is copied through options.arena_bytes of
-    /// each device, and refused (unsupported) where these do not suffice. The last communicator to be destroyed frees
-    /// the group's memory. Throws colls::error: invalid_argument where there are not 1 to 72 devices, or one is given
-    /// twice; peer_failed where a device has no access to another; unsupported where there is no such device.
+    /// each device, and refused (unsupported) where these do not suffice. Where a device has no peer access to another,
+    /// all data of the group go through host memory, which is slow: see through_host(). The last communicator to be
+    /// destroyed frees the group's memory. Throws colls::error: invalid_argument where there are not 1 to 72 devices,
+    /// or one is given twice; unsupported where there is no such device.
     static std::vector<communicator> of_devices(const std::vector<int>& devices, const options& o = {}) {
         std::vector<communicator> all;
         for (detail::joined_rank& j : detail::join_devices(devices, o)) all.push_back(communicator(std::move(j)));
@@ -80,6 +81,10 @@ public:
     int rank() const { return rank_; }
     int size() const { return ranks_->size(); }
     int device() const { return ranks_->device(); }
+
+    /// Do calls move all data through host memory? Between devices of one process without peer access to each other, or
+    /// where options.through_host says so.
+    bool through_host() const { return ranks_->hides_memory(); }
 
     /// Throws colls::error if a kernel of this rank has failed: timeout, mismatch, or peer_failed where a rank has
     /// aborted, has died or could not make its call, invalid_argument where a call within a kernel was made by wrong

@@ -29,6 +29,9 @@ struct options {
     /// Between processes: several ranks may name one device, where their kernels take turns. Else that is refused, for
     /// it is mostly a mistake.
     bool share_devices = false;
+    /// Of several devices of one process: move all data through host memory, as is done where a device has no peer
+    /// access to another. Slow: each byte crosses the link to the host twice, and kernels meet in host memory.
+    bool through_host = false;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;
 };

@@ -101,17 +101,19 @@ inline void check_peer_access(const process_info& peer_info, int device, int ran
     if (can == 0) no_peer_access(rank, device, peer, peer_info.device);
 }
 
-/// Lets kernels on device `from`, of rank a, access memory of device `to`, of rank b.
-inline void enable_peer_access(int from, int to, int a, int b) {
+/// Lets kernels on device `from`, of rank a, access memory of device `to`. False: they cannot.
+inline bool enable_peer_access(int from, int to, int a) {
     int can = 0;
     check(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer", a);
-    if (can == 0) no_peer_access(a, from, b, (message() << to).text());
+    if (can == 0) return false;
     const device_guard guard(from);
     const cudaError_t code = cudaDeviceEnablePeerAccess(to, 0);
-    if (code == cudaErrorPeerAccessAlreadyEnabled)
+    if (code == cudaErrorPeerAccessAlreadyEnabled || code == cudaErrorTooManyPeers) {
         cudaGetLastError();
-    else
-        check(code, "cudaDeviceEnablePeerAccess", a);
+        return code == cudaErrorPeerAccessAlreadyEnabled;
+    }
+    check(code, "cudaDeviceEnablePeerAccess", a);
+    return true;
 }
 
 /// How one process joins a group, step by step. A step that fails on one rank fails on all, with its cause: no rank
@@ -325,22 +327,31 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
                                << " is given twice: take virtual_ranks for several ranks on one device")
                         .text());
     }
+    bool peers = !o.through_host;
     for (int a = 0; a < n; ++a)
-        for (int b = 0; b < n; ++b)
+        for (int b = 0; b < n && peers; ++b)
             if (a != b)
-                enable_peer_access(devices[static_cast<std::size_t>(a)], devices[static_cast<std::size_t>(b)], a, b);
+                peers =
+                    enable_peer_access(devices[static_cast<std::size_t>(a)], devices[static_cast<std::size_t>(b)], a);
+    const bool through_host = !peers && n > 1;
     const auto memory = std::make_shared<shared_allocations>();
     std::vector<joined_rank> all;
     std::vector<std::byte*> workspaces;
     for (int r = 0; r < n; ++r) {
         const int device = devices[static_cast<std::size_t>(r)];
         all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o), nullptr});
-        memory->owned.emplace_back(device, all.back().ranks->sizes().bytes());
-        workspaces.push_back(memory->owned.back().data());
+        const std::uint64_t bytes = all.back().ranks->sizes().bytes();
+        if (through_host) {
+            memory->devices.push_back(device);
+            workspaces.push_back(memory->pinned.emplace_back(bytes).data());
+        } else {
+            workspaces.push_back(memory->owned.emplace_back(device, bytes).data());
+        }
     }
     for (const joined_rank& j : all) {
         j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
-        j.ranks->set_peer_devices(devices, o.arena_bytes);
+        j.ranks->set_peer_devices(devices, through_host ? 0 : o.arena_bytes);
+        if (through_host) j.ranks->hide_memory();
     }
     return all;
 }

@@ -161,6 +161,10 @@ public:
         reachable_ = {reinterpret_cast<std::uint64_t>(at), bytes, 0};
     }
 
+    /// The others reach no memory of this device: calls pass all data through the workspaces, which are host memory.
+    void hide_memory() { reachable_ = {~std::uint64_t{0}, 0, 0}; }
+    bool hides_memory() const { return reachable_.all == 0 && reachable_.bytes == 0; }
+
     /// The slot map of a schedule: built, proven and copied to the device at its first use.
     template <class S>
     const stored_slot_map& map_for(const S& s) {
@@ -207,7 +211,7 @@ public:
     device_residency* residency() const { return resident_.get(); }
     /// The devices of all ranks of this process; `bytes`: staging memory, for buffers that they do not reach.
     void set_peer_devices(std::vector<int> devices, std::size_t bytes) {
-        if (devices.size() > 1) staging_ = device_memory(device_, bytes);
+        if (devices.size() > 1 && bytes > 0) staging_ = device_memory(device_, bytes);
         peer_devices_ = std::move(devices);
     }
     /// Memory that the other devices of the process reach; empty where all memory of this device is reached.
@@ -225,8 +229,8 @@ private:
         char bytes[workspace_layout::text_bytes] = {};
         std::snprintf(bytes, sizeof bytes, "%s", text);
         std::byte* const to = host_workspaces_[static_cast<std::size_t>(rank)];
-        cudaMemcpyAsync(to + workspace_layout::text_begin, bytes, sizeof bytes, cudaMemcpyHostToDevice, orders_.get());
-        cudaMemcpyAsync(to + at, &word, sizeof word, cudaMemcpyHostToDevice, orders_.get());
+        cudaMemcpyAsync(to + workspace_layout::text_begin, bytes, sizeof bytes, cudaMemcpyDefault, orders_.get());
+        cudaMemcpyAsync(to + at, &word, sizeof word, cudaMemcpyDefault, orders_.get());
         cudaStreamSynchronize(orders_.get());
         cudaSetDevice(before);
         cudaThreadExchangeStreamCaptureMode(&mode);
