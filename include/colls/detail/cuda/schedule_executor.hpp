@@ -373,14 +373,27 @@ private:
             if (found[p] >= 0) return false;
         return true;
     }
-    /// The operands of a slot, in ascending order of ranks: what it receives in this round, and its own value, which
+    /// Any order of operands gives the same bits.
+    static constexpr bool is_exact_in_any_order() {
+        if constexpr (reduces(what))
+            return std::is_integral_v<accumulator<T, Op>> && v1::detail::is_pure<Op>() &&
+                   is_commutative<Op, accumulator<T, Op>>;
+        else
+            return false;
+    }
+    /// Where the operand of a rank is in the order of a fold: in ascending order of ranks, from this rank on where that
+    /// gives the same bits, so that not all ranks read from the same one at first.
+    COLLS_DEVICE int fold_position(int rank) const {
+        return is_exact_in_any_order() ? mod(rank - self().rank, n()) : rank;
+    }
+    /// The operands of a slot, in the order of fold_position: what it receives in this round, and its own value, which
     /// comes after one that the rank sends to itself. Each thread places one; port `ports` stands for the own value.
     /// Returns their number, 1 for a copy.
     COLLS_DEVICE int collect_operands(int slot, int port, const slot_info& s, std::uint64_t skip) {
         const std::int32_t* const found = state().matches[parity_];
         const bool folds = state().arrivals[port].act == action::reduce,
                    own = folds && (s.in.block != none || round_ > s.first_receive);
-        const int self = rank_of(me());
+        const int self = fold_position(rank_of(me()));
         int count = own ? 1 : 0;
         COLLS_ROLLED
         for (int p = 0; p < ports(); ++p) count += ports() == 1 || found[p] >= 0;
@@ -388,12 +401,12 @@ private:
         for (int p = g_.index(); p <= ports(); p += g_.size()) {
             const bool is_own = p == ports();
             if (is_own ? !own : ports() > 1 && found[p] < 0) continue;
-            const int role = is_own ? me() : state().arrivals[p].peer, from = rank_of(role);
+            const int role = is_own ? me() : state().arrivals[p].peer, from = fold_position(rank_of(role));
             int at = own && !is_own && self < from ? 1 : 0;
             COLLS_ROLLED
             for (int other = 0; other < ports(); ++other) {
                 if (other == p || (ports() > 1 && found[other] < 0)) continue;
-                const int there = rank_of(state().arrivals[other].peer);
+                const int there = fold_position(rank_of(state().arrivals[other].peer));
                 at += there < from || (there == from && other < p);
             }
             state().operands[parity_][at] = source(
