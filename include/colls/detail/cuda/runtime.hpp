@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -120,6 +121,24 @@ public:
 private:
     int device_ = 0;
     std::size_t bytes_ = 0;
+    void* at_ = nullptr;
+};
+
+/// Host memory that kernels of all devices reach at the same address; begins as zeros.
+class pinned_memory {
+public:
+    explicit pinned_memory(std::size_t bytes) {
+        check(cudaHostAlloc(&at_, bytes, cudaHostAllocPortable | cudaHostAllocMapped), "cudaHostAlloc");
+        std::memset(at_, 0, bytes);
+    }
+    pinned_memory(pinned_memory&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
+    pinned_memory& operator=(pinned_memory&&) = delete;
+    ~pinned_memory() {
+        if (at_ != nullptr) cudaFreeHost(at_);
+    }
+    std::byte* data() const { return static_cast<std::byte*>(at_); }
+
+private:
     void* at_ = nullptr;
 };
 

@@ -17,6 +17,8 @@ namespace colls::inline v1::cuda::detail {
 /// confirm that, it stays allocated until this process ends.
 struct shared_allocations {
     std::vector<device_memory> owned;
+    std::vector<pinned_memory> pinned;            ///< instead, where devices do not reach each other's memory
+    std::vector<int> devices;                     ///< whose kernels access it, beside those of `owned`
     std::vector<void*> mapped;                    ///< memory of other processes, opened by CUDA IPC
     std::function<void()> synchronise_processes;  ///< a barrier over all processes; throws if one does not come
     std::shared_ptr<device_arena> arena;          ///< of owned memory that other processes have mapped
@@ -25,6 +27,7 @@ struct shared_allocations {
     shared_allocations(const shared_allocations&) = delete;
     ~shared_allocations() {
         for (const device_memory& m : owned) synchronise(m.device());
+        for (const int d : devices) synchronise(d);
         for (void* const m : mapped) cudaIpcCloseMemHandle(m);
         if (synchronise_processes) try {
                 synchronise_processes();
