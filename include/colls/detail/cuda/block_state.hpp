@@ -41,6 +41,7 @@ struct schedule_facts {
     std::int32_t me = 0;     ///< this rank's role
     std::int32_t rounds = 0, ports = 1;
     quotient blocks;         ///< the call's elements, divided by its user blocks
+    std::uint64_t base = 0;  ///< the progress that announces the call's first round
     std::int32_t entry = 0;  ///< of the two entry records, the one of this call
 };
 

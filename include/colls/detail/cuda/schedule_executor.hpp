@@ -61,6 +61,11 @@ private:
     COLLS_DEVICE int me() const { return state().schedule.me; }
     COLLS_DEVICE int rounds() const { return state().schedule.rounds; }
     COLLS_DEVICE int ports() const { return state().schedule.ports; }
+    /// The progress that announces the start of this round.
+    COLLS_DEVICE std::uint64_t value() const {
+        return state().schedule.base + std::uint64_t{chunk_} * static_cast<std::uint32_t>(2 * rounds() + 1) +
+               static_cast<std::uint32_t>(2 * round_);
+    }
 
     // Functions that are not inlined are static: an object whose address they take is kept in memory.
 
@@ -82,7 +87,7 @@ private:
             owned(what) && rooted(what) ? rank_of(g, p.block) : p.block, p.part, parts);
     }
     /// The part of a slot that a channel works on in a chunk, relative to the slot's unit.
-    COLLS_DEVICE_CALLED static extent span_of(G g, const slot_info& s, int channel, std::uint64_t chunk) {
+    COLLS_DEVICE_CALLED static extent span_of(G g, const slot_info& s, int channel, std::uint32_t chunk) {
         const kernel_call& call = g.state().call;
         return cut_of(unit(g, s.data, s.parts).count, static_cast<std::uint64_t>(call.channels),
             slice_of(call, channel), call.chunk, chunk);
@@ -168,7 +173,7 @@ private:
         COLLS_ROLLED
         for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
-            failed = r != me() && !wait_for_peers(g_, channel_, q, none, value_, none);
+            failed = r != me() && !wait_for_peers(g_, channel_, q, none, value(), none);
             if (failed) break;
             const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
             failed = e.fingerprint != call().fingerprint;
@@ -211,7 +216,6 @@ private:
         channel_state& own = channel_of(self(), self().rank, channel_);
         const bool failed_before = is_poisoned(g_);
         const std::uint32_t calls = own.schedule_calls;
-        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
         if (g_.index() == 0) {
             schedule_facts& facts = state().schedule;
             facts.shift = rooted(what) ? call().root - root_of(s_, n()) : 0;
@@ -219,6 +223,7 @@ private:
             facts.rounds = s_.rounds(n());
             facts.ports = ports_of(s_, n());
             facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
+            facts.base = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
             facts.entry = static_cast<std::int32_t>(calls & 1);
         }
         failed_ = g_.any(failed_before);
@@ -260,20 +265,18 @@ private:
     COLLS_DEVICE bool advance() {
         if (phase_ == phase::deliver) {
             g_.any(false);  // all threads have read scratch memory, which the next chunk overwrites
-            if (++chunk_ >= static_cast<std::uint64_t>(call().chunks)) return confirm_peers();
-            ++value_;
+            if (++chunk_ >= static_cast<std::uint32_t>(call().chunks)) return confirm_peers();
             round_ = 0;
             begin(phase::stage);
             return true;
         }
         const bool first = phase_ == phase::stage, move_landed = phase_ == phase::receive && lands_;
         if (!first && !move_landed) {
-            value_ += 2;
             ++round_;
         }
-        publish(value_ + move_landed);
+        publish(value() + move_landed);
         if (first && chunk_ == 0 && !exchange_entries()) return false;
-        synchronise(!move_landed && round_ < rounds(), move_landed ? round_ : round_ - 1, value_ + move_landed);
+        synchronise(!move_landed && round_ < rounds(), move_landed ? round_ : round_ - 1, value() + move_landed);
         begin(move_landed ? phase::move_landed : round_ < rounds() ? phase::receive : phase::deliver);
         return !failed_;
     }
@@ -425,8 +428,7 @@ private:
     unsigned parity_ = 0;
     phase phase_ = phase::stage;
     int lands_ = false, failed_ = false;  // int: bool takes more code
-    std::uint64_t chunk_ = 0;
-    std::uint64_t value_ = 0;  // progress that announces the start of this round
+    std::uint32_t chunk_ = 0;
 };
 
 /// Runs the call that load_call has set, by the block of one channel; all threads call. False: the rank has given up.
