@@ -286,17 +286,17 @@ void check_types(colls::communicator& comm) {
 // Vector functions
 
 /// x -> a x + b, modulo 2^32: composition is associative, and does not commute.
-struct affine {
+struct affine_map {
     std::uint32_t a, b;
-    friend bool operator==(const affine&, const affine&) = default;
+    friend bool operator==(const affine_map&, const affine_map&) = default;
 };
-affine affine_of(int rank, std::size_t i) {
+affine_map affine_of(int rank, std::size_t i) {
     const std::uint64_t h = hash(rank, i);
     return {static_cast<std::uint32_t>(h) | 1u, static_cast<std::uint32_t>(h >> 32)};
 }
-affine composed(affine x, affine y) { return {x.a * y.a, y.a * x.b + y.b}; }
-affine composed_of(int first, int last, std::size_t i) {
-    affine x = affine_of(first, i);
+affine_map composed(affine_map x, affine_map y) { return {x.a * y.a, y.a * x.b + y.b}; }
+affine_map composed_of(int first, int last, std::size_t i) {
+    affine_map x = affine_of(first, i);
     for (int rank = first + 1; rank < last; ++rank) x = composed(x, affine_of(rank, i));
     return x;
 }
@@ -320,10 +320,10 @@ void compose(const void* in, void* inout, std::size_t count, void* context) {
     for (std::size_t i = 0; i < count; ++i) {
         const std::byte* const x = static_cast<const std::byte*>(in) + i * seen.element;
         std::byte* const y = static_cast<std::byte*>(inout) + i * seen.element;
-        affine left, right;
+        affine_map left, right;
         std::memcpy(&left, x, sizeof left);
         std::memcpy(&right, y, sizeof right);
-        const affine both = composed(left, right);
+        const affine_map both = composed(left, right);
         std::memcpy(y, &both, sizeof both);
         for (std::size_t at = sizeof both; at < seen.element; ++at)
             y[at] = static_cast<std::byte>(std::to_integer<unsigned>(x[at]) + 1);
@@ -385,18 +385,18 @@ struct maps {
     dynamic::buffer part(std::size_t first, std::size_t n) {
         return {memory.data() + first * element, n, dynamic::element_type::bytes(element)};
     }
-    void set(std::size_t i, affine x) {
+    void set(std::size_t i, affine_map x) {
         std::memset(memory.data() + i * element, 0, element);
         std::memcpy(memory.data() + i * element, &x, sizeof x);
     }
-    affine operator[](std::size_t i) const {
-        affine x;
+    affine_map operator[](std::size_t i) const {
+        affine_map x;
         std::memcpy(&x, memory.data() + i * element, sizeof x);
         return x;
     }
     /// How often the rest of the element was folded.
     std::size_t folds(std::size_t i) const {
-        return element == sizeof(affine) ? 0 : std::to_integer<std::size_t>(memory.data()[(i + 1) * element - 1]);
+        return element == sizeof(affine_map) ? 0 : std::to_integer<std::size_t>(memory.data()[(i + 1) * element - 1]);
     }
 };
 
@@ -418,7 +418,8 @@ void check_function(colls::communicator& comm, std::size_t element, std::size_t 
         for (std::size_t i = 0; i < count; ++i) {
             const auto text = [&] { return where + what + ", element " + std::to_string(i); };
             expect_else(out[i] == composed_of(first, last, i + skip), text);
-            expect_else(element == sizeof(affine) || out.folds(i) == static_cast<std::size_t>(last - first - 1), text);
+            expect_else(
+                element == sizeof(affine_map) || out.folds(i) == static_cast<std::size_t>(last - first - 1), text);
         }
         expect(out.memory.broken().empty(), where + what + ": guard bytes");
     };
@@ -442,7 +443,7 @@ void check_function(colls::communicator& comm, std::size_t element, std::size_t 
     finish(Form::reduce_scatter(comm, all.all(), out.all(), by, how));
     holds(out, 0, n, count * static_cast<std::size_t>(me), "reduce_scatter");
     expect(seen.wrong == 0, where + "the function was called on vectors that overlap, are empty, or not aligned");
-    if (n > 1 && count >= 100 && element == sizeof(affine))
+    if (n > 1 && count >= 100 && element == sizeof(affine_map))
         expect(seen.calls.load() * 20 < seen.elements.load(), where + "it was called on a few elements at a time");
 }
 
@@ -882,6 +883,29 @@ TEST_CASE("dynamic: every family by its name", "[dynamic]") {
                 expect(x[999] == n * (n + 1) / 2, "all_reduce by " + std::string(name));
                 ++ran;
             }
-            expect(ran >= 5, "few families have an all_reduce");
+            expect_else(ran >= 5, [] { return std::string("few families have an all_reduce"); });
+            // Each family refuses a function that does not commute, or keeps the order of ranks, whatever the root.
+            calls_seen seen;
+            seen.element = sizeof(affine_map);
+            const reduction by = reduction::function(&compose, &seen, false, "compose");
+            int in_order = 0;
+            for (const std::string_view name : colls::detail::known_names)
+                for (int root = 0; root < n; ++root) {
+                    maps in(sizeof(affine_map), 40), out(sizeof(affine_map), 40);
+                    for (std::size_t i = 0; i < in.count; ++i) in.set(i, affine_of(comm.rank(), i));
+                    try {
+                        dynamic::reduce(comm, in.all(), out.all(), by, root, {.schedule = name});
+                    } catch (const colls::error& failure) {
+                        expect(failure.code() == colls::errc::unsupported ||
+                                   says(failure.what(), "no schedule of the name"),
+                            failure.what());
+                        continue;
+                    }
+                    ++in_order;
+                    for (std::size_t i = 0; i < in.count && comm.rank() == root; ++i)
+                        expect_else(out[i] == composed_of(0, n, i),
+                            [&] { return "reduce by " + std::string(name) + " to rank " + std::to_string(root); });
+                }
+            expect(in_order > n, "direct alone keeps the order of ranks");
         }));
 }
