@@ -8,4 +8,10 @@ if(NOT TARGET colls_separate)
     target_compile_definitions(colls_separate PUBLIC COLLS_SEPARATE)
     set_target_properties(colls_separate PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_link_libraries(colls_separate PUBLIC colls::colls)
+
+    # Beside it, the calls of dynamic.hpp, for the programs that link it.
+    add_library(colls_dynamic STATIC EXCLUDE_FROM_ALL "${colls_sources}/dynamic.cpp")
+    add_library(colls::dynamic ALIAS colls_dynamic)
+    set_target_properties(colls_dynamic PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_link_libraries(colls_dynamic PUBLIC colls::separate)
 endif()

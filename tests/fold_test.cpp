@@ -222,6 +222,9 @@ TEST_CASE("fold: integers wrap", "[fold]") {
     check_all<std::int64_t>(prod);
     check_all<std::int64_t>(min);
     check_all<std::uint64_t>(bit_and);
+    check_all<std::int8_t>(logical_and);
+    check_all<std::uint32_t>(logical_or);
+    check_all<bool>(logical_xor);
     check_all<bool>(bit_or);
     check_all<char>(std::bit_xor<>{});
 }
@@ -229,6 +232,7 @@ TEST_CASE("fold: integers wrap", "[fold]") {
 TEST_CASE("fold: bfloat16 and half round once", "[fold]") {
     check_all<bfloat16>(sum);
     check_all<bfloat16>(min);
+    check_all<bfloat16>(logical_xor);
     check_all<bfloat16>(prod);
     check_all<bfloat16>(std::plus<>{});
     check_all<half>(sum);

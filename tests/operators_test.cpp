@@ -167,6 +167,25 @@ TEST_CASE("minloc and maxloc: ties to the lower index, NaN first", "[operators]"
     REQUIRE(maxloc(own_pair{1, 2}, own_pair{4, 1}).index == 1);
 }
 
+TEST_CASE("logical_and, logical_or, logical_xor: 1 or 0 by what is other than 0, on every number", "[operators]") {
+    const auto on = []<class T>(T zero, T some, T other) {
+        const T one(1);
+        REQUIRE(
+            (logical_and(some, other) == one && logical_and(some, zero) == zero && logical_and(zero, zero) == zero));
+        REQUIRE((logical_or(some, other) == one && logical_or(zero, some) == one && logical_or(zero, zero) == zero));
+        REQUIRE((logical_xor(some, other) == zero && logical_xor(zero, some) == one && logical_xor(some, zero) == one));
+        STATIC_REQUIRE((is_commutative<logical_and_t, T> && is_commutative<logical_or_t, T>));
+    };
+    on(0, 4, 2);  // of which the bitwise and is 0
+    on(std::int8_t{0}, std::int8_t{-128}, std::int8_t{1});
+    on(std::uint64_t{0}, std::uint64_t{1} << 40, std::uint64_t{1});
+    on(false, true, true);
+    on(0.0, 0.5, -3.0);
+    on(half(0.0f), half(0.25f), half(7.0f));
+    REQUIRE(logical_or(-0.0, 0.0) == 0.0);
+    STATIC_REQUIRE(!operator_on<logical_and_t, std::complex<float>>);
+}
+
 TEST_CASE("bit_and, bit_or, bit_xor: on integers", "[operators]") {
     REQUIRE(bit_and(0b1100, 0b1010) == 0b1000);
     REQUIRE(bit_or(0b1100, 0b1010) == 0b1110);

@@ -52,6 +52,16 @@ public:
     /// Proves it for n ranks; only where it needs a proof.
     detail::finding prove(int n) const { return table_->prove(*this, n); }
 
+    /// For the library: the same schedule, which is proven before it runs, as one of a user is. `table`, which it sets,
+    /// must outlive it.
+    any_schedule to_be_proven(detail::schedule_table& table) const {
+        table = *table_;
+        table.prove = &detail::prove;
+        any_schedule s(*this);
+        s.table_ = &table;
+        return s;
+    }
+
     /// True for the same type with the same state, whatever the name: the key of the plan cache.
     friend bool operator==(const any_schedule& a, const any_schedule& b) {
         return a.table_ == b.table_ && std::memcmp(a.state_, b.state_, a.size_) == 0;

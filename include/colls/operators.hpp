@@ -111,6 +111,34 @@ struct avg_t : sum_t {
             return static_cast<T>(x / n);
     }
 };
+/// 1 where both are other than 0, else 0. (Of one rank the contribution as it is.)
+struct logical_and_t {
+    static constexpr bool commutative = true, pure = true;
+    template <class T>
+        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
+    constexpr T operator()(const T& a, const T& b) const {
+        return static_cast<T>(static_cast<bool>(static_cast<bool>(a) & static_cast<bool>(b)));  // && would be a branch
+    }
+};
+/// 1 where one or both are other than 0, else 0; otherwise as logical_and_t.
+struct logical_or_t {
+    static constexpr bool commutative = true, pure = true;
+    template <class T>
+        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
+    constexpr T operator()(const T& a, const T& b) const {
+        return static_cast<T>(static_cast<bool>(static_cast<bool>(a) | static_cast<bool>(b)));
+    }
+};
+/// 1 where one is other than 0 and the other is 0, else 0: of n ranks, 1 where an odd number of contributions is other
+/// than 0. Otherwise as logical_and_t.
+struct logical_xor_t {
+    static constexpr bool commutative = true, pure = true;
+    template <class T>
+        requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
+    constexpr T operator()(const T& a, const T& b) const {
+        return static_cast<T>(static_cast<bool>(a) != static_cast<bool>(b));
+    }
+};
 /// a & b.
 struct bit_and_t {
     static constexpr bool commutative = true, pure = true;
@@ -177,6 +205,8 @@ struct premul_sum_t : sum_t {
     constexpr T leaf(const T& x) const {
         if constexpr (std::is_integral_v<T> && std::is_integral_v<X>)
             return prod_t{}(x, static_cast<T>(factor));
+        else if constexpr (std::is_integral_v<T> && std::is_floating_point_v<X>)
+            return static_cast<T>(static_cast<X>(x) * factor);
         else if constexpr (std::is_floating_point_v<T>)
             return x * static_cast<T>(factor);
         else if constexpr (detail::is_small_float<T>)
@@ -199,6 +229,12 @@ inline constexpr min_t min{};
 inline constexpr max_t max{};
 /// The sum, divided by the number of ranks at the end.
 inline constexpr avg_t avg{};
+/// Logical and.
+inline constexpr logical_and_t logical_and{};
+/// Logical or.
+inline constexpr logical_or_t logical_or{};
+/// Logical exclusive or.
+inline constexpr logical_xor_t logical_xor{};
 /// Bitwise and.
 inline constexpr bit_and_t bit_and{};
 /// Bitwise or.

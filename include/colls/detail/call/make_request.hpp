@@ -6,6 +6,7 @@
 #include <colls/detail/reduce/known_folds.hpp>
 #include <colls/detail/request/request.hpp>
 #include <colls/detail/support/type_name.hpp>
+#include <colls/types.hpp>
 
 #include <cstdint>
 #include <string_view>
@@ -15,14 +16,40 @@ namespace colls::inline v1::detail {
 
 template <class T>
 inline constexpr std::string_view type_text = type_name<T>();
+/// "value_index<float, int>". g++ spells the default argument out or leaves it out, by how a unit first wrote the type.
+template <class T, class I>
+struct pair_name {
+    static constexpr std::string_view before = "value_index<", value = type_name<T>(), index = type_name<I>();
+    char text[before.size() + value.size() + index.size() + 3] = {};
+    constexpr pair_name() {
+        char* to = text;
+        for (const std::string_view part : {before, value, std::string_view(", "), index, std::string_view(">")})
+            for (const char c : part) *to++ = c;
+    }
+};
+template <class T, class I>
+inline constexpr pair_name<T, I> pair_name_of;
+template <class T, class I>
+inline constexpr std::string_view type_text<value_index<T, I>>{pair_name_of<T, I>.text, sizeof pair_name_of<T, I>.text};
 template <class T>
 inline constexpr std::uint64_t type_hash = hash_text(type_text<T>);
 
+/// The name of a type, which ranks compare, with its hash.
+struct hashed_name {
+    const std::string_view* text = nullptr;
+    std::uint64_t hash = 0;
+};
+template <class T>
+inline constexpr hashed_name name_of_type{&type_text<T>, type_hash<T>};
+
+inline void set_type(call& c, std::size_t element, const hashed_name& name) {
+    c.element = element;
+    c.type = name.text;
+    c.signature = hash_mix(c.signature, name.hash);
+}
 template <class T>
 void set_type(call& c) {
-    c.element = sizeof(T);
-    c.type = &type_text<std::remove_const_t<T>>;
-    c.signature = hash_mix(c.signature, type_hash<std::remove_const_t<T>>);
+    set_type(c, sizeof(T), name_of_type<std::remove_const_t<T>>);
 }
 template <class In, class Out>
 void set_buffers(request& q, In& in, Out& out) {
@@ -32,17 +59,25 @@ void set_buffers(request& q, In& in, Out& out) {
     q.c.out = reinterpret_cast<std::byte*>(data_of(out));
     q.out_count = size_of_buffer(out);
 }
+/// After the type.
+inline void set_operator(call& c, const op_table& op, const hashed_name& name) {
+    c.op = &op;
+    c.op_type = name.text;
+    c.signature = hash_mix(c.signature, name.hash);
+}
 /// `keeps`: the call outlives the operator, and so needs a copy of one that has a state.
-template <bool keeps, class T, class Op>
-void set_operator(request& q, const Op& op) {
-    q.c.op = &op_table_for<T, Op>;
-    q.c.op_type = &type_text<Op>;
-    q.c.signature = hash_mix(q.c.signature, type_hash<Op>);
+template <bool keeps, class Op>
+void set_operator_value(request& q, const Op& op) {
     q.c.op_value = &op;  // not read where the operator is empty
     if constexpr (keeps && !std::is_empty_v<Op>) {
         q.copy_op = [](const void* from) -> void* { return new Op(*static_cast<const Op*>(from)); };
         q.drop_op = [](void* copy) { delete static_cast<Op*>(copy); };
     }
+}
+template <bool keeps, class T, class Op>
+void set_operator(request& q, const Op& op) {
+    set_operator(q.c, op_table_for<T, Op>, name_of_type<Op>);
+    set_operator_value<keeps>(q, op);
 }
 template <class Counts>
 void set_counts(request& q, list<std::size_t>& to, const Counts& counts) {

@@ -26,6 +26,9 @@ struct progress_worker;
 
 // Unless noexcept, each of these may throw colls::error.
 
+/// Throws an error of this rank about arguments from which no request could be made, and tells ranks that wait for its
+/// next call.
+[[noreturn]] void refuse_call(rank_context& e, errc code, const char* why);
 /// Checks a request and runs the collective to its end.
 void perform(rank_context& e, request& q);
 void perform_message(rank_context& e, operation_kind kind, const call& c, int peer);

@@ -4,30 +4,12 @@
 
 #include <colls/automatic.hpp>
 #include <colls/detail/call/make_request.hpp>
-#include <colls/detail/call/perform.hpp>
+#include <colls/detail/call/modes.hpp>
 #include <colls/detail/request/known_families.hpp>
-#include <colls/plan.hpp>
 #include <colls/reproducible.hpp>
 #include <colls/verify.hpp>
 
 namespace colls::inline v1::detail {
-
-// What becomes of a request. `keeps`: the call uses its arguments after the statement that makes it.
-struct blocking_mode {
-    using result = void;
-    static constexpr bool keeps = false;
-    static void run(rank_context& e, request& q) { perform(e, q); }
-};
-struct start_mode {
-    using result = operation;
-    static constexpr bool keeps = true;
-    static operation run(rank_context& e, request& q) { return {e, begin(e, q)}; }
-};
-struct prepare_mode {
-    using result = plan;
-    static constexpr bool keeps = true;
-    static plan run(rank_context& e, request& q) { return plan(e, q); }
-};
 
 template <class S>
 inline constexpr bool is_constraint = std::is_same_v<S, reproducible>;

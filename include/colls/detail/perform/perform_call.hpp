@@ -55,6 +55,11 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
     e.has_refused = why != nullptr;
     e.backend->refused(e);
 }
+COLLS_INLINE void refuse_call(rank_context& e, errc code, const char* why) {
+    const progress_lock mine(e);
+    tell_refusal(e, why);
+    throw error(code, why, e.rank);
+}
 /// Checks the arguments of a request and resolves its schedule. (Returned by value without a copy, which would be a
 /// tenth of the time of a short call.)
 inline schedule_choice check(rank_context& e, request& q, bool eager) {

@@ -25,7 +25,7 @@
     COLLS_KNOWN_FOLDS_OF(action, long)           \
     COLLS_KNOWN_FOLDS_OF(action, unsigned long)
 
-#if defined(COLLS_SEPARATE) && !defined(COLLS_SEPARATE_SOURCE)
+#ifdef COLLS_SEPARATE
 namespace colls::inline v1::detail {
 #define COLLS_COMPILED_APART(T, Op) \
     extern template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);

@@ -1,0 +1,312 @@
+// The calls of collectives.hpp for programs that learn element type, operator and schedule at run time: bindings of
+// other languages, other libraries' interfaces, file formats.
+//
+//   namespace dynamic = colls::dynamic;
+//   dynamic::all_reduce(comm, {in, count, dynamic::type::float32}, {out, count, dynamic::type::float32},
+//                       dynamic::op::sum, {.schedule = "ring"});
+//
+// Each call does what the typed call of its name does, with the same rules for lengths, blocks, in place, costs and
+// errors (collectives.hpp), by the same code; and it is the same call for the other ranks, which may make the typed
+// one. In three forms: dynamic::all_reduce(...) returns when it is over, dynamic::start::all_reduce(...) returns a
+// colls::operation, dynamic::prepare::all_reduce(...) a colls::plan. Started and prepared calls copy operator, counts
+// and options; the buffers must outlive them, and so must the context of a vector function.
+//
+// What would be a compile error there is an error here, before anything moves: invalid_argument where input and output
+// are of different types, where the type has no such operator, where a scan is to take an average, where a schedule's
+// name is none or the schedule is of another collective; unsupported where the schedule does not keep the order that
+// the operator needs.
+//
+// A program links colls::dynamic (CMake) beside colls::separate: the reduce loops of all types and operators are
+// compiled there, once.
+#pragma once
+
+#include <colls/any_schedule.hpp>
+#include <colls/communicator.hpp>
+#include <colls/detail/dynamic/declarations.hpp>
+#include <colls/dynamic_codes.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+namespace colls::inline v1 {
+namespace dynamic {
+
+/// An element type with its size.
+class element_type {
+public:
+    /// One of the listed types; type::bytes is one byte.
+    constexpr element_type(type code) : code_(code) {}
+    /// An element of k bytes of any meaning, of any alignment that divides k; in typed calls std::array<std::byte, k>.
+    /// Bitwise operators and vector functions fold it. Throws invalid_argument where k is 0.
+    static element_type bytes(std::size_t k);
+
+    constexpr type code() const { return code_; }
+    /// Bytes of an element.
+    std::size_t size() const;
+    /// As ranks compare it and errors name it: "float", "std::array<std::byte, 12>".
+    std::string_view name() const;
+    friend constexpr bool operator==(const element_type&, const element_type&) = default;
+
+private:
+    friend class colls::detail::dynamic_request;
+    type code_;
+    std::size_t bytes_ = 1;                             // of type::bytes
+    const colls::detail::hashed_name* name_ = nullptr;  // of more than one byte
+};
+
+/// An input: `count` elements from `data` on. Null where count is 0, or where the call does not read it.
+struct const_buffer {
+    const void* data = nullptr;
+    std::size_t count = 0;
+    element_type type = dynamic::type::bytes;
+};
+/// An output, or a buffer that is both.
+struct buffer {
+    void* data = nullptr;
+    std::size_t count = 0;
+    element_type type = dynamic::type::bytes;
+
+    constexpr operator const_buffer() const { return {data, count, type}; }
+};
+
+/// The lengths of n blocks in elements: any contiguous range of std::size_t. It refers to the range.
+class count_list {
+public:
+    constexpr count_list() = default;
+    constexpr count_list(const std::size_t* data, std::size_t size) : data_(data), size_(size) {}
+    template <class Range>
+        requires requires(const Range& r) {
+            { r.data() } -> std::convertible_to<const std::size_t*>;
+            { r.size() } -> std::convertible_to<std::size_t>;
+        }
+    constexpr count_list(const Range& range) : data_(range.data()), size_(range.size()) {}
+
+    constexpr const std::size_t* data() const { return data_; }
+    constexpr std::size_t size() const { return size_; }
+
+private:
+    const std::size_t* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+/// Folds two vectors: inout[i] = in[i] op inout[i] for all i below count, as functions of MPI do. `in` is the
+/// contribution of the lower rank. The two do not overlap; both are aligned as the type needs. It may be called for any
+/// part of the elements, by any thread that advances the call; it must not call the library and must not throw.
+using vector_function = void (*)(const void* in, void* inout, std::size_t count, void* context);
+
+/// How a call reduces: an operator of the library, or a vector function.
+class reduction {
+public:
+    /// An operator of the library. op::premul_sum is a sum by factor 1; op::function throws invalid_argument in calls.
+    constexpr reduction(op code) : code_(code) {}
+    /// The sum of every rank's contribution times `factor`, a double or std::int64_t: in typed calls
+    /// colls::premul_sum(double) or colls::premul_sum(std::int64_t), which are different calls.
+    template <class Factor>
+        requires(std::is_arithmetic_v<Factor>)
+    static constexpr reduction premul_sum(Factor factor) {
+        reduction r(op::premul_sum);
+        if constexpr (std::is_integral_v<Factor>) {
+            r.integer_ = static_cast<std::int64_t>(factor);
+            r.by_integer_ = true;
+        } else {
+            r.real_ = static_cast<double>(factor);
+        }
+        return r;
+    }
+    /// A vector function, which must be associative.
+    ///
+    /// @param f            is called on as many elements at a time as lie in a row
+    /// @param context      is passed to f
+    /// @param commutative  operands may be swapped, so any schedule does; else contributions are folded in rank order
+    /// @param name         by which ranks compare their calls, in place of the pointer; it is copied. All ranks give
+    /// the
+    ///                     same
+    ///
+    /// Costs a lock and a search among the names so far: make it once, and use it in many calls.
+    static reduction function(vector_function f, void* context, bool commutative, std::string_view name = "function");
+
+    constexpr op code() const { return code_; }
+    /// "sum_t", "premul_sum_t<double>", or the name of the function.
+    std::string_view name() const;
+
+private:
+    friend class colls::detail::dynamic_request;
+    op code_;
+    bool by_integer_ = false, commutative_ = true;
+    double real_ = 1;
+    std::int64_t integer_ = 1;
+    vector_function function_ = nullptr;
+    void* context_ = nullptr;
+    const colls::detail::hashed_name* name_ = nullptr;  // of a function
+};
+
+/// How data moves.
+struct options {
+    /// A family of the library, as COLLS_SCHEDULE names it: "ring", "tree<4>", "circulant". Empty: the library chooses.
+    std::string_view schedule = {};
+    /// A schedule of the call's collective, instead of a name; null: none.
+    const any_schedule* given = nullptr;
+    /// The call has the constraint colls::reproducible.
+    bool reproducible = false;
+};
+
+// The blocking calls.
+
+/// As colls::broadcast.
+void broadcast(communicator& comm, buffer inout, int root, const options& how = {});
+/// As colls::scatter.
+void scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+/// As colls::gather.
+void gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+/// As colls::all_gather.
+void all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {});
+/// As colls::all_to_all.
+void all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {});
+/// As colls::reduce.
+void reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {});
+/// As colls::reduce_scatter.
+void reduce_scatter(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+/// As colls::all_reduce.
+void all_reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+/// As colls::all_reduce, in place.
+void all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {});
+/// As colls::inclusive_scan.
+void inclusive_scan(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+/// As colls::exclusive_scan.
+void exclusive_scan(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+/// As colls::barrier.
+void barrier(communicator& comm, const options& how = {});
+/// As colls::scatter_v: the schedule is direct.
+void scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+/// As colls::gather_v: the schedule is direct.
+void gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+/// As colls::all_gather_v.
+void all_gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {});
+/// As colls::reduce_scatter_v.
+void reduce_scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how = {});
+/// As colls::all_to_all_v: the schedule is direct.
+void all_to_all_v(
+    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {});
+/// As colls::send.
+void send(communicator& comm, const_buffer data, int peer);
+/// As colls::recv.
+void recv(communicator& comm, buffer data, int peer);
+/// As colls::recv_any.
+int recv_any(communicator& comm, buffer data);
+/// As colls::exchange.
+void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from);
+
+/// The calls as non-blocking ones. A class, so that a template may take it as an argument; all members are static.
+struct start {
+    using result = operation;  ///< what its members return
+
+    /// As colls::broadcast.
+    static operation broadcast(communicator& comm, buffer inout, int root, const options& how = {});
+    /// As colls::scatter.
+    static operation scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+    /// As colls::gather.
+    static operation gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+    /// As colls::all_gather.
+    static operation all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {});
+    /// As colls::all_to_all.
+    static operation all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {});
+    /// As colls::reduce.
+    static operation reduce(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {});
+    /// As colls::reduce_scatter.
+    static operation reduce_scatter(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::all_reduce.
+    static operation all_reduce(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::all_reduce, in place.
+    static operation all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {});
+    /// As colls::inclusive_scan.
+    static operation inclusive_scan(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::exclusive_scan.
+    static operation exclusive_scan(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::barrier.
+    static operation barrier(communicator& comm, const options& how = {});
+    /// As colls::scatter_v: the schedule is direct.
+    static operation scatter_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+    /// As colls::gather_v: the schedule is direct.
+    static operation gather_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+    /// As colls::all_gather_v.
+    static operation all_gather_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {});
+    /// As colls::reduce_scatter_v.
+    static operation reduce_scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts,
+        const reduction& op, const options& how = {});
+    /// As colls::all_to_all_v: the schedule is direct.
+    static operation all_to_all_v(
+        communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {});
+    /// As colls::send.
+    static operation send(communicator& comm, const_buffer data, int peer);
+    /// As colls::recv.
+    static operation recv(communicator& comm, buffer data, int peer);
+};
+
+/// The calls as persistent ones. A class, as `start` is.
+struct prepare {
+    using result = plan;  ///< what its members return
+
+    /// As colls::broadcast.
+    static plan broadcast(communicator& comm, buffer inout, int root, const options& how = {});
+    /// As colls::scatter.
+    static plan scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+    /// As colls::gather.
+    static plan gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+    /// As colls::all_gather.
+    static plan all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {});
+    /// As colls::all_to_all.
+    static plan all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {});
+    /// As colls::reduce.
+    static plan reduce(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {});
+    /// As colls::reduce_scatter.
+    static plan reduce_scatter(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::all_reduce.
+    static plan all_reduce(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::all_reduce, in place.
+    static plan all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {});
+    /// As colls::inclusive_scan.
+    static plan inclusive_scan(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::exclusive_scan.
+    static plan exclusive_scan(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+    /// As colls::barrier.
+    static plan barrier(communicator& comm, const options& how = {});
+    /// As colls::scatter_v: the schedule is direct.
+    static plan scatter_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+    /// As colls::gather_v: the schedule is direct.
+    static plan gather_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+    /// As colls::all_gather_v.
+    static plan all_gather_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {});
+    /// As colls::reduce_scatter_v.
+    static plan reduce_scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts,
+        const reduction& op, const options& how = {});
+    /// As colls::all_to_all_v: the schedule is direct.
+    static plan all_to_all_v(
+        communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {});
+};
+
+}  // namespace dynamic
+}  // namespace colls::inline v1
+
+#ifndef COLLS_SEPARATE
+#include <colls/detail/dynamic/definitions.hpp>
+#endif
