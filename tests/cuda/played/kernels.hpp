@@ -11,6 +11,17 @@ namespace played {
 
 class thread_context;  // machine.hpp
 
+/// A PTX file: for messages.
+struct module {
+    struct line {
+        unsigned ptx;
+        const char* file;
+        unsigned source;
+    };
+    const char* ptx = nullptr;  ///< its name
+    std::vector<line> lines{};  ///< where source lines begin, by line of PTX
+};
+
 /// A kernel that translate.py has made from PTX.
 struct kernel {
     const char* name = nullptr;  ///< the mangled name, as nvcc registers it
@@ -19,6 +30,7 @@ struct kernel {
     std::vector<int> parameters;  ///< bytes of each parameter
     int shared_bytes = 0;         ///< static shared memory of a block
     int max_threads = 1024;       ///< of a block: __launch_bounds__, or what a device allows
+    const module* from = nullptr;
 };
 
 /// A __device__ or __constant__ variable. Each device has its own.

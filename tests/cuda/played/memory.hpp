@@ -24,7 +24,8 @@ struct allocation {
     std::size_t bytes = 0;
     int device = 0;  ///< that owns the memory
     memory_kind kind = memory_kind::device;
-    cell* cells = nullptr;  ///< of each 16 bytes from `address`, rounded down, on; null if ordering is not checked
+    bool shared_out = false;  ///< other processes may write it: share_allocation
+    cell* cells = nullptr;    ///< of each 16 bytes from `address`, rounded down, on; null if ordering is not checked
 
     bool contains(std::uintptr_t a, std::size_t n) const { return a - address < bytes && n <= bytes - (a - address); }
 };
@@ -35,6 +36,9 @@ void add_allocation(const void* address, std::size_t bytes, int device, memory_k
 /// The memory at `address`, the start of an allocation, is live no longer: call it before the memory is given back,
 /// when no kernel that may use it runs. False: there is no such allocation.
 bool remove_allocation(const void* address);
+
+/// From now on, another process may access the allocation that `address` lies in: cudaIpcGetMemHandle.
+void share_allocation(const void* address);
 
 /// The allocation that `address` lies in.
 std::optional<allocation> find_allocation(const void* address);
