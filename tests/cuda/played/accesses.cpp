@@ -39,32 +39,40 @@ struct own_access {
         other_writes ? "write" : "read", who, place(b, other.line).c_str());
 }
 
+/// Whether the block has had a barrier of all its threads since the access, one of its own.
+inline bool is_before_barrier(const block_context& b, const access& a) {
+    return a.slot == b.slot && a.clock <= b.last_barrier;
+}
+
 /// Whether an access and one that was before it are a race.
-bool conflict(thread_context& t, const access& other, const own_access& mine) {
-    if (other.clock == 0 || (other.bytes & mine.bytes) == 0) return false;
+inline bool conflict(thread_context& t, const access& other, const own_access& mine) {
+    if (other.clock == 0 || (other.bytes & mine.bytes) == 0 || is_before_barrier(*t.block, other)) return false;
     if (is_ordered(t, other.slot, other.thread, other.clock)) return false;
     if (!mine.strong || !other.strong) return true;
     const scope needed = common_scope(*t.block, other.slot);
     return mine.reach < needed || other.reach < needed;
 }
 
-void note(thread_context& t, cell& c, const own_access& mine, const char* memory) {
+/// Which remembered read a new one replaces: one that tells nothing more, or else one by chance.
+access& read_to_replace(thread_context& t, cell& c, const access& now) {
+    const block_context& b = *t.block;
+    for (access& r : c.read)
+        if (r.clock == 0 || ((r.bytes & ~now.bytes) == 0 &&
+                                ((r.slot == now.slot && r.thread == now.thread) || is_before_barrier(b, r))))
+            return r;
+    // A later write that is ordered after this read is ordered after those before it too.
+    for (access& r : c.read)
+        if (r.slot != now.slot && (r.bytes & ~now.bytes) == 0 && is_ordered(t, r.slot, r.thread, r.clock)) return r;
+    return c.read[machine().below(3)];
+}
+
+inline void note(thread_context& t, cell& c, const own_access& mine, const char* memory) {
     const block_context& b = *t.block;
     const access now{b.clock, static_cast<u16>(b.slot), static_cast<u16>(t.index), static_cast<u16>(mine.bytes),
         mine.strong, mine.reach, mine.line};
     if (conflict(t, c.write, mine)) report_race(t, c.write, true, mine, memory);
     if (!mine.writes) {
-        access* to = nullptr;
-        for (access& r : c.read) {
-            if (r.clock != 0 && r.slot == now.slot && r.thread == now.thread && (r.bytes & ~now.bytes) == 0) {
-                to = &r;
-                break;
-            }
-            // A later write that is ordered after this read is ordered after those before it too.
-            if (r.clock == 0 || ((r.bytes & ~now.bytes) == 0 && is_ordered(t, r.slot, r.thread, r.clock))) to = &r;
-        }
-        if (!to) to = &c.read[machine().below(3)];
-        *to = now;
+        read_to_replace(t, c, now) = now;
         return;
     }
     for (access& r : c.read) {
@@ -77,7 +85,7 @@ void note(thread_context& t, cell& c, const own_access& mine, const char* memory
 /// The bytes [address, address + n) of the 16 or 4 that begin at a multiple of their number.
 u32 byte_mask(u64 address, u32 n, u32 of) { return ((1u << n) - 1) << (address & (of - 1)); }
 
-void give_way_at_times(thread_context& t) {
+inline void give_way_at_times(thread_context& t) {
     machine_state& m = machine();
     if (m.yield_every == 0 || --m.until_yield > 0) return;
     m.until_yield = 1 + m.below(2 * m.yield_every);

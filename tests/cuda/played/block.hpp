@@ -5,7 +5,6 @@
 #include "machine.hpp"
 
 #include <array>
-#include <random>
 #include <string>
 #include <unordered_map>
 
@@ -111,12 +110,18 @@ struct machine_state {
     void* scheduler = nullptr;          ///< its stack pointer
     bool weak = true;
     u32 yield_every = 300, until_yield = 300;
-    std::mt19937_64 random;
+    u64 random = 1;  ///< the state of the generator (splitmix64, Steele et al., 2014)
     std::unordered_map<u64, message> messages;
     u64 strong_writes = 0;
     view sequential;  ///< of sequentially consistent fences
 
-    u32 below(u32 n) { return static_cast<u32>(random() % n); }
+    /// A random number below n.
+    u32 below(u32 n) {
+        random += 0x9e3779b97f4a7c15;
+        u64 z = (random ^ random >> 30) * 0xbf58476d1ce4e5b9;
+        z = (z ^ z >> 27) * 0x94d049bb133111eb;
+        return static_cast<u32>(((z ^ z >> 31) >> 32) * n >> 32);
+    }
 };
 machine_state& machine();
 

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdarg>
@@ -17,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -47,7 +49,7 @@ machine_state& machine() {
         made->weak = number("PLAYED_WEAK", 1) != 0;
         made->yield_every = static_cast<u32>(number("PLAYED_YIELD", 300));
         made->until_yield = made->yield_every;
-        made->random.seed(number("PLAYED_SEED", 1));
+        made->random = number("PLAYED_SEED", 1);
         return made;
     }();
     return m;
@@ -296,22 +298,29 @@ void scheduler::accept() {
     }
 }
 
-/// Runs some fibers of a block; whether one has done anything but to wait for others.
+/// Runs some fibers of a block; whether one has done anything but to wait for others. Which ones is random, but
+/// neighbours run one after another, as they access memory side by side.
 bool scheduler::run_some(block_context& b) {
     machine_state& m = machine();
+    std::array<u32, 32> batch;
+    const u32 size = std::min<u32>(1 + m.below(batch.size()), static_cast<u32>(b.ready.size()));
+    const u32 first = m.below(static_cast<u32>(b.ready.size()) - size + 1);
+    std::copy_n(b.ready.begin() + first, size, batch.begin());
+    b.ready.erase(b.ready.begin() + first, b.ready.begin() + first + size);
+    if (m.below(2) == 0) std::reverse(batch.begin(), batch.begin() + size);
+    m.here = &b;
     bool progress = false;
-    for (u32 runs = 1 + m.below(64); runs > 0 && !b.ready.empty(); --runs) {
-        const u32 i = m.below(static_cast<u32>(b.ready.size()));
-        m.here = &b;
-        m.current = b.ready[i];
-        b.ready[i] = b.ready.back();
-        b.ready.pop_back();
+    for (u32 i = 0; i < size; ++i) {
+        m.current = batch[i];
         fiber& f = b.fibers[m.current];
         f.waits_for_others = false;
         played_switch(&m.scheduler, f.stack_pointer);
         if (std::memcmp(stack_of(b, m.current), &canary, sizeof canary) != 0)
             fail_at(b, m.current, f.line, "the simulated thread's stack has overflowed");
-        if (f.waits_for_others) break;
+        if (f.waits_for_others) {
+            b.ready.insert(b.ready.end(), batch.begin() + i + 1, batch.begin() + size);
+            break;
+        }
         progress = true;
     }
     return progress;
@@ -378,7 +387,7 @@ void run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim thread
     std::unique_lock hold(s.lock);
     g.to_start.resize(blocks.count());
     std::iota(g.to_start.begin(), g.to_start.end(), u64{0});
-    static std::mt19937_64 order(machine().random());
+    static std::mt19937_64 order(machine().random);
     std::shuffle(g.to_start.begin(), g.to_start.end(), order);
     g.left = blocks.count();
     g.at_once = cooperative || resident_blocks <= 0 ? g.left : static_cast<u64>(resident_blocks);
