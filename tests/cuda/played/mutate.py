@@ -74,7 +74,7 @@ def is_found(text, objects, seeds, folder):
     subprocess.run(["g++", "-std=c++20", "-O1", "-w", "-I", HERE, cpp, *objects, "-o", program, "-lpthread", "-lrt"], check=True)
     for seed in range(1, seeds + 1):
         try:
-            done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "PLAYED_SEED": str(seed)})
+            done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=20, env={**os.environ, "PLAYED_SEED": str(seed)})
         except subprocess.TimeoutExpired:
             return f"seed {seed}: does not end"
         if done.returncode != 0:
