@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--kernel", default="")
     parser.add_argument("--equivalent")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     with open(options.ptx, encoding="utf-8") as f:
         text = f.read()
     if options.what == "run":
