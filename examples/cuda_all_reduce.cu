@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace {
@@ -40,29 +41,34 @@ std::vector<std::span<T>> buffers(T* all) {
     for (std::size_t r = 0; r < n; ++r) each.emplace_back(all + r * (count + 16), count);
     return each;
 }
+void cuda_check(cudaError_t code) {
+    if (code != cudaSuccess) throw std::runtime_error(cudaGetErrorString(code));
+}
 float input(std::size_t rank, std::size_t i) { return static_cast<float>((i * 7 + rank * 13) % 100) - 50; }
 
 int run() {
     colls::cuda::virtual_ranks ranks(n);
-    float *in = nullptr, *out = nullptr;
-    __nv_bfloat16* narrow = nullptr;
-    const std::size_t elements = n * (count + 16);
-    if (cudaMallocManaged(&in, elements * sizeof(float)) != cudaSuccess ||
-        cudaMallocManaged(&out, elements * sizeof(float)) != cudaSuccess ||
-        cudaMallocManaged(&narrow, elements * sizeof(__nv_bfloat16)) != cudaSuccess)
-        return std::printf("no memory\n"), 1;
-    std::vector<float> sums(count);
+    constexpr std::size_t elements = n * (count + 16);
+    std::vector<float> host_in(elements), host_out(elements), sums(count);
+    std::vector<__nv_bfloat16> host_narrow(elements);
     for (std::size_t r = 0; r < n; ++r)
         for (std::size_t i = 0; i < count; ++i) {
-            buffers(in)[r][i] = input(r, i);
-            buffers(narrow)[r][i] = __float2bfloat16(input(r, i));
+            buffers(host_in.data())[r][i] = input(r, i);
+            buffers(host_narrow.data())[r][i] = __float2bfloat16(input(r, i));
             sums[i] += input(r, i);
         }
+    float *in = nullptr, *out = nullptr;
+    __nv_bfloat16* narrow = nullptr;
+    cuda_check(cudaMalloc(&in, elements * sizeof(float)));
+    cuda_check(cudaMalloc(&out, elements * sizeof(float)));
+    cuda_check(cudaMalloc(&narrow, elements * sizeof(__nv_bfloat16)));
+    cuda_check(cudaMemcpy(in, host_in.data(), elements * sizeof(float), cudaMemcpyHostToDevice));
+    cuda_check(cudaMemcpy(narrow, host_narrow.data(), elements * sizeof(__nv_bfloat16), cudaMemcpyHostToDevice));
     int wrong = 0;
     const auto check = [&](const char* what, const auto& expected) {
-        if (cudaDeviceSynchronize() != cudaSuccess) ++wrong;
+        cuda_check(cudaMemcpy(host_out.data(), out, elements * sizeof(float), cudaMemcpyDeviceToHost));
         ranks.check();
-        for (const auto& buffer : buffers(out))
+        for (const auto& buffer : buffers(host_out.data()))
             for (std::size_t i = 0; i < count; ++i) wrong += buffer[i] != expected(sums[i]);
         std::printf("%s: %s\n", what, wrong == 0 ? "right" : "wrong");
     };
@@ -89,7 +95,7 @@ int main() {
         return std::printf("left out: there is no GPU\n"), 77;
     try {
         return run();
-    } catch (const colls::error& e) {
+    } catch (const std::exception& e) {
         return std::printf("%s\n", e.what()), 1;
     }
 }

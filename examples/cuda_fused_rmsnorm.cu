@@ -71,10 +71,12 @@ __global__ void __launch_bounds__(512, 1) fused(const __grid_constant__ ranks<sc
     }
 }
 
+/// A copy of host data in device memory, which is freed by cudaFree.
 template <class T>
-T* managed(std::size_t count) {
+T* device_copy(const std::vector<T>& data) {
     T* at = nullptr;
-    check(cudaMallocManaged(&at, count * sizeof(T)), "cudaMallocManaged");
+    check(cudaMalloc(&at, data.size() * sizeof(T)), "cudaMalloc");
+    check(cudaMemcpy(at, data.data(), data.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
     return at;
 }
 
@@ -84,23 +86,23 @@ float residual(std::size_t i) { return static_cast<float>(i % 17) / 8 - 1; }
 int run() {
     constexpr std::size_t elements = std::size_t{rows} * width;
     colls::cuda::virtual_ranks group(n);
-    auto* const in = managed<__nv_bfloat16>(n * elements);
-    tensors t{in, managed<__nv_bfloat16>(n * elements), managed<__nv_bfloat16>(n * elements), nullptr};
-    auto* const weight = managed<float>(width);
-    t.weight = weight;
+    std::vector<__nv_bfloat16> in(n * elements), stream_of_residuals(n * elements), normal(n * elements);
+    std::vector<float> weight(width);
     for (std::size_t rank = 0; rank < n; ++rank)
         for (std::size_t i = 0; i < elements; ++i) {
             in[rank * elements + i] = __float2bfloat16(partial(rank, i));
-            t.residual[rank * elements + i] = __float2bfloat16(residual(i));
+            stream_of_residuals[rank * elements + i] = __float2bfloat16(residual(i));
         }
-    for (int i = 0; i < width; ++i) weight[i] = 1 + static_cast<float>(i % 3);
+    for (std::size_t i = 0; i < width; ++i) weight[i] = 1 + static_cast<float>(i % 3);
+    tensors t{device_copy(in), device_copy(stream_of_residuals), device_copy(normal), device_copy(weight)};
 
     auto r = colls::cuda::ranks_for<schedule>(group);
     void* arguments[] = {&r, &t};
     check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&fused),
               dim3(static_cast<unsigned>(r.locals * r.channels)), dim3(512), arguments, 0, nullptr),
         "cudaLaunchCooperativeKernel");
-    check(cudaDeviceSynchronize(), "the kernel");
+    check(cudaMemcpy(normal.data(), t.normal, normal.size() * sizeof(__nv_bfloat16), cudaMemcpyDeviceToHost),
+        "the kernel");
     group.check();
 
     int wrong = 0;
@@ -116,15 +118,15 @@ int run() {
         for (std::size_t rank = 0; rank < n; ++rank)
             for (std::size_t i = 0; i < width; ++i) {
                 const double want = sum[i] * scale * weight[i],
-                             got = __bfloat162float(t.normal[rank * elements + row * width + i]);
+                             got = __bfloat162float(normal[rank * elements + row * width + i]);
                 wrong += std::abs(got - want) > 0.02 * std::abs(want) + 1e-3;
             }
     }
     std::printf("%d ranks, %d rows of %d: all_reduce + residual + RMSNorm in one kernel: %s\n", n, rows, width,
         wrong == 0 ? "right" : "wrong");
-    for (void* p : {static_cast<void*>(in), static_cast<void*>(t.residual), static_cast<void*>(t.normal),
-             static_cast<void*>(weight)})
-        cudaFree(p);
+    for (const void* p : {static_cast<const void*>(t.partial), static_cast<const void*>(t.residual),
+             static_cast<const void*>(t.normal), static_cast<const void*>(t.weight)})
+        cudaFree(const_cast<void*>(p));
     return wrong == 0 ? 0 : 1;
 }
 

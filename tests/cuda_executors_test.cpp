@@ -437,6 +437,46 @@ TEST_CASE("kernel executors: the other ranks time out for a rank that makes no c
     }
 }
 
+TEST_CASE("kernel executors: a rank that waits gives up when its host orders it", "[cuda]") {
+    for (const bool eager : {false, true}) {
+        host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);  // the timeout is 300 s
+        failing_call t({7, 7, 0});
+        CHECK(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            if (handle.rank != 2) return !t.run(g, handle, eager);
+            for (const int r : {0, 1}) group.order(r, kernel::failure::died, 2);
+            return true;
+        }));
+        const std::uint64_t died = static_cast<std::uint64_t>(kernel::failure::died);
+        for (const int r : {0, 1}) {
+            CHECK(group.report(r).what == died);
+            CHECK(group.report(r).peer == 2);
+        }
+        CHECK(group.report(2).what == 0);
+    }
+}
+
+TEST_CASE("kernel executors: a refused call fails at the ranks that wait for long", "[cuda]") {
+    host_ranks group(2, 1, 2, eager_bytes, scratch_bytes);  // the timeout is 300 s
+    failing_call t({7, 7});
+    const auto run = [&](double seconds) {
+        return group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& handle, int) {
+            if (handle.rank == 0) return t.run(g, handle, false);
+            if (g.index() == 0) group.refuse(1, kernel::poison_word(kernel::failure::refused, 1));
+            std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+            if (seconds > 1) return false;
+            if (g.index() == 0) group.refuse(1, 0);
+            return t.run(g, handle, false);
+        });
+    };
+    CHECK(run(0.2));  // the rank makes the call in time
+    CHECK(group.report(0).what == 0);
+    CHECK_FALSE(run(1.4));
+    CHECK(group.report(0).what == static_cast<std::uint64_t>(kernel::failure::refused));
+    CHECK(group.report(0).peer == 1);
+    CHECK(group.report(0).told_by == 1);
+    CHECK(group.report(1).what == 0);
+}
+
 TEST_CASE("kernel executors: a rank that is late fails for the reason of the rank that gave up", "[cuda]") {
     for (const bool eager : {false, true}) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 3);
@@ -607,4 +647,56 @@ TEST_CASE("kernel executors: small floats are folded in float, and rounded once"
         CHECK(wrong == 0);
         CHECK(rounded_more_often > 0);  // or this input could not show the difference
     }
+}
+
+TEST_CASE("kernel executors: buffers at every offset from 16 bytes, of blocks that do not divide", "[cuda]") {
+    using element = std::uint16_t;
+    constexpr int n = 3;
+    constexpr std::size_t count = 433, offsets = 16 / sizeof(element);
+    const auto s = colls::schedule_of<collective::all_reduce>(colls::direct{});
+    const kernel::slot_map map = kernel::make_slot_map(s, n);
+    host_ranks group(n, 1, 2, eager_bytes, 1 << 14);
+    const auto input = [](int r, std::size_t i) {
+        return static_cast<element>(i * 2654435761u >> 7 ^ static_cast<unsigned>(r) * 40503u);
+    };
+    // One call for each pair of offsets, of the first rank's input and of the last one's output; those of the others
+    // differ from them.
+    const auto offset_of = [](std::size_t call, int r, bool out) {
+        const std::size_t all = out ? call / offsets + 3 * static_cast<std::size_t>(n - 1 - r)
+                                    : call % offsets + 5 * static_cast<std::size_t>(r);
+        return all % offsets * sizeof(element);
+    };
+    std::deque<buffer<element>> in, out;
+    for (std::size_t call = 0; call < offsets * offsets; ++call)
+        for (int r = 0; r < n; ++r) {
+            in.emplace_back(count, offset_of(call, r, false));
+            out.emplace_back(count, offset_of(call, r, true));
+            for (std::size_t i = 0; i < count; ++i) in.back().data()[i] = input(r, i);
+        }
+    CHECK(group.run([&](kernel::host_thread_group& g, const kernel::rank_handle& t, int) {
+        bool ok = true;
+        for (std::size_t call = 0; ok && call < offsets * offsets; ++call) {
+            kernel::kernel_call c;
+            c.in = reinterpret_cast<const std::byte*>(in[call * n + index(t.rank)].data());
+            c.out = reinterpret_cast<std::byte*>(out[call * n + index(t.rank)].data());
+            c.in_where = {reinterpret_cast<std::uint64_t>(c.in), 0, 0};
+            c.out_where = {reinterpret_cast<std::uint64_t>(c.out), 0, 0};
+            c.count = count;
+            c.chunk = 512;
+            c.slots = map.slots.data();
+            c.overwrites = map.overwrites.data();
+            c.width = map.width;
+            c.user_blocks = map.blocks;
+            kernel::load_call(g, t, c);
+            ok = kernel::run_schedule<element, element>(g, 0, s, colls::sum, colls::cuda::no_epilogue{});
+        }
+        return ok;
+    }));
+    std::size_t wrong = 0;
+    for (std::size_t at = 0; at < out.size(); ++at) {
+        for (std::size_t i = 0; i < count; ++i)
+            wrong += out[at].data()[i] != static_cast<element>(input(0, i) + input(1, i) + input(2, i));
+        wrong += !in[at].intact() || !out[at].intact();
+    }
+    CHECK(wrong == 0);
 }

@@ -1,23 +1,34 @@
 // fold_elements, the pass over memory that kernels are made of: heads, tails and alignment, for all counts to 4,099 and
-// all offsets to 15; and how ranges are cut in slices and chunks.
+// all offsets to 15, of the destination and of each operand; that it loads nothing beside an operand; and how ranges
+// are cut in slices and chunks.
 #include "catch.hpp"
 
 #include <colls/detail/cuda/host_thread_group.hpp>
 #include <colls/detail/cuda/partition.hpp>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 namespace {
 
 namespace kernel = colls::cuda::detail;
 
-/// One thread of a group whose other threads do not exist: a pass has no barrier.
+/// One thread of a group whose other threads do not exist: a pass has no barrier. Counts its loads that are not
+/// of one operand alone.
 struct one_thread {
     int at, of;
+    std::vector<std::pair<std::uintptr_t, std::uintptr_t>> operands;
+    static inline std::size_t strays;
     int index() const { return at; }
     int size() const { return of; }
-    static kernel::quad load(const kernel::quad* from) { return kernel::host_thread_group::load(from); }
+    kernel::quad load(const kernel::quad* from) const {
+        const auto line = reinterpret_cast<std::uintptr_t>(from);
+        bool holds = false;
+        for (const auto& [begin, end] : operands) holds = holds || (line >= begin && line + 16 <= end);
+        strays += !holds;
+        return kernel::host_thread_group::load(from);
+    }
     static void store(kernel::quad* to, const kernel::quad& q) { kernel::host_thread_group::store(to, q); }
 };
 
@@ -46,6 +57,7 @@ struct spread {
 };
 
 constexpr std::size_t most = 4099;
+constexpr int most_operands = 5;
 
 template <class T>
 class field {
@@ -63,21 +75,30 @@ private:
 
 template <class T, class D = T, class E = colls::cuda::no_epilogue>
 std::size_t check_all(std::size_t step, const E& epilogue = {}) {
-    field<T> in[3];
+    field<T> in[most_operands];
     field<D> out, want;
-    for (int f = 0; f < 3; ++f)
+    for (int f = 0; f < most_operands; ++f)
         for (std::size_t i = 0; i < in[f].bytes().size(); ++i)
             in[f].bytes()[i] = static_cast<std::byte>((i * 31 + i / 7 + static_cast<std::size_t>(f) * 101) & 0xff);
     std::size_t passes = 0, wrong = 0;
+    one_thread::strays = 0;
     for (std::size_t count = 0; count <= most; ++count)
         for (std::size_t offset = 0; offset < 16; offset += step) {
-            // All offsets alike, and one of them different at every other count.
-            const std::size_t apart = count % 2 == 0 ? offset : (offset + step * (1 + count / 2 % 15)) % 16;
-            const int k = 1 + static_cast<int>(count % 3);
-            const std::size_t offsets[3] = {k == 1 ? apart : offset, apart, offset};
+            // All offsets alike, or, at every other count, each another.
+            const std::size_t far = count % 2 == 0 ? 0 : 1 + count / 2 % 15;
+            const bool copies = count % 7 == 0 && std::is_same_v<T, D>;
+            const int k = copies ? 1 : 1 + static_cast<int>(count % 5);
+            std::size_t offsets[most_operands];
+            for (int o = 0; o < k; ++o)
+                offsets[o] = (offset + step * far * static_cast<std::size_t>(k == 1 ? 1 : o)) % 16;
             const std::size_t target = offset * sizeof(D) / sizeof(T) % 16;
-            kernel::operand x[3];
-            for (int o = 0; o < k; ++o) x[o] = {in[o].at(offsets[o]), 0};
+            kernel::operand x[most_operands];
+            one_thread g{0, 1 + static_cast<int>(count % 6), {}};
+            for (int o = 0; o < k; ++o) {
+                const auto begin = reinterpret_cast<std::uintptr_t>(in[o].at(offsets[o]));
+                x[o] = {in[o].at(offsets[o]), 0};
+                g.operands.emplace_back(begin, begin + count * sizeof(T));
+            }
             std::memset(out.bytes().data(), 0x5a, out.bytes().size());
             std::memset(want.bytes().data(), 0x5a, want.bytes().size());
             for (std::size_t i = 0; i < count; ++i) {
@@ -93,18 +114,16 @@ std::size_t check_all(std::size_t step, const E& epilogue = {}) {
                 static_cast<std::size_t>(reinterpret_cast<std::byte*>(out.at(target)) - out.bytes().data());
             const std::size_t there =
                 static_cast<std::size_t>(reinterpret_cast<std::byte*>(want.at(target)) - want.bytes().data());
-            const int threads = 1 + static_cast<int>(count % 5);
-            for (int t = threads - 1; t >= 0; --t) {
-                one_thread g{t, threads};
+            for (g.at = g.of - 1; g.at >= 0; --g.at)
                 kernel::fold_elements<T, D>(
-                    g, out.at(target), x, k, static_cast<std::uint32_t>(count), plus{}, epilogue, 0, 5);
-            }
+                    g, out.at(target), x, k, copies, static_cast<std::uint32_t>(count), plus{}, epilogue, 0, 5);
             // What was written, and 16 bytes on either side.
             wrong += std::memcmp(out.bytes().data() + shift - 16, want.bytes().data() + there - 16,
                          count * sizeof(D) + 32) != 0;
             ++passes;
         }
     CHECK(wrong == 0);
+    CHECK(one_thread::strays == 0);
     return passes;
 }
 

@@ -85,7 +85,7 @@ int count_wrong_folds(const Op& op, int k, std::size_t count, std::size_t shift)
     const detail::op_table table = detail::op_table_for<T, Op>;
     std::vector<T> out(count + shift);
     const auto differs = [&](const T* got) { return std::memcmp(got, want.data(), count * sizeof(T)) != 0; };
-    cuda::detail::fold_elements<T>(one_thread{}, out.data() + shift, device.data(), k,
+    cuda::detail::fold_elements<T>(one_thread{}, out.data() + shift, device.data(), k, false,
         static_cast<std::uint32_t>(count), op, cuda::no_epilogue{}, k, 0);
     int wrong = differs(out.data() + shift);
     for (const bool in_place : {false, true}) {

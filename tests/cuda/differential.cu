@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -15,36 +14,52 @@ namespace {
 using colls::collective;
 using word = std::uint32_t;
 
-/// One buffer a rank, in managed memory, between guards; any offset.
+/// One buffer a rank, in device memory, between guards, at any offset; and a copy of it all on the host.
 class buffers {
 public:
     buffers(const std::vector<std::size_t>& counts, std::size_t offset) {
-        for (const std::size_t c : counts) total_ += c + 2 * guard;
-        colls::cuda::detail::check(cudaMallocManaged(&all_, (total_ + 4) * sizeof(word)), "cudaMallocManaged");
-        std::memset(all_, 0x5a, (total_ + 4) * sizeof(word));
-        word* at = all_ + offset;
+        std::size_t total = 4;
+        for (const std::size_t c : counts) total += c + 2 * guard;
+        host_.assign(total, 0x5a5a5a5au);
+        colls::cuda::detail::check(cudaMalloc(&all_, total * sizeof(word)), "cudaMalloc");
+        std::size_t at = offset;
         for (const std::size_t c : counts) {
-            each_.emplace_back(at + guard, c);
+            begin_.push_back(at + guard);
+            each_.emplace_back(all_ + at + guard, c);
             at += c + 2 * guard;
         }
     }
     buffers(const buffers&) = delete;
     ~buffers() { cudaFree(all_); }
-    std::vector<std::span<word>>& each() { return each_; }
-    std::span<word> of(int r) { return each_[static_cast<std::size_t>(r)]; }
+    /// On the device.
+    const std::vector<std::span<word>>& each() const { return each_; }
+    /// Of rank r, on the host.
+    std::span<word> of(int r) {
+        const auto i = static_cast<std::size_t>(r);
+        return std::span<word>(host_).subspan(begin_[i], each_[i].size());
+    }
+    void to_device(cudaStream_t stream) { copy(all_, host_.data(), cudaMemcpyHostToDevice, stream); }
+    void to_host(cudaStream_t stream) { copy(host_.data(), all_, cudaMemcpyDeviceToHost, stream); }
+    /// Is all as it was that is not within a buffer, on the host?
     bool intact() const {
-        for (const auto& b : each_)
-            for (std::size_t i = 0; i < guard; ++i)
-                if (b.data()[-1 - static_cast<std::ptrdiff_t>(i)] != 0x5a5a5a5au ||
-                    b.data()[b.size() + i] != 0x5a5a5a5au)
-                    return false;
-        return true;
+        std::size_t at = 0, bad = 0;
+        for (std::size_t i = 0; i <= each_.size(); ++i) {
+            const std::size_t end = i == each_.size() ? host_.size() : begin_[i];
+            for (; at < end; ++at) bad += host_[at] != 0x5a5a5a5au;
+            if (i < each_.size()) at += each_[i].size();
+        }
+        return bad == 0;
     }
 
 private:
     static constexpr std::size_t guard = 8;
-    std::size_t total_ = 0;
+    void copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t stream) {
+        colls::cuda::detail::check(
+            cudaMemcpyAsync(to, from, host_.size() * sizeof(word), kind, stream), "cudaMemcpyAsync");
+    }
     word* all_ = nullptr;
+    std::vector<word> host_;
+    std::vector<std::size_t> begin_;
     std::vector<std::span<word>> each_;
 };
 
@@ -82,6 +97,8 @@ void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whol
             if (C == collective::broadcast)
                 for (std::size_t i = 0; i < whole; ++i) out.of(r)[i] = r == root ? input(r, i) : 0;
         }
+        in.to_device(stream);
+        out.to_device(stream);
         if constexpr (C == collective::broadcast) colls::cuda::broadcast<F>(ranks, out.each(), root, stream);
         if constexpr (C == collective::scatter) colls::cuda::scatter<F>(ranks, in.each(), out.each(), root, stream);
         if constexpr (C == collective::gather) colls::cuda::gather<F>(ranks, in.each(), out.each(), root, stream);
@@ -98,6 +115,8 @@ void check(colls::cuda::virtual_ranks& ranks, const char* name, std::size_t whol
         if constexpr (C == collective::exclusive_scan)
             colls::cuda::exclusive_scan<F>(ranks, in.each(), out.each(), colls::sum, stream);
         colls::cuda::barrier<F>(ranks, stream);
+        in.to_host(stream);
+        out.to_host(stream);
         colls::cuda::detail::check(cudaStreamSynchronize(stream), "a kernel");
         ranks.check();
         const auto fold = [&](int end, std::size_t i) {

@@ -3,6 +3,7 @@
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
@@ -28,20 +29,29 @@ void expect_error(colls::errc code, const char* what, const F& f) {
     }
 }
 
+/// A buffer of T for each rank, in device memory, and a copy of all of them on the host.
+template <class T = float>
 struct data {
-    explicit data(std::size_t count) {
-        check(cudaMallocManaged(&all, n * count * sizeof(float)), "cudaMallocManaged");
+    explicit data(std::size_t count) : count_of_rank(count), host(n * count) {
+        check(cudaMalloc(&all, n * count * sizeof(T)), "cudaMalloc");
         for (std::size_t r = 0; r < n; ++r) each.emplace_back(all + r * count, count);
     }
+    data(const data&) = delete;
     ~data() { cudaFree(all); }
-    float* all = nullptr;
-    std::vector<std::span<float>> each;
+    /// On the host.
+    T& at(std::size_t rank, std::size_t i) { return host[rank * count_of_rank + i]; }
+    void to_device() { check(cudaMemcpy(all, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice), "copy"); }
+    void to_host() { check(cudaMemcpy(host.data(), all, host.size() * sizeof(T), cudaMemcpyDeviceToHost), "copy"); }
+    std::size_t count_of_rank;
+    T* all = nullptr;
+    std::vector<std::span<T>> each;
+    std::vector<T> host;
 };
 
 /// Replays an all_reduce that averages in place: the first replay makes all ranks equal, the others change nothing.
 void replay(int times, std::size_t count) {
     colls::cuda::virtual_ranks ranks(n, {.channels = 8});
-    data d(count);
+    data<> d(count);
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     cudaGraph_t graph = nullptr;
@@ -52,13 +62,15 @@ void replay(int times, std::size_t count) {
     check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
     check(cudaGraphInstantiate(&program, graph, 0), "cudaGraphInstantiate");
     for (std::size_t r = 0; r < n; ++r)
-        for (std::size_t i = 0; i < count; ++i) d.each[r][i] = static_cast<float>(4 * (i % 64) + 8 * r);
+        for (std::size_t i = 0; i < count; ++i) d.at(r, i) = static_cast<float>(4 * (i % 64) + 8 * r);
+    d.to_device();
     for (int i = 0; i < times; ++i) check(cudaGraphLaunch(program, stream), "cudaGraphLaunch");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     ranks.check();
+    d.to_host();
     std::size_t bad = 0;
     for (std::size_t r = 0; r < n; ++r)
-        for (std::size_t i = 0; i < count; ++i) bad += d.each[r][i] != static_cast<float>(4 * (i % 64) + 12);
+        for (std::size_t i = 0; i < count; ++i) bad += d.at(r, i) != static_cast<float>(4 * (i % 64) + 12);
     expect(bad == 0, "replays of a graph");
     std::printf("%d replays, %zu elements: %s\n", times, count, bad == 0 ? "right" : "wrong");
     cudaGraphExecDestroy(program);
@@ -68,10 +80,13 @@ void replay(int times, std::size_t count) {
 
 void two_streams() {
     colls::cuda::virtual_ranks a(2, {.channels = 16}), b(2, {.channels = 16});
-    data x(100'000), y(100'000);
+    data<> x(100'000), y(100'000);
     const std::vector<std::span<float>> in_a(x.each.begin(), x.each.begin() + 2),
         in_b(y.each.begin(), y.each.begin() + 2);
-    for (std::size_t i = 0; i < 2 * 100'000; ++i) x.all[i] = 1, y.all[i] = 3;
+    std::fill(x.host.begin(), x.host.end(), 1.0f);
+    std::fill(y.host.begin(), y.host.end(), 3.0f);
+    x.to_device();
+    y.to_device();
     cudaStream_t s = nullptr, t = nullptr;
     check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     check(cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -82,7 +97,9 @@ void two_streams() {
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     a.check();
     b.check();
-    expect(x.all[0] == 1024 && x.all[199'999] == 1024 && y.all[0] == 3072 && y.all[199'999] == 3072,
+    x.to_host();
+    y.to_host();
+    expect(x.host[0] == 1024 && x.host[199'999] == 1024 && y.host[0] == 3072 && y.host[199'999] == 3072,
         "two groups on two streams");
     cudaStreamDestroy(s);
     cudaStreamDestroy(t);
@@ -93,24 +110,20 @@ template <class T>
 void small_floats(const char* name) {
     colls::cuda::virtual_ranks ranks(n);
     for (const std::size_t count : {std::size_t{5}, std::size_t{100'003}}) {
-        T* all = nullptr;
-        check(cudaMallocManaged(&all, n * count * sizeof(T)), "cudaMallocManaged");
-        std::vector<std::span<T>> each;
-        for (std::size_t r = 0; r < n; ++r) {
-            each.emplace_back(all + r * count, count);
-            for (std::size_t i = 0; i < count; ++i) each[r][i] = T(static_cast<float>((i / (r + 1)) % 2));
-        }
-        colls::cuda::all_reduce<colls::ring>(ranks, each, colls::sum, cudaStream_t{});
-        check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        data<T> d(count);
+        for (std::size_t r = 0; r < n; ++r)
+            for (std::size_t i = 0; i < count; ++i) d.at(r, i) = T(static_cast<float>((i / (r + 1)) % 2));
+        d.to_device();
+        colls::cuda::all_reduce<colls::ring>(ranks, d.each, colls::sum, cudaStream_t{});
+        d.to_host();
         ranks.check();
         std::size_t bad = 0;
         for (std::size_t i = 0; i < count; ++i) {
             float sum = 0;
             for (std::size_t r = 0; r < n; ++r) sum += static_cast<float>((i / (r + 1)) % 2);
-            for (std::size_t r = 0; r < n; ++r) bad += static_cast<float>(each[r][i]) != sum;
+            for (std::size_t r = 0; r < n; ++r) bad += static_cast<float>(d.at(r, i)) != sum;
         }
         expect(bad == 0, name);
-        cudaFree(all);
     }
 }
 
@@ -118,7 +131,7 @@ void bad_arguments() {
     using colls::errc;
     colls::cuda::virtual_ranks ranks(2);
     std::vector<float> host(64);
-    data d(64);
+    data<> d(64);
     const std::vector<std::span<float>> on_host = {std::span<float>(host), std::span<float>(host)},
                                         right = {d.each[0], d.each[1]}, uneven = {d.each[0], d.each[1].first(32)},
                                         one = {d.each[0]};

@@ -85,6 +85,16 @@ public:
     int channels() const { return channels_; }
     const kernel::workspace_layout& sizes() const { return sizes_; }
     const kernel::failure_report& report(int r) const { return reports_[index(r)]; }
+    /// Orders the kernels of rank r to give up, as its host does.
+    void order(int r, kernel::failure why, int peer) {
+        std::atomic_ref<std::uint32_t>(reports_[index(r)].order)
+            .store(kernel::poison_word(why, peer), std::memory_order_relaxed);
+    }
+    /// Says that rank r has refused its call; 0: that it has made it.
+    void refuse(int r, std::uint32_t word) {
+        std::atomic_ref<std::uint32_t>(*kernel::refusal_of(handles_[index(r)], r))
+            .store(word, std::memory_order_relaxed);
+    }
     const kernel::rank_handle& handle(int r) const { return handles_[index(r)]; }
 
     /// Runs kernel(group, handle, channel) on every thread of every block of every rank; returns whether all returned

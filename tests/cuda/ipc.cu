@@ -1,5 +1,7 @@
 // On a GPU: two processes through CUDA IPC: memory from allocate and other memory, ranks with different counts, a rank
 // that makes no call. The processes share the GPU by time slices, so that times mean nothing here.
+#include "devices.hpp"
+
 #include <colls/colls.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -8,8 +10,6 @@
 #include <cstdio>
 #include <span>
 #include <vector>
-
-#include <unistd.h>
 
 namespace {
 
@@ -53,8 +53,11 @@ void rank_main(colls::communicator& host) {
     constexpr std::size_t count = 300'007;
     cudaStream_t stream = nullptr;
     {
-        colls::cuda::communicator gpu(host, 0, {.channels = 4});
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .share_devices = true});
         check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+        const std::size_t exported =
+            (gpu.context().sizes().bytes() + 255) / 256 * 256 + gpu.context().reachable().bytes;
+        if (exported % (2 << 20) != 0) wrong("exported memory that is no multiple of 2 MiB");
         const auto of_group = gpu.allocate<float>(count);
         sums(gpu, of_group.data(), count, stream);
         const colls::cuda::detail::device_memory other(0, count * sizeof(float));
@@ -63,14 +66,14 @@ void rank_main(colls::communicator& host) {
         if (host.rank() == 0) std::printf("two processes: sums are right\n");
     }
     {
-        colls::cuda::communicator gpu(host, 0, {.channels = 4});
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .share_devices = true});
         const auto x = gpu.allocate<float>(count);
         const std::size_t mine = host.rank() == 0 ? count : count - 1;
         expect_error(gpu, colls::errc::mismatch, "counts that differ",
             [&] { colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), mine), colls::sum, stream); });
     }
     {
-        colls::cuda::communicator gpu(host, 0, {.channels = 4, .timeout = 3});
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .share_devices = true, .timeout = 3});
         const auto x = gpu.allocate<float>(count);
         if (host.rank() == 0)
             expect_error(gpu, colls::errc::timeout, "a rank that does not come", [&] {
@@ -83,8 +86,7 @@ void rank_main(colls::communicator& host) {
 }  // namespace
 
 int main() {
-    // The CUDA runtime does not survive a fork, so this process does not use it.
-    if (access("/dev/nvidiactl", F_OK) != 0) return std::printf("left out: there is no GPU\n"), 77;
+    if (devices_of_machine() == 0) return std::printf("left out: there is no GPU\n"), 77;
     try {
         colls::processes::run(2, [](auto& comm) { rank_main(comm); });
     } catch (const std::exception& e) {

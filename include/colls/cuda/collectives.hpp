@@ -26,7 +26,9 @@
 // the device does not reach, stream of another device), unsupported (too many ranks, ports or blocks, too little
 // scratch memory), wrong_schedule. What goes wrong in the kernel is thrown by the next call on this rank, or by
 // comm.check(): timeout (a peer did not come within options.timeout; the error says which, and in which round),
-// mismatch (a peer made another call).
+// mismatch (a peer made another call), peer_failed (a peer has aborted, died, run out of memory in its part of the
+// call, or refused it and not made it within a second; the error says which, and quotes why). Too little memory for a
+// call throws std::bad_alloc or peer_failed, and breaks the group.
 //
 // Costs are those of the eager path, 1 round, or of the schedule (colls::cost_of); given below are rounds and the bytes
 // that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer.
@@ -64,8 +66,7 @@ template <class S = direct, class Comm, class In, class Out, class Counts, class
     class Epilogue = no_epilogue>
 void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const Stream& stream,
     const Epilogue& epilogue = {}) {
-    detail::make_call<collective::reduce_scatter, S>(
-        comm, in, out, op, 0, epilogue, stream, detail::offsets_of(counts));
+    detail::make_call<collective::reduce_scatter, S>(comm, in, out, op, 0, epilogue, stream, counts);
 }
 
 /// At the root out[i] = op over all ranks' in[i]. `in`: of one size on all ranks; `out`: of that size at the root, not
@@ -88,8 +89,7 @@ void all_gather(Comm& comm, In&& in, Out&& out, const Stream& stream, const Epil
 template <class S = direct, class Comm, class In, class Out, class Counts, class Stream, class Epilogue = no_epilogue>
 void all_gather_v(
     Comm& comm, In&& in, Out&& out, const Counts& counts, const Stream& stream, const Epilogue& epilogue = {}) {
-    detail::make_call<collective::all_gather, S>(
-        comm, in, out, detail::no_operator{}, 0, epilogue, stream, detail::offsets_of(counts));
+    detail::make_call<collective::all_gather, S>(comm, in, out, detail::no_operator{}, 0, epilogue, stream, counts);
 }
 
 /// Every rank's `inout` = that of the root. Of one size on all ranks. direct: 1 round, S bytes on each rank.

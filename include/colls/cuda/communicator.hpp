@@ -15,13 +15,17 @@ namespace colls::inline v1::cuda {
 /// order.
 ///
 /// Calls are ordered by their stream, and may be captured into graphs. A communicator is used by one host thread and on
-/// one stream at a time. Several communicators may be in use at once, on streams of their own, as long as their blocks
-/// (options.channels of 512 threads for each) are on the device together.
+/// one stream at a time. Several communicators may be in use at once, on streams of their own, as long as the blocks of
+/// their calls (up to options.channels each) are on the device together; a call that does not fit beside those in
+/// flight on other streams is refused (unsupported). Replays of graphs, kernels of the program and other processes are
+/// not counted: that they fit is the program's part.
 ///
 /// A call that failed leaves its output undefined, and the group cannot be used any more. The rank may overwrite its
 /// buffers at once: a late kernel of another rank that still reads them finds that this rank has given up, and fails as
-/// well. But memory that is not from `allocate`, which GPUs of one process read directly, must not be freed before the
-/// kernels of all ranks are over: call cudaDeviceSynchronize for each device. They give up by their own timeout.
+/// well. Between processes, a thread of this class watches the processes of the other ranks and the host group: when
+/// one of them ends, or the host group breaks, kernels give up within a second, and do not wait for the timeout. Memory
+/// that is not from `allocate`, which GPUs of one process read directly, must not be freed before the kernels of all
+/// ranks are over: call cudaDeviceSynchronize for each device. They give up by their own timeout.
 class communicator {
 public:
     /// A call takes one buffer, not a range of buffers: see virtual_ranks.
@@ -38,9 +42,10 @@ public:
     /// `device`: the number of this rank's GPU in this process. Several ranks may use one GPU if their kernels fit it
     /// together.
     ///
-    /// Throws colls::error on all ranks if one fails: unsupported for more than 72 ranks; else peer_failed, and on the
-    /// ranks at fault the text says why (another host, no peer access, too little memory). Cost: five all_gathers on
-    /// `host`, and device memory for the workspace (about channels * (scratch_bytes + 32 KB * ranks)) and arena_bytes.
+    /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, another
+    /// host, other options, no peer access, too little memory): on that rank unsupported, invalid_argument or
+    /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks. Cost: four all_gathers on `host`,
+    /// and device memory for the workspace (about channels * (scratch_bytes + 32 KB * ranks)) and arena_bytes.
     template <class Host>
         requires requires(Host& h) {
             h.rank();
@@ -52,10 +57,11 @@ public:
 
     /// Makes a group of the given devices of this process: returns one communicator each, rank r on devices[r]. Each is
     /// used by one thread at a time; one thread may use them all, if it makes a call on every rank before it waits for
-    /// any. Buffers are any memory of the rank's device, which the other ranks read directly. The last communicator to
-    /// be destroyed frees the group's memory. Throws colls::error: invalid_argument where there are not 1 to 72
-    /// devices, or one is given twice; peer_failed where a device has no access to another; unsupported where there is
-    /// no such device.
+    /// any. Buffers are any memory of the rank's device. The other ranks read it directly; memory of a pool
+    /// (cudaMallocAsync) or of cuMemCreate, which peer access does not reach, is copied through options.arena_bytes of
+    /// each device, and refused (unsupported) where these do not suffice. The last communicator to be destroyed frees
+    /// the group's memory. Throws colls::error: invalid_argument where there are not 1 to 72 devices, or one is given
+    /// twice; peer_failed where a device has no access to another; unsupported where there is no such device.
     static std::vector<communicator> of_devices(const std::vector<int>& devices, const options& o = {}) {
         std::vector<communicator> all;
         for (detail::joined_rank& j : detail::join_devices(devices, o)) all.push_back(communicator(std::move(j)));
@@ -75,9 +81,17 @@ public:
     int size() const { return ranks_->size(); }
     int device() const { return ranks_->device(); }
 
-    /// Throws colls::error, timeout or mismatch, if a kernel of this rank has failed; error::peer() and error::round()
-    /// say where. Does not wait for kernels: synchronise the stream first to learn about all calls so far.
+    /// Throws colls::error if a kernel of this rank has failed: timeout, mismatch, or peer_failed where a rank has
+    /// aborted, has died or could not make its call, invalid_argument where a call within a kernel was made by wrong
+    /// blocks; error::peer() and error::round() say where. Does not wait for kernels: synchronise the stream first to
+    /// learn about all calls so far.
     void check() const { ranks_->throw_if_failed(); }
+
+    /// Breaks the group: kernels of this rank that wait end at once, those of other ranks when they wait for this rank
+    /// or for one that has ended so; check() and the next call throw peer_failed, with this rank as error::peer() and a
+    /// text that quotes `why`. Not collective. Any thread may call it, also while another one waits for a kernel. Does
+    /// nothing where the group is broken already. The host group goes on.
+    void abort(const char* why) { ranks_->order(detail::failure::aborted, rank_, why); }
 
     /// `count` elements of uninitialised device memory that the other ranks reach directly: between processes, calls on
     /// other memory copy it to scratch memory first. Not collective. Throws colls::error: unsupported where
@@ -102,7 +116,7 @@ public:
 
 private:
     explicit communicator(detail::joined_rank&& j)
-        : memory_(std::move(j.memory)), ranks_(std::move(j.ranks)), rank_(j.rank) {}
+        : memory_(std::move(j.memory)), ranks_(std::move(j.ranks)), watch_(std::move(j.watch)), rank_(j.rank) {}
 
     /// Within one process the other ranks reach all memory of the device.
     template <class T>
@@ -115,6 +129,7 @@ private:
 
     std::shared_ptr<detail::shared_allocations> memory_;
     std::unique_ptr<detail::local_ranks> ranks_;
+    std::unique_ptr<detail::peer_watch> watch_;
     int rank_ = none;
 };
 

@@ -5,7 +5,8 @@
 // calls on a channel, in the same order.
 //
 // The kernel must be launched so that all its blocks are resident at once (cudaLaunchCooperativeKernel), with at most
-// 512 threads a block, a multiple of 32. Calls use about 10 KB of its static shared memory, however many it makes.
+// 512 threads a block, a multiple of 32, in one dimension; calls of other blocks are refused. Calls use about 10 KB of
+// its static shared memory, however many it makes.
 //
 //     __global__ void step(const __grid_constant__ colls::cuda::device::ranks<schedule> r, float* x, std::size_t count)
 //     {
@@ -57,7 +58,8 @@ device::ranks<S> ranks_for(Comm& comm, const S& s = {}) {
 namespace device {
 
 /// out[i] = epilogue(op over all ranks' in[i], i) for i < count, on every rank. `in` and `out` hold `count` elements
-/// each, of at most 16 bytes, and may be the same buffer. `count` is the same on all ranks.
+/// each, of at most 16 bytes, and may be the same buffer; between devices of one process they are memory of cudaMalloc.
+/// `count` is the same on all ranks.
 ///
 /// local     which of r.locals this block belongs to; 0, but for virtual_ranks
 /// channel   below r.channels; no other block of the rank may be in a call on it
@@ -79,10 +81,15 @@ __device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, con
         "direct or one_shot");
     const detail::device_thread_group g;
     const bool eager = count * sizeof(T) <= r.info.eager_bytes;
+    const bool fits = blockDim.y == 1 && blockDim.z == 1 && blockDim.x % 32 == 0 && blockDim.x <= detail::block_threads;
     // Other ranks read what all threads have written; and the threads may use the block's shared memory otherwise.
     __syncthreads();
-    if (threadIdx.x == 0) detail::set_all_reduce<T, D, Epilogue>(r.info, local, in, out, count, eager);
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+        detail::set_all_reduce<T, D, Epilogue>(r.info, local, in, out, count, eager);
+        if (!fits) detail::give_up(g, channel, detail::failure::wrong_block, g.state().self.rank, none, 0);
+    }
     __syncthreads();
+    if (!fits) return false;
     const bool ok = eager ? detail::run_eager<collective::all_reduce, T, D>(g, channel, op, epilogue)
                           : detail::run_schedule<T, D>(g, channel, r.schedule, op, epilogue);
     __syncthreads();  // all threads have written their part of the result

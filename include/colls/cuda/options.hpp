@@ -20,8 +20,15 @@ struct options {
     std::size_t chunk_bytes = 128 << 10;
     /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.
     std::size_t scratch_bytes = 1 << 20;
-    /// Between processes: memory of a rank from which communicator::allocate takes.
+    /// Between processes: memory of a rank from which communicator::allocate takes. Of several devices of one process:
+    /// memory of a rank through which calls pass buffers that the other devices do not reach.
     std::size_t arena_bytes = 64 << 20;
+    /// Memory for the tables of schedules, about 48 bytes for each rank and slot of each schedule that is used. It is
+    /// allocated with the group, because an allocation might wait for kernels that wait for the call that makes it.
+    std::size_t table_bytes = 4 << 20;
+    /// Between processes: several ranks may name one device, where their kernels take turns. Else that is refused, for
+    /// it is mostly a mistake.
+    bool share_devices = false;
     /// Seconds that a kernel waits for a peer before it gives up; 0: COLLS_TIMEOUT.
     double timeout = 0;
 };

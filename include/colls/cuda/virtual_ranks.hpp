@@ -31,9 +31,13 @@ public:
     int size() const { return group_.ranks->size(); }
     int device() const { return group_.ranks->device(); }
 
-    /// Throws colls::error, timeout or mismatch, if a kernel of a rank has failed. Does not wait for kernels:
-    /// synchronise the stream first to learn about all calls so far.
+    /// Throws colls::error, timeout, mismatch or (calls within kernels) invalid_argument, if a kernel of a rank has
+    /// failed. Does not wait for kernels: synchronise the stream first to learn about all calls so far.
     void check() const { group_.ranks->throw_if_failed(); }
+
+    /// Breaks the group: its kernels that wait end, check() and the next call throw peer_failed with a text that quotes
+    /// `why`. Any thread may call it, also while another one waits for a kernel.
+    void abort(const char* why) { group_.ranks->order(detail::failure::aborted, 0, why); }
 
     /// For the library.
     detail::local_ranks& context() { return *group_.ranks; }

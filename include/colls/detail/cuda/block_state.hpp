@@ -6,6 +6,7 @@
 #pragma once
 
 #include <colls/detail/cuda/fold_elements.hpp>
+#include <colls/detail/cuda/partition.hpp>
 #include <colls/detail/cuda/workspace.hpp>
 
 namespace colls::inline v1::cuda::detail {
@@ -33,10 +34,22 @@ struct memory_pass {
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
 
+/// What the schedule of a call says of this rank, and of its blocks: in shared memory, since a pass needs the
+/// registers.
+struct schedule_facts {
+    std::int32_t shift = 0;  ///< from a role to its rank
+    std::int32_t me = 0;     ///< this rank's role
+    std::int32_t rounds = 0, ports = 1;
+    quotient blocks;         ///< the call's elements, divided by its user blocks
+    std::int32_t entry = 0;  ///< of the two entry records, the one of this call
+};
+
 /// Shared memory of a block. Arrays of two are used alternately, so that a pass is prepared while the last one is read.
 struct block_state {
     rank_handle self;
     kernel_call call;
+    std::uint64_t offsets[max_ranks + 1];  ///< to which the call may point
+    schedule_facts schedule;
     peer_buffers buffers[max_ranks];  ///< by role
     arrival arrivals[max_ports];
     std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity

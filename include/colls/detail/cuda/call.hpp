@@ -64,7 +64,10 @@ std::vector<rank_buffers> buffers_of(In& in, Out& out) {
     return all;
 }
 
-/// Where blocks of the given sizes begin, and where the last one ends.
+/// Of a call whose blocks are balanced.
+struct balanced_blocks {};
+
+/// Where blocks of the given sizes begin, and where the last one ends; empty for balanced blocks.
 template <class Counts>
 std::vector<std::uint64_t> offsets_of(const Counts& counts) {
     std::vector<std::uint64_t> all = {0};
@@ -72,10 +75,25 @@ std::vector<std::uint64_t> offsets_of(const Counts& counts) {
     return all;
 }
 
+inline std::vector<std::uint64_t> offsets_of(const balanced_blocks&) { return {}; }
+
+/// Calls launch(ranks), which launches a call of the local ranks. Throws what it throws, after the other ranks were
+/// told, and what an earlier kernel has reported.
+template <class Launch>
+void launch_or_tell(local_ranks& ranks, const Launch& launch) {
+    ranks.throw_if_failed();
+    try {
+        launch(ranks);
+    } catch (...) {
+        call_failed(ranks);
+    }
+}
+
 /// Makes the call C by the schedule, or the family of schedules, S.
-template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream>
+template <collective C, class S, class Comm, class In, class Out, class Op, class Epilogue, class Stream,
+    class Counts = balanced_blocks>
 void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilogue& epilogue, const Stream& stream,
-    const std::vector<std::uint64_t>& offsets = {}) {
+    const Counts& counts = {}) {
     static_assert(schedule<S> || family<S>, "colls: this is no schedule, and no family of schedules");
     static_assert(
         provides<S, C>, "colls: this schedule implements another collective, and none of its kind follows from it");
@@ -87,16 +105,20 @@ void make_call(Comm& comm, In& in, Out& out, const Op& op, int root, const Epilo
         static_assert(order_is_right<schedule_for<S, C>, T, Op>,
             "colls: this operator is not known to commute, and this schedule is not known to keep the order of ranks "
             "in a kernel; take direct or one_shot, or mark the operator with colls::commutative(op)");
-    launch_collective<schedule_for<S, C>, T, D>(
-        comm.context(), buffers_of<Comm>(in, out), root, schedule_of<C>(S{}), op, epilogue, stream_of(stream), offsets);
+    launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+        launch_collective<schedule_for<S, C>, T, D>(ranks, buffers_of<Comm>(in, out), root, schedule_of<C>(S{}), op,
+            epilogue, stream_of(stream), offsets_of(counts));
+    });
 }
 
 /// A barrier: a call without data.
 template <class S, class Comm, class Stream>
 void make_barrier(Comm& comm, const Stream& stream) {
-    const std::vector<rank_buffers> none(comm.context().ranks().size());
-    launch_collective<schedule_for<S, collective::barrier>, char, char>(comm.context(), none, 0,
-        schedule_of<collective::barrier>(S{}), no_operator{}, no_epilogue{}, stream_of(stream));
+    launch_or_tell(comm.context(), [&](local_ranks& ranks) {
+        launch_collective<schedule_for<S, collective::barrier>, char, char>(ranks,
+            std::vector<rank_buffers>(ranks.ranks().size()), 0, schedule_of<collective::barrier>(S{}), no_operator{},
+            no_epilogue{}, stream_of(stream), {});
+    });
 }
 
 }  // namespace colls::inline v1::cuda::detail

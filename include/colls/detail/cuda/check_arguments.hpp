@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/detail/cuda/driver.hpp>
 #include <colls/detail/cuda/partition.hpp>
 #include <colls/detail/cuda/runtime.hpp>
 #include <colls/schedule.hpp>
@@ -22,12 +23,14 @@ struct rank_buffers {
         (message() << "colls: cuda: " << name_of(what) << " on rank " << rank << ": " << why).text(), rank);
 }
 
-/// Accepts memory that `device` reaches, and any pointer where count is 0.
-inline void check_pointer(collective what, int rank, const void* at, std::size_t count, int device, const char* which) {
-    if (count == 0) return;
+/// Accepts memory that `device` reaches, and any pointer where count is 0. True: the other devices of the process reach
+/// it, too, once they have peer access. They do not reach memory of a pool (cudaMallocAsync) nor of cuMemCreate.
+inline bool check_pointer(collective what, int rank, const void* at, std::size_t count, int device, const char* which) {
+    if (count == 0) return true;
     cudaPointerAttributes a{};
     check(cudaPointerGetAttributes(&a, at), "cudaPointerGetAttributes", rank);
-    if (a.type == cudaMemoryTypeManaged || (a.type == cudaMemoryTypeDevice && a.device == device)) return;
+    if (a.type == cudaMemoryTypeManaged) return true;
+    if (a.type == cudaMemoryTypeDevice && a.device == device) return is_of_cuda_malloc(at);
     message why;
     why << "the " << which << " buffer is "
         << (a.type == cudaMemoryTypeDevice

@@ -19,8 +19,12 @@ public:
         return shared;
     }
 
-    __device__ static std::uint64_t acquire(const std::uint64_t* w) {
-        return word(w).load(::cuda::memory_order_acquire);
+    // Both are under way at once, which two loads with order would not be; one fence orders both.
+    __device__ static bool reached(const std::uint64_t* a, const std::uint64_t* b, std::uint64_t least) {
+        const std::uint64_t one = relaxed(a), two = relaxed(b);
+        if (one < least || two < least) return false;
+        ::cuda::atomic_thread_fence(::cuda::memory_order_acquire, ::cuda::thread_scope_system);
+        return true;
     }
     __device__ static void release(std::uint64_t* w, std::uint64_t x) {
         word(w).store(x, ::cuda::memory_order_release);
@@ -35,13 +39,20 @@ public:
     __device__ static bool claim(std::uint32_t* w, std::uint32_t x) { return atomicCAS_system(w, 0u, x) == 0u; }
     __device__ static void fence() { __threadfence_system(); }
     // Plain accesses, ordered by the words that are acquired and released around them. Not through the read-only cache:
-    // peers write this memory while the kernel runs.
+    // peers write this memory while the kernel runs. The compiler does not see that they are of global memory, because
+    // it finds their addresses in shared memory, and would take the slower instructions of any memory.
     __device__ static quad load(const quad* from) {
-        const uint4 q = *reinterpret_cast<const uint4*>(from);
-        return {{q.x, q.y, q.z, q.w}};
+        quad q;
+        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+            : "=r"(q.word[0]), "=r"(q.word[1]), "=r"(q.word[2]), "=r"(q.word[3])
+            : "l"(__cvta_generic_to_global(from))
+            : "memory");
+        return q;
     }
     __device__ static void store(quad* to, const quad& q) {
-        *reinterpret_cast<uint4*>(to) = make_uint4(q.word[0], q.word[1], q.word[2], q.word[3]);
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(q.word[0]),
+            "r"(q.word[1]), "r"(q.word[2]), "r"(q.word[3])
+            : "memory");
     }
     __device__ static std::uint64_t now() {
         std::uint64_t t;

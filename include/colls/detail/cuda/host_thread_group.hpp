@@ -51,6 +51,9 @@ public:
     }
 
     static std::uint64_t acquire(const std::uint64_t* w) { return word(w).load(std::memory_order_acquire); }
+    static bool reached(const std::uint64_t* a, const std::uint64_t* b, std::uint64_t least) {
+        return acquire(a) >= least && acquire(b) >= least;
+    }
     static void release(std::uint64_t* w, std::uint64_t x) { word(w).store(x, std::memory_order_release); }
     static std::uint64_t relaxed(const std::uint64_t* w) { return word(w).load(std::memory_order_relaxed); }
     static std::uint32_t relaxed(const std::uint32_t* w) { return word(w).load(std::memory_order_relaxed); }

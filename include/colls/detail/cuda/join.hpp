@@ -2,8 +2,11 @@
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 #pragma once
 
+#include <colls/detail/cuda/driver.hpp>
 #include <colls/detail/cuda/local_ranks.hpp>
+#include <colls/detail/cuda/peer_watch.hpp>
 #include <colls/detail/cuda/shared_allocations.hpp>
+#include <colls/detail/group/failure.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -15,17 +18,24 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// values[r] = rank r's `own`, on all ranks. Not in namespace cuda, where the name all_gather would be that of
-/// colls::cuda.
+/// Exchanges one value of each rank, again and again; memory is allocated by the constructor only. Not in namespace
+/// cuda, where the name all_gather would be that of colls::cuda.
 template <class Host, class X>
-void exchange_values(Host& host, const X& own, std::vector<X>& values) {
-    const auto* const bytes = reinterpret_cast<const unsigned char*>(&own);
-    const std::vector<unsigned char> mine(bytes, bytes + sizeof own);
-    std::vector<unsigned char> all(sizeof(X) * static_cast<std::size_t>(host.size()));
-    all_gather(host, mine, all);
-    values.resize(static_cast<std::size_t>(host.size()));
-    for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], all.data() + i * sizeof(X), sizeof(X));
-}
+class value_exchange {
+public:
+    explicit value_exchange(Host& host)
+        : host_(host), own_(sizeof(X)), all_(sizeof(X) * static_cast<std::size_t>(host.size())) {}
+    /// values[r] = rank r's `own`, on all ranks.
+    void operator()(const X& own, std::vector<X>& values) {
+        std::memcpy(own_.data(), &own, sizeof own);
+        all_gather(host_, own_, all_);
+        for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], all_.data() + i * sizeof(X), sizeof(X));
+    }
+
+private:
+    Host& host_;
+    std::vector<unsigned char> own_, all_;
+};
 
 }  // namespace detail
 
@@ -39,6 +49,7 @@ struct joined_rank {
     int rank = none;
     std::shared_ptr<shared_allocations> memory;
     std::unique_ptr<local_ranks> ranks;
+    std::unique_ptr<peer_watch> watch;  ///< of other processes; null where there are none
 };
 
 /// A number that is the same in all processes of a host, and differs between hosts: a hash of the kernel's boot id.
@@ -52,14 +63,21 @@ inline std::uint64_t host_identity() {
     return h;
 }
 
+/// The blocks from which cudaMalloc serves small requests.
+inline constexpr std::uint64_t block_bytes = 2 << 20;
+
 /// What each process tells the others while a group is made.
 struct process_info {
-    std::int32_t succeeded;  ///< in every step so far
+    std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
+    std::int32_t channels, device_number;
     std::uint64_t host;
     char device[32];  ///< PCI bus id
-    std::int32_t channels;
+    process_name process;
+    std::uint64_t scratch_bytes, small_bytes, chunk_bytes;  ///< of the options
     std::uint64_t workspace_bytes, arena_bytes;
+    std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
+    char why[240];
 };
 
 [[noreturn]] inline void no_peer_access(int rank, int device, int peer, const char* peer_device) {
@@ -96,6 +114,181 @@ inline void enable_peer_access(int from, int to, int a, int b) {
         check(code, "cudaDeviceEnablePeerAccess", a);
 }
 
+/// How one process joins a group, step by step. A step that fails on one rank fails on all, with its cause: no rank
+/// throws before the others know.
+template <class Host>
+class process_join {
+public:
+    process_join(Host& host, int device, const options& o)
+        : host_(host),
+          device_(device),
+          o_(o),
+          n_(host.size()),
+          rank_(host.rank()),
+          joined_{rank_, std::make_shared<shared_allocations>(), nullptr, nullptr},
+          all_(static_cast<std::size_t>(n_)),
+          workspaces_(all_.size()),
+          exchange_(host),
+          meet_([exchange = v1::detail::value_exchange<Host, char>(host),
+                    all = std::vector<char>(all_.size())]() mutable { exchange({}, all); }) {}
+
+    joined_rank run() {
+        shared_allocations& memory = *joined_.memory;
+        attempt([&] { describe(); });
+        exchange();
+        attempt([&] { allocate(memory); });
+        exchange();
+        attempt([&] { map(memory); });
+        exchange();
+        attempt([&] { connect(memory); });
+        exchange();  // every workspace is ready before any rank's kernel accesses it
+        return std::move(joined_);
+    }
+
+private:
+    template <class Step>
+    void attempt(const Step& step) {
+        own_.succeeded = 0;
+        try {
+            step();
+            own_.succeeded = 1;
+        } catch (const error& e) {
+            code_ = e.code();
+            std::snprintf(own_.why, sizeof own_.why, "%s", v1::detail::quoted(e.what()));
+        } catch (const std::bad_alloc&) {
+            std::snprintf(own_.why, sizeof own_.why, "out of host memory");
+        } catch (const std::exception& e) {
+            std::snprintf(own_.why, sizeof own_.why, "%s", e.what());
+        }
+    }
+    /// Throws if a rank's step has failed: this rank's own error, or peer_failed with that of another.
+    void exchange() {
+        exchange_(own_, all_);
+        int failed = own_.succeeded ? none : rank_;
+        for (int r = n_ - 1; r >= 0 && own_.succeeded; --r)
+            if (!of(r).succeeded) failed = r;
+        if (failed == none) return;
+        throw error(failed == rank_ ? code_ : errc::peer_failed,
+            (message() << "colls: cuda::communicator: rank " << rank_ << " has no group, because rank " << failed
+                       << " could not join: " << of(failed).why)
+                .text(),
+            rank_, failed);
+    }
+    const process_info& of(int r) const { return all_[static_cast<std::size_t>(r)]; }
+
+    void describe() {
+        int devices = 0;
+        check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount", rank_);
+        if (device_ < 0 || device_ >= devices)
+            throw error(errc::unsupported,
+                (message() << "rank " << rank_ << " names device " << device_ << ", and its process sees " << devices
+                           << ", from number 0 on")
+                    .text(),
+                rank_);
+        const device_guard guard(device_);
+        own_.host = host_identity();
+        own_.process = own_process();
+        own_.device_number = device_;
+        own_.channels = o_.channels > 0 ? o_.channels : std::min(multiprocessors(device_), default_channels);
+        own_.scratch_bytes = o_.scratch_bytes;
+        own_.small_bytes = o_.small_bytes;
+        own_.chunk_bytes = o_.chunk_bytes;
+        check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
+    }
+    void allocate(shared_allocations& memory) {
+        int channels = own_.channels;
+        for (int r = 0; r < n_; ++r) {
+            const process_info& p = of(r);
+            channels = std::min(channels, p.channels);
+            if (p.host != own_.host)
+                throw error(errc::unsupported,
+                    (message() << "rank " << r << " is on another host than rank " << rank_
+                               << ": make a group of each host, and go between them with the host's library")
+                        .text(),
+                    rank_, r);
+            if (p.scratch_bytes != own_.scratch_bytes || p.small_bytes != own_.small_bytes ||
+                p.chunk_bytes != own_.chunk_bytes)
+                throw error(errc::invalid_argument,
+                    (message() << "rank " << r << " has other options than rank " << rank_
+                               << ": scratch_bytes, small_bytes and chunk_bytes are the same on all ranks")
+                        .text(),
+                    rank_, r);
+        }
+        for (int r = 0; r < n_ && !o_.share_devices; ++r)
+            for (int q = 0; q < r; ++q)
+                if (std::strcmp(of(q).device, of(r).device) == 0)
+                    throw error(errc::invalid_argument,
+                        (message() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
+                                   << " (number " << of(q).device_number << " and " << of(r).device_number
+                                   << "): give each a device of its own, or set options.share_devices")
+                            .text(),
+                        rank_, r);
+        joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
+        own_.workspace_bytes = (joined_.ranks->sizes().bytes() + 255) / 256 * 256;
+        // cudaMalloc serves several small requests from one block of 2 MiB, and CUDA IPC exports whole blocks: nothing
+        // but the group's memory is exported if it takes whole blocks.
+        const std::uint64_t bytes = own_.workspace_bytes + o_.arena_bytes;
+        own_.arena_bytes = (bytes + block_bytes - 1) / block_bytes * block_bytes - own_.workspace_bytes;
+        memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
+        const device_guard guard(device_);
+        const std::byte* const at = memory.owned[0].data();
+        own_.offset = offset_in_allocation(at);
+        check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
+    }
+    void map(shared_allocations& memory) {
+        // From here on other processes may have mapped this rank's memory. All ranks come here, or none does.
+        memory.synchronise_processes = std::move(meet_);
+        const device_guard guard(device_);
+        memory.mapped.reserve(all_.size());
+        for (int r = 0; r < n_; ++r) {
+            const process_info& p = of(r);
+            void* at = memory.owned[0].data();
+            if (r != rank_) {
+                check_peer_access(p, device_, rank_, r);
+                check(
+                    cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle", rank_);
+                memory.mapped.push_back(at);
+                at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
+            }
+            workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
+        }
+    }
+    void connect(shared_allocations& memory) {
+        std::vector<std::uint64_t> regions;  // of each rank: absolute, exported
+        std::vector<descriptor> processes;
+        for (int r = 0; r < n_; ++r) {
+            regions.push_back(0);
+            regions.push_back(
+                reinterpret_cast<std::uint64_t>(workspaces_[static_cast<std::size_t>(r)]) + of(r).workspace_bytes);
+            processes.push_back(watched(of(r).process));
+        }
+        joined_.ranks->connect({rank_}, workspaces_, regions);
+        std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
+        joined_.ranks->export_memory(arena_at, own_.arena_bytes);
+        memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
+        joined_.watch = std::make_unique<peer_watch>(
+            *joined_.ranks, std::move(processes), [&context = host_.context(), rank = rank_](int& peer, message& why) {
+                const v1::detail::poison_state& p = context.memory.poison();
+                if (p.state.load(std::memory_order_acquire) != 2) return false;
+                peer = p.peer == none || p.peer == rank ? p.rank : p.peer;
+                why << v1::detail::report_in(p);
+                return true;
+            });
+    }
+
+    Host& host_;
+    const int device_;
+    const options& o_;
+    const int n_, rank_;
+    joined_rank joined_;
+    process_info own_{};
+    errc code_ = errc::peer_failed;
+    std::vector<process_info> all_;
+    std::vector<std::byte*> workspaces_;
+    v1::detail::value_exchange<Host, process_info> exchange_;
+    std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
+};
+
 /// See communicator's constructor. Collective over `host`.
 template <class Host>
 joined_rank join_processes(Host& host, int device, const options& o) {
@@ -106,90 +299,13 @@ joined_rank join_processes(Host& host, int device, const options& o) {
                        << " ranks, and this host group has " << n)
                 .text(),
             rank);
-    joined_rank joined{rank, std::make_shared<shared_allocations>(), nullptr};
-    shared_allocations& memory = *joined.memory;
-    memory.synchronise_processes = [&host] {
-        std::vector<char> all;
-        v1::detail::exchange_values(host, char{}, all);
-    };
-    std::vector<process_info> all;
-    process_info own{};
-    const auto exchange = [&] { v1::detail::exchange_values(host, own, all); };
-    // A step that fails on one rank fails on all: no rank throws before the others know.
-    std::string failure_text;
-    const auto attempt = [&](const auto& step) {
-        if (!failure_text.empty()) return;
-        try {
-            step();
-        } catch (const error& e) {
-            failure_text = e.what();
-        }
-        own.succeeded = failure_text.empty();
-    };
-
-    attempt([&] {
-        const device_guard guard(device);
-        own.host = host_identity();
-        own.channels = o.channels > 0 ? o.channels : std::min(multiprocessors(device), default_channels);
-        check(cudaDeviceGetPCIBusId(own.device, sizeof own.device, device), "cudaDeviceGetPCIBusId", rank);
-    });
-    exchange();
-    int channels = own.channels;
-    for (const process_info& p : all) channels = std::min(channels, p.succeeded ? p.channels : channels);
-    attempt([&] {
-        for (int r = 0; r < n; ++r)
-            if (all[static_cast<std::size_t>(r)].host != own.host)
-                throw error(errc::unsupported,
-                    (message() << "colls: cuda::communicator: rank " << r << " is on another host than rank " << rank
-                               << ": make a group of each host, and go between them with the host's library")
-                        .text(),
-                    rank, r);
-        joined.ranks = std::make_unique<local_ranks>(n, device, channels, o);
-        own.workspace_bytes = (joined.ranks->sizes().bytes() + 255) / 256 * 256;
-        own.arena_bytes = o.arena_bytes;
-        memory.owned.emplace_back(device, own.workspace_bytes + own.arena_bytes);
-        const device_guard guard(device);
-        check(cudaIpcGetMemHandle(&own.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank);
-    });
-    exchange();
-    std::vector<std::byte*> workspaces(static_cast<std::size_t>(n));
-    attempt([&] {
-        const device_guard guard(device);
-        for (int r = 0; r < n; ++r) {
-            const process_info& p = all[static_cast<std::size_t>(r)];
-            if (!p.succeeded) continue;
-            void* at = memory.owned[0].data();
-            if (r != rank) {
-                check_peer_access(p, device, rank, r);
-                check(
-                    cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle", rank);
-                memory.mapped.push_back(at);
-            }
-            workspaces[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
-        }
-    });
-    exchange();
-    for (int r = 0; r < n; ++r)
-        if (!all[static_cast<std::size_t>(r)].succeeded)
-            throw error(errc::peer_failed,
-                (message() << "colls: cuda::communicator: rank " << r << " could not join"
-                           << (r == rank ? ": " : "; its own error says why")
-                           << (r == rank ? failure_text.c_str() : ""))
-                    .text(),
-                rank, r);
-
-    std::vector<std::uint64_t> regions;  // of each rank: absolute, exported
-    for (int r = 0; r < n; ++r) {
-        regions.push_back(0);
-        regions.push_back(reinterpret_cast<std::uint64_t>(workspaces[static_cast<std::size_t>(r)]) +
-                          all[static_cast<std::size_t>(r)].workspace_bytes);
+    try {
+        return process_join<Host>(host, device, o).run();
+    } catch (const std::bad_alloc&) {  // outside of a step: the other ranks wait in an exchange
+        host.abort("cuda::communicator: out of host memory");
+        throw error(errc::peer_failed,
+            (message() << "colls: cuda::communicator: rank " << rank << " is out of host memory").text(), rank);
     }
-    joined.ranks->connect({rank}, workspaces, regions);
-    std::byte* const arena_at = memory.owned[0].data() + own.workspace_bytes;
-    joined.ranks->export_memory(arena_at, own.arena_bytes);
-    memory.arena = std::make_shared<device_arena>(arena_at, own.arena_bytes);
-    exchange();  // every workspace is ready before any rank's kernel accesses it
-    return joined;
 }
 
 /// See communicator::of_devices.
@@ -218,13 +334,13 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
     std::vector<std::byte*> workspaces;
     for (int r = 0; r < n; ++r) {
         const int device = devices[static_cast<std::size_t>(r)];
-        all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o)});
+        all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o), nullptr});
         memory->owned.emplace_back(device, all.back().ranks->sizes().bytes());
         workspaces.push_back(memory->owned.back().data());
     }
     for (const joined_rank& j : all) {
         j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
-        j.ranks->set_peer_devices(devices);
+        j.ranks->set_peer_devices(devices, o.arena_bytes);
     }
     return all;
 }

@@ -26,11 +26,16 @@ struct kernel_arguments {
     std::int32_t rank_count = 1;
     kernel_call common;  ///< without the buffers
     kernel_buffers of[max_local_ranks];
+    std::int32_t has_offsets = 0;
+    std::uint64_t offsets[max_ranks + 1] = {};  ///< see kernel_call; by value, so that a graph keeps its own
     Op op;
     Epilogue epilogue;
 
     /// Sets the call of this block's rank in the block's state; returns the block's channel.
     __device__ int load_call() const {
+        if (has_offsets != 0)
+            for (unsigned i = threadIdx.x; i <= max_ranks; i += blockDim.x)
+                device_thread_group::state().offsets[i] = offsets[i];
         if (threadIdx.x == 0) {
             const unsigned local = blockIdx.x % static_cast<unsigned>(rank_count);
             block_state& state = device_thread_group::state();
@@ -41,6 +46,7 @@ struct kernel_arguments {
             c.out = of[local].out;
             c.in_where = of[local].in_where;
             c.out_where = of[local].out_where;
+            if (has_offsets != 0) c.offsets = state.offsets;
         }
         __syncthreads();
         return static_cast<int>(blockIdx.x / static_cast<unsigned>(rank_count));

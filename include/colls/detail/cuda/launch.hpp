@@ -4,6 +4,7 @@
 
 #include <colls/detail/cuda/check_arguments.hpp>
 #include <colls/detail/cuda/local_ranks.hpp>
+#include <colls/detail/cuda/staging.hpp>
 
 #include <algorithm>
 #include <string_view>
@@ -43,17 +44,63 @@ inline void launch_kernel(
                 .text(),
             rank);
     const device_guard guard(ranks.device());
-    check(cudaLaunchCooperativeKernel(
-              kernel, dim3(static_cast<unsigned>(blocks)), dim3(block_threads), arguments, 0, stream),
-        "cudaLaunchCooperativeKernel", rank);
+    const double share = static_cast<double>(blocks) / resident;
+    device_residency* const others = ranks.residency();
+    if (others != nullptr && !others->fits(stream, share))
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
+                       << resident
+                       << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
+                          "they might wait for each other on different devices for ever: wait for those calls, use "
+                          "their stream, or lower options.channels")
+                .text(),
+            rank);
+    ranks.set_refusal("");
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = 1;
+    // A fence waits for the earlier writes of all kernels of its domain. In a domain of their own, the fences of these
+    // kernels do not wait for those that compute meanwhile, nor the other way round.
+    attributes[1].id = cudaLaunchAttributeMemSyncDomain;
+    attributes[1].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(block_threads);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = ranks.has_memory_domains() ? 2 : 1;
+    check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
+    if (others != nullptr) others->launched(stream, share);
+}
+
+/// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this
+/// one already, and throws on. The group goes on after a call that was refused, for wrong arguments, and is broken by
+/// what else can go wrong.
+[[noreturn]] inline void call_failed(local_ranks& ranks) {
+    const int rank = ranks.ranks().front().rank;
+    const bool alone = static_cast<int>(ranks.ranks().size()) == ranks.size();
+    try {
+        throw;
+    } catch (const error& e) {
+        if (alone) throw;
+        if (e.code() == errc::peer_failed)
+            ranks.order(failure::failed, rank, e.what());
+        else
+            ranks.set_refusal(e.what());
+        throw;
+    } catch (const std::exception& e) {
+        const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+        if (!alone) ranks.order(failure::failed, rank, memory ? "out of host memory" : e.what());
+        throw;
+    }
 }
 
 /// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
 /// user blocks begin (n + 1 entries); empty: they are balanced. Throws invalid_argument, unsupported, wrong_schedule,
-/// and what an earlier kernel has reported.
+/// peer_failed, std::bad_alloc.
 template <class Schedule, class T, class D, class Op, class Epilogue>
 void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const Schedule& s,
-    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets = {}) {
+    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
     constexpr collective what = implemented_by<Schedule>;
     static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
         "colls: elements must be trivially copyable, and default constructible");
@@ -62,7 +109,6 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
     const int n = ranks.size();
     const int rank = ranks.ranks().front().rank;
-    ranks.throw_if_failed();
     if (all.size() != ranks.ranks().size()) {
         message why;
         why << "it takes one buffer a rank, which is " << ranks.ranks().size() << ", and got " << all.size();
@@ -75,7 +121,9 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     }
     check_stream(what, rank, stream, ranks.device());
 
-    kernel_arguments<Op, Epilogue> a{ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, op, epilogue};
+    kernel_arguments<Op, Epilogue> a{
+        ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, !offsets.empty(), {}, op, epilogue};
+    bool reached = true;  // by the other devices of the process
     for (std::size_t i = 0; i < all.size(); ++i) {
         const rank_buffers& b = all[i];
         const int r = ranks.ranks()[i].rank;
@@ -86,8 +134,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             refuse(what, r, why.text());
         }
         a.common.count = count;
-        check_pointer(what, r, b.in, b.in_count, ranks.device(), "input");
-        check_pointer(what, r, b.out, b.out_count, ranks.device(), "output");
+        reached = check_pointer(what, r, b.in, b.in_count, ranks.device(), "input") && reached;
+        reached = check_pointer(what, r, b.out, b.out_count, ranks.device(), "output") && reached;
         check_overlap(what, r, b, sizeof(T), sizeof(D),
             offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
                             : offsets[static_cast<std::size_t>(r)]);
@@ -98,7 +146,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
 
     kernel_call& c = a.common;
     c.root = root;
-    if (!offsets.empty()) c.offsets = ranks.device_copy(offsets);
+    std::copy(offsets.begin(), offsets.end(), a.offsets);
     const auto longest_of = [&](int blocks) {
         if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;
         std::uint64_t longest = 0;
@@ -161,10 +209,14 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.chunks = static_cast<std::int32_t>(
         chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
     set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
+    staged_call staged(ranks, stream);
+    const bool stages = !reached && ranks.staging().size() != 0;
+    if (stages) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
     Schedule value = s;
     void* arguments[] = {&a, &value};
     launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
         c.channels, arguments, stream);
+    if (stages) staged.copy_back();
 }
 
 }  // namespace colls::inline v1::cuda::detail

@@ -8,11 +8,14 @@
 #include <colls/cuda/options.hpp>
 #include <colls/detail/cuda/device_tables.hpp>
 #include <colls/detail/cuda/kernels.hpp>
+#include <colls/detail/cuda/residency.hpp>
 #include <colls/detail/support/environment.hpp>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace colls::inline v1::cuda::detail {
@@ -63,11 +66,14 @@ class local_ranks {
 public:
     /// For ranks of a group of n on `device`. `channels`: of each rank, the same on all ranks.
     local_ranks(int n, int device, int channels, const options& o)
-        : n_(n), device_(device), options_(limited(o)), tables_(device) {
+        : n_(n), device_(device), options_(limited(o)), tables_(device, o.table_bytes), orders_(device) {
         sizes_.ranks = n;
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes_of_rank;
         sizes_.scratch_bytes = (o.scratch_bytes + 127) / 128 * 128;
+        int domains = 1;
+        check(cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, device), "cudaDeviceGetAttribute");
+        has_memory_domains_ = domains > 1;
         timeout_ = o.timeout > 0 ? o.timeout : colls::detail::environment::read().timeout;
     }
     local_ranks(const local_ranks&) = delete;
@@ -88,6 +94,10 @@ public:
         const std::vector<std::uint64_t>& regions) {
         workspaces_ = device_memory(device_, workspaces.size() * sizeof(std::byte*), workspaces.data());
         regions_ = device_memory(device_, regions.size() * sizeof(std::uint64_t), regions.data());
+        host_workspaces_ = workspaces;
+        if (static_cast<int>(ranks.size()) < n_)
+            resident_ = resident_group(device_,
+                static_cast<double>(sizes_.channels) * static_cast<double>(ranks.size()) / multiprocessors(device_));
         std::vector<rank_handle> handles;
         for (const int r : ranks) {
             ranks_.push_back({r, {}});
@@ -104,29 +114,40 @@ public:
         handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());
     }
 
-    /// Throws timeout or mismatch if a kernel of a local rank has reported a failure. A report stays for ever.
+    /// Orders the local ranks to give up: their kernels that wait, and later ones; and later calls throw. The kernels
+    /// of other ranks hear of it when they wait for one of these. `text`: what is to blame beyond `why`, which other
+    /// ranks read. The first order stands. Can be called by any thread, also while another waits for a kernel.
+    void order(failure why, int peer, const char* text) noexcept {
+        const std::lock_guard lock(order_mutex_);
+        if (order_.load(std::memory_order_relaxed) != 0) return;
+        std::snprintf(order_text_, sizeof order_text_, "%s", text);
+        const std::uint32_t word = poison_word(why, peer);
+        order_.store(word, std::memory_order_release);
+        for (const local_rank& l : ranks_) {
+            // First what needs no call of the runtime, which might wait for the other thread.
+            std::atomic_ref<std::uint32_t>(l.status->order).store(word, std::memory_order_relaxed);
+        }
+        for (const local_rank& l : ranks_) tell(l.rank, text, 0, word);
+    }
+    /// Tells the other ranks that this one has not made a call, for the given reason; empty: that it has made it now.
+    void set_refusal(const char* text) noexcept {
+        if (static_cast<int>(ranks_.size()) == n_ || (*text == '\0' && !has_refused_)) return;
+        has_refused_ = *text != '\0';
+        for (const local_rank& l : ranks_)
+            tell(l.rank, text, workspace_layout::refusal_begin,
+                has_refused_ ? poison_word(failure::refused, l.rank) : 0);
+    }
+
+    /// Throws if a kernel of a local rank has reported a failure, or the host has ordered one. Both stay for ever.
     void throw_if_failed() const {
         for (const local_rank& l : ranks_) {
             const failure_report& r = *l.status.get();
             const auto why =
                 static_cast<failure>(std::atomic_ref<std::uint64_t>(l.status->what).load(std::memory_order_acquire));
-            if (why == failure::nothing) continue;
-            message text;
-            text << "colls: cuda: rank " << l.rank << ": an earlier call failed: ";
-            if (r.told_by != none) text << "rank " << r.told_by << " gave up, because ";
-            if (why == failure::late) {
-                text << "rank " << r.peer << " did not come within " << timeout_ << " s";
-                if (r.round != none) text << " in round " << r.round;
-                text << " (block " << r.block << ")";
-            } else {
-                text << "rank " << r.peer
-                     << " made another call (its collective, schedule, type, operator, count or root differs)";
-            }
-            text << "; the group can no longer be used: make a new one";
-            // The peer of a rank that gave up because others missed it is the rank that said so.
-            const int peer = r.peer == l.rank ? r.told_by : r.peer;
-            throw error(why == failure::late ? errc::timeout : errc::mismatch, text.text(), l.rank, peer, r.round);
+            if (why != failure::nothing) throw_failure(l.rank, why, r.peer, r.told_by, r.round, r.block);
         }
+        if (const std::uint32_t word = order_.load(std::memory_order_acquire); word != 0)
+            throw_failure(ranks_.front().rank, reason_in(word), peer_in(word), none, none, none);
     }
 
     /// The memory of this device that other ranks reach.
@@ -157,14 +178,6 @@ public:
         maps_.push_back(std::move(m));
         return *maps_.back();
     }
-    /// A copy of `offsets` on the device, for as long as the group lives: graphs may refer to it.
-    const std::uint64_t* device_copy(const std::vector<std::uint64_t>& offsets) {
-        for (const auto& [known, copy] : offsets_)
-            if (known == offsets) return copy;
-        offsets_.emplace_back(offsets, tables_.copy(offsets));
-        return offsets_.back().second;
-    }
-
     /// Loads a kernel on this device and on the peer devices of the process; returns how many of its blocks this device
     /// holds at once. Loaded by its first launch, a kernel would wait for running kernels that wait for it.
     int resident_blocks(const void* kernel) {
@@ -188,10 +201,98 @@ public:
         kernels_.emplace_back(kernel, each * multiprocessors(device_));
         return kernels_.back().second;
     }
-    /// The devices of all ranks of this process.
-    void set_peer_devices(std::vector<int> devices) { peer_devices_ = std::move(devices); }
+    /// Has the device more than one domain of memory synchronisation?
+    bool has_memory_domains() const { return has_memory_domains_; }
+    /// Where launches of this group are counted; null: it has all its ranks, and no launch waits for another device.
+    device_residency* residency() const { return resident_.get(); }
+    /// The devices of all ranks of this process; `bytes`: staging memory, for buffers that they do not reach.
+    void set_peer_devices(std::vector<int> devices, std::size_t bytes) {
+        if (devices.size() > 1) staging_ = device_memory(device_, bytes);
+        peer_devices_ = std::move(devices);
+    }
+    /// Memory that the other devices of the process reach; empty where all memory of this device is reached.
+    const device_memory& staging() const { return staging_; }
 
 private:
+    /// Writes a text and then a word at `at` into the workspace of a local rank. Not if the device cannot: its kernels
+    /// read the order all the same.
+    void tell(int rank, const char* text, std::uint64_t at, std::uint32_t word) noexcept {
+        cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+        int before = 0;
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        cudaGetDevice(&before);
+        cudaSetDevice(device_);
+        char bytes[workspace_layout::text_bytes] = {};
+        std::snprintf(bytes, sizeof bytes, "%s", text);
+        std::byte* const to = host_workspaces_[static_cast<std::size_t>(rank)];
+        cudaMemcpyAsync(to + workspace_layout::text_begin, bytes, sizeof bytes, cudaMemcpyHostToDevice, orders_.get());
+        cudaMemcpyAsync(to + at, &word, sizeof word, cudaMemcpyHostToDevice, orders_.get());
+        cudaStreamSynchronize(orders_.get());
+        cudaSetDevice(before);
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        cudaGetLastError();
+    }
+    /// The text that a rank gives for its failure; empty where it cannot be read.
+    void read_text(int rank, char (&to)[workspace_layout::text_bytes]) const noexcept {
+        to[0] = '\0';
+        if (rank < 0 || rank >= n_) return;
+        const relaxed_capture relaxed;
+        cudaMemcpyAsync(to, host_workspaces_[static_cast<std::size_t>(rank)] + workspace_layout::text_begin, sizeof to,
+            cudaMemcpyDefault, orders_.get());
+        if (cudaStreamSynchronize(orders_.get()) != cudaSuccess) to[0] = '\0';
+        cudaGetLastError();
+        to[sizeof to - 1] = '\0';
+    }
+    [[noreturn]] void throw_failure(int rank, failure why, int peer, int told_by, int round, int block) const {
+        message text;
+        text << "colls: cuda: rank " << rank << ": an earlier call failed: ";
+        if (told_by != none && told_by != peer) text << "rank " << told_by << " gave up, because ";
+        char reason[workspace_layout::text_bytes] = {};
+        if (const std::uint32_t own = order_.load(std::memory_order_acquire); own != 0 && reason_in(own) == why)
+            std::memcpy(reason, order_text_, sizeof reason);
+        else if (why == failure::aborted || why == failure::failed || why == failure::refused)
+            read_text(peer, reason);
+        errc code = errc::peer_failed;
+        switch (why) {
+            case failure::late:
+                code = errc::timeout;
+                text << "rank " << peer << " did not come within " << timeout_ << " s";
+                if (round != none) text << " in round " << round;
+                text << " (block " << block << ")";
+                break;
+            case failure::mismatch:
+                code = errc::mismatch;
+                text << "rank " << peer
+                     << " made another call (its collective, schedule, type, operator, count or root differs)";
+                break;
+            case failure::aborted:
+                text << "rank " << peer << " aborted";
+                break;
+            case failure::died:
+                text << "the process of rank " << peer << " has ended";
+                break;
+            case failure::refused:
+                text << "rank " << peer << " has not made this call, which it refused";
+                break;
+            case failure::wrong_block:
+                code = errc::invalid_argument;
+                text << "a kernel of rank " << peer
+                     << " made a call with blocks that are not in one dimension, have more than " << block_threads
+                     << " threads, or no multiple of 32";
+                break;
+            case failure::host_broken:
+                text << "the host group by which the ranks joined is broken";
+                break;
+            default:
+                text << "rank " << peer << " failed while it prepared a call";
+                break;
+        }
+        if (reason[0] != '\0') text << ": " << v1::detail::quoted(reason);
+        text << "; the group can no longer be used: make a new one";
+        // The peer of a rank that gave up because others missed it is the rank that said so.
+        throw error(code, text.text(), rank, peer == rank ? told_by : peer, round);
+    }
+
     /// memory_pass::count has 32 bits, and counts the elements of a chunk.
     static options limited(options o) {
         if (o.chunk_bytes > (std::size_t{1} << 30)) o.chunk_bytes = std::size_t{1} << 30;
@@ -203,13 +304,21 @@ private:
     workspace_layout sizes_;
     double timeout_ = 0;  // seconds
     std::vector<local_rank> ranks_;
+    std::vector<std::byte*> host_workspaces_;
     device_memory workspaces_, regions_, handles_;
     reachable_memory reachable_;
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
-    std::vector<std::pair<std::vector<std::uint64_t>, const std::uint64_t*>> offsets_;
     device_tables tables_;
     std::vector<std::pair<const void*, int>> kernels_;  // and how many blocks of each are resident
+    bool has_memory_domains_ = false;
+    resident_group resident_;
     std::vector<int> peer_devices_;
+    device_memory staging_;
+    private_stream orders_;
+    std::mutex order_mutex_;
+    std::atomic<std::uint32_t> order_{0};  ///< to the local ranks: a poison word
+    char order_text_[workspace_layout::text_bytes] = {};
+    bool has_refused_ = false;
 };
 
 }  // namespace colls::inline v1::cuda::detail

@@ -16,11 +16,29 @@ struct extent {
     std::uint64_t first = 0, count = 0;
 };
 
-/// Part i of `parts` of a range of `count` elements: sizes differ by at most one, the longer parts first.
-COLLS_CALLED constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
-    if (parts == 1) return {0, count};  // a 64-bit division is slow on a device
-    const std::uint64_t q = count / parts, r = count % parts;
-    return {i * q + (i < r ? i : r), q + (i < r ? 1 : 0)};
+/// `count` divided by `parts`.
+struct quotient {
+    std::uint64_t whole = 0;
+    std::uint32_t rest = 0;
+};
+/// parts < 2^16. A device divides 32 bits only, and calls a long function for 64: long division, by digits of 16 bits.
+COLLS_CALLED constexpr quotient divided(std::uint64_t count, std::uint64_t parts) {
+    const auto divisor = static_cast<std::uint32_t>(parts);
+    quotient q;
+    for (int shift = count >> 32 != 0 ? 48 : 16; shift >= 0; shift -= 16) {
+        const std::uint32_t digits = q.rest << 16 | static_cast<std::uint32_t>(count >> shift & 0xffff);
+        q.whole = q.whole << 16 | digits / divisor;
+        q.rest = digits % divisor;
+    }
+    return q;
+}
+/// Part i of a range that has been divided: sizes differ by at most one, the longer parts first.
+constexpr extent part_of(const quotient& q, std::uint64_t i) {
+    return {i * q.whole + (i < q.rest ? i : q.rest), q.whole + (i < q.rest ? 1 : 0)};
+}
+/// Part i of `parts` of a range of `count` elements.
+constexpr extent balanced(std::uint64_t count, std::uint64_t parts, std::uint64_t i) {
+    return parts == 1 ? extent{0, count} : part_of(divided(count, parts), i);
 }
 
 /// The elements of a range of `count` that slice `i` of `slices` has in its chunk number `c`, of `chunk` elements each.
@@ -31,13 +49,12 @@ constexpr extent cut(std::uint64_t count, std::uint64_t slices, std::uint64_t i,
     return {from, from < stop ? stop - from : 0};
 }
 
-/// Part `part` of `parts` of user block `block`, one of `blocks` in a buffer of `count` elements. `offsets`: where the
-/// blocks begin (blocks + 1 entries), or null where they are balanced.
+/// Part `part` of `parts` of user block `block`. `offsets`: where the blocks begin (blocks + 1 entries), or null where
+/// they are balanced, of `blocks` elements each.
 COLLS_DEVICE_CALLED constexpr extent unit_of(
-    std::uint64_t count, const std::uint64_t* offsets, int blocks, int block, int part, int parts) {
-    const extent whole = offsets != nullptr
-                             ? extent{offsets[block], offsets[block + 1] - offsets[block]}
-                             : balanced(count, static_cast<std::uint64_t>(blocks), static_cast<std::uint64_t>(block));
+    const quotient& blocks, const std::uint64_t* offsets, int block, int part, int parts) {
+    const extent whole = offsets != nullptr ? extent{offsets[block], offsets[block + 1] - offsets[block]}
+                                            : part_of(blocks, static_cast<std::uint64_t>(block));
     if (parts == 1) return whole;
     const extent some = balanced(whole.count, static_cast<std::uint64_t>(parts), static_cast<std::uint64_t>(part));
     return {whole.first + some.first, some.count};

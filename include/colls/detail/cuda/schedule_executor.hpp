@@ -36,12 +36,7 @@ template <class Schedule, class T, class D, class Op, class Epilogue, class G>
 class schedule_executor {
 public:
     COLLS_DEVICE schedule_executor(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue)
-        : g_(g), s_(s), op_(op), epilogue_(epilogue), channel_(channel), n_(self().sizes.ranks) {
-        if constexpr (rooted(what)) shift_ = call().root - root_of(s, n_);
-        me_ = role(self().rank);
-        rounds_ = s.rounds(n_);
-        ports_ = ports_of(s, n_);
-    }
+        : g_(g), s_(s), op_(op), epilogue_(epilogue), channel_(channel) {}
 
     /// False: the rank has given up, and the host learns why from the report. Control and data alternate, each at one
     /// place in the code, so that a kernel stays small and both can use all registers.
@@ -62,23 +57,37 @@ private:
     COLLS_DEVICE block_state& state() const { return g_.state(); }
     COLLS_DEVICE const rank_handle& self() const { return state().self; }
     COLLS_DEVICE const kernel_call& call() const { return state().call; }
+    COLLS_DEVICE int n() const { return self().sizes.ranks; }
+    COLLS_DEVICE int me() const { return state().schedule.me; }
+    COLLS_DEVICE int rounds() const { return state().schedule.rounds; }
+    COLLS_DEVICE int ports() const { return state().schedule.ports; }
+
+    // Functions that are not inlined are static: an object whose address they take is kept in memory.
 
     // Rooted schedules are written for root 0: a role is a rank relative to the root.
-    COLLS_DEVICE int role(int rank) const { return rooted(what) ? mod(rank - shift_, n_) : rank; }
-    COLLS_DEVICE int rank_of(int role) const { return rooted(what) ? mod(role + shift_, n_) : role; }
-    COLLS_DEVICE const slot_info& info(int role, int slot) const { return call().slots[role * call().width + slot]; }
+    COLLS_DEVICE static int rank_of(G& g, int role) {
+        return rooted(what) ? mod(role + g.state().schedule.shift, g.state().self.sizes.ranks) : role;
+    }
+    COLLS_DEVICE int rank_of(int role) const { return rank_of(g_, role); }
+    COLLS_DEVICE static const slot_info& info(G& g, int role, int slot) {
+        return g.state().call.slots[role * g.state().call.width + slot];
+    }
+    COLLS_DEVICE const slot_info& info(int role, int slot) const { return info(g_, role, slot); }
 
     // Locations of slots.
 
-    COLLS_DEVICE extent unit(const block_part& p, int parts) const {
-        return unit_of(call().count, call().offsets, call().user_blocks,
-            owned(what) && rooted(what) ? rank_of(p.block) : p.block, p.part, parts);
+    COLLS_DEVICE static extent unit(G& g, const block_part& p, int parts) {
+        const kernel_call& call = g.state().call;
+        return unit_of(g.state().schedule.blocks, call.offsets,
+            owned(what) && rooted(what) ? rank_of(g, p.block) : p.block, p.part, parts);
     }
-    /// The part of a slot that this channel works on in this chunk, relative to the slot's unit.
-    COLLS_DEVICE_CALLED extent span_of(const slot_info& s) const {
-        return cut_of(unit(s.data, s.parts).count, static_cast<std::uint64_t>(call().channels),
-            slice_of(call(), channel_), call().chunk, chunk_);
+    /// The part of a slot that a channel works on in a chunk, relative to the slot's unit.
+    COLLS_DEVICE_CALLED static extent span_of(G g, const slot_info& s, int channel, std::uint64_t chunk) {
+        const kernel_call& call = g.state().call;
+        return cut_of(unit(g, s.data, s.parts).count, static_cast<std::uint64_t>(call.channels),
+            slice_of(call, channel), call.chunk, chunk);
     }
+    COLLS_DEVICE extent span_of(const slot_info& s) const { return span_of(g_, s, channel_, chunk_); }
     /// A buffer that holds all user blocks, one that holds the rank's own block only, or a scratch slot, which begins
     /// at the alignment that the data has in the user's buffer.
     enum class buffer_kind : unsigned char { all_blocks, own_block, scratch_slot };
@@ -87,65 +96,81 @@ private:
         block_part data;
         buffer_kind kind;
     };
-    COLLS_DEVICE_CALLED std::uint64_t first_element(location at, int parts, std::uint64_t skip) const {
-        const std::uint64_t first = unit(at.data, parts).first;
+    COLLS_DEVICE_CALLED static std::uint64_t first_element(G g, location at, int parts, std::uint64_t skip) {
+        const std::uint64_t first = unit(g, at.data, parts).first;
         if (at.kind == buffer_kind::scratch_slot) return first % quantum;
-        return first + skip - (at.kind == buffer_kind::own_block ? unit({at.data.block, 0}, 1).first : 0);
+        return first + skip - (at.kind == buffer_kind::own_block ? unit(g, {at.data.block, 0}, 1).first : 0);
     }
-    COLLS_DEVICE location input(const std::byte* buffer, const slot_info& s) const {
+    COLLS_DEVICE static location input(const std::byte* buffer, const slot_info& s) {
         return {buffer, s.in, input_is_own_block ? buffer_kind::own_block : buffer_kind::all_blocks};
     }
-    COLLS_DEVICE location output(const std::byte* buffer, const slot_info& s) const {
+    COLLS_DEVICE static location output(const std::byte* buffer, const slot_info& s) {
         return {buffer, s.out, output_is_own_block ? buffer_kind::own_block : buffer_kind::all_blocks};
     }
-    COLLS_DEVICE_CALLED location scratch(int role, int slot, const slot_info& s) const {
-        return {scratch_of_channel(self(), rank_of(role), channel_) +
-                    static_cast<std::uint64_t>(slot) * slot_bytes(call().chunk, sizeof(T)),
+    COLLS_DEVICE_CALLED static location scratch(G g, int channel, int role, int slot, const slot_info& s) {
+        const block_state& state = g.state();
+        return {scratch_of_channel(state.self, rank_of(g, role), channel) +
+                    static_cast<std::uint64_t>(slot) * slot_bytes(state.call.chunk, sizeof(T)),
             s.data, buffer_kind::scratch_slot};
     }
     /// From its first receive on, the slot is in the output, where others can read it; else in scratch memory.
-    COLLS_DEVICE bool lives_in_output(int role, const slot_info& s) const {
-        return output_is_readable && s.out.block != none && state().buffers[role].out != nullptr;
+    COLLS_DEVICE static bool lives_in_output(G& g, int role, const slot_info& s) {
+        return output_is_readable && s.out.block != none && g.state().buffers[role].out != nullptr;
     }
     /// The scratch slot in which data for a slot lands in a round that overwrites what it sends.
-    COLLS_DEVICE int landing_slot(int slot) const { return call().width + slot; }
-    /// Where a slot of a role is read in this phase: as it was at the start of the round, or as it has landed.
-    COLLS_DEVICE location source_location(int role, int slot, const slot_info& s) const {
-        if (phase_ == phase::move_landed) return scratch(role, landing_slot(slot), s);
-        const peer_buffers& theirs = state().buffers[role];
-        if (round_ <= s.first_receive) {
-            const std::byte* const in = role == me_ ? call().in : theirs.in;
-            return in != nullptr || role == me_ ? input(in, s) : scratch(role, slot, s);
+    COLLS_DEVICE static int landing_slot(G& g, int slot) { return g.state().call.width + slot; }
+
+    /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
+    /// arrives; move_landed, after a receive into landing slots, moves it to its slots; deliver writes results that are
+    /// not in the output yet.
+    enum class phase : int { stage, receive, move_landed, deliver };
+
+    /// Where a slot of a role is read in a phase: as it was at the start of the round, or as it has landed.
+    COLLS_DEVICE static location source_location(
+        G& g, int channel, phase during, int round, int role, int slot, const slot_info& s) {
+        if (during == phase::move_landed) return scratch(g, channel, role, landing_slot(g, slot), s);
+        const kernel_call& call = g.state().call;
+        const peer_buffers& theirs = g.state().buffers[role];
+        const bool own = role == g.state().schedule.me;
+        if (round <= s.first_receive) {
+            const std::byte* const in = own ? call.in : theirs.in;
+            return in != nullptr || own ? input(in, s) : scratch(g, channel, role, slot, s);
         }
-        return lives_in_output(role, s) ? output(role == me_ ? call().out : theirs.out, s) : scratch(role, slot, s);
+        return lives_in_output(g, role, s) ? output(own ? call.out : theirs.out, s)
+                                           : scratch(g, channel, role, slot, s);
     }
-    COLLS_DEVICE_CALLED operand source(int role, int slot, std::uint64_t skip) const {
-        const slot_info& s = info(role, slot);
-        const location at = source_location(role, slot, s);
+    COLLS_DEVICE_CALLED static operand source(
+        G g, int channel, phase during, int round, int role, int slot, std::uint64_t skip) {
+        const slot_info& s = info(g, role, slot);
+        const location at = source_location(g, channel, during, round, role, slot, s);
         // A staged input is raw in scratch memory too.
-        return {at.base + first_element(at, s.parts, skip) * sizeof(T),
-            (phase_ == phase::receive || phase_ == phase::deliver) && round_ <= s.first_receive};
+        return {at.base + first_element(g, at, s.parts, skip) * sizeof(T),
+            (during == phase::receive || during == phase::deliver) && round <= s.first_receive};
+    }
+    COLLS_DEVICE operand source(int role, int slot, std::uint64_t skip) const {
+        return source(g_, channel_, phase_, round_, role, slot, skip);
     }
 
     // Synchronisation.
 
-    /// Sets this rank's progress, after a barrier: all threads have finished what it announces.
+    /// Tells all ranks this rank's progress, after a barrier: all threads have finished what it announces.
     COLLS_DEVICE void publish(std::uint64_t value) {
         g_.any(false);
-        if (g_.index() == 0) g_.release(&channel_of(self(), self().rank, channel_).progress, value);
+        COLLS_ROLLED
+        for (int r = g_.index(); r < n(); r += g_.size())
+            g_.release(&channel_of(self(), r, channel_).progress[self().rank], value);
     }
-    COLLS_DEVICE_CALLED bool wait(int role, std::uint64_t value) {
-        return role == none || role == me_ || wait_for_peer(g_, channel_, rank_of(role), value, round_);
-    }
+    /// The rank to wait for: none where it is this one.
+    COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
     /// Waits for the entries of all ranks: checks that they make the same call, and learns where their buffers are.
     COLLS_DEVICE bool exchange_entries() {
         bool failed = false;
         COLLS_ROLLED
-        for (int r = g_.index(); r < n_ && !failed; r += g_.size()) {
+        for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
-            failed = r != me_ && !wait_for_peer(g_, channel_, q, value_, none);
+            failed = r != me() && !wait_for_peers(g_, channel_, q, none, value_, none);
             if (failed) break;
-            const entry_record e = channel_of(self(), q, channel_).entries[entry_];
+            const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
             failed = e.fingerprint != call().fingerprint;
             if (failed)
                 give_up(g_, channel_, failure::mismatch, q, none, e.fingerprint);
@@ -158,8 +183,6 @@ private:
 
     // Data.
 
-    // Copies use the loop of the operator, with one operand, unless that loop computes in another type.
-    static constexpr bool copies_as_folds = reduces(what) && std::is_same_v<T, accumulator<T, Op>>;
     static constexpr bool has_leaves = has_leaf<Op, accumulator<T, Op>>;
 
     COLLS_DEVICE void run_pass(const memory_pass& o, const operand* x) {
@@ -167,40 +190,41 @@ private:
             if (o.is_result != 0) {
                 D* const target = reinterpret_cast<D*>(o.to);
                 if constexpr (reduces(what))
-                    return fold_elements<T>(g_, target, x, o.operands, o.count, op_, epilogue_, o.ranks, o.index);
+                    return fold_elements<T>(
+                        g_, target, x, o.operands, false, o.count, op_, epilogue_, o.ranks, o.index);
                 else
-                    return fold_elements<T>(g_, target, x, 1, o.count, no_operator{}, epilogue_, 0, o.index);
+                    return fold_elements<T>(g_, target, x, 1, false, o.count, no_operator{}, epilogue_, 0, o.index);
             }
         T* const target = reinterpret_cast<T*>(o.to);
-        const no_epilogue as_is;
-        const bool is_copy = o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0);
-        if (is_copy && x[0].data == target) return;
-        if constexpr (copies_as_folds) {
-            fold_elements<T>(g_, target, x, o.operands, o.count, op_, as_is, o.ranks, o.index);
-        } else {
-            if constexpr (reduces(what))
-                if (!is_copy) return fold_elements<T>(g_, target, x, o.operands, o.count, op_, as_is, o.ranks, o.index);
-            fold_elements<T>(g_, target, x, 1, o.count, no_operator{}, as_is, 0, o.index);
+        if constexpr (reduces(what)) {
+            const bool copies = o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0);
+            if (copies && x[0].data == target) return;
+            fold_elements<T>(g_, target, x, o.operands, copies, o.count, op_, no_epilogue{}, o.ranks, o.index);
+        } else if (x[0].data != target) {
+            fold_elements<T>(g_, target, x, 1, true, o.count, no_operator{}, no_epilogue{}, 0, o.index);
         }
     }
 
     // Control: which pass is next.
 
-    /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
-    /// arrives; move_landed, after a receive into landing slots, moves it to its slots; deliver writes results that are
-    /// not in the output yet.
-    enum class phase : int { stage, receive, move_landed, deliver };
-
     COLLS_DEVICE void start() {
         channel_state& own = channel_of(self(), self().rank, channel_);
         const bool failed_before = is_poisoned(g_);
         const std::uint32_t calls = own.schedule_calls;
-        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress)) + 1;
-        entry_ = calls & 1;
+        value_ = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
+        if (g_.index() == 0) {
+            schedule_facts& facts = state().schedule;
+            facts.shift = rooted(what) ? call().root - root_of(s_, n()) : 0;
+            facts.me = rooted(what) ? mod(self().rank - facts.shift, n()) : self().rank;
+            facts.rounds = s_.rounds(n());
+            facts.ports = ports_of(s_, n());
+            facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
+            facts.entry = static_cast<std::int32_t>(calls & 1);
+        }
         failed_ = g_.any(failed_before);
         if (g_.index() == 0 && !failed_) {
             own.schedule_calls = calls + 1;
-            own.entries[entry_] = {call().fingerprint, call().in_where, call().out_where};
+            own.entries[calls & 1] = {call().fingerprint, call().in_where, call().out_where};
         }
         begin(phase::stage);
         round_ = 0;
@@ -226,7 +250,7 @@ private:
                        ? at_++
                        : none;
         COLLS_ROLLED
-        for (; port_ < ports_; ++port_, at_ = 0)
+        for (; port_ < ports(); ++port_, at_ = 0)
             if (const arrival& in = state().arrivals[port_]; in.peer != none && at_ < in.to.size())
                 return element_of(in.to, at_++);
         return none;
@@ -249,17 +273,17 @@ private:
         }
         publish(value_ + move_landed);
         if (first && chunk_ == 0 && !exchange_entries()) return false;
-        synchronise(!move_landed && round_ < rounds_, move_landed ? round_ : round_ - 1, value_ + move_landed);
-        begin(move_landed ? phase::move_landed : round_ < rounds_ ? phase::receive : phase::deliver);
+        synchronise(!move_landed && round_ < rounds(), move_landed ? round_ : round_ - 1, value_ + move_landed);
+        begin(move_landed ? phase::move_landed : round_ < rounds() ? phase::receive : phase::deliver);
         return !failed_;
     }
     /// Ends the call: returns false. The caller of a rank that has given up may overwrite its buffers, so what was read
     /// from a rank is valid only if it had not given up when the last read was over.
     COLLS_DEVICE bool confirm_peers() {
         bool failed = false;
-        g_.fence();
+        if (g_.index() < n()) g_.fence();  // all threads have read what they read: they have met since
         COLLS_ROLLED
-        for (int r = g_.index(); r < n_; r += g_.size()) failed = adopt_failure(g_, channel_, r, rounds_) || failed;
+        for (int r = g_.index(); r < n(); r += g_.size()) failed = adopt_failure(g_, channel_, r, rounds()) || failed;
         failed_ = g_.any(failed);
         return false;
     }
@@ -268,23 +292,23 @@ private:
     COLLS_DEVICE void synchronise(bool reads, int read, std::uint64_t value) {
         bool failed = false;
         COLLS_ROLLED
-        for (int p = g_.index(); p < ports_; p += g_.size()) {
+        for (int p = g_.index(); p < ports(); p += g_.size()) {
             const int reader = read < 0 ? none : state().receivers[read & 1][p];
             int from = none;
             if (reads) {
-                const step mine = step_at(s_, me_, n_, round_, p);
+                const step mine = step_at(s_, me(), n(), round_, p);
                 from = mine.recv.peer;
                 arrival& in = state().arrivals[p];
                 in = {from, mine.recv.action, {}, mine.recv.blocks};
-                if (from != none) in.from = step_at(s_, from, n_, round_, p).send.blocks;
+                if (from != none) in.from = step_at(s_, from, n(), round_, p).send.blocks;
                 state().receivers[round_ & 1][p] = mine.send.peer;
             }
-            failed = failed || !wait(from, value) || !wait(reader, value);
+            failed = failed || !wait_for_peers(g_, channel_, other_rank(from), other_rank(reader), value, round_);
         }
         failed_ = g_.any(failed);
         if (!reads) return;
         const int over =
-            what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me_ * rounds_ + round_];
+            what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me() * rounds() + round_];
         lands_ = over == overwrites_slots ||
                  (over == overwrites_input &&
                      (owned(what) || call().in == call().out || call().in_where.region == shared_address::hidden));
@@ -292,38 +316,39 @@ private:
 
     /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.
     COLLS_DEVICE bool prepare_pass(int slot) {
-        const slot_info& s = info(me_, slot);
+        const slot_info& s = info(me(), slot);
         const bool arrives = phase_ == phase::receive || phase_ == phase::move_landed;
         if (s.data.block == none) return false;
         int operands = 1;
-        const bool never_received = s.first_receive >= rounds_;
+        const bool never_received = s.first_receive >= rounds();
         if (phase_ == phase::stage && (s.in.block == none || s.is_sent == 0)) return false;
         if (phase_ == phase::deliver && (s.out.block == none || s.result_round != none ||
-                                            (never_received ? s.in.block == none : lives_in_output(me_, s))))
+                                            (never_received ? s.in.block == none : lives_in_output(g_, me(), s))))
             return false;
         parity_ ^= 1u;
-        if (arrives && ports_ > 1 && !match(slot, port_)) return false;
-        const std::uint64_t skip = span_of(s).first;
+        if (arrives && ports() > 1 && !match(slot, port_)) return false;
+        const extent span = span_of(s);
+        const std::uint64_t skip = span.first;
         if (phase_ == phase::receive)
             operands = collect_operands(slot, port_, s, skip);
         else if (g_.index() == 0)
-            state().operands[parity_][0] = source(me_, slot, skip);
-        if (g_.index() == 0) {
+            state().operands[parity_][0] = source(me(), slot, skip);
+        if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
             memory_pass& o = state().passes[parity_];
             const bool is_result =
                 phase_ == phase::deliver ||
                 (s.result_round == round_ && (phase_ == phase::move_landed || (phase_ == phase::receive && !lands_)));
             const bool lands = phase_ == phase::receive && lands_;
-            const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(me_, s))
+            const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(g_, me(), s))
                                     ? output(call().out, s)
-                                    : scratch(me_, lands ? landing_slot(slot) : slot, s);
+                                    : scratch(g_, channel_, me(), lands ? landing_slot(g_, slot) : slot, s);
             const bool complete = phase_ == phase::receive ? s.complete_round == round_
-                                                           : phase_ == phase::deliver && reduces(what) && n_ == 1;
-            o.index = first_element(to, s.parts, skip);
+                                                           : phase_ == phase::deliver && reduces(what) && n() == 1;
+            o.index = first_element(g_, to, s.parts, skip);
             o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-            o.count = static_cast<std::uint32_t>(span_of(s).count);  // a chunk's elements fit 32 bits
+            o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
             o.operands = operands;
-            o.ranks = complete ? n_ : 0;
+            o.ranks = complete ? n() : 0;
             o.is_result = is_result;
         }
         g_.any(false);
@@ -334,7 +359,7 @@ private:
     COLLS_DEVICE bool match(int slot, int port) {
         std::int32_t* const found = state().matches[parity_];
         COLLS_ROLLED
-        for (int p = g_.index(); p < ports_; p += g_.size()) {
+        for (int p = g_.index(); p < ports(); p += g_.size()) {
             const arrival& in = state().arrivals[p];
             int j = in.peer == none ? 0 : in.to.size();
             COLLS_ROLLED
@@ -349,30 +374,30 @@ private:
         return true;
     }
     /// The operands of a slot, in ascending order of ranks: what it receives in this round, and its own value, which
-    /// comes after one that the rank sends to itself. Each thread places one; port `ports_` stands for the own value.
+    /// comes after one that the rank sends to itself. Each thread places one; port `ports` stands for the own value.
     /// Returns their number, 1 for a copy.
     COLLS_DEVICE int collect_operands(int slot, int port, const slot_info& s, std::uint64_t skip) {
         const std::int32_t* const found = state().matches[parity_];
         const bool folds = state().arrivals[port].act == action::reduce,
                    own = folds && (s.in.block != none || round_ > s.first_receive);
-        const int self = rank_of(me_);
+        const int self = rank_of(me());
         int count = own ? 1 : 0;
         COLLS_ROLLED
-        for (int p = 0; p < ports_; ++p) count += ports_ == 1 || found[p] >= 0;
+        for (int p = 0; p < ports(); ++p) count += ports() == 1 || found[p] >= 0;
         COLLS_ROLLED
-        for (int p = g_.index(); p <= ports_; p += g_.size()) {
-            const bool is_own = p == ports_;
-            if (is_own ? !own : ports_ > 1 && found[p] < 0) continue;
-            const int role = is_own ? me_ : state().arrivals[p].peer, from = rank_of(role);
+        for (int p = g_.index(); p <= ports(); p += g_.size()) {
+            const bool is_own = p == ports();
+            if (is_own ? !own : ports() > 1 && found[p] < 0) continue;
+            const int role = is_own ? me() : state().arrivals[p].peer, from = rank_of(role);
             int at = own && !is_own && self < from ? 1 : 0;
             COLLS_ROLLED
-            for (int other = 0; other < ports_; ++other) {
-                if (other == p || (ports_ > 1 && found[other] < 0)) continue;
+            for (int other = 0; other < ports(); ++other) {
+                if (other == p || (ports() > 1 && found[other] < 0)) continue;
                 const int there = rank_of(state().arrivals[other].peer);
                 at += there < from || (there == from && other < p);
             }
             state().operands[parity_][at] = source(
-                role, is_own ? slot : element_of(state().arrivals[p].from, ports_ == 1 ? at_ - 1 : found[p]), skip);
+                role, is_own ? slot : element_of(state().arrivals[p].from, ports() == 1 ? at_ - 1 : found[p]), skip);
         }
         return folds ? count : 1;
     }
@@ -381,10 +406,10 @@ private:
     const Schedule& s_;
     const Op& op_;
     const Epilogue& epilogue_;
-    const int channel_, n_;
-    int shift_ = 0, me_ = 0, rounds_ = 0, ports_ = 1, round_ = 0;
+    const int channel_;
+    int round_ = 0;
     int port_ = 0, at_ = 0;  // next: position `at_` in what the port receives, or slot `at_`
-    unsigned parity_ = 0, entry_ = 0;
+    unsigned parity_ = 0;
     phase phase_ = phase::stage;
     int lands_ = false, failed_ = false;  // int: bool takes more code
     std::uint64_t chunk_ = 0;

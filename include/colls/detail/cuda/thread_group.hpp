@@ -41,7 +41,8 @@ struct block_state;
 ///   index(), size()    of the calling thread; threads of the group
 ///   any(b)             a barrier; returns true on all threads if b was true on one
 ///   state()            the group's block_state
-///   acquire, release   loads and stores a counter that orders all other accesses between two ranks
+///   release            stores a counter that orders all other accesses between two ranks
+///   reached(a, b, x)   true if counters a and b are at least x, which orders as well
 ///   relaxed, put       loads and stores a word between two ranks, without order
 ///   load, store        16 bytes
 ///   claim(w, x)        changes a word from 0 to x; true for the one thread of all that has changed it
@@ -54,7 +55,7 @@ concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* 
     { g.size() } -> std::convertible_to<int>;
     { g.any(true) } -> std::same_as<bool>;
     { g.state() } -> std::same_as<block_state&>;
-    { g.acquire(from) } -> std::same_as<std::uint64_t>;
+    { g.reached(from, from, std::uint64_t{}) } -> std::same_as<bool>;
     g.release(to, std::uint64_t{});
     { g.relaxed(from) } -> std::same_as<std::uint64_t>;
     { g.relaxed(seen) } -> std::same_as<std::uint32_t>;

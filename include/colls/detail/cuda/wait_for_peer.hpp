@@ -1,13 +1,16 @@
 // Waiting for peers within a kernel, and giving up.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// A wait ends when the peer has come far enough, when the timeout is over, or when the peer or another block of this
-// rank has given up.
+// A wait ends when the peer has come far enough, when the timeout is over, when the peer or another block of this rank
+// has given up, or when the host orders it.
 #pragma once
 
 #include <colls/detail/cuda/block_state.hpp>
 
 namespace colls::inline v1::cuda::detail {
+
+/// How long a rank that has refused a call, for wrong arguments, may take to make it with right ones.
+inline constexpr std::uint64_t time_to_correct_ns = 1'000'000'000;
 
 /// Has a block of this rank given up?
 template <class G>
@@ -31,11 +34,21 @@ COLLS_DEVICE_CALLED void give_up(
     r.fingerprint_of_peer = theirs;
     g.release(&r.what, static_cast<std::uint64_t>(why));
 }
-/// Gives up for the reason of `peer` if `peer` has given up; returns whether it has.
+/// Gives up for the reason of `peer` if `peer` has given up or, where this rank has waited for long, has refused the
+/// call; returns whether it has.
 template <class G>
-COLLS_DEVICE_CALLED bool adopt_failure(G g, int channel, int peer, int round) {
-    const std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(poison_of(g.state().self, peer)));
+COLLS_DEVICE_CALLED bool adopt_failure(G g, int channel, int peer, int round, bool long_wait = false) {
+    std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(poison_of(g.state().self, peer)));
+    if (word == 0 && long_wait) word = g.relaxed(static_cast<const std::uint32_t*>(refusal_of(g.state().self, peer)));
     if (word != 0) give_up(g, channel, reason_in(word), peer_in(word), round, 0, peer);
+    return word != 0;
+}
+
+/// Gives up if the host has ordered it; returns whether it has.
+template <class G>
+COLLS_DEVICE_CALLED bool obey_order(G g, int channel, int round) {
+    const std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(&g.state().self.status->order));
+    if (word != 0) give_up(g, channel, reason_in(word), peer_in(word), round, 0);
     return word != 0;
 }
 
@@ -48,9 +61,12 @@ public:
         g.pause();
         if ((++pauses_ & 63u) != 0) return true;  // reading the clock and poison words takes longer than a look
         if (is_poisoned(g) || adopt_failure(g, channel, peer, round)) return false;
+        // In host memory: looked at once in about a millisecond.
+        if ((pauses_ & 1023u) == 0 && obey_order(g, channel, round)) return false;
         const std::uint64_t now = g.now();
         if (since_ == 0) since_ = now;
-        if (now - since_ < g.state().self.timeout_ns) return true;
+        if (now - since_ < g.state().self.timeout_ns)
+            return now - since_ < time_to_correct_ns || !adopt_failure(g, channel, peer, round, true);
         give_up(g, channel, failure::late, peer, round, 0);
         return false;
     }
@@ -60,14 +76,18 @@ private:
     std::uint64_t since_ = 0;
 };
 
-/// Waits until the progress of `peer` is at least `value`; false: this rank has given up. By one thread: after their
-/// next barrier, the other threads of the block see what it has seen.
+/// Waits until the progress of both peers is at least `value`; none: of no rank. False: this rank has given up. By one
+/// thread: after their next barrier, the other threads of the block see what it has seen.
 template <class G>
-COLLS_DEVICE_CALLED bool wait_for_peer(G g, int channel, int peer, std::uint64_t value, int round) {
-    const std::uint64_t* const progress = &channel_of(g.state().self, peer, channel).progress;
+COLLS_DEVICE_CALLED bool wait_for_peers(G g, int channel, int one, int two, std::uint64_t value, int round) {
+    const rank_handle& self = g.state().self;
+    if (one == none) one = two;
+    if (one == none) return true;
+    if (two == none) two = one;
+    const std::uint64_t* const progress = channel_of(self, self.rank, channel).progress;
     backoff<G> pauses;
-    while (g.acquire(progress) < value)
-        if (!pauses.pause(g, channel, peer, round)) return false;
+    while (!g.reached(progress + one, progress + two, value))
+        if (!pauses.pause(g, channel, g.relaxed(progress + one) < value ? one : two, round)) return false;
     return true;
 }
 

@@ -1,8 +1,8 @@
 // A rank's workspace: the memory through which its kernels synchronise with those of other ranks.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// In order: the rank's poison word, the state of each channel, the eager slots, scratch memory. Every rank reaches
-// every workspace.
+// In order: the rank's poison word and its refusal, a text, the state of each channel, the eager slots, scratch memory.
+// Every rank reaches every workspace.
 //
 // A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
 // barrier over its grid.
@@ -22,7 +22,9 @@ struct entry_record {
 
 /// The state of one channel of a rank.
 struct alignas(128) channel_state {
-    alignas(128) std::uint64_t progress;        ///< how far this rank has come, over all calls; read by all ranks
+    /// How far each rank has come, over all calls, as it writes in the state of every rank: a rank that waits reads its
+    /// own memory.
+    alignas(128) std::uint64_t progress[max_ranks];
     alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
     alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
     std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
@@ -34,8 +36,10 @@ struct workspace_layout {
     std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 4
     std::uint64_t scratch_bytes = 0;  ///< of a channel; a multiple of 128
 
-    /// The poison word has a cache line to itself, before the channels.
-    static constexpr std::uint64_t channels_begin = 128;
+    /// The poison word and the refusal have a cache line to themselves. What follows is for hosts: why the rank gave up
+    /// or refused its call.
+    static constexpr std::uint64_t refusal_begin = 4, text_begin = 128, text_bytes = 256,
+                                   channels_begin = text_begin + text_bytes;
     /// Words of an eager slot: one of the fingerprint, and one for each 4 bytes of data.
     constexpr std::uint64_t words() const { return 1 + eager_bytes / 4; }
     constexpr std::uint64_t eager_begin() const {
@@ -66,6 +70,10 @@ struct rank_handle {
 
 COLLS_DEVICE inline std::uint32_t* poison_of(const rank_handle& t, int rank) {
     return reinterpret_cast<std::uint32_t*>(t.workspaces[rank]);
+}
+/// A word like the poison word, of a call that the rank's host refused: 0 if it has made it since.
+COLLS_DEVICE inline std::uint32_t* refusal_of(const rank_handle& t, int rank) {
+    return reinterpret_cast<std::uint32_t*>(t.workspaces[rank] + workspace_layout::refusal_begin);
 }
 COLLS_DEVICE inline channel_state& channel_of(const rank_handle& t, int rank, int channel) {
     return reinterpret_cast<channel_state*>(t.workspaces[rank] + workspace_layout::channels_begin)[channel];

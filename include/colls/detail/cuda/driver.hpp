@@ -1,0 +1,48 @@
+// The functions of the CUDA driver that the runtime has no equal of, found at run time: nothing links libcuda.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace colls::inline v1::cuda::detail {
+
+/// The driver's function of that name, as it was in CUDA 12.0; null where the driver has none.
+template <class Function>
+Function* driver_function(const char* name) {
+    void* f = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+    const cudaError_t code = cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found);
+#else
+    const cudaError_t code = cudaGetDriverEntryPoint(name, &f, cudaEnableDefault, &found);
+#endif
+    if (code == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function*>(f);
+    cudaGetLastError();
+    return nullptr;
+}
+
+/// How far `at` lies behind the begin of its allocation, as the driver sees it; 0 where the driver does not say.
+inline std::uint64_t offset_in_allocation(const void* at) {
+    static auto* const ask = driver_function<CUresult(CUdeviceptr*, std::size_t*, CUdeviceptr)>("cuMemGetAddressRange");
+    const auto address = reinterpret_cast<CUdeviceptr>(at);
+    CUdeviceptr begin = 0;
+    std::size_t bytes = 0;
+    return ask == nullptr || ask(&begin, &bytes, address) != CUDA_SUCCESS ? 0 : address - begin;
+}
+
+/// Is this device memory from cudaMalloc? Peer access and CUDA IPC reach no other. True where the driver does not say.
+inline bool is_of_cuda_malloc(const void* at) {
+    static auto* const ask =
+        driver_function<CUresult(void*, CUpointer_attribute, CUdeviceptr)>("cuPointerGetAttribute");
+    int answer = 0;
+    return ask == nullptr ||
+           ask(&answer, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, reinterpret_cast<CUdeviceptr>(at)) !=
+               CUDA_SUCCESS ||
+           answer != 0;
+}
+
+}  // namespace colls::inline v1::cuda::detail

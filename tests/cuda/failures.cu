@@ -1,0 +1,319 @@
+// On a GPU, processes that share it: what the others hear, and soon, when a rank dies, aborts, runs out of memory in a
+// call or while it joins, or refuses a call. With a timeout of 60 s, which no test waits for.
+#include "devices.hpp"
+
+#include <colls/colls.hpp>
+#include <colls/schedules/ring.hpp>
+#include <colls/transports/cuda.hpp>
+#include <colls/transports/shm.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/mman.h>
+
+namespace {
+
+/// The allocation of this thread that fails; none while it is negative.
+thread_local int allocations_left = -1;
+
+}  // namespace
+
+#ifndef __CUDA_ARCH__  // operators of a device are another matter
+void* operator new(std::size_t bytes) {
+    if (allocations_left == 0) {
+        allocations_left = -1;
+        throw std::bad_alloc();
+    }
+    if (allocations_left > 0) --allocations_left;
+    if (void* const at = std::malloc(bytes == 0 ? 1 : bytes)) return at;
+    throw std::bad_alloc();
+}
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+#endif
+
+namespace {
+
+using colls::errc;
+using colls::cuda::detail::check;
+constexpr std::size_t count = 20'000;
+
+/// Of all processes: expectations that held, and those that did not.
+struct outcome {
+    std::atomic<int> right{0}, wrong{0};
+};
+outcome* all_processes = nullptr;
+
+void expect(bool condition, const char* what, const char* text = "") {
+    (condition ? all_processes->right : all_processes->wrong).fetch_add(1);
+    if (!condition) std::printf("wrong: %s: %s\n", what, text), std::fflush(stdout);
+}
+/// f() throws an error with that code and peer, whose text has all of `parts` in it.
+template <class F>
+void expect_error(errc code, int peer, const char* what, const std::vector<const char*>& parts, const F& f) {
+    try {
+        f();
+    } catch (const colls::error& e) {
+        bool all = e.code() == code && e.peer() == peer;
+        for (const char* const part : parts) all = all && std::strstr(e.what(), part) != nullptr;
+        expect(all, what, e.what());
+        return;
+    }
+    expect(false, what, "no error");
+}
+
+struct rank_buffer {
+    explicit rank_buffer(colls::cuda::communicator& gpu) : memory(gpu.allocate<float>(count)) {
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    }
+    rank_buffer(const rank_buffer&) = delete;
+    ~rank_buffer() { cudaStreamDestroy(stream); }
+    void sum(colls::cuda::communicator& gpu, std::size_t elements = count) {
+        colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(memory.data(), elements), colls::sum, stream);
+    }
+    void finish(colls::cuda::communicator& gpu) {
+        check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        gpu.check();
+    }
+    colls::cuda::memory<float> memory;
+    cudaStream_t stream = nullptr;
+};
+
+const colls::cuda::options small_group{.channels = 2, .arena_bytes = 1 << 20, .share_devices = true, .timeout = 60};
+
+void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+void abort_by_a_thread(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, 0, small_group);
+    rank_buffer x(gpu);
+    const auto parts = std::vector<const char*>{"rank 0 aborted", "no more time"};
+    if (gpu.rank() == 0) {
+        std::thread watchdog([&] {
+            pause(0.1);
+            gpu.abort("no more time");
+        });
+        expect_error(errc::peer_failed, gpu.rank() == 0 ? -1 : 0, "abort ends this rank's wait", parts, [&] {
+            x.sum(gpu);
+            x.finish(gpu);
+        });
+        watchdog.join();
+    }
+    colls::barrier(host);
+    if (gpu.rank() != 0)
+        expect_error(errc::peer_failed, 0, "abort ends another rank's wait", parts, [&] {
+            x.sum(gpu);
+            x.finish(gpu);
+        });
+    expect_error(errc::peer_failed, gpu.rank() == 0 ? -1 : 0, "calls after abort", parts, [&] { x.sum(gpu); });
+}
+
+/// The last rank's memory ends at its first allocation in a call, at its second, and so on.
+void no_memory_in_a_call(colls::communicator& host) {
+    bool over = false;
+    int cases = 0;
+    for (; !over; ++cases) {
+        colls::cuda::communicator gpu(host, 0, small_group);
+        rank_buffer x(gpu);
+        const int last = gpu.size() - 1;
+        int failed = 0;
+        if (gpu.rank() == last) {
+            try {
+                allocations_left = cases;
+                x.sum(gpu);
+                failed = allocations_left < 0;  // within the CUDA runtime, which did without
+                allocations_left = -1;
+                if (!failed) x.finish(gpu);
+            } catch (const std::bad_alloc&) {
+                failed = 1;
+                expect_error(
+                    errc::peer_failed, -1, "calls after a bad_alloc", {"out of host memory"}, [&] { gpu.check(); });
+            }
+            allocations_left = -1;
+        }
+        std::vector<int> own{failed}, all(static_cast<std::size_t>(gpu.size()));
+        if (gpu.rank() == last) {
+            colls::all_gather(host, own, all);
+        } else {
+            const auto call = [&] {
+                x.sum(gpu);
+                x.finish(gpu);
+            };
+            std::string text;
+            int peer = -2;
+            try {
+                call();
+            } catch (const colls::error& e) {
+                text = e.what();
+                peer = e.peer();
+            }
+            colls::all_gather(host, own, all);
+            const bool named = text.find("rank " + std::to_string(last) + " failed while it prepared") != text.npos &&
+                               text.find("out of host memory") != text.npos && peer == last;
+            expect(all.back() ? named : text.empty(), "a peer's bad_alloc in a call", text.c_str());
+        }
+        over = all.back() == 0;
+    }
+    if (host.rank() == 0) std::printf("a bad_alloc at %d places of a call\n", cases - 1);
+    expect(cases > 3, "a call allocates");
+}
+
+/// As before, while the group is made.
+void no_memory_while_joining(colls::communicator& host) {
+    bool over = false;
+    int cases = 0;
+    for (; !over; ++cases) {
+        colls::communicator part = host.split(0, host.rank());
+        const int last = part.size() - 1;
+        bool failed = false;
+        std::string text;
+        int peer = -2;
+        try {
+            if (part.rank() == last) allocations_left = cases;
+            const colls::cuda::communicator gpu(part, 0, small_group);
+            allocations_left = -1;
+        } catch (const std::exception& e) {
+            allocations_left = -1;
+            failed = true;
+            text = e.what();
+            if (const auto* const of_library = dynamic_cast<const colls::error*>(&e)) peer = of_library->peer();
+        }
+        std::vector<int> own{failed}, all(static_cast<std::size_t>(part.size()));
+        colls::all_gather(host, own, all);
+        over = all.back() == 0;
+        bool same = true;
+        for (const int f : all) same = same && f == all.back();
+        expect(same, "a bad_alloc while a group is made ends it on all ranks", text.c_str());
+        if (failed && part.rank() != last)
+            expect(peer == last && text.find("memory") != text.npos, "a peer's bad_alloc while a group is made",
+                text.c_str());
+    }
+    if (host.rank() == 0) std::printf("a bad_alloc at %d places of making a group\n", cases - 1);
+    expect(cases > 10, "making a group allocates");
+}
+
+void refusals(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, 0, small_group);
+    rank_buffer x(gpu);
+    const auto wrong_call = [&] {
+        try {
+            colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.memory.data(), 7),
+                std::span<float>(x.memory.data() + 16, 6), colls::sum, x.stream);
+        } catch (const colls::error& e) {
+            expect(e.code() == errc::invalid_argument, "a call with wrong arguments", e.what());
+        }
+    };
+    const int last = gpu.size() - 1;
+    if (gpu.rank() == last) wrong_call();
+    x.sum(gpu);
+    x.finish(gpu);
+    expect(true, "a call that is made right after it was refused");
+    wrong_call();
+    pause(1.2);
+    x.sum(gpu);
+    x.finish(gpu);
+    expect(true, "a call after all ranks refused one");
+    if (gpu.rank() == last)
+        wrong_call();
+    else
+        expect_error(
+            errc::peer_failed, last, "a call that a peer has refused", {"which it refused", "input and output"}, [&] {
+                x.sum(gpu);
+                x.finish(gpu);
+            });
+    colls::barrier(host);
+}
+
+void wrong_devices(colls::communicator& host, int devices) {
+    const int last = host.size() - 1;
+    const char* const text = "names device";
+    expect_error(host.rank() == last ? errc::unsupported : errc::peer_failed, last, "a device that one rank lacks",
+        {text, "could not join"},
+        [&] { colls::cuda::communicator(host, host.rank() == last ? devices : 0, small_group); });
+    auto other = small_group;
+    if (host.rank() == last) other.scratch_bytes *= 2;
+    try {
+        colls::cuda::communicator(host, 0, other);
+        expect(false, "options that differ");
+    } catch (const colls::error& e) {
+        expect(e.code() == errc::invalid_argument && std::strstr(e.what(), "other options"), "options that differ",
+            e.what());
+    }
+    auto alone = small_group;
+    alone.share_devices = false;
+    expect_error(errc::invalid_argument, host.rank(), "ranks that name one device by mistake",
+        {"name the same device", "share_devices"},
+        [&] { colls::cuda::communicator(host, std::min({host.rank(), devices - 1, 1}), alone); });
+}
+
+/// The last rank's process sees no device.
+void no_device(colls::communicator& host) {
+    const int last = host.size() - 1;
+    if (host.rank() == last) setenv("CUDA_VISIBLE_DEVICES", "", 1);  // before this process uses CUDA
+    expect_error(host.rank() == last ? errc::unsupported : errc::peer_failed, last, "a rank without a device",
+        {"because rank 2 could not join", "cudaGetDeviceCount"},
+        [&] { colls::cuda::communicator(host, 0, small_group); });
+}
+
+/// The last rank dies while the others wait for it in a kernel. Leaves the process.
+void death(colls::communicator& host) {
+    colls::cuda::communicator gpu(host, 0, small_group);
+    rank_buffer x(gpu);
+    const int last = gpu.size() - 1;
+    x.sum(gpu, 3);
+    x.finish(gpu);
+    if (gpu.rank() == last) {
+        pause(0.1);
+        raise(SIGKILL);
+    }
+    expect_error(errc::peer_failed, last, "a process that dies", {"rank 2"}, [&] {
+        x.sum(gpu);
+        x.finish(gpu);
+    });
+}
+
+/// Runs f as 3 processes. `least`: expectations, of all. `dies`: one of the processes does.
+template <class F>
+int processes(int least, bool dies, const char* what, const F& f) {
+    all_processes->right = all_processes->wrong = 0;
+    std::string error;
+    try {
+        colls::processes::run(3, [&](auto& comm) { f(comm); });
+    } catch (const colls::error& e) {
+        error = e.what();
+    }
+    const int right = all_processes->right, wrong = all_processes->wrong;
+    const bool ok = wrong == 0 && right >= least && error.empty() != dies;
+    std::printf("%s: %s: %d right, %d wrong; %s\n", what, ok ? "right" : "wrong", right, wrong,
+        error.empty() ? "no process failed" : error.c_str());
+    return ok ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+    setenv("COLLS_TIMEOUT", "60", 1);
+    const int devices = devices_of_machine();
+    if (devices == 0) return std::printf("left out: there is no GPU\n"), 77;
+    void* const shared = mmap(nullptr, sizeof(outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) return std::printf("no memory\n"), 1;
+    all_processes = new (shared) outcome;
+    int failed = processes(2, true, "a process that dies", [](auto& host) { death(host); });
+    failed += processes(6, false, "abort", [](auto& host) { abort_by_a_thread(host); });
+    failed += processes(13, false, "refused calls", [](auto& host) { refusals(host); });
+    failed += processes(9, false, "devices and options", [devices](auto& host) { wrong_devices(host, devices); });
+    failed += processes(3, false, "a rank without a device", [](auto& host) { no_device(host); });
+    failed += processes(10, false, "no memory in a call", [](auto& host) { no_memory_in_a_call(host); });
+    failed += processes(30, false, "no memory while joining", [](auto& host) { no_memory_while_joining(host); });
+    return failed == 0 ? 0 : 1;
+}

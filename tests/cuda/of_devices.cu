@@ -1,0 +1,272 @@
+// On two or more devices of one process: collectives between them, on memory that the devices reach and on memory of a
+// pool, which is staged; more counts of blocks than tables; what is refused.
+#include <colls/schedules/ring.hpp>
+#include <colls/transports/cuda.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <vector>
+
+namespace {
+
+using colls::errc;
+using colls::cuda::detail::check;
+int failed = 0;
+
+void expect(bool right, const char* what, const char* text = "") {
+    if (!right) ++failed, std::printf("wrong: %s: %s\n", what, text);
+}
+
+/// One buffer of floats on a device, of cudaMalloc or of the device's pool, with guards around it.
+class buffer {
+public:
+    buffer(int device, std::size_t count, bool of_pool, cudaStream_t stream)
+        : device_(device), of_pool_(of_pool), stream_(stream), host_(count + 2 * guard, -1.0f) {
+        check(cudaSetDevice(device), "cudaSetDevice");
+        void* at = nullptr;
+        const std::size_t bytes = host_.size() * sizeof(float);
+        check(of_pool ? cudaMallocAsync(&at, bytes, stream) : cudaMalloc(&at, bytes), "cudaMalloc");
+        at_ = static_cast<float*>(at);
+    }
+    buffer(const buffer&) = delete;
+    ~buffer() {
+        cudaSetDevice(device_);
+        of_pool_ ? cudaFreeAsync(at_, stream_) : cudaFree(at_);
+    }
+    std::span<float> on_device() const { return {at_ + guard, host_.size() - 2 * guard}; }
+    /// On the host: what `put` copies to the device, and what `get` has copied from there.
+    std::span<float> on_host() { return std::span<float>(host_).subspan(guard, host_.size() - 2 * guard); }
+    void put() {
+        check(cudaMemcpyAsync(at_, host_.data(), host_.size() * sizeof(float), cudaMemcpyHostToDevice, stream_),
+            "cudaMemcpyAsync");
+    }
+    void get() {
+        check(cudaMemcpyAsync(host_.data(), at_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost, stream_),
+            "cudaMemcpyAsync");
+        check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        for (std::size_t i = 0; i < guard; ++i)
+            expect(host_[i] == -1 && host_[host_.size() - 1 - i] == -1, "memory beside a buffer");
+    }
+
+private:
+    static constexpr std::size_t guard = 5;
+    int device_;
+    bool of_pool_;
+    cudaStream_t stream_;
+    std::vector<float> host_;
+    float* at_ = nullptr;
+};
+
+class group {
+public:
+    group(int n, const colls::cuda::options& o) : streams_(static_cast<std::size_t>(n)) {
+        std::vector<int> devices;
+        for (int r = 0; r < n; ++r) devices.push_back(r);
+        ranks_ = colls::cuda::communicator::of_devices(devices, o);
+        for (int r = 0; r < n; ++r) {
+            check(cudaSetDevice(r), "cudaSetDevice");
+            check(cudaStreamCreateWithFlags(&streams_[static_cast<std::size_t>(r)], cudaStreamNonBlocking),
+                "cudaStreamCreateWithFlags");
+        }
+    }
+    group(const group&) = delete;
+    ~group() {
+        for (const cudaStream_t s : streams_) cudaStreamDestroy(s);
+    }
+    std::size_t size() const { return ranks_.size(); }
+    colls::cuda::communicator& operator[](std::size_t r) { return ranks_[r]; }
+    cudaStream_t stream(std::size_t r) const { return streams_[r]; }
+    void finish() {
+        for (std::size_t r = 0; r < size(); ++r) {
+            check(cudaStreamSynchronize(streams_[r]), "cudaStreamSynchronize");
+            ranks_[r].check();
+        }
+    }
+
+private:
+    std::vector<colls::cuda::communicator> ranks_;
+    std::vector<cudaStream_t> streams_;
+};
+
+float input(std::size_t rank, std::size_t i) { return static_cast<float>((i * 7 + rank * 13) % 50); }
+
+/// Buffers of all ranks; pool(r): is that of rank r of a pool?
+template <class Pool>
+std::vector<std::unique_ptr<buffer>> buffers(group& g, std::size_t count, const Pool& pool) {
+    std::vector<std::unique_ptr<buffer>> all;
+    for (std::size_t r = 0; r < g.size(); ++r) {
+        all.push_back(std::make_unique<buffer>(g[r].device(), count, pool(r), g.stream(r)));
+        for (std::size_t i = 0; i < count; ++i) all[r]->on_host()[i] = input(r, i);
+        all[r]->put();
+    }
+    return all;
+}
+
+/// all_reduce in place and out of place, reduce_scatter and all_gather in place, an exclusive scan.
+template <class Pool>
+void collectives(group& g, std::size_t count, const char* what, const Pool& pool) {
+    const std::size_t n = g.size();
+    const auto sum = [&](std::size_t end, std::size_t i) {
+        float all = 0;
+        for (std::size_t r = 0; r < end; ++r) all += input(r, i);
+        return all;
+    };
+    const auto each = [&](auto&& f) {
+        for (std::size_t r = 0; r < n; ++r) f(r);
+        g.finish();
+    };
+    const auto verify = [&](auto& all, const char* which, auto&& wanted) {
+        std::size_t bad = 0;
+        for (std::size_t r = 0; r < n; ++r) {
+            all[r]->get();
+            for (std::size_t i = 0; i < all[r]->on_host().size(); ++i) bad += all[r]->on_host()[i] != wanted(r, i);
+        }
+        expect(bad == 0, what, which);
+    };
+    const auto block = [&](std::size_t r) { return colls::cuda::detail::balanced(count, n, r); };
+    {
+        auto x = buffers(g, count, pool);
+        each([&](std::size_t r) {
+            colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device(), colls::sum, g.stream(r));
+        });
+        verify(x, "all_reduce in place", [&](std::size_t, std::size_t i) { return sum(n, i); });
+    }
+    {
+        auto x = buffers(g, count, [](std::size_t) { return false; }), y = buffers(g, count, pool);
+        each([&](std::size_t r) {
+            colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device(), y[r]->on_device(), colls::sum, g.stream(r));
+        });
+        verify(x, "the input of all_reduce", input);
+        verify(y, "all_reduce", [&](std::size_t, std::size_t i) { return sum(n, i); });
+    }
+    {
+        auto x = buffers(g, count, pool);
+        const auto own = [&](std::size_t r) { return x[r]->on_device().subspan(block(r).first, block(r).count); };
+        each([&](std::size_t r) {
+            colls::cuda::reduce_scatter(g[r], x[r]->on_device(), own(r), colls::sum, g.stream(r));
+        });
+        each([&](std::size_t r) { colls::cuda::all_gather(g[r], own(r), x[r]->on_device(), g.stream(r)); });
+        verify(x, "reduce_scatter and all_gather in place", [&](std::size_t, std::size_t i) { return sum(n, i); });
+    }
+    {
+        auto x = buffers(g, count, pool), y = buffers(g, count, pool);
+        each([&](std::size_t r) {
+            colls::cuda::exclusive_scan(g[r], x[r]->on_device(), y[r]->on_device(), colls::sum, g.stream(r));
+        });
+        verify(y, "exclusive_scan", [&](std::size_t r, std::size_t i) { return r == 0 ? input(0, i) : sum(r, i); });
+    }
+    std::printf("%zu devices, %zu elements, %s: %s\n", n, count, what, failed == 0 ? "right" : "wrong");
+}
+
+/// all_gather_v with other counts in each call.
+void changing_counts(group& g) {
+    const std::size_t n = g.size(), most = 40;
+    auto x = buffers(g, most, [](std::size_t) { return false; });
+    auto y = buffers(g, n * most, [](std::size_t) { return false; });
+    for (std::size_t call = 0; call < 40; ++call) {
+        std::vector<std::size_t> counts;
+        std::size_t all = 0;
+        for (std::size_t r = 0; r < n; ++r) all += counts.emplace_back((call * (r + 3)) % most);
+        for (std::size_t r = 0; r < n; ++r)
+            colls::cuda::all_gather_v(
+                g[r], x[r]->on_device().first(counts[r]), y[r]->on_device().first(all), counts, g.stream(r));
+        g.finish();
+        std::size_t bad = 0;
+        for (std::size_t r = 0; r < n; ++r) {
+            y[r]->get();
+            std::size_t at = 0;
+            for (std::size_t from = 0; from < n; ++from)
+                for (std::size_t i = 0; i < counts[from]; ++i) bad += y[r]->on_host()[at++] != input(from, i);
+        }
+        expect(bad == 0, "counts that change with each call");
+    }
+}
+
+template <class F>
+void expect_error(errc code, const char* what, const char* part, const F& f) {
+    try {
+        f();
+        expect(false, what, "no error");
+    } catch (const colls::error& e) {
+        expect(e.code() == code && std::strstr(e.what(), part) != nullptr, what, e.what());
+    }
+}
+
+void refusals(int n) {
+    {
+        group g(n, {.channels = 2, .small_bytes = 0, .arena_bytes = 4096});
+        auto x = buffers(g, 2000, [](std::size_t) { return true; });
+        expect_error(errc::unsupported, "a pool's memory that does not fit", "options.arena_bytes, which is 4096",
+            [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
+        for (std::size_t r = 0; r < g.size(); ++r)
+            colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device().first(500), colls::sum, g.stream(r));
+        g.finish();
+    }
+    group g(n, {.channels = 2, .small_bytes = 0, .table_bytes = 64});
+    auto x = buffers(g, 2000, [](std::size_t) { return false; });
+    expect_error(errc::unsupported, "tables that do not fit", "options.table_bytes, 64",
+        [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
+}
+
+/// Three groups of which the devices hold two at a time.
+void residency(int n) {
+    const int channels = colls::cuda::detail::multiprocessors(0) / 2;
+    const colls::cuda::options o{
+        .channels = channels, .small_bytes = 0, .scratch_bytes = 64 << 10, .arena_bytes = 4096};
+    const std::size_t count = static_cast<std::size_t>(channels) * (16 << 10) / sizeof(float);
+    group a(n, o), b(n, o), c(n, o);
+    const auto plain = [](std::size_t) { return false; };
+    auto x = buffers(a, count, plain), y = buffers(b, count, plain), z = buffers(c, count, plain);
+    const auto call = [&](group& g, auto& data, std::size_t r) {
+        colls::cuda::all_reduce<colls::ring>(g[r], data[r]->on_device(), colls::sum, g.stream(r));
+    };
+    call(a, x, 0);
+    call(b, y, 0);
+    expect_error(errc::unsupported, "a third group at the same time", "beside the calls of other groups",
+        [&] { call(c, z, 0); });
+    for (std::size_t r = 1; r < a.size(); ++r) call(b, y, r), call(a, x, r);
+    a.finish();
+    b.finish();
+    for (std::size_t r = 0; r < c.size(); ++r) call(c, z, r);
+    c.finish();
+    z[0]->get();
+    float sum = 0;
+    for (std::size_t r = 0; r < c.size(); ++r) sum += input(r, 7);
+    expect(z[0]->on_host()[7] == sum, "the third group afterwards");
+    std::printf("blocks of several groups: %s\n", failed == 0 ? "right" : "wrong");
+}
+
+int run(int n) {
+    using colls::cuda::detail::is_of_cuda_malloc;
+    {
+        group g(n, {.channels = 2, .small_bytes = 64, .chunk_bytes = 4096, .arena_bytes = 1 << 20});
+        const auto pool = buffers(g, 8, [](std::size_t) { return true; }),
+                   plain = buffers(g, 8, [](std::size_t) { return false; });
+        expect(is_of_cuda_malloc(plain[0]->on_device().data()), "memory of cudaMalloc");
+        expect(!is_of_cuda_malloc(pool[0]->on_device().data()), "memory of a pool");
+        for (const std::size_t count : {std::size_t{3}, std::size_t{10'007}}) {
+            collectives(g, count, "memory of cudaMalloc", [](std::size_t) { return false; });
+            collectives(g, count, "memory of a pool", [](std::size_t) { return true; });
+            collectives(g, count, "memory of a pool on some ranks", [](std::size_t r) { return r % 2 == 1; });
+        }
+        changing_counts(g);
+    }
+    refusals(n);
+    residency(n);
+    return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2)
+        return std::printf("left out: there are not two GPUs\n"), 77;
+    try {
+        return run(std::min(devices, 3));
+    } catch (const colls::error& e) {
+        return std::printf("%s\n", e.what()), 1;
+    }
+}
