@@ -207,6 +207,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int d) {
         case cudaDevAttrMemoryPoolsSupported:
             *value = 1;
             break;
+        case cudaDevAttrMemSyncDomainCount:
+            *value = 4;
+            break;
         case cudaDevAttrPageableMemoryAccess:
         case cudaDevAttrHostNativeAtomicSupported:
             *value = 0;
