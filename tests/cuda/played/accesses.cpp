@@ -400,6 +400,42 @@ void thread_context::fence(scope reach, bool sequential, u32) {
     ++block->clock;
 }
 
+// ---- multicast memory
+
+namespace {
+std::vector<u64> copies_at(thread_context& t, u64 address, u32 bytes, u32 line) {
+    if ((address & (bytes - 1)) != 0)
+        t.fail(line, "misaligned multimem access of %u bytes at %#lx", bytes, static_cast<unsigned long>(address));
+    std::vector<u64> at = multicast_copies(address, bytes);
+    if (at.empty())
+        t.fail(line, "multimem access to %#lx, which is not multicast memory: %s", static_cast<unsigned long>(address),
+            describe(address).c_str());
+    return at;
+}
+}  // namespace
+
+u64 thread_context::load_multicast(
+    u64 address, u32 bytes, semantics how, scope reach, u64 (*f)(u64, u64, u64), u32 line) {
+    u64 result = 0;
+    bool is_first = true;
+    for (const u64 at : copies_at(*this, address, bytes, line)) {
+        u64 x = 0;
+        load_strong(space::global, at, &x, bytes, how, reach, line);
+        result = is_first ? x : f(result, x, 0);
+        is_first = false;
+    }
+    return result;
+}
+void thread_context::store_multicast(u64 address, u32 bytes, semantics how, scope reach, u64 value, u32 line) {
+    for (const u64 at : copies_at(*this, address, bytes, line))
+        store_strong(space::global, at, &value, bytes, how, reach, line);
+}
+void thread_context::update_multicast(
+    u64 address, u32 bytes, semantics how, scope reach, u64 (*f)(u64, u64, u64), u64 value, u32 line) {
+    for (const u64 at : copies_at(*this, address, bytes, line))
+        update(space::global, at, bytes, how, reach, f, value, 0, line);
+}
+
 // ---- addresses
 
 u64 thread_context::to_generic(space s, u64 address) const {

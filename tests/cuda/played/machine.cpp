@@ -466,7 +466,7 @@ u32 thread_context::barrier(u32 id, u32 count, bool waits, reduction how, bool p
     barrier.count += predicate;
     barrier.came.push_back(index);
     if (waits) barrier.waiting.push_back(index);
-    const u32 expected = count == 0 ? b.live : std::min(count, b.live);
+    const u32 expected = count == 0 ? b.live : count;
     if (waits) will_wait(b, line);
     if (barrier.arrived >= expected) complete(b, barrier);
     if (!waits) return 0;
@@ -476,9 +476,7 @@ u32 thread_context::barrier(u32 id, u32 count, bool waits, reduction how, bool p
 
 void complete_barriers(block_context& b) {
     for (barrier_state& barrier : b.barriers)
-        if (barrier.arrived > 0 &&
-            barrier.arrived >= (barrier.expected == 0 ? b.live : std::min(barrier.expected, b.live)))
-            complete(b, barrier);
+        if (barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived >= b.live) complete(b, barrier);
 }
 
 }  // namespace played

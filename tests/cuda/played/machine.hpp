@@ -50,6 +50,10 @@ public:
     u64 update(
         space, u64 address, u32 bytes, semantics, scope, u64 (*f)(u64 old, u64 a, u64 b), u64 a, u64 b, u32 line);
     void fence(scope, bool sequential, u32 line);
+    /// multimem: on the same offset of each copy of multicast memory.
+    u64 load_multicast(u64 address, u32 bytes, semantics, scope, u64 (*f)(u64, u64, u64), u32 line);
+    void store_multicast(u64 address, u32 bytes, semantics, scope, u64 value, u32 line);
+    void update_multicast(u64 address, u32 bytes, semantics, scope, u64 (*f)(u64, u64, u64), u64 value, u32 line);
 
     u64 to_generic(space, u64 address) const;
     u64 from_generic(space, u64 address) const;
@@ -153,11 +157,6 @@ u64 add(u64 old, u64 a, u64) {
     else
         return on<T>(old, a, [](T x, T y) { return x + y; });
 }
-/// Two small floats in 32 bits.
-template <class T>
-u64 add_pair(u64 old, u64 a, u64) {
-    return add<T>(old & 0xffff, a & 0xffff, 0) | add<T>(old >> 16 & 0xffff, a >> 16 & 0xffff, 0) << 16;
-}
 template <class T>
 u64 min(u64 old, u64 a, u64) {
     return on<T>(old, a, [](T x, T y) { return extreme(x, y, false); });
@@ -193,6 +192,11 @@ u64 exch(u64, u64 a, u64) {
 template <class T>
 u64 cas(u64 old, u64 a, u64 b) {
     return old == a ? b : old;
+}
+/// Two small floats in 32 bits.
+template <class T, u64 (*f)(u64, u64, u64)>
+u64 pair(u64 old, u64 a, u64) {
+    return f(old & 0xffff, a & 0xffff, 0) | f(old >> 16 & 0xffff, a >> 16 & 0xffff, 0) << 16;
 }
 }  // namespace atomic
 

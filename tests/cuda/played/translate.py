@@ -239,7 +239,7 @@ class Translator:
         if kind in ("f16x2", "bf16x2"):
             if operation != "add":
                 raise PtxError(i.line, f"{i.opcode} is not known: {i.text}")
-            name, type_ = "add_pair", kind[:-2]
+            name, type_ = "pair", f"{kind[:-2]}, atomic::add<{kind[:-2]}>"
         else:
             type_ = TYPES[kind]
         bits = f"b{8 * BYTES[kind]}"
@@ -248,6 +248,35 @@ class Translator:
         call = (f"t.update({self.space(i)}, {self.address(i, operands[1])}, {BYTES[kind]}, {strong}, &atomic::{name}<{type_}>, "
                 f"{self.value(i, operands[2], bits)}, {second}, {i.line})")
         return call + ";" if operands[0] == "_" else self.put(i, operands[0], f"get<{TYPES[bits]}>({call})")
+
+    def multicast(self, i):
+        """multimem.ld_reduce, multimem.st, multimem.red: the same offset of each copy, an element at a time."""
+        operations = ("add", "min", "max", "and", "or", "xor")
+        self.only(i, *SPACES, *SCOPES, *operations, "ld_reduce", "st", "red", "v2", "v4", "v8", "weak", "relaxed", "release", "acquire", "acc_f32",
+                  "acc_f16")
+        kind, operation = i.names[-1], i.first(*operations)
+        strong = self.strength(i) or "semantics::relaxed, scope::system"
+        reads = i.has("ld_reduce")
+        values = i.operands[0 if reads else 1]
+        values = values if isinstance(values, list) else [values]
+        bits = f"b{8 * BYTES[kind]}"
+        if operation:
+            name = operation + "_" if operation in ("and", "or", "xor") else operation
+            if kind in ("f16x2", "bf16x2"):
+                function = f"&atomic::pair<{kind[:-2]}, atomic::{name}<{kind[:-2]}>>"
+            else:
+                function = f"&atomic::{name}<{TYPES[kind]}>"
+        address = self.address(i, i.operands[1 if reads else 0])
+        lines = []
+        for k, v in enumerate(values):
+            at = f"{address} + {k * BYTES[kind]}, {BYTES[kind]}"
+            if reads:
+                lines.append(self.put(i, v, f"get<{TYPES[bits]}>(t.load_multicast({at}, {strong}, {function}, {i.line}))"))
+            elif operation:
+                lines.append(f"t.update_multicast({at}, {strong}, {function}, {self.value(i, v, bits)}, {i.line});")
+            else:
+                lines.append(f"t.store_multicast({at}, {strong}, {self.value(i, v, bits)}, {i.line});")
+        return "{ " + " ".join(lines) + " }"
 
     def fence(self, i):
         if i.names[0] == "membar":
@@ -618,7 +647,7 @@ class Translator:
             return ";"
         raise PtxError(i.line, f"{name} is not known: {i.text}")
 
-    GROUPS = {"ld": load, "ldu": load, "st": store, "atom": update, "red": update, "fence": fence, "membar": fence, "cp": copy_async, "mov": move,
+    GROUPS = {"ld": load, "ldu": load, "st": store, "atom": update, "red": update, "multimem": multicast, "fence": fence, "membar": fence, "cp": copy_async, "mov": move,
               "cvta": convert_address, "isspacep": is_space, "setp": set_predicate, "set": set_value, "selp": select, "slct": select, "cvt": convert,
               "bar": barrier, "barrier": barrier, "shfl": shuffle, "vote": vote, "match": match, "redux": reduce, "elect": elect, "bra": branch,
               "call": call}
