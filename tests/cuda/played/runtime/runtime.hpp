@@ -1,0 +1,82 @@
+// The stand-in of the CUDA runtime: what its parts share. Programs see it through <cuda_runtime_api.h> alone.
+//
+// devices.cpp: devices, memory, what a pointer is; sharing.cpp: memory between devices and processes; streams.cpp: order of
+// work, events, graphs, copies; launches.cpp: kernels; faults.cpp: errors on purpose, and what was not given back.
+//
+// Environment: PLAYED_DEVICES (1), PLAYED_SMS (8; multiprocessors of a device), PLAYED_PEERS=0 (no device reaches another's
+// memory), PLAYED_FAIL (faults.cpp), PLAYED_LEAKS=1 (what is not given back makes the program fail), PLAYED_PATIENCE (20;
+// seconds after which a call that waits for kernels is reported as a deadlock).
+#pragma once
+
+#include "kernels.hpp"
+#include "memory.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace played {
+
+// ---- settings and errors
+
+int setting(const char* name, int otherwise);
+int device_count();
+int multiprocessors();
+double patience();  ///< seconds
+
+/// The error that the calling thread has: keeps it for cudaGetLastError, and returns it.
+cudaError_t fail(cudaError_t);
+/// The error with which PLAYED_FAIL makes this call fail, or cudaSuccess. Each call counts itself by it.
+cudaError_t injected(const char* call);
+/// Stops the program: a deadlock, or a use that CUDA leaves undefined.
+[[noreturn]] void stop(const std::string& why);
+
+#define PLAYED_CALL(name)                                                        \
+    if (const cudaError_t played_error = played::injected(name); played_error != cudaSuccess) return played::fail(played_error)
+
+/// Counts what a program holds: live objects of a kind, listed at its end if they are not given back.
+void count_live(const char* kind, int change);
+
+// ---- devices.cpp
+
+int current_device();
+bool is_device(int);
+/// Host memory that the runtime knows nothing of.
+bool is_pageable(const void*);
+/// Every byte is in one live allocation, or all are pageable.
+bool is_memory(const void*, std::size_t bytes);
+bool is_pool_memory(const void*);
+/// The file of device memory, by which another process opens it; -1 if there is none.
+int file_of(const void* allocation);
+
+// ---- streams.cpp
+
+struct stream;
+
+struct ticket {
+    std::shared_ptr<stream> of;
+    std::uint64_t number = 0;  ///< of the work after which it is over
+};
+
+/// The stream behind a handle, and the legacy stream of the current device behind null; null for a handle of no stream.
+std::shared_ptr<stream> stream_of(cudaStream_t);
+int device_of(const stream&);
+/// Appends work to a stream, or to the graph that the stream is captured into. `own`: set to when it is over, unless captured.
+cudaError_t enqueue(cudaStream_t, std::function<void()>, ticket* own = nullptr);
+void wait_for(const ticket&);
+bool is_over(const ticket&);
+/// Waits for all work of a device. `call`: for the report of a deadlock.
+void wait_for_device(int device, const char* call);
+/// True while a stream is captured; then `call` fails on this thread unless its capture mode is relaxed, and spoils the capture.
+cudaError_t forbidden_in_capture(const char* call);
+
+// ---- launches.cpp
+
+/// Names the kernels that run on a device: for reports.
+std::string running_kernels(int device);
+/// Waits until no kernel runs on the device, as calls do that change its memory map. Reports a deadlock.
+void wait_for_kernels(int device, const char* call);
+
+}  // namespace played

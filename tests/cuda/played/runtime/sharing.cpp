@@ -1,0 +1,147 @@
+// Memory that one device, or one process, lets another reach.
+#include "runtime.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace played {
+
+namespace {
+
+/// The content of a cudaIpcMemHandle_t: the file that the owner's process has open. Nothing is left when processes end.
+struct ipc_handle {
+    int process, file, device;
+    std::size_t bytes;
+    std::uintptr_t address;
+};
+static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t));
+
+struct books {
+    std::mutex mutex;
+    std::set<std::pair<int, int>> peers;  ///< (device, the other device whose memory it reaches)
+    struct opened {
+        std::size_t mapped = 0;
+        int times = 0;
+    };
+    std::map<const void*, opened> open;
+    std::map<std::pair<int, std::uintptr_t>, void*> by_owner;
+};
+books& all() {
+    static books* const b = new books;
+    return *b;
+}
+
+bool devices_are_connected() { return setting("PLAYED_PEERS", 1) != 0; }
+
+/// Memory of the runtime's pools stays with its device; that of cudaMalloc is reached once peer access is enabled.
+bool may_access(int device, const allocation& a) {
+    if (a.device == device || a.kind == memory_kind::pinned || a.kind == memory_kind::managed) return true;
+    if (is_pool_memory(reinterpret_cast<const void*>(a.address))) return false;
+    if (a.kind == memory_kind::mapped) return devices_are_connected();
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    return b.peers.contains({device, a.device});
+}
+[[gnu::constructor(102)]] void rule() { set_access_rule(&may_access); }
+
+}  // namespace
+
+}  // namespace played
+
+using namespace played;
+
+extern "C" {
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+    PLAYED_CALL("cudaDeviceCanAccessPeer");
+    if (!is_device(device) || !is_device(peer)) return fail(cudaErrorInvalidDevice);
+    *can = device != peer && devices_are_connected();
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    PLAYED_CALL("cudaDeviceEnablePeerAccess");
+    const int device = current_device();
+    if (!is_device(peer) || peer == device) return fail(cudaErrorInvalidDevice);
+    if (flags != 0) return fail(cudaErrorInvalidValue);
+    if (!devices_are_connected()) return fail(cudaErrorPeerAccessUnsupported);
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    if (!b.peers.insert({device, peer}).second) return fail(cudaErrorPeerAccessAlreadyEnabled);
+    forget_access();
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    if (b.peers.erase({current_device(), peer}) == 0) return fail(cudaErrorPeerAccessNotEnabled);
+    forget_access();
+    return cudaSuccess;
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* at) {
+    PLAYED_CALL("cudaIpcGetMemHandle");
+    const auto a = find_allocation(at);
+    if (!a || a->kind != memory_kind::device) return fail(cudaErrorInvalidValue);
+    const int file = file_of(reinterpret_cast<const void*>(a->address));
+    if (file < 0) return fail(cudaErrorInvalidValue);  // memory of a pool
+    *handle = {};
+    const ipc_handle h{getpid(), file, a->device, a->bytes, a->address};
+    std::memcpy(handle, &h, sizeof h);
+    share_allocation(at);
+    return cudaSuccess;
+}
+cudaError_t cudaIpcOpenMemHandle(void** at, cudaIpcMemHandle_t handle, unsigned) {
+    PLAYED_CALL("cudaIpcOpenMemHandle");
+    ipc_handle h{};
+    std::memcpy(&h, &handle, sizeof h);
+    if (h.process == getpid()) return fail(cudaErrorDeviceUninitialized);  // as the runtime: not within one process
+    if (h.device != current_device() && !devices_are_connected()) return fail(cudaErrorPeerAccessUnsupported);
+    books& b = all();
+    const std::lock_guard lock(b.mutex);
+    if (void* const known = b.by_owner[{h.process, h.address}]; known != nullptr) {
+        ++b.open[known].times;
+        *at = known;
+        return cudaSuccess;
+    }
+    const std::string path = "/proc/" + std::to_string(h.process) + "/fd/" + std::to_string(h.file);
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return fail(cudaErrorInvalidResourceHandle);
+    const std::size_t mapped = (h.bytes + 4095) / 4096 * 4096;
+    void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) return fail(cudaErrorMapBufferObjectFailed);
+    add_allocation(memory, h.bytes, h.device, memory_kind::mapped);
+    share_allocation(memory);
+    b.open[memory] = {mapped, 1};
+    b.by_owner[{h.process, h.address}] = memory;
+    count_live("memory of another process", 1);
+    *at = memory;
+    return cudaSuccess;
+}
+cudaError_t cudaIpcCloseMemHandle(void* at) {
+    PLAYED_CALL("cudaIpcCloseMemHandle");
+    books& b = all();
+    {
+        const std::lock_guard lock(b.mutex);
+        const auto i = b.open.find(at);
+        if (i == b.open.end()) return fail(cudaErrorInvalidValue);
+        if (--i->second.times > 0) return cudaSuccess;
+    }
+    for (int d = 0; d < device_count(); ++d) wait_for_device(d, "cudaIpcCloseMemHandle");
+    const std::lock_guard lock(b.mutex);
+    std::erase_if(b.by_owner, [&](const auto& x) { return x.second == at; });
+    remove_allocation(at);
+    munmap(at, b.open[at].mapped);
+    b.open.erase(at);
+    count_live("memory of another process", -1);
+    return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,25 @@
+// Streams and events, for the parts of the stand-in that look into them.
+#pragma once
+
+#include "runtime.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace played {
+
+/// Work in the order of its stream. (A graph is captured from one stream, so it is a line.)
+struct graph {
+    std::vector<std::function<void()>> work;
+};
+
+struct event {
+    ticket after;  ///< of no stream until it is recorded
+    std::chrono::steady_clock::time_point time;
+};
+std::shared_ptr<event> event_of(cudaEvent_t);
+
+}  // namespace played
