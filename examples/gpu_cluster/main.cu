@@ -27,10 +27,14 @@ void check(cudaError_t code, const char* what) {
     if (code != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(code));
 }
 
-/// The color of this rank's host: the lowest rank of the world on the same host. Linux gives a host an id at each boot.
+/// The color of this rank's host: the lowest rank of the world on the same host. Linux gives a host an id at each boot;
+/// COLLS_HOST names it otherwise, as for the library.
 int host_color(colls::communicator& world) {
     std::string id;
-    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+    if (const char* const name = std::getenv("COLLS_HOST"))
+        id = name;
+    else
+        std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
     const std::vector<std::size_t> own = {std::hash<std::string>{}(id)};
     std::vector<std::size_t> all(static_cast<std::size_t>(world.size()));
     colls::all_gather(world, own, all);

@@ -43,6 +43,7 @@ public:
     /// Bitwise operators and vector functions fold it. Throws invalid_argument where k is 0.
     static element_type bytes(std::size_t k);
 
+    /// As it was made; type::bytes for bytes(k).
     constexpr type code() const { return code_; }
     /// Bytes of an element.
     std::size_t size() const;
@@ -59,24 +60,28 @@ private:
 
 /// An input: `count` elements from `data` on. Null where count is 0, or where the call does not read it.
 struct const_buffer {
-    const void* data = nullptr;
-    std::size_t count = 0;
-    element_type type = dynamic::type::bytes;
+    const void* data = nullptr;                ///< the first element
+    std::size_t count = 0;                     ///< in elements
+    element_type type = dynamic::type::bytes;  ///< of an element
 };
 /// An output, or a buffer that is both.
 struct buffer {
-    void* data = nullptr;
-    std::size_t count = 0;
-    element_type type = dynamic::type::bytes;
+    void* data = nullptr;                      ///< the first element
+    std::size_t count = 0;                     ///< in elements
+    element_type type = dynamic::type::bytes;  ///< of an element
 
+    /// The same as an input.
     constexpr operator const_buffer() const { return {data, count, type}; }
 };
 
 /// The lengths of n blocks in elements: any contiguous range of std::size_t. It refers to the range.
 class count_list {
 public:
+    /// No counts.
     constexpr count_list() = default;
+    /// The `size` counts from `data` on.
     constexpr count_list(const std::size_t* data, std::size_t size) : data_(data), size_(size) {}
+    /// The counts of a range.
     template <class Range>
         requires requires(const Range& r) {
             { r.data() } -> std::convertible_to<const std::size_t*>;
@@ -84,7 +89,9 @@ public:
         }
     constexpr count_list(const Range& range) : data_(range.data()), size_(range.size()) {}
 
+    /// The first count.
     constexpr const std::size_t* data() const { return data_; }
+    /// How many there are.
     constexpr std::size_t size() const { return size_; }
 
 private:
@@ -128,6 +135,7 @@ public:
     /// Costs a lock and a search among the names so far: make it once, and use it in many calls.
     static reduction function(vector_function f, void* context, bool commutative, std::string_view name = "function");
 
+    /// As it was made; op::function for a vector function.
     constexpr op code() const { return code_; }
     /// "sum_t", "premul_sum_t<double>", or the name of the function.
     std::string_view name() const;

@@ -1,7 +1,8 @@
 // On a GPU: times of all_reduce with virtual ranks, compared with the memory bound 2·n·S / (bandwidth of a
 // device-to-device copy in the same run), and of 16 bytes, compared with a synchronisation of the same grid. The
 // columns are those of nccl-tests; "% bound" is the memory bound over the time. Calls use several inputs alternately,
-// so that the second-level cache does not hold them.
+// so that the second-level cache does not hold them. Argument: the largest buffer in bytes (256 MB); below 1 MB each
+// cell has a few calls only, to see that they work.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <span>
 #include <vector>
 
@@ -41,12 +43,14 @@ double seconds(cudaStream_t stream, int times, const F& f) {
     return all[3];
 }
 
-constexpr int rounds = 1000;
-__global__ void __launch_bounds__(512, 1) grid_syncs() {
+std::size_t most = std::size_t{256} << 20;  // bytes of a buffer
+bool is_trial() { return most < (1 << 20); }
+constexpr int threads = 256;
+__global__ void __launch_bounds__(threads, 1) grid_syncs(int rounds) {
     for (int i = 0; i < rounds; ++i) cooperative_groups::this_grid().sync();
 }
-__global__ void __launch_bounds__(512, 1)
-    small_sums(const __grid_constant__ colls::cuda::device::ranks<one_shot> r, float* x) {
+__global__ void __launch_bounds__(threads, 1)
+    small_sums(const __grid_constant__ colls::cuda::device::ranks<one_shot> r, float* x, int rounds) {
     const int local = static_cast<int>(blockIdx.x);
     for (int i = 0; i < rounds; ++i)
         if (!colls::cuda::device::all_reduce(r, local, 0, x + 4 * local, x + 4 * local, 4, colls::max_t{})) return;
@@ -56,7 +60,7 @@ template <class S>
 void table(int n, const char* name, double bandwidth, cudaStream_t stream, float* in, float* out, std::size_t room,
     std::size_t least = 16, std::size_t chunk = colls::cuda::options{}.chunk_bytes) {
     colls::cuda::virtual_ranks ranks(n, {.chunk_bytes = chunk});
-    for (std::size_t bytes = least; bytes <= std::size_t{256} << 20; bytes *= 4) {
+    for (std::size_t bytes = least; bytes <= most; bytes *= 4) {
         const std::size_t count = bytes / sizeof(float), set = static_cast<std::size_t>(n) * count,
                           sets = std::max<std::size_t>(room / set, 1);
         std::size_t turn = 0;
@@ -66,10 +70,14 @@ void table(int n, const char* name, double bandwidth, cudaStream_t stream, float
                 b.emplace_back(all + turn % sets * set + r * count, count);
             return b;
         };
-        const double t = seconds(stream, bytes < (1 << 20) ? 50 : 10, [&] {
-            colls::cuda::all_reduce<S>(ranks, each(in), each(out), colls::sum, stream);
-            ++turn;
-        });
+        const double t = seconds(stream,
+            is_trial()          ? 1
+            : bytes < (1 << 20) ? 50
+                                : 10,
+            [&] {
+                colls::cuda::all_reduce<S>(ranks, each(in), each(out), colls::sum, stream);
+                ++turn;
+            });
         ranks.check();
         const double algorithm = static_cast<double>(bytes) / t,
                      bound = 2.0 * n * static_cast<double>(bytes) / bandwidth;
@@ -81,7 +89,8 @@ void table(int n, const char* name, double bandwidth, cudaStream_t stream, float
 int run() {
     cudaStream_t stream = nullptr;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    constexpr std::size_t room = std::size_t{8} * (256 << 20) / sizeof(float);
+    const std::size_t room = 8 * most / sizeof(float);
+    int rounds = is_trial() ? 10 : 1000;
     const colls::cuda::detail::device_memory in(0, room * sizeof(float)), out(0, room * sizeof(float));
     auto *const a = reinterpret_cast<float*>(in.data()), *const b = reinterpret_cast<float*>(out.data());
     check(cudaMemset(a, 0x3f, room * sizeof(float)), "cudaMemset");
@@ -94,13 +103,13 @@ int run() {
         colls::cuda::virtual_ranks ranks(n, {.channels = 1});
         auto r = colls::cuda::ranks_for<one_shot>(ranks);
         float* x = a;
-        void* arguments[] = {&r, &x};
+        void *arguments[] = {&r, &x, &rounds}, *count[] = {&rounds};
         const auto launch = [&](const void* kernel, void** args) {
-            check(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(n)), dim3(512), args, 0, stream),
+            check(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(n)), dim3(threads), args, 0, stream),
                 "cudaLaunchCooperativeKernel");
         };
         const double sync =
-            seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&grid_syncs), nullptr); }) / rounds;
+            seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&grid_syncs), count); }) / rounds;
         const double sum =
             seconds(stream, 1, [&] { launch(reinterpret_cast<const void*>(&small_sums), arguments); }) / rounds;
         ranks.check();
@@ -111,10 +120,10 @@ int run() {
         "redop", "time (us)", "algbw", "busbw", "% bound");
     // The size of chunks: with smaller ones results are read from the cache, with larger ones there are fewer waits.
     for (const int n : {2, 8}) {
-        table<colls::direct>(n, "chunk 32K", bandwidth, stream, a, b, room, 256 << 20, 32 << 10);
-        table<colls::direct>(n, "chunk 64K", bandwidth, stream, a, b, room, 256 << 20, 64 << 10);
-        table<colls::direct>(n, "chunk 256K", bandwidth, stream, a, b, room, 256 << 20, 256 << 10);
-        table<colls::direct>(n, "chunk 1M", bandwidth, stream, a, b, room, 256 << 20, 1 << 20);
+        table<colls::direct>(n, "chunk 32K", bandwidth, stream, a, b, room, most, 32 << 10);
+        table<colls::direct>(n, "chunk 64K", bandwidth, stream, a, b, room, most, 64 << 10);
+        table<colls::direct>(n, "chunk 256K", bandwidth, stream, a, b, room, most, 256 << 10);
+        table<colls::direct>(n, "chunk 1M", bandwidth, stream, a, b, room, most, 1 << 20);
     }
     for (const int n : {2, 4, 8}) {
         table<colls::direct>(n, "direct", bandwidth, stream, a, b, room);
@@ -126,7 +135,8 @@ int run() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+    if (argc > 1) most = std::max<std::size_t>(std::strtoull(argv[1], nullptr, 0), 16);
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
         return std::printf("left out: there is no GPU\n"), 77;

@@ -180,8 +180,7 @@ int run(int only) {
     const std::size_t most = only == 0 ? ~std::size_t{0} : 10'000;
     cudaStream_t stream = nullptr;
     colls::cuda::detail::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    for (const int n : {2, 3, 4, 7, 8}) {
-        if (only != 0 && n != only) continue;
+    for (const int n : only != 0 ? std::vector<int>{only} : std::vector<int>{2, 3, 4, 7, 8}) {
         // Once with the eager path and once without it, so that schedules run with every count.
         for (const std::size_t small : {std::size_t{32} << 10, std::size_t{0}}) {
             colls::cuda::virtual_ranks ranks(n, {.small_bytes = small, .chunk_bytes = 8 << 10});

@@ -106,6 +106,9 @@ std::string_view choice(const rank_context& e, collective what, std::size_t byte
     const prediction p = choose(e, demand_of(e, what, bytes, reproducible), all_candidates_of(what));
     return p.of ? p.of->name : eager_name;
 }
-COLLS_INLINE model group_model(const rank_context& e) { return model_of(e.backend->figures(), e.size); }
+COLLS_INLINE model group_model(const rank_context& e) {
+    const shared_machine m = model_of(e.backend->figures(), e.size);
+    return {m.alpha, m.beta, m.gamma};
+}
 
 }  // namespace colls::inline v1::detail

@@ -286,7 +286,8 @@ private:
         bool failed = false;
         if (g_.index() < n()) g_.fence();  // all threads have read what they read: they have met since
         COLLS_ROLLED
-        for (int r = g_.index(); r < n(); r += g_.size()) failed = adopt_failure(g_, channel_, r, rounds()) || failed;
+        for (int r = g_.index(); r < n(); r += g_.size())
+            failed = is_told_to_end(g_, channel_, r, rounds(), false, false) || failed;
         failed_ = g_.any(failed);
         return false;
     }

@@ -10,7 +10,7 @@
 namespace colls::inline v1::cuda::detail {
 
 /// How long a rank that has refused a call, for wrong arguments, may take to make it with right ones.
-inline constexpr std::uint64_t time_to_correct_ns = 1'000'000'000;
+inline constexpr std::uint64_t time_to_correct_ns = std::uint64_t{1} << 30;
 
 /// Has a block of this rank given up?
 template <class G>
@@ -35,20 +35,21 @@ COLLS_DEVICE_CALLED void give_up(
     g.release(&r.what, static_cast<std::uint64_t>(why));
 }
 /// Gives up for the reason of `peer` if `peer` has given up or, where this rank has waited for long, has refused the
-/// call; returns whether it has.
+/// call; or, where `asks_host`, if the host has ordered it. Returns whether this rank has given up. (One function for
+/// all three keeps kernels small.)
 template <class G>
-COLLS_DEVICE_CALLED bool adopt_failure(G g, int channel, int peer, int round, bool long_wait = false) {
-    std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(poison_of(g.state().self, peer)));
-    if (word == 0 && long_wait) word = g.relaxed(static_cast<const std::uint32_t*>(refusal_of(g.state().self, peer)));
-    if (word != 0) give_up(g, channel, reason_in(word), peer_in(word), round, 0, peer);
-    return word != 0;
-}
-
-/// Gives up if the host has ordered it; returns whether it has.
-template <class G>
-COLLS_DEVICE_CALLED bool obey_order(G g, int channel, int round) {
-    const std::uint32_t word = g.relaxed(static_cast<const std::uint32_t*>(&g.state().self.status->order));
-    if (word != 0) give_up(g, channel, reason_in(word), peer_in(word), round, 0);
+COLLS_DEVICE_CALLED bool is_told_to_end(G g, int channel, int peer, int round, bool long_wait, bool asks_host) {
+    const rank_handle& self = g.state().self;
+    const auto read = [&](const void* at) { return g.relaxed(static_cast<const std::uint32_t*>(at)); };
+    if (read(poison_of(self, self.rank)) != 0) return true;  // by another block of this rank
+    std::uint32_t word = read(poison_of(self, peer));
+    int told_by = peer;
+    if (word == 0 && long_wait) word = read(refusal_of(self, peer));
+    if (word == 0 && asks_host) {
+        word = read(&self.status->order);
+        told_by = none;
+    }
+    if (word != 0) give_up(g, channel, reason_in(word), peer_in(word), round, 0, told_by);
     return word != 0;
 }
 
@@ -60,13 +61,12 @@ public:
     COLLS_DEVICE bool pause(G& g, int channel, int peer, int round) {
         g.pause();
         if ((++pauses_ & 63u) != 0) return true;  // reading the clock and poison words takes longer than a look
-        if (is_poisoned(g) || adopt_failure(g, channel, peer, round)) return false;
-        // In host memory: looked at once in about a millisecond.
-        if ((pauses_ & 1023u) == 0 && obey_order(g, channel, round)) return false;
         const std::uint64_t now = g.now();
         if (since_ == 0) since_ = now;
-        if (now - since_ < g.state().self.timeout_ns)
-            return now - since_ < time_to_correct_ns || !adopt_failure(g, channel, peer, round, true);
+        const std::uint64_t waited = now - since_;
+        // The order is in host memory: looked at once in about a millisecond.
+        if (is_told_to_end(g, channel, peer, round, waited >= time_to_correct_ns, (pauses_ & 1023u) == 0)) return false;
+        if (waited < g.state().self.timeout_ns) return true;
         give_up(g, channel, failure::late, peer, round, 0);
         return false;
     }

@@ -3,15 +3,15 @@
 
 #include <cuda.h>
 
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 namespace played {
 
@@ -240,13 +240,14 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int d) {
 }
 cudaError_t cudaDeviceGetByPCIBusId(int* d, const char* text) {
     unsigned bus = 0;
-    if (std::sscanf(text, "0000:%x:00.0", &bus) != 1 || !is_device(static_cast<int>(bus) - 1)) return fail(cudaErrorInvalidDevice);
+    if (std::sscanf(text, "0000:%x:00.0", &bus) != 1 || !is_device(static_cast<int>(bus) - 1))
+        return fail(cudaErrorInvalidDevice);
     *d = static_cast<int>(bus) - 1;
     return cudaSuccess;
 }
 
-// Memory. cudaMalloc and cudaFree may have to change the map of a device's memory, and then wait for its kernels: a program that
-// calls them while a kernel waits for it can stand still, and here does.
+// Memory. cudaMalloc and cudaFree may have to change the map of a device's memory, and then wait for its kernels: a
+// program that calls them while a kernel waits for it can stand still, and here does.
 cudaError_t cudaMalloc(void** at, std::size_t bytes) {
     PLAYED_CALL("cudaMalloc");
     if (const cudaError_t e = forbidden_in_capture("cudaMalloc"); e != cudaSuccess) return fail(e);
@@ -270,7 +271,8 @@ cudaError_t cudaFree(void* at) {
     if (at == nullptr) return cudaSuccess;
     if (const cudaError_t e = forbidden_in_capture("cudaFree"); e != cudaSuccess) return fail(e);
     const auto a = find_allocation(at);
-    if (!a || a->kind == memory_kind::pinned || a->kind == memory_kind::mapped || !holds(at)) return fail(cudaErrorInvalidValue);
+    if (!a || a->kind == memory_kind::pinned || a->kind == memory_kind::mapped || !holds(at))
+        return fail(cudaErrorInvalidValue);
     wait_for_device(a->device, "cudaFree");
     return fail(release(at));
 }
@@ -314,8 +316,8 @@ cudaError_t cudaHostUnregister(void* at) {
     count_live("registered host memory", -1);
     return cudaSuccess;
 }
-// Pool memory: no other device reaches it, and no other process. Its allocation and its end are ordered by the stream; here it is
-// allocated at once, which no kernel can tell from outside.
+// Pool memory: no other device reaches it, and no other process. Its allocation and its end are ordered by the stream;
+// here it is allocated at once, which no kernel can tell from outside.
 cudaError_t cudaMallocAsync(void** at, std::size_t bytes, cudaStream_t s) {
     PLAYED_CALL("cudaMallocAsync");
     if (!stream_of(s)) return fail(cudaErrorInvalidResourceHandle);
@@ -354,7 +356,8 @@ static CUresult played_cuPointerGetAttribute(void* answer, CUpointer_attribute w
     const bool device = a->kind == memory_kind::device || a->kind == memory_kind::mapped;
     switch (what) {
         case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-            *static_cast<unsigned*>(answer) = a->kind == memory_kind::pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+            *static_cast<unsigned*>(answer) =
+                a->kind == memory_kind::pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
             return CUDA_SUCCESS;
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
             *static_cast<int*>(answer) = device && a->kind != memory_kind::mapped && !is_pool_memory(p);
@@ -372,7 +375,8 @@ static CUresult played_cuPointerGetAttribute(void* answer, CUpointer_attribute w
             *static_cast<std::size_t*>(answer) = a->bytes;
             return CUDA_SUCCESS;
         default:
-            stop("cuPointerGetAttribute: attribute " + std::to_string(static_cast<int>(what)) + " is not played: add it to devices.cpp");
+            stop("cuPointerGetAttribute: attribute " + std::to_string(static_cast<int>(what)) +
+                 " is not played: add it to devices.cpp");
     }
 }
 static CUresult played_cuMemGetAddressRange(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr at) {

@@ -1,16 +1,16 @@
 // Errors on purpose, and what a program did not give back.
 //
-// PLAYED_FAIL="cudaMalloc:3,cudaIpcOpenMemHandle:1": the third call of cudaMalloc and the first of cudaIpcOpenMemHandle fail, with
-// the error that each has on a GPU. PLAYED_FAIL="cudaMalloc:3+": the third and all that follow.
+// PLAYED_FAIL="cudaMalloc:3,cudaIpcOpenMemHandle:1": the third call of cudaMalloc and the first of cudaIpcOpenMemHandle
+// fail, with the error that each has on a GPU. PLAYED_FAIL="cudaMalloc:3+": the third and all that follow.
 #include "runtime.hpp"
 
+#include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <sstream>
 #include <string_view>
-#include <unistd.h>
 #include <utility>
 
 namespace played {
@@ -56,7 +56,8 @@ void report_live() {
     bool any = false;
     for (const auto& [kind, n] : b.live)
         if (n != 0) {
-            std::fprintf(stderr, "played: at the end of process %d, not given back: %d x %s\n", getpid(), n, kind.c_str());
+            std::fprintf(
+                stderr, "played: at the end of process %d, not given back: %d x %s\n", getpid(), n, kind.c_str());
             any = true;
         }
     if (any && setting("PLAYED_LEAKS", 0) != 0) {

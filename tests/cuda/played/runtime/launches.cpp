@@ -1,8 +1,8 @@
 // Launches: which kernel, and when there is room for its blocks.
 //
-// A multiprocessor holds one block at a time (PLAYED_OCCUPANCY: more). All blocks of a cooperative grid run together, so it waits
-// until there is room for all of them beside the grids that run; grids that wait for each other's blocks to come stand still, as on
-// a device, and that is reported.
+// A multiprocessor holds one block at a time (PLAYED_OCCUPANCY: more). All blocks of a cooperative grid run together,
+// so it waits until there is room for all of them beside the grids that run; grids that wait for each other's blocks to
+// come stand still, as on a device, and that is reported.
 #include "runtime.hpp"
 
 #include <algorithm>
@@ -42,7 +42,9 @@ struct occupation {
     std::string names_on(int device) const {
         std::string text;
         for (const grid& g : running)
-            if (g.device == device) text += (text.empty() ? "" : ", ") + std::string(g.of->name) + " (" + std::to_string(g.blocks) + " blocks)";
+            if (g.device == device)
+                text +=
+                    (text.empty() ? "" : ", ") + std::string(g.of->name) + " (" + std::to_string(g.blocks) + " blocks)";
         return text.empty() ? "no kernel" : text;
     }
 };
@@ -60,8 +62,9 @@ public:
         occupation& o = all();
         std::unique_lock lock(o.mutex);
         if (!o.changed.wait_for(lock, patience_of_launches(), [&] { return o.blocks_on(device) + blocks <= room; }))
-            stop("deadlock: " + std::string(k.name) + " has waited for room for " + std::to_string(blocks) + " blocks on device " +
-                 std::to_string(device) + ", which holds " + std::to_string(room) + " and runs " + o.names_on(device));
+            stop("deadlock: " + std::string(k.name) + " has waited for room for " + std::to_string(blocks) +
+                 " blocks on device " + std::to_string(device) + ", which holds " + std::to_string(room) +
+                 " and runs " + o.names_on(device));
         grid_ = o.running.insert(o.running.end(), {&k, blocks, device});
     }
     residency(const residency&) = delete;
@@ -98,7 +101,8 @@ struct configuration {
 };
 thread_local std::vector<configuration> configurations;
 
-cudaError_t launch(const void* f, dim3 grid, dim3 block, void** args, std::size_t shared, cudaStream_t handle, bool cooperative) {
+cudaError_t launch(
+    const void* f, dim3 grid, dim3 block, void** args, std::size_t shared, cudaStream_t handle, bool cooperative) {
     const kernel* const k = kernel_of(f);
     if (k == nullptr) return cudaErrorInvalidDeviceFunction;
     const dim g{grid.x, grid.y, grid.z}, b{block.x, block.y, block.z};
@@ -107,7 +111,8 @@ cudaError_t launch(const void* f, dim3 grid, dim3 block, void** args, std::size_
     if (shared + static_cast<std::size_t>(k->shared_bytes) > (std::size_t{227} << 10)) return cudaErrorInvalidValue;
     const auto s = stream_of(handle);
     if (!s) return cudaErrorInvalidResourceHandle;
-    const int device = device_of(*s), room = multiprocessors() * blocks_a_multiprocessor(*k, static_cast<unsigned>(b.count()));
+    const int device = device_of(*s),
+              room = multiprocessors() * blocks_a_multiprocessor(*k, static_cast<unsigned>(b.count()));
     if (cooperative && g.count() > static_cast<std::size_t>(room)) return cudaErrorCooperativeLaunchTooLarge;
     if (device != current_device()) return cudaErrorInvalidResourceHandle;
     // Arguments are copied when the kernel is launched.
@@ -136,7 +141,8 @@ std::string running_kernels(int device) {
 void wait_for_kernels(int device, const char* call) {
     occupation& o = all();
     std::unique_lock lock(o.mutex);
-    if (o.changed.wait_for(lock, std::chrono::duration<double>(patience()), [&] { return o.blocks_on(device) == 0; })) return;
+    if (o.changed.wait_for(lock, std::chrono::duration<double>(patience()), [&] { return o.blocks_on(device) == 0; }))
+        return;
     stop("deadlock: " + std::string(call) + " has waited for the kernels of device " + std::to_string(device) + ": " +
          o.names_on(device) + ". Do they wait for the thread that makes this call?");
 }
@@ -155,10 +161,13 @@ void** __cudaRegisterFatBinary(void*) {
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void**) {}
 char __cudaInitModule(void**) { return 0; }
-void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
+void __cudaRegisterFunction(
+    void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*, int*) {
     known().kernels[host] = name;
 }
-void __cudaRegisterVar(void**, char* host, char*, const char* name, int, std::size_t, int, int) { known().variables[host] = name; }
+void __cudaRegisterVar(void**, char* host, char*, const char* name, int, std::size_t, int, int) {
+    known().variables[host] = name;
+}
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared, void* stream) {
     configurations.push_back({grid, block, shared, static_cast<cudaStream_t>(stream)});
     return 0;
@@ -186,7 +195,8 @@ cudaError_t cudaLaunchKernel(const void* f, dim3 grid, dim3 block, void** args, 
     PLAYED_CALL("cudaLaunchKernel");
     return fail(launch(f, grid, block, args, shared, s, false));
 }
-cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3 grid, dim3 block, void** args, std::size_t shared, cudaStream_t s) {
+cudaError_t cudaLaunchCooperativeKernel(
+    const void* f, dim3 grid, dim3 block, void** args, std::size_t shared, cudaStream_t s) {
     PLAYED_CALL("cudaLaunchCooperativeKernel");
     return fail(launch(f, grid, block, args, shared, s, true));
 }

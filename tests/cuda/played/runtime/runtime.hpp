@@ -1,11 +1,12 @@
 // The stand-in of the CUDA runtime: what its parts share. Programs see it through <cuda_runtime_api.h> alone.
 //
-// devices.cpp: devices, memory, what a pointer is; sharing.cpp: memory between devices and processes; streams.cpp: order of
-// work, events, graphs, copies; launches.cpp: kernels; faults.cpp: errors on purpose, and what was not given back.
+//   devices.cpp   devices, memory, what a pointer is
+//   sharing.cpp   memory between devices and processes
+//   streams.cpp   order of work, events, graphs, copies
+//   launches.cpp  kernels
+//   faults.cpp    errors on purpose, and what was not given back
 //
-// Environment: PLAYED_DEVICES (1), PLAYED_SMS (8; multiprocessors of a device), PLAYED_PEERS=0 (no device reaches another's
-// memory), PLAYED_FAIL (faults.cpp), PLAYED_LEAKS=1 (what is not given back makes the program fail), PLAYED_PATIENCE (20;
-// seconds after which a call that waits for kernels is reported as a deadlock).
+// docs/played.md lists the environment variables.
 #pragma once
 
 #include "kernels.hpp"
@@ -33,8 +34,9 @@ cudaError_t injected(const char* call);
 /// Stops the program: a deadlock, or a use that CUDA leaves undefined.
 [[noreturn]] void stop(const std::string& why);
 
-#define PLAYED_CALL(name)                                                        \
-    if (const cudaError_t played_error = played::injected(name); played_error != cudaSuccess) return played::fail(played_error)
+#define PLAYED_CALL(name)                                                                     \
+    if (const cudaError_t played_error = played::injected(name); played_error != cudaSuccess) \
+    return played::fail(played_error)
 
 /// Counts what a program holds: live objects of a kind, listed at its end if they are not given back.
 void count_live(const char* kind, int change);
@@ -63,13 +65,15 @@ struct ticket {
 /// The stream behind a handle, and the legacy stream of the current device behind null; null for a handle of no stream.
 std::shared_ptr<stream> stream_of(cudaStream_t);
 int device_of(const stream&);
-/// Appends work to a stream, or to the graph that the stream is captured into. `own`: set to when it is over, unless captured.
+/// Appends work to a stream, or to the graph that the stream is captured into. `own`: set to when it is over, unless
+/// captured.
 cudaError_t enqueue(cudaStream_t, std::function<void()>, ticket* own = nullptr);
 void wait_for(const ticket&);
 bool is_over(const ticket&);
 /// Waits for all work of a device. `call`: for the report of a deadlock.
 void wait_for_device(int device, const char* call);
-/// True while a stream is captured; then `call` fails on this thread unless its capture mode is relaxed, and spoils the capture.
+/// True while a stream is captured; then `call` fails on this thread unless its capture mode is relaxed, and spoils the
+/// capture.
 cudaError_t forbidden_in_capture(const char* call);
 
 // ---- launches.cpp

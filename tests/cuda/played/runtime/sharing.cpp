@@ -1,15 +1,15 @@
 // Memory that one device, or one process, lets another reach.
 #include "runtime.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace played {
 

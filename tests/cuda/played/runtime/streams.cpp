@@ -1,7 +1,7 @@
 // Streams, events, capture into graphs, and copies: what is done in which order.
 //
-// A stream is a host thread that does its work one piece after another. A piece may wait for work of other streams: the legacy
-// stream of a device and its blocking streams wait for each other, an event lets one stream wait for another.
+// A stream is a host thread that does its work one piece after another. A piece may wait for work of other streams: the
+// legacy stream of a device and its blocking streams wait for each other, an event lets one stream wait for another.
 #include "streams.hpp"
 
 #include <algorithm>
@@ -228,7 +228,8 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
     if (!s) return cudaErrorInvalidResourceHandle;
     if (s->captured) return enqueue(handle, [=] { std::memcpy(to, from, bytes); });
     if (from_host) {  // taken before the call returns, as the runtime stages it
-        auto kept = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
+        auto kept =
+            std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
         return enqueue(handle, [=] { std::memcpy(to, kept->data(), bytes); });
     }
     ticket t;
@@ -252,7 +253,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, i
     count_live("stream", 1);
     return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) { return cudaStreamCreateWithPriority(s, flags, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+    return cudaStreamCreateWithPriority(s, flags, 0);
+}
 cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithPriority(s, cudaStreamDefault, 0); }
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     PLAYED_CALL("cudaStreamDestroy");
@@ -445,12 +448,14 @@ cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t
     return fail(enqueue(s, [=] { std::memset(at, value, bytes); }));
 }
 cudaError_t cudaMemset(void* at, int value, std::size_t bytes) { return cudaMemsetAsync(at, value, bytes, nullptr); }
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes, std::size_t offset, cudaMemcpyKind kind) {
+cudaError_t cudaMemcpyToSymbol(
+    const void* symbol, const void* from, std::size_t bytes, std::size_t offset, cudaMemcpyKind kind) {
     void* at = nullptr;
     if (const cudaError_t e = cudaGetSymbolAddress(&at, symbol); e != cudaSuccess) return e;
     return cudaMemcpy(static_cast<char*>(at) + offset, from, bytes, kind);
 }
-cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, std::size_t bytes, std::size_t offset, cudaMemcpyKind kind) {
+cudaError_t cudaMemcpyFromSymbol(
+    void* to, const void* symbol, std::size_t bytes, std::size_t offset, cudaMemcpyKind kind) {
     void* at = nullptr;
     if (const cudaError_t e = cudaGetSymbolAddress(&at, symbol); e != cudaSuccess) return e;
     return cudaMemcpy(to, static_cast<char*>(at) + offset, bytes, kind);
