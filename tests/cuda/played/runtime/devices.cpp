@@ -112,7 +112,14 @@ bool holds(const void* at) {
 }  // namespace
 
 int device_count() {
-    static const int n = setting("PLAYED_DEVICES", 1);
+    static const int n = [] {
+        const int all = setting("PLAYED_DEVICES", 1);
+        const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+        if (visible == nullptr) return all;
+        int listed = *visible != '\0' ? 1 : 0;
+        for (const char* at = visible; *at != '\0'; ++at) listed += *at == ',';
+        return listed < all ? listed : all;
+    }();
     return n;
 }
 int multiprocessors() {
