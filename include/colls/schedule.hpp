@@ -32,12 +32,36 @@ enum class collective : unsigned char {
 /// The collectives that a family may provide: those before `redistribute`, whose result depends on two layouts.
 inline constexpr int collective_count = 11;
 
-namespace detail {
-inline constexpr const char* collective_names[] = {"broadcast", "scatter", "gather", "all_gather", "reduce",
-    "reduce_scatter", "all_reduce", "all_to_all", "barrier", "inclusive_scan", "exclusive_scan", "redistribute"};
-}
 /// The name of a collective, such as "all_reduce".
-constexpr const char* name_of(collective c) { return detail::collective_names[static_cast<int>(c)]; }
+constexpr const char* name_of(collective c) {
+    switch (c) {
+        case collective::broadcast:
+            return "broadcast";
+        case collective::scatter:
+            return "scatter";
+        case collective::gather:
+            return "gather";
+        case collective::all_gather:
+            return "all_gather";
+        case collective::reduce:
+            return "reduce";
+        case collective::reduce_scatter:
+            return "reduce_scatter";
+        case collective::all_reduce:
+            return "all_reduce";
+        case collective::all_to_all:
+            return "all_to_all";
+        case collective::barrier:
+            return "barrier";
+        case collective::inclusive_scan:
+            return "inclusive_scan";
+        case collective::exclusive_scan:
+            return "exclusive_scan";
+        case collective::redistribute:
+            return "redistribute";
+    }
+    return "";
+}
 
 /// True for the collectives that combine contributions with an operator.
 constexpr bool reduces(collective c) {
