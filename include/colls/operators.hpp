@@ -145,7 +145,10 @@ struct bit_and_t {
     template <class T>
         requires requires(const T& a, const T& b) { a & b; }
     constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>(a & b);
+        if constexpr (std::is_same_v<T, bool>)
+            return a && b;
+        else
+            return static_cast<T>(a & b);
     }
 };
 /// a | b.
@@ -154,7 +157,10 @@ struct bit_or_t {
     template <class T>
         requires requires(const T& a, const T& b) { a | b; }
     constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>(a | b);
+        if constexpr (std::is_same_v<T, bool>)
+            return a || b;
+        else
+            return static_cast<T>(a | b);
     }
 };
 /// a ^ b.
