@@ -117,7 +117,7 @@ struct logical_and_t {
     template <class T>
         requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
     constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>(static_cast<bool>(static_cast<bool>(a) & static_cast<bool>(b)));  // && would be a branch
+        return static_cast<T>((int{static_cast<bool>(a)} & int{static_cast<bool>(b)}) != 0);  // && would be a branch
     }
 };
 /// 1 where one or both are other than 0, else 0; otherwise as logical_and_t.
@@ -126,7 +126,7 @@ struct logical_or_t {
     template <class T>
         requires requires(const T& a) { static_cast<T>(static_cast<bool>(a)); }
     constexpr T operator()(const T& a, const T& b) const {
-        return static_cast<T>(static_cast<bool>(static_cast<bool>(a) | static_cast<bool>(b)));
+        return static_cast<T>((int{static_cast<bool>(a)} | int{static_cast<bool>(b)}) != 0);
     }
 };
 /// 1 where one is other than 0 and the other is 0, else 0: of n ranks, 1 where an odd number of contributions is other
@@ -145,10 +145,7 @@ struct bit_and_t {
     template <class T>
         requires requires(const T& a, const T& b) { a & b; }
     constexpr T operator()(const T& a, const T& b) const {
-        if constexpr (std::is_same_v<T, bool>)
-            return a && b;
-        else
-            return static_cast<T>(a & b);
+        return static_cast<T>(a & b);
     }
 };
 /// a | b.
@@ -157,10 +154,7 @@ struct bit_or_t {
     template <class T>
         requires requires(const T& a, const T& b) { a | b; }
     constexpr T operator()(const T& a, const T& b) const {
-        if constexpr (std::is_same_v<T, bool>)
-            return a || b;
-        else
-            return static_cast<T>(a | b);
+        return static_cast<T>(a | b);
     }
 };
 /// a ^ b.
