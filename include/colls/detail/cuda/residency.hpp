@@ -40,8 +40,12 @@ public:
     bool fits(cudaStream_t stream, double share) {
         const std::lock_guard lock(mutex_);
         if (groups_ <= whole || is_captured(stream)) return true;
-        std::erase_if(launches_, [](const launch& l) { return cudaEventQuery(l.over.get()) != cudaErrorNotReady; });
-        cudaGetLastError();
+        {
+            // Another thread may be capturing: a query would otherwise be refused, and spoil that capture.
+            const relaxed_capture relaxed;
+            std::erase_if(launches_, [](const launch& l) { return cudaEventQuery(l.over.get()) == cudaSuccess; });
+        }
+        cudaGetLastError();  // clears cudaErrorNotReady
         double all = share;
         for (std::size_t i = 0; i < launches_.size(); ++i) {
             const cudaStream_t s = launches_[i].stream;

@@ -285,6 +285,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
     ticket t;
     if (const cudaError_t e = end_of(handle, t); e != cudaSuccess) return fail(e);
+    if (const cudaError_t e = forbidden_in_capture("cudaStreamQuery"); e != cudaSuccess) return fail(e);
     return is_over(t) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* d) {
@@ -406,6 +407,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t s) {
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
     const auto e = event_of(handle);
     if (!e) return fail(cudaErrorInvalidResourceHandle);
+    if (const cudaError_t f = forbidden_in_capture("cudaEventQuery"); f != cudaSuccess) return fail(f);
     return is_over(e->after) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
