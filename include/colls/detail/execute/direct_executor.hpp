@@ -339,9 +339,11 @@ inline bool direct_executor::copy(const instruction& i) {
     if (c.ragged && unit_in(*to, i.to.where, i.to.index).count != unit.count) {
         o_.site.peer = to_rank == e_.rank ? from_rank : to_rank;
         o_.site.round = i.round;
+        message text;
+        if (from_rank != e_.rank) text << "rank " << from_rank << " ";  // this rank pulls
         fail(e_, errc::mismatch, o_.site,
-            message() << "sends " << unit.count << " elements to rank " << to_rank << ", which expects "
-                      << unit_in(*to, i.to.where, i.to.index).count);
+            text << "sends " << unit.count << " elements to rank " << to_rank << ", which expects "
+                 << unit_in(*to, i.to.where, i.to.index).count);
     }
     const std::size_t count = chunk_of(unit).count;
     if (count == 0) return true;
