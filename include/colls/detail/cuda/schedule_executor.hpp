@@ -271,12 +271,11 @@ private:
             return true;
         }
         const bool first = phase_ == phase::stage, move_landed = phase_ == phase::receive && lands_;
-        if (!first && !move_landed) {
-            ++round_;
-        }
-        publish(value() + move_landed);
+        if (!first && !move_landed) ++round_;
+        const std::uint64_t reached = value() + move_landed;
+        publish(reached);
         if (first && chunk_ == 0 && !exchange_entries()) return false;
-        synchronise(!move_landed && round_ < rounds(), move_landed ? round_ : round_ - 1, value() + move_landed);
+        synchronise(!move_landed && round_ < rounds(), move_landed ? round_ : round_ - 1, reached);
         begin(move_landed ? phase::move_landed : round_ < rounds() ? phase::receive : phase::deliver);
         return !failed_;
     }
