@@ -1,5 +1,5 @@
-// What the machine keeps of a running block: its fibers, its memory, who waits for what. Private to machine.cpp,
-// warps.cpp, accesses.cpp.
+// What the machine keeps of a running block: its fibers, its memory, and what each thread waits for. Private to
+// machine.cpp, warps.cpp, accesses.cpp.
 #pragma once
 
 #include "machine.hpp"

@@ -10,6 +10,11 @@ namespace colls::inline v1::detail {
 COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
     const progress_lock mine(e);
     const schedule_choice blocking = check(e, q, true), started = resolve_schedule(e, q, false);
+    // A run may copy the other way than the plan chosen now: what it follows then is made here, so that no run
+    // allocates.
+    if (!e.by_messages)
+        for (const schedule_choice* s : {&blocking, &started})
+            if (s->steps != nullptr) copied_otherwise(*s->steps);
     std::shared_ptr<const void> keep = copy_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
