@@ -181,9 +181,10 @@ int run(int only) {
     cudaStream_t stream = nullptr;
     colls::cuda::detail::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     for (const int n : only != 0 ? std::vector<int>{only} : std::vector<int>{2, 3, 4, 7, 8}) {
-        // Once with the eager path and once without it, so that schedules run with every count.
-        for (const std::size_t small : {std::size_t{32} << 10, std::size_t{0}}) {
-            colls::cuda::virtual_ranks ranks(n, {.small_bytes = small, .chunk_bytes = 8 << 10});
+        // Once by each protocol in turn of size, and once from memory to memory, so that schedules run with every
+        // count.
+        for (const colls::cuda::protocol p : {colls::cuda::protocol::automatic, colls::cuda::protocol::pulled}) {
+            colls::cuda::virtual_ranks ranks(n, {.protocol = p, .chunk_bytes = 8 << 10});
             family<colls::direct, broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce,
                 all_to_all, inclusive_scan, exclusive_scan>(ranks, "direct", stream, most);
             family<colls::ring, all_gather, reduce_scatter, all_reduce>(ranks, "ring", stream, most);

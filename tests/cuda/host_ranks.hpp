@@ -4,6 +4,7 @@
 #include <colls/any_schedule.hpp>
 #include <colls/detail/cuda/eager_executor.hpp>
 #include <colls/detail/cuda/host_thread_group.hpp>
+#include <colls/detail/cuda/packet_executor.hpp>
 #include <colls/detail/cuda/schedule_executor.hpp>
 
 #include <atomic>
@@ -63,13 +64,14 @@ private:
 /// n ranks, each with `channels` blocks of `threads` host threads.
 class host_ranks {
 public:
-    host_ranks(
-        int n, int channels, int threads, std::size_t eager_bytes, std::size_t scratch_bytes, double seconds = 300)
+    host_ranks(int n, int channels, int threads, std::size_t eager_bytes, std::size_t scratch_bytes,
+        double seconds = 300, std::size_t packet_bytes = 1 << 20)
         : n_(n), channels_(channels), threads_(threads), regions_(index(n)), reports_(index(n)) {
         sizes_.ranks = n;
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes;
         sizes_.scratch_bytes = scratch_bytes;
+        sizes_.packet_bytes = packet_bytes;
         for (int r = 0; r < n; ++r) workspaces_.emplace_back(static_cast<std::size_t>(sizes_.bytes()));
         for (auto& s : workspaces_) addresses_.push_back(s.data());
         for (int r = 0; r < n; ++r)

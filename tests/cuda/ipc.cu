@@ -1,5 +1,5 @@
 // On a GPU: two processes through CUDA IPC: memory from allocate and other memory, ranks with different counts, a rank
-// that makes no call. The processes share the GPU by time slices, so that times mean nothing here.
+// that makes no call, one that leaves. The processes share the GPU by time slices, so that times mean nothing here.
 #include "devices.hpp"
 
 #include <colls/colls.hpp>
@@ -77,6 +77,15 @@ void rank_main(colls::communicator& host) {
         const auto x = gpu.allocate<float>(count);
         if (host.rank() == 0)
             expect_error(gpu, colls::errc::timeout, "a rank that does not come", [&] {
+                colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), count), colls::sum, stream);
+            });
+        colls::barrier(host);  // until here, both have their communicators
+    }
+    {
+        colls::cuda::communicator gpu(host, 0, {.channels = 4, .share_devices = true, .timeout = 60});
+        const auto x = gpu.allocate<float>(count);
+        if (host.rank() == 0)
+            expect_error(gpu, colls::errc::peer_failed, "a rank that leaves the group", [&] {
                 colls::cuda::all_reduce<colls::ring>(gpu, std::span<float>(x.data(), count), colls::sum, stream);
             });
     }

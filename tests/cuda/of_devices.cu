@@ -196,7 +196,7 @@ void expect_error(errc code, const char* what, const char* part, const F& f) {
 
 void refusals(int n) {
     {
-        group g(n, {.channels = 2, .small_bytes = 0, .arena_bytes = 4096});
+        group g(n, {.channels = 2, .small_bytes = 0, .middle_bytes = 0, .arena_bytes = 4096});
         auto x = buffers(g, 2000, [](std::size_t) { return true; });
         expect_error(errc::unsupported, "a pool's memory that does not fit", "options.arena_bytes, which is 4096",
             [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
@@ -204,7 +204,7 @@ void refusals(int n) {
             colls::cuda::all_reduce<colls::ring>(g[r], x[r]->on_device().first(500), colls::sum, g.stream(r));
         g.finish();
     }
-    group g(n, {.channels = 2, .small_bytes = 0, .table_bytes = 64});
+    group g(n, {.channels = 2, .small_bytes = 0, .middle_bytes = 0, .table_bytes = 64});
     auto x = buffers(g, 2000, [](std::size_t) { return false; });
     expect_error(errc::unsupported, "tables that do not fit", "options.table_bytes, 64",
         [&] { colls::cuda::all_reduce<colls::ring>(g[0], x[0]->on_device(), colls::sum, g.stream(0)); });
@@ -214,7 +214,7 @@ void refusals(int n) {
 void residency(int n) {
     const int channels = colls::cuda::detail::multiprocessors(0) / 2;
     const colls::cuda::options o{
-        .channels = channels, .small_bytes = 0, .scratch_bytes = 64 << 10, .arena_bytes = 4096};
+        .channels = channels, .small_bytes = 0, .middle_bytes = 0, .scratch_bytes = 64 << 10, .arena_bytes = 4096};
     const std::size_t count = static_cast<std::size_t>(channels) * (16 << 10) / sizeof(float);
     group a(n, o), b(n, o), c(n, o);
     const auto plain = [](std::size_t) { return false; };
@@ -241,7 +241,7 @@ void residency(int n) {
 int run(int n) {
     using colls::cuda::detail::is_of_cuda_malloc;
     {
-        group g(n, {.channels = 2, .small_bytes = 64, .chunk_bytes = 4096, .arena_bytes = 1 << 20});
+        group g(n, {.channels = 2, .small_bytes = 64, .middle_bytes = 0, .chunk_bytes = 4096, .arena_bytes = 1 << 20});
         const auto pool = buffers(g, 8, [](std::size_t) { return true; }),
                    plain = buffers(g, 8, [](std::size_t) { return false; });
         expect(is_of_cuda_malloc(plain[0]->on_device().data()), "memory of cudaMalloc");
@@ -254,7 +254,7 @@ int run(int n) {
         changing_counts(g);
     }
     {
-        group g(n, {.channels = 2, .small_bytes = 64, .chunk_bytes = 4096, .through_host = true});
+        group g(n, {.channels = 2, .small_bytes = 64, .middle_bytes = 0, .chunk_bytes = 4096, .through_host = true});
         expect(g[0].through_host(), "a group through host memory");
         for (const std::size_t count : {std::size_t{3}, std::size_t{10'007}})
             collectives(g, count, "through host memory", [](std::size_t r) { return r % 2 == 1; });

@@ -45,7 +45,8 @@ public:
     /// Throws colls::error on all ranks if one fails, with the rank at fault and its reason (no such device, another
     /// host, other options, no peer access, too little memory): on that rank unsupported, invalid_argument or
     /// peer_failed, on the others peer_failed. Unsupported for more than 72 ranks. Cost: four all_gathers on `host`,
-    /// and device memory for the workspace (about channels * (scratch_bytes + 32 KB * ranks)) and arena_bytes.
+    /// and device memory for the workspace (about channels * (scratch_bytes + packet_bytes + 32 KB * ranks)) and
+    /// arena_bytes.
     template <class Host>
         requires requires(Host& h) {
             h.rank();
@@ -73,9 +74,12 @@ public:
     communicator& operator=(communicator&&) = delete;
     /// Waits until the device is idle. Between processes it is collective: it waits for the other ranks' destructors,
     /// as long as the host group waits for a peer. If one does not come, memory that its kernel may still read stays
-    /// allocated until the process ends.
+    /// allocated until the process ends. A rank that makes one more call fails with peer_failed a second later.
     ~communicator() {
-        if (ranks_) detail::synchronise(device());
+        if (!ranks_) return;
+        detail::synchronise(device());
+        // Ranks that wait for this one, in a call that it has not made, need not wait for the timeout.
+        ranks_->leave();
     }
 
     int rank() const { return rank_; }

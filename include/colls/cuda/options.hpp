@@ -8,6 +8,15 @@ namespace colls::inline v1::cuda {
 /// The most ranks of a group.
 inline constexpr int max_ranks = 72;
 
+/// How a call moves its data. Results are the same bits by `packets` and `pulled`.
+///   eager      each rank writes to every other rank what that one needs, whatever the schedule: one hop
+///   packets    ranks write what the schedule sends into memory of the receiver, with flags in the data: without
+///   fences,
+///              at twice the bytes
+///   pulled     ranks read what the schedule sends from each other's memory, and wait for counters
+///   automatic  by the size of the call, from a table that scripts/test-cuda measures, see protocol_table.hpp
+enum class protocol { automatic, eager, packets, pulled };
+
 /// The same on all ranks of a group.
 struct options {
     /// Thread blocks (of 512 threads) of a rank, at most. Each is a channel, which works on a slice of the data. 0: as
@@ -16,10 +25,18 @@ struct options {
     /// A call takes the eager path, one hop whatever the schedule, if what one rank sends to another (a block, or the
     /// whole buffer) has at most this many bytes, and at most about 8 KB a channel. 0: only barriers do.
     std::size_t small_bytes = 32 << 10;
+    /// A call that is not small takes packets if its whole buffer has at most this many bytes, and what a rank receives
+    /// fits packet_bytes. 0: none does.
+    std::size_t middle_bytes = 1 << 20;
+    /// Takes one protocol for every call that fits it, whatever small_bytes and middle_bytes; a call that does not is
+    /// `pulled`. Barriers are always eager. Calls within kernels are eager or pulled, by small_bytes.
+    cuda::protocol protocol = protocol::automatic;
     /// A channel passes its slice on in chunks of this many bytes, at most; all rounds of a chunk precede the next.
     std::size_t chunk_bytes = 128 << 10;
     /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.
     std::size_t scratch_bytes = 1 << 20;
+    /// Memory of a channel for packets. What it receives in a call has to fit into a quarter. 0: no packets.
+    std::size_t packet_bytes = 256 << 10;
     /// Between processes: memory of a rank from which communicator::allocate takes. Of several devices of one process:
     /// memory of a rank through which calls pass buffers that the other devices do not reach.
     std::size_t arena_bytes = 64 << 20;

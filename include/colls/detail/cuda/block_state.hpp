@@ -57,6 +57,9 @@ struct block_state {
     std::int32_t matches[2][max_ports];    ///< position of the pass's slot in what each port receives; -1: not in it
     operand operands[2][max_ports + 1];
     memory_pass passes[2];
+    // By packets: slots that each port sends; the rank that sends each operand, none of own elements.
+    block_set departures[max_ports];
+    std::int32_t senders[2][max_ports + 1];
 };
 
 /// Sets the call that the block runs next. By all threads.

@@ -36,6 +36,19 @@ public:
         return word(w).load(::cuda::memory_order_relaxed);
     }
     __device__ static void put(std::uint64_t* w, std::uint64_t x) { word(w).store(x, ::cuda::memory_order_relaxed); }
+    __device__ static packet relaxed(const packet* from) {
+        packet p;
+        asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+            : "=l"(p.word[0]), "=l"(p.word[1])
+            : "l"(__cvta_generic_to_global(from))
+            : "memory");
+        return p;
+    }
+    __device__ static void put(packet* to, const packet& p) {
+        asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "l"(p.word[0]),
+            "l"(p.word[1])
+            : "memory");
+    }
     __device__ static bool claim(std::uint32_t* w, std::uint32_t x) { return atomicCAS_system(w, 0u, x) == 0u; }
     __device__ static void fence() { __threadfence_system(); }
     // Plain accesses, ordered by the words that are acquired and released around them. Not through the read-only cache:

@@ -1,30 +1,14 @@
 // The eager path of kernels, for small messages: one hop, whatever the schedule.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// Each rank writes into its eager slot at each other rank what that rank needs of its data, in words of 8 bytes: 4 of
-// data, 4 of flag, which is the call's number. A word that has the flag has the data, so neither a counter nor a fence
-// is needed (NCCL's protocol LL does this). Results are folded in rank order.
-//
-// In each call every rank writes a first word to every rank, with the call's fingerprint. So two slots for each pair of
-// ranks, used alternately, are enough: a rank that writes a slot again has received, in the call between, a word that
-// the slot's owner sent after it had read the slot.
+// Each rank writes into its eager slot at each other rank what that rank needs of its data, in words that hold data and
+// flag: see flagged_words.hpp. Results are folded in rank order.
 #pragma once
 
+#include <colls/detail/cuda/flagged_words.hpp>
 #include <colls/detail/cuda/partition.hpp>
-#include <colls/detail/cuda/wait_for_peer.hpp>
 
 namespace colls::inline v1::cuda::detail {
-
-/// The least common multiple.
-constexpr std::uint64_t common_multiple(std::uint64_t a, std::uint64_t b) {
-    std::uint64_t x = a, y = b;
-    while (y != 0) {
-        const std::uint64_t r = x % y;
-        x = y;
-        y = r;
-    }
-    return a / x * b;
-}
 
 /// One eager call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
 template <collective what, class T, class D, class Op, class Epilogue, class G>
@@ -37,16 +21,16 @@ public:
     COLLS_DEVICE bool run() {
         channel_state& own = channel_of(self(), self().rank, channel_);
         const bool failed_before = is_poisoned(g_);
-        flag_ = own.eager_calls + 1;
-        if (flag_ == 0) flag_ = 2;  // 0: a word that was never written; 2: the parity goes on alternating
+        flag_ = flag_after(own.eager_calls);
         if (g_.any(failed_before)) return false;
         if (g_.index() == 0) own.eager_calls = flag_;
         COLLS_ROLLED
         for (int i = 0; i < n_; ++i) send((self().rank + i) % n_);
         if (g_.any(false)) return false;  // in place: all input is sent before any result is written
-        const bool ok = receive() && compare();
+        const bool ok = receive() && compare_calls(g_, channel_, flag_, [this](int from) { return slot_from(from); });
         if (g_.any(!ok)) return false;
-        if (flag_ + 2 <= 4) clear_before_wraparound();
+        clear_before_wraparound(g_, flag_, eager_slot_of(self(), self().rank, channel_, 0, flag_ & 1u),
+            self().sizes.eager_bytes_of_channel() / 2 / sizeof(std::uint64_t));
         return true;
     }
 
@@ -119,7 +103,7 @@ private:
 
     COLLS_DEVICE void send(int to) {
         std::uint64_t* const slot = eager_slot_of(self(), to, channel_, self().rank, flag_ & 1u);
-        if (g_.index() == 0) g_.put(slot, flagged(short_fingerprint()));
+        if (g_.index() == 0) g_.put(slot, flagged(flag_, short_fingerprint(call())));
         const extent e = message(self().rank, to);
         const T* const from = reinterpret_cast<const T*>(call().in) + e.first;
         COLLS_ROLLED
@@ -130,51 +114,11 @@ private:
             for (std::uint64_t i = 0; i < elements; ++i)
                 if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + u * elements + i, sizeof(T));
             const unit w = __builtin_bit_cast(unit, v);
-            for (std::uint64_t i = 0; i < words; ++i) g_.put(slot + 1 + u * words + i, flagged(w.word[i]));
+            for (std::uint64_t i = 0; i < words; ++i) g_.put(slot + 1 + u * words + i, flagged(flag_, w.word[i]));
         }
-    }
-    /// Waits until the word at `at`, last seen as `w`, has this call's flag; false: the rank has given up.
-    COLLS_DEVICE bool take(int from, const std::uint64_t* at, std::uint64_t& w) {
-        backoff<G> pauses;
-        while (static_cast<std::uint32_t>(w >> 32) != flag_) {
-            if (!pauses.pause(g_, channel_, from, none)) return false;
-            w = g_.relaxed(at);
-        }
-        return true;
     }
     COLLS_DEVICE const std::uint64_t* slot_from(int from) const {
         return eager_slot_of(self(), self().rank, channel_, from, flag_ & 1u);
-    }
-
-    /// Flags repeat after 2^32 calls. The last two calls before clear the slots that they have read, or words of 2^32
-    /// calls ago would pass for new ones. No rank writes there before it has received a word of this rank in a later
-    /// call; the fences on both sides order that after the clearing.
-    COLLS_DEVICE void clear_before_wraparound() {
-        if (flag_ > 2) {
-            std::uint64_t* const slot = eager_slot_of(self(), self().rank, channel_, 0, flag_ & 1u);
-            COLLS_ROLLED
-            for (std::uint64_t i = index(); i < self().sizes.eager_bytes_of_channel() / 2 / sizeof *slot;
-                i += threads())
-                g_.put(slot + i, 0);
-        }
-        g_.fence();
-        g_.any(false);
-    }
-
-    /// Checks that all ranks make the same call. By the last threads, which have the fewest words to receive. A rank
-    /// that waits for words which a rank in another call does not send ends its wait when it sees that rank's poison
-    /// word.
-    COLLS_DEVICE bool compare() {
-        const std::uint32_t mine = short_fingerprint();
-        COLLS_ROLLED
-        for (int r = g_.size() - 1 - g_.index(); r < n_; r += g_.size()) {
-            std::uint64_t theirs = g_.relaxed(slot_from(r));
-            if (!take(r, slot_from(r), theirs)) return false;
-            if (static_cast<std::uint32_t>(theirs) == mine) continue;
-            give_up(g_, channel_, failure::mismatch, r, none, static_cast<std::uint32_t>(theirs));
-            return false;
-        }
-        return true;
     }
 
     /// Receives from all ranks and writes the result.
@@ -214,7 +158,9 @@ private:
                     if (from + j >= end) continue;
                     unit w;
                     for (std::uint64_t i = 0; i < words; ++i) {
-                        if (!take(from + j, slot_from(from + j) + 1 + u * words + i, got[j][i])) return false;
+                        if (!wait_for_word(
+                                g_, channel_, from + j, flag_, slot_from(from + j) + 1 + u * words + i, got[j][i]))
+                            return false;
                         w.word[i] = static_cast<std::uint32_t>(got[j][i]);
                     }
                     const values v = __builtin_bit_cast(values, w);
@@ -234,10 +180,6 @@ private:
         return true;
     }
 
-    COLLS_DEVICE std::uint32_t short_fingerprint() const {
-        return static_cast<std::uint32_t>(call().fingerprint ^ call().fingerprint >> 32);
-    }
-    COLLS_DEVICE std::uint64_t flagged(std::uint32_t data) const { return std::uint64_t{flag_} << 32 | data; }
     COLLS_DEVICE std::uint64_t index() const { return static_cast<std::uint64_t>(g_.index()); }
     COLLS_DEVICE std::uint64_t threads() const { return static_cast<std::uint64_t>(g_.size()); }
 

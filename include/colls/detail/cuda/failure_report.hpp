@@ -9,8 +9,8 @@ namespace colls::inline v1::cuda::detail {
 
 /// Why a rank gave up: a peer did not come within the timeout, or made another call. Or, by its host's order: a rank
 /// has called abort, its process has ended, it failed while it prepared a call, it refused a call and did not make it
-/// afterwards, or the host group by which the ranks joined is broken. Or a kernel has made a call with blocks that are
-/// not in one dimension, have more than 512 threads, or no multiple of 32.
+/// afterwards, it has left the group, or the host group by which the ranks joined is broken. Or a kernel has made a
+/// call with blocks that are not in one dimension, have more than 512 threads, or no multiple of 32.
 enum class failure : std::uint32_t {
     nothing,
     late,
@@ -20,7 +20,8 @@ enum class failure : std::uint32_t {
     failed,
     refused,
     host_broken,
-    wrong_block
+    wrong_block,
+    left
 };
 
 /// A rank's poison word: 0 while the rank is well, else why it gave up and which rank is to blame (or none).

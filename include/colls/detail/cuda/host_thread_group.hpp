@@ -58,6 +58,17 @@ public:
     static std::uint64_t relaxed(const std::uint64_t* w) { return word(w).load(std::memory_order_relaxed); }
     static std::uint32_t relaxed(const std::uint32_t* w) { return word(w).load(std::memory_order_relaxed); }
     static void put(std::uint64_t* w, std::uint64_t x) { word(w).store(x, std::memory_order_relaxed); }
+    // The second word first: the executor must not depend on their order.
+    static packet relaxed(const packet* from) {
+        packet p;
+        p.word[1] = relaxed(&from->word[1]);
+        p.word[0] = relaxed(&from->word[0]);
+        return p;
+    }
+    static void put(packet* to, const packet& p) {
+        put(&to->word[1], p.word[1]);
+        put(&to->word[0], p.word[0]);
+    }
     static bool claim(std::uint32_t* w, std::uint32_t x) {
         std::uint32_t free = 0;
         return word(w).compare_exchange_strong(free, x);

@@ -73,7 +73,8 @@ struct process_info {
     std::uint64_t host;
     char device[32];  ///< PCI bus id
     process_name process;
-    std::uint64_t scratch_bytes, small_bytes, chunk_bytes;  ///< of the options
+    std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
+    cuda::protocol protocol;
     std::uint64_t workspace_bytes, arena_bytes;
     std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
     cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
@@ -193,7 +194,10 @@ private:
         own_.device_number = device_;
         own_.channels = o_.channels > 0 ? o_.channels : std::min(multiprocessors(device_), default_channels);
         own_.scratch_bytes = o_.scratch_bytes;
+        own_.packet_bytes = o_.packet_bytes;
         own_.small_bytes = o_.small_bytes;
+        own_.middle_bytes = o_.middle_bytes;
+        own_.protocol = o_.protocol;
         own_.chunk_bytes = o_.chunk_bytes;
         check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
     }
@@ -208,11 +212,14 @@ private:
                                << ": make a group of each host, and go between them with the host's library")
                         .text(),
                     rank_, r);
-            if (p.scratch_bytes != own_.scratch_bytes || p.small_bytes != own_.small_bytes ||
-                p.chunk_bytes != own_.chunk_bytes)
+            if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
+                p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
+                p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol)
                 throw error(errc::invalid_argument,
-                    (message() << "rank " << r << " has other options than rank " << rank_
-                               << ": scratch_bytes, small_bytes and chunk_bytes are the same on all ranks")
+                    (message()
+                        << "rank " << r << " has other options than rank " << rank_
+                        << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes and protocol are "
+                           "the same on all ranks")
                         .text(),
                     rank_, r);
         }

@@ -50,6 +50,7 @@ struct kernel_call {
     // The schedule's slot map.
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;
+    const std::int32_t* transfers = nullptr;
     std::int32_t width = 0, user_blocks = 1;
 };
 

@@ -6,6 +6,7 @@
 
 #include <colls/detail/cuda/device_thread_group.hpp>
 #include <colls/detail/cuda/eager_executor.hpp>
+#include <colls/detail/cuda/packet_executor.hpp>
 #include <colls/detail/cuda/schedule_executor.hpp>
 
 namespace colls::inline v1::cuda::detail {
@@ -59,6 +60,14 @@ __global__ void __launch_bounds__(block_threads, 1)
     schedule_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
     const int channel = a.load_call();
     run_schedule<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
+}
+
+/// A call by a schedule, by packets.
+template <class Schedule, class T, class D, class Op, class Epilogue>
+__global__ void __launch_bounds__(block_threads, 1)
+    packet_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
+    const int channel = a.load_call();
+    run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
 }
 
 /// A call on the eager path.

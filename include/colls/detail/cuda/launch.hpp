@@ -4,6 +4,7 @@
 
 #include <colls/detail/cuda/check_arguments.hpp>
 #include <colls/detail/cuda/local_ranks.hpp>
+#include <colls/detail/cuda/protocol_table.hpp>
 #include <colls/detail/cuda/staging.hpp>
 
 #include <algorithm>
@@ -11,8 +12,9 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// Least bytes of a channel's slice, by a schedule and on the eager path: smaller messages use fewer channels.
-inline constexpr std::size_t least_slice = 16 << 10, least_eager_slice = 2 << 10;
+/// Least bytes of a channel's slice, by a schedule, by packets and on the eager path: smaller messages use fewer
+/// channels.
+inline constexpr std::size_t least_slice = 16 << 10, least_packet_slice = 4 << 10, least_eager_slice = 2 << 10;
 
 /// A hash of the types' names: the same in all processes that run the same program.
 template <class... X>
@@ -167,6 +169,13 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         for (const std::uint64_t x : offsets) c.fingerprint = mixed(c.fingerprint, x);
     };
 
+    const options& o = ranks.chosen_options();
+    const protocol_limits table = limits_of(n);
+    // The largest calls of a protocol: all, if it is forced.
+    const auto limit_of = [&](protocol p, std::size_t option, std::size_t measured) {
+        return o.protocol == protocol::automatic ? std::min(option, measured) : o.protocol == p ? ~std::size_t{0} : 0;
+    };
+
     // The eager path: if what one rank sends another is short enough, in all and for each channel.
     const bool by_rank = owned(what) || what == collective::all_to_all;
     const std::uint64_t longest_message = longest_of(by_rank ? n : 1) * sizeof(T);
@@ -175,8 +184,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     const std::uint64_t slice =
         (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
         4;
-    if (what == collective::barrier ||
-        (longest_message <= ranks.chosen_options().small_bytes && slice <= ranks.sizes().eager_bytes)) {
+    if (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
+                                           slice <= ranks.sizes().eager_bytes)) {
         c.user_blocks = by_rank ? n : 1;
         set_fingerprint(1);
         void* arguments[] = {&a};
@@ -187,8 +196,30 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     const stored_slot_map& m = ranks.map_for(s);
     c.slots = m.slots;
     c.overwrites = m.overwrites;
+    c.transfers = m.transfers;
     c.width = m.map.width;
     c.user_blocks = m.map.blocks;
+    Schedule value = s;
+    void* arguments[] = {&a, &value};
+
+    // Packets: if all that a channel receives in the call has room at once.
+    const std::uint64_t largest = limit_of(protocol::packets, o.middle_bytes, table.packets);
+    if (n > 1 && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
+        c.channels = channels_for(c.count * sizeof(T), least_packet_slice);
+        c.chunk = longest_slice(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels));
+        c.chunk = std::max<std::uint64_t>(c.chunk, quantum);
+        const std::uint64_t slots = static_cast<std::uint64_t>(m.map.transfers.back());
+        if (c.chunk < (std::uint64_t{1} << 30) &&
+            workspace_layout::first_words_bytes(n) + slots * c.chunk * sizeof(T) * 2 <=
+                ranks.sizes().packet_bytes / 2 &&
+            static_cast<std::uint64_t>(c.width) * slot_bytes(c.chunk, sizeof(T)) <= ranks.sizes().scratch_bytes) {
+            set_fingerprint(mixed(m.map.fingerprint ^ name_hash<Schedule>(), 2));
+            return launch_kernel(ranks, what,
+                reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), c.channels, arguments,
+                stream);
+        }
+    }
+
     c.channels = channels_for(c.count * sizeof(T), least_slice);
     c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
@@ -212,8 +243,6 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     staged_call staged(ranks, stream);
     const bool stages = !reached && ranks.staging().size() != 0;
     if (stages) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
-    Schedule value = s;
-    void* arguments[] = {&a, &value};
     launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
         c.channels, arguments, stream);
     if (stages) staged.copy_back();

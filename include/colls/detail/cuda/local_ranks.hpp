@@ -60,6 +60,7 @@ struct stored_slot_map {
     slot_map map;
     const slot_info* slots = nullptr;
     const std::uint8_t* overwrites = nullptr;
+    const std::int32_t* transfers = nullptr;
 };
 
 class local_ranks {
@@ -71,6 +72,7 @@ public:
         sizes_.channels = channels;
         sizes_.eager_bytes = eager_bytes_of_rank;
         sizes_.scratch_bytes = (o.scratch_bytes + 127) / 128 * 128;
+        sizes_.packet_bytes = (o.packet_bytes + 255) / 256 * 256;
         int domains = 1;
         check(cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, device), "cudaDeviceGetAttribute");
         has_memory_domains_ = domains > 1;
@@ -130,12 +132,16 @@ public:
         for (const local_rank& l : ranks_) tell(l.rank, text, 0, word);
     }
     /// Tells the other ranks that this one has not made a call, for the given reason; empty: that it has made it now.
-    void set_refusal(const char* text) noexcept {
+    void set_refusal(const char* text, failure why = failure::refused) noexcept {
         if (static_cast<int>(ranks_.size()) == n_ || (*text == '\0' && !has_refused_)) return;
         has_refused_ = *text != '\0';
         for (const local_rank& l : ranks_)
-            tell(l.rank, text, workspace_layout::refusal_begin,
-                has_refused_ ? poison_word(failure::refused, l.rank) : 0);
+            tell(l.rank, text, workspace_layout::refusal_begin, has_refused_ ? poison_word(why, l.rank) : 0);
+    }
+
+    /// Tells the other ranks that this one makes no more calls, unless they have been told already why it made none.
+    void leave() noexcept {
+        if (order_.load(std::memory_order_relaxed) == 0 && !has_refused_) set_refusal("left", failure::left);
     }
 
     /// Throws if a kernel of a local rank has reported a failure, or the host has ordered one. Both stay for ever.
@@ -179,6 +185,7 @@ public:
         m->map = proven_slot_map(s, n_);
         m->slots = tables_.copy(m->map.slots);
         m->overwrites = tables_.copy(m->map.overwrites);
+        m->transfers = tables_.copy(m->map.transfers);
         maps_.push_back(std::move(m));
         return *maps_.back();
     }
@@ -277,6 +284,9 @@ private:
                 break;
             case failure::refused:
                 text << "rank " << peer << " has not made this call, which it refused";
+                break;
+            case failure::left:
+                text << "rank " << peer << " has left the group, and has not made this call";
                 break;
             case failure::wrong_block:
                 code = errc::invalid_argument;

@@ -60,9 +60,14 @@ COLLS_DEVICE_CALLED constexpr extent unit_of(
     return {whole.first + some.first, some.count};
 }
 
+/// The longest of the slices that ranges of up to `longest` elements are cut in.
+constexpr std::uint64_t longest_slice(std::uint64_t longest, std::uint64_t slices) {
+    return ((longest + quantum - 1) / quantum + slices - 1) / slices * quantum;
+}
+
 /// Chunks of `chunk` elements that the longest slice of a range of `longest` elements needs; at least one.
 constexpr std::uint64_t chunks_needed(std::uint64_t longest, std::uint64_t slices, std::uint64_t chunk) {
-    const std::uint64_t slice = ((longest + quantum - 1) / quantum + slices - 1) / slices * quantum;
+    const std::uint64_t slice = longest_slice(longest, slices);
     return slice == 0 ? 1 : (slice + chunk - 1) / chunk;
 }
 

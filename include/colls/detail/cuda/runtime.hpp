@@ -94,13 +94,16 @@ public:
         const device_guard there(device);
         const private_stream stream(device);
         check(cudaMalloc(&at_, bytes == 0 ? 1 : bytes), "cudaMalloc");
-        cudaError_t code = cudaSuccess;
-        if (bytes != 0)
-            code = data != nullptr ? cudaMemcpyAsync(at_, data, bytes, cudaMemcpyHostToDevice, stream.get())
-                                   : cudaMemsetAsync(at_, 0, bytes, stream.get());
-        if (code == cudaSuccess) code = cudaStreamSynchronize(stream.get());
-        if (code != cudaSuccess) cudaFree(at_);
-        check(code, "filling device memory");
+        try {
+            if (bytes != 0 && data != nullptr)
+                check(cudaMemcpyAsync(at_, data, bytes, cudaMemcpyHostToDevice, stream.get()), "cudaMemcpyAsync");
+            else if (bytes != 0)
+                check(cudaMemsetAsync(at_, 0, bytes, stream.get()), "cudaMemsetAsync");
+            check(cudaStreamSynchronize(stream.get()), "cudaStreamSynchronize");
+        } catch (...) {
+            cudaFree(at_);
+            throw;
+        }
     }
     device_memory(device_memory&& other) noexcept { *this = std::move(other); }
     device_memory& operator=(device_memory&& other) noexcept {

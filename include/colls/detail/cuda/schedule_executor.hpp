@@ -15,25 +15,16 @@
 // readers have published v + 2k + 1.
 #pragma once
 
-#include <colls/detail/cuda/partition.hpp>
+#include <colls/detail/cuda/schedule_slots.hpp>
 #include <colls/detail/cuda/wait_for_peer.hpp>
 
 namespace colls::inline v1::cuda::detail {
 
-// The same functions of partition.hpp and schedule.hpp, not inlined.
-COLLS_DEVICE_CALLED inline extent cut_of(
-    std::uint64_t count, std::uint64_t slices, std::uint64_t i, std::uint64_t chunk, std::uint64_t c) {
-    return cut(count, slices, i, chunk, c);
-}
-COLLS_DEVICE_CALLED inline int element_of(const block_set& blocks, int i) { return blocks[i]; }
-template <class S>
-COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int port) {
-    return step_of(s, rank, n, round, port);
-}
-
 /// One call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
 template <class Schedule, class T, class D, class Op, class Epilogue, class G>
-class schedule_executor {
+class schedule_executor : schedule_slots<Schedule, T, D, Op, Epilogue, G> {
+    using slots = schedule_slots<Schedule, T, D, Op, Epilogue, G>;
+
 public:
     COLLS_DEVICE schedule_executor(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue)
         : g_(g), s_(s), op_(op), epilogue_(epilogue), channel_(channel) {}
@@ -48,11 +39,9 @@ public:
     }
 
 private:
-    static constexpr collective what = implemented_by<Schedule>;
-    static constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
-    static constexpr bool input_is_own_block = what == collective::gather || what == collective::all_gather;
-    static constexpr bool output_is_own_block = what == collective::scatter || what == collective::reduce_scatter;
-    static constexpr bool output_is_readable = is_plain && what != collective::all_to_all;
+    using location = typename slots::location;
+    using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
+        slots::first_element, slots::lives_in_output;
 
     COLLS_DEVICE block_state& state() const { return g_.state(); }
     COLLS_DEVICE const rank_handle& self() const { return state().self; }
@@ -67,68 +56,17 @@ private:
                static_cast<std::uint32_t>(2 * round_);
     }
 
-    // Functions that are not inlined are static: an object whose address they take is kept in memory.
-
-    // Rooted schedules are written for root 0: a role is a rank relative to the root.
-    COLLS_DEVICE static int rank_of(G& g, int role) {
-        return rooted(what) ? mod(role + g.state().schedule.shift, g.state().self.sizes.ranks) : role;
-    }
     COLLS_DEVICE int rank_of(int role) const { return rank_of(g_, role); }
-    COLLS_DEVICE static const slot_info& info(G& g, int role, int slot) {
-        return g.state().call.slots[role * g.state().call.width + slot];
-    }
+    COLLS_DEVICE extent span_of(const slot_info& s) const { return slots::span_of(g_, s, channel_, chunk_); }
     COLLS_DEVICE const slot_info& info(int role, int slot) const { return info(g_, role, slot); }
 
-    // Locations of slots.
-
-    COLLS_DEVICE static extent unit(G& g, const block_part& p, int parts) {
-        const kernel_call& call = g.state().call;
-        return unit_of(g.state().schedule.blocks, call.offsets,
-            owned(what) && rooted(what) ? rank_of(g, p.block) : p.block, p.part, parts);
-    }
-    /// The part of a slot that a channel works on in a chunk, relative to the slot's unit.
-    COLLS_DEVICE_CALLED static extent span_of(G g, const slot_info& s, int channel, std::uint32_t chunk) {
-        const kernel_call& call = g.state().call;
-        return cut_of(unit(g, s.data, s.parts).count, static_cast<std::uint64_t>(call.channels),
-            slice_of(call, channel), call.chunk, chunk);
-    }
-    COLLS_DEVICE extent span_of(const slot_info& s) const { return span_of(g_, s, channel_, chunk_); }
-    /// A buffer that holds all user blocks, one that holds the rank's own block only, or a scratch slot, which begins
-    /// at the alignment that the data has in the user's buffer.
-    enum class buffer_kind : unsigned char { all_blocks, own_block, scratch_slot };
-    struct location {
-        const std::byte* base;
-        block_part data;
-        buffer_kind kind;
-    };
-    COLLS_DEVICE_CALLED static std::uint64_t first_element(G g, location at, int parts, std::uint64_t skip) {
-        const std::uint64_t first = unit(g, at.data, parts).first;
-        if (at.kind == buffer_kind::scratch_slot) return first % quantum;
-        return first + skip - (at.kind == buffer_kind::own_block ? unit(g, {at.data.block, 0}, 1).first : 0);
-    }
-    COLLS_DEVICE static location input(const std::byte* buffer, const slot_info& s) {
-        return {buffer, s.in, input_is_own_block ? buffer_kind::own_block : buffer_kind::all_blocks};
-    }
-    COLLS_DEVICE static location output(const std::byte* buffer, const slot_info& s) {
-        return {buffer, s.out, output_is_own_block ? buffer_kind::own_block : buffer_kind::all_blocks};
-    }
-    COLLS_DEVICE_CALLED static location scratch(G g, int channel, int role, int slot, const slot_info& s) {
-        const block_state& state = g.state();
-        return {scratch_of_channel(state.self, rank_of(g, role), channel) +
-                    static_cast<std::uint64_t>(slot) * slot_bytes(state.call.chunk, sizeof(T)),
-            s.data, buffer_kind::scratch_slot};
-    }
-    /// From its first receive on, the slot is in the output, where others can read it; else in scratch memory.
-    COLLS_DEVICE static bool lives_in_output(G& g, int role, const slot_info& s) {
-        return output_is_readable && s.out.block != none && g.state().buffers[role].out != nullptr;
-    }
     /// The scratch slot in which data for a slot lands in a round that overwrites what it sends.
     COLLS_DEVICE static int landing_slot(G& g, int slot) { return g.state().call.width + slot; }
 
     /// Of a chunk: stage copies input that others cannot reach to scratch memory; receive, once a round, pulls what
-    /// arrives; move_landed, after a receive into landing slots, moves it to its slots; deliver writes results that are
-    /// not in the output yet.
-    enum class phase : int { stage, receive, move_landed, deliver };
+    /// arrives; or land, which pulls it into landing slots, and move_landed, which moves it from there to its slots;
+    /// deliver writes results that are not in the output yet.
+    enum class phase : int { stage, deliver, move_landed, receive, land };
 
     /// Where a slot of a role is read in a phase: as it was at the start of the round, or as it has landed.
     COLLS_DEVICE static location source_location(
@@ -150,7 +88,7 @@ private:
         const location at = source_location(g, channel, during, round, role, slot, s);
         // A staged input is raw in scratch memory too.
         return {at.base + first_element(g, at, s.parts, skip) * sizeof(T),
-            (during == phase::receive || during == phase::deliver) && round <= s.first_receive};
+            during != phase::stage && during != phase::move_landed && round <= s.first_receive};
     }
     COLLS_DEVICE operand source(int role, int slot, std::uint64_t skip) const {
         return source(g_, channel_, phase_, round_, role, slot, skip);
@@ -167,13 +105,14 @@ private:
     }
     /// The rank to wait for: none where it is this one.
     COLLS_DEVICE int other_rank(int role) const { return role == none || role == me() ? none : rank_of(role); }
-    /// Waits for the entries of all ranks: checks that they make the same call, and learns where their buffers are.
-    COLLS_DEVICE bool exchange_entries() {
+    /// Waits until all ranks have published `first`, with their entries: checks that they make the same call, and
+    /// learns where their buffers are.
+    COLLS_DEVICE bool exchange_entries(std::uint64_t first) {
         bool failed = false;
         COLLS_ROLLED
         for (int r = g_.index(); r < n() && !failed; r += g_.size()) {
             const int q = rank_of(r);
-            failed = r != me() && !wait_for_peers(g_, channel_, q, none, value(), none);
+            failed = r != me() && !wait_for_peers(g_, channel_, q, none, first, none);
             if (failed) break;
             const entry_record e = channel_of(self(), q, channel_).entries[state().schedule.entry];
             failed = e.fingerprint != call().fingerprint;
@@ -270,13 +209,14 @@ private:
             begin(phase::stage);
             return true;
         }
-        const bool first = phase_ == phase::stage, move_landed = phase_ == phase::receive && lands_;
+        const bool first = phase_ == phase::stage, move_landed = phase_ == phase::land;
         if (!first && !move_landed) ++round_;
         const std::uint64_t reached = value() + move_landed;
         publish(reached);
-        if (first && chunk_ == 0 && !exchange_entries()) return false;
-        synchronise(!move_landed && round_ < rounds(), move_landed ? round_ : round_ - 1, reached);
-        begin(move_landed ? phase::move_landed : round_ < rounds() ? phase::receive : phase::deliver);
+        if (first && chunk_ == 0 && !exchange_entries(reached)) return false;
+        const bool receives = !move_landed && round_ < rounds();
+        const bool lands = synchronise(receives, move_landed ? round_ : round_ - 1, reached);
+        begin(move_landed ? phase::move_landed : !receives ? phase::deliver : lands ? phase::land : phase::receive);
         return !failed_;
     }
     /// Ends the call: returns false. The caller of a rank that has given up may overwrite its buffers, so what was read
@@ -291,8 +231,8 @@ private:
         return false;
     }
     /// Waits until the peers that read from this rank in round `read`, and if `reads` those that it reads from in this
-    /// round, have published `value`.
-    COLLS_DEVICE void synchronise(bool reads, int read, std::uint64_t value) {
+    /// round, have published `value`. Returns whether what it receives in this round lands in scratch memory first.
+    COLLS_DEVICE bool synchronise(bool reads, int read, std::uint64_t value) {
         bool failed = false;
         COLLS_ROLLED
         for (int p = g_.index(); p < ports(); p += g_.size()) {
@@ -309,18 +249,19 @@ private:
             failed = failed || !wait_for_peers(g_, channel_, other_rank(from), other_rank(reader), value, round_);
         }
         failed_ = g_.any(failed);
-        if (!reads) return;
+        if (!reads) return false;
         const int over =
             what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me() * rounds() + round_];
-        lands_ = over == overwrites_slots ||
-                 (over == overwrites_input &&
-                     (owned(what) || call().in == call().out || call().in_where.region == shared_address::hidden));
+        return over == overwrites_slots ||
+               (over == overwrites_input &&
+                   (owned(what) || call().in == call().out || call().in_where.region == shared_address::hidden));
     }
 
     /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.
     COLLS_DEVICE bool prepare_pass(int slot) {
         const slot_info& s = info(me(), slot);
-        const bool arrives = phase_ == phase::receive || phase_ == phase::move_landed;
+        const bool arrives = phase_ >= phase::move_landed, lands = phase_ == phase::land,
+                   pulls = phase_ >= phase::receive;
         if (s.data.block == none) return false;
         int operands = 1;
         const bool never_received = s.first_receive >= rounds();
@@ -329,24 +270,21 @@ private:
                                             (never_received ? s.in.block == none : lives_in_output(g_, me(), s))))
             return false;
         parity_ ^= 1u;
-        if (arrives && ports() > 1 && !match(slot, port_)) return false;
+        if (arrives && ports() > 1 && !slots::match(g_, parity_, slot, port_)) return false;
         const extent span = span_of(s);
         const std::uint64_t skip = span.first;
-        if (phase_ == phase::receive)
+        if (pulls)
             operands = collect_operands(slot, port_, s, skip);
         else if (g_.index() == 0)
             state().operands[parity_][0] = source(me(), slot, skip);
         if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
             memory_pass& o = state().passes[parity_];
-            const bool is_result =
-                phase_ == phase::deliver ||
-                (s.result_round == round_ && (phase_ == phase::move_landed || (phase_ == phase::receive && !lands_)));
-            const bool lands = phase_ == phase::receive && lands_;
+            const bool is_result = phase_ == phase::deliver || (arrives && !lands && s.result_round == round_);
             const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(g_, me(), s))
                                     ? output(call().out, s)
                                     : scratch(g_, channel_, me(), lands ? landing_slot(g_, slot) : slot, s);
-            const bool complete = phase_ == phase::receive ? s.complete_round == round_
-                                                           : phase_ == phase::deliver && reduces(what) && n() == 1;
+            const bool complete =
+                pulls ? s.complete_round == round_ : phase_ == phase::deliver && reduces(what) && n() == 1;
             o.index = first_element(g_, to, s.parts, skip);
             o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
             o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
@@ -358,63 +296,17 @@ private:
         return true;
     }
 
-    /// Finds the ports that receive into the slot; false: one before `port` does, and its pass has done them all.
-    COLLS_DEVICE bool match(int slot, int port) {
-        std::int32_t* const found = state().matches[parity_];
-        COLLS_ROLLED
-        for (int p = g_.index(); p < ports(); p += g_.size()) {
-            const arrival& in = state().arrivals[p];
-            int j = in.peer == none ? 0 : in.to.size();
-            COLLS_ROLLED
-            while (--j >= 0)
-                if (element_of(in.to, j) == slot) break;
-            found[p] = j;
-        }
-        g_.any(false);
-        COLLS_ROLLED
-        for (int p = 0; p < port; ++p)
-            if (found[p] >= 0) return false;
-        return true;
-    }
-    /// Any order of operands gives the same bits.
-    static constexpr bool is_exact_in_any_order() {
-        if constexpr (reduces(what))
-            return std::is_integral_v<accumulator<T, Op>> && v1::detail::is_pure<Op>() &&
-                   is_commutative<Op, accumulator<T, Op>>;
-        else
-            return false;
-    }
-    /// Where the operand of a rank is in the order of a fold: in ascending order of ranks, from this rank on where that
-    /// gives the same bits, so that not all ranks read from the same one at first.
-    COLLS_DEVICE int fold_position(int rank) const {
-        return is_exact_in_any_order() ? mod(rank - self().rank, n()) : rank;
-    }
-    /// The operands of a slot, in the order of fold_position: what it receives in this round, and its own value, which
-    /// comes after one that the rank sends to itself. Each thread places one; port `ports` stands for the own value.
-    /// Returns their number, 1 for a copy.
+    /// The operands of a slot: what it receives in this round, and its own value. Returns their number, 1 for a copy.
     COLLS_DEVICE int collect_operands(int slot, int port, const slot_info& s, std::uint64_t skip) {
-        const std::int32_t* const found = state().matches[parity_];
         const bool folds = state().arrivals[port].act == action::reduce,
                    own = folds && (s.in.block != none || round_ > s.first_receive);
-        const int self = fold_position(rank_of(me()));
-        int count = own ? 1 : 0;
-        COLLS_ROLLED
-        for (int p = 0; p < ports(); ++p) count += ports() == 1 || found[p] >= 0;
-        COLLS_ROLLED
-        for (int p = g_.index(); p <= ports(); p += g_.size()) {
-            const bool is_own = p == ports();
-            if (is_own ? !own : ports() > 1 && found[p] < 0) continue;
-            const int role = is_own ? me() : state().arrivals[p].peer, from = fold_position(rank_of(role));
-            int at = own && !is_own && self < from ? 1 : 0;
-            COLLS_ROLLED
-            for (int other = 0; other < ports(); ++other) {
-                if (other == p || (ports() > 1 && found[other] < 0)) continue;
-                const int there = fold_position(rank_of(state().arrivals[other].peer));
-                at += there < from || (there == from && other < p);
-            }
-            state().operands[parity_][at] = source(
-                role, is_own ? slot : element_of(state().arrivals[p].from, ports() == 1 ? at_ - 1 : found[p]), skip);
-        }
+        const int count = slots::place_operands(g_, parity_, own, [&](int at, int p, int role) {
+            state().operands[parity_][at] = source(role,
+                p == ports()
+                    ? slot
+                    : element_of(state().arrivals[p].from, ports() == 1 ? at_ - 1 : state().matches[parity_][p]),
+                skip);
+        });
         return folds ? count : 1;
     }
 
@@ -427,7 +319,7 @@ private:
     int port_ = 0, at_ = 0;  // next: position `at_` in what the port receives, or slot `at_`
     unsigned parity_ = 0;
     phase phase_ = phase::stage;
-    int lands_ = false, failed_ = false;  // int: bool takes more code
+    int failed_ = false;  // int: bool takes more code
     std::uint32_t chunk_ = 0;
 };
 

@@ -46,10 +46,14 @@ struct slot_map {
     int n = 0, rounds = 0, ports = 1;
     int width = 0;                ///< slots of a rank, scratch slots included
     int blocks = 1;               ///< user blocks
+    bool copies_twice = false;    ///< two ports of a rank copy into one slot in one round; one of them is read
     bool scratch_needed = false;  ///< some slot is neither input nor output, or a round overwrites what it sends
     std::uint64_t fingerprint = 0;
     std::vector<slot_info> slots;          ///< [rank * width + slot]
     std::vector<std::uint8_t> overwrites;  ///< [rank * rounds + round]: an `overwrite`
+    /// [round]: slots that a rank receives before that round, at most, if each port receives as many in a round as any
+    /// port of any rank; the last entry: in all.
+    std::vector<std::int32_t> transfers;
 
     slot_info& at(int rank, int slot) {
         return slots[static_cast<std::size_t>(rank) * static_cast<std::size_t>(width) + static_cast<std::size_t>(slot)];
@@ -150,13 +154,16 @@ private:
         std::vector<int> held(all), next(all), received(all, none), last_send(all, none), copied(all);
         for (std::size_t i = 0; i < all; ++i) held[i] = map_.slots[i].in.block != none;
         std::uint64_t h = mixed(index(map_.rounds), index(map_.width));
+        map_.transfers = {0};
         for (int k = 0; k < map_.rounds; ++k) {
             next.assign(all, 0);
+            int longest = 0;
             for (int r = 0; r < n_; ++r)
                 for (int p = 0; p < map_.ports; ++p) {
                     const step mine = step_of(s_, r, n_, k, p);
                     const int q = mine.recv.peer;
                     h = mixed(h, index(mine.send.peer + 1) << 32 | index(q + 1));
+                    if (mine.send.peer != none && mine.send.blocks.size() > longest) longest = mine.send.blocks.size();
                     for (int i = 0; mine.send.peer != none && i < mine.send.blocks.size(); ++i) {
                         last_send[at(r, mine.send.blocks[i])] = k;
                         if (mine.send.peer != r) map_.at(r, mine.send.blocks[i]).is_sent = 1;
@@ -174,11 +181,13 @@ private:
                                 "the schedule copies and reduces into one block in the same round, which a kernel does "
                                 "not do");
                         copied[to] = mine.recv.action == action::copy;
+                        if (received[to] == k && copied[to]) map_.copies_twice = true;
                         received[to] = k;
                         next[to] += held[from];
                         if (map_.slots[to].first_receive > k) map_.slots[to].first_receive = k;
                     }
                 }
+            map_.transfers.push_back(map_.transfers.back() + map_.ports * longest);
             for (std::size_t i = 0; i < all; ++i) {
                 if (received[i] != k) continue;
                 held[i] = next[i] + (copied[i] ? 0 : held[i]);

@@ -34,6 +34,11 @@ struct alignas(16) quad {
     std::uint32_t word[4];
 };
 
+/// Two words of data and flag, moved by one access: see flagged_words.hpp.
+struct alignas(16) packet {
+    std::uint64_t word[2];
+};
+
 struct block_state;
 
 /// Threads that share a barrier and a block_state, and how they reach memory that other ranks write. Copies of a group
@@ -43,14 +48,14 @@ struct block_state;
 ///   state()            the group's block_state
 ///   release            stores a counter that orders all other accesses between two ranks
 ///   reached(a, b, x)   true if counters a and b are at least x, which orders as well
-///   relaxed, put       loads and stores a word between two ranks, without order
+///   relaxed, put       loads and stores a word or a packet between two ranks, without order, also of a packet's words
 ///   load, store        16 bytes
 ///   claim(w, x)        changes a word from 0 to x; true for the one thread of all that has changed it
 ///   fence()            orders all reads before it before all accesses after it, at all ranks
 ///   now(), pause()     a clock in nanoseconds; between two looks at a word
 template <class G>
 concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* to, const quad* source, quad* target,
-    std::uint32_t* word, const std::uint32_t* seen) {
+    std::uint32_t* word, const std::uint32_t* seen, const packet* arriving, packet* leaving) {
     { g.index() } -> std::convertible_to<int>;
     { g.size() } -> std::convertible_to<int>;
     { g.any(true) } -> std::same_as<bool>;
@@ -60,6 +65,8 @@ concept thread_group = requires(G& g, const std::uint64_t* from, std::uint64_t* 
     { g.relaxed(from) } -> std::same_as<std::uint64_t>;
     { g.relaxed(seen) } -> std::same_as<std::uint32_t>;
     g.put(to, std::uint64_t{});
+    { g.relaxed(arriving) } -> std::same_as<packet>;
+    g.put(leaving, packet{});
     { g.load(source) } -> std::same_as<quad>;
     g.store(target, quad{});
     { g.claim(word, std::uint32_t{}) } -> std::same_as<bool>;

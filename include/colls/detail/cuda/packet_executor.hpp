@@ -1,0 +1,379 @@
+// Runs a schedule in a kernel by packets, for calls between small and large: data is pushed, with its flags.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// A packet is 16 bytes, moved by one store and one load: two words that hold data and flag each (flagged_words.hpp). No
+// fence and no counter orders anything between ranks. In the memory model of PTX a store or load of a vector is one of
+// each of its elements, in any order; each word is such an element, and is checked by its own flag. So nothing is
+// assumed of the order of the two words, nor of the packets.
+//
+// Whatever a rank receives in a round and port has packets of its own in the receiver's workspace, so that no send
+// waits. A round has two steps: all sends, of slots as they are at its start; then all receives, which fold packets
+// with own slots and write to own slots. The block's barrier is between them. Ranks read nothing of another rank's
+// memory, so nothing has to be staged, and a call ends without another meeting.
+#pragma once
+
+#include <colls/detail/cuda/flagged_words.hpp>
+#include <colls/detail/cuda/schedule_slots.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+/// One call of one block. T: elements of the input; D: of the output (another type only through an epilogue).
+template <class Schedule, class T, class D, class Op, class Epilogue, class G>
+class packet_executor : schedule_slots<Schedule, T, D, Op, Epilogue, G> {
+    using slots = schedule_slots<Schedule, T, D, Op, Epilogue, G>;
+
+public:
+    COLLS_DEVICE packet_executor(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue)
+        : g_(g), s_(s), op_(op), epilogue_(epilogue), channel_(channel) {}
+
+    /// False: the rank has given up, and the host learns why from the report.
+    COLLS_DEVICE bool run() {
+        start();
+        COLLS_ROLLED
+        while (next_pass())
+            if (!failed_here_)
+                failed_here_ = !run_pass(state().passes[parity_], state().operands[parity_], state().senders[parity_]);
+        if (!failed_) clear_before_wraparound(g_, flag_, first_word(me_rank(), 0), packet_words());
+        return !failed_;
+    }
+
+private:
+    using location = typename slots::location;
+    using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
+        slots::first_element, slots::lives_in_output;
+
+    // A unit is the least number of bytes that is whole elements and whole packets.
+    static constexpr std::uint64_t bytes = common_multiple(8, sizeof(T)), packets = bytes / 8,
+                                   elements = bytes / sizeof(T);
+    using A = accumulator<T, Op>;
+    struct values {
+        alignas(bytes % 16 == 0 ? 16 : 8) unsigned char raw[bytes];
+    };
+
+    COLLS_DEVICE block_state& state() const { return g_.state(); }
+    COLLS_DEVICE const rank_handle& self() const { return state().self; }
+    COLLS_DEVICE const kernel_call& call() const { return state().call; }
+    COLLS_DEVICE int n() const { return self().sizes.ranks; }
+    COLLS_DEVICE int me() const { return state().schedule.me; }
+    COLLS_DEVICE int me_rank() const { return self().rank; }
+    COLLS_DEVICE int rounds() const { return state().schedule.rounds; }
+    COLLS_DEVICE int ports() const { return state().schedule.ports; }
+    COLLS_DEVICE extent span_of(const slot_info& s) const { return slots::span_of(g_, s, channel_, 0); }
+
+    // Packets.
+
+    COLLS_DEVICE std::uint64_t packet_words() const { return self().sizes.packet_bytes / 2 / sizeof(std::uint64_t); }
+    /// Where rank `from` writes the first word of this call to rank `to`.
+    COLLS_DEVICE std::uint64_t* first_word(int to, int from) const {
+        return reinterpret_cast<std::uint64_t*>(packets_of_channel(self(), to, channel_, flag_ & 1u)) + from;
+    }
+    /// The packets to rank `to` that are number `i` of a round and port.
+    COLLS_DEVICE_CALLED static packet* transfer(
+        G g, int channel, std::uint32_t flag, int round, int to, int port, int i) {
+        const block_state& state = g.state();
+        const kernel_call& call = state.call;
+        const std::int32_t first = call.transfers[round],
+                           most = (call.transfers[round + 1] - first) / state.schedule.ports;
+        return reinterpret_cast<packet*>(packets_of_channel(state.self, to, channel, flag & 1u) +
+                                         workspace_layout::first_words_bytes(state.self.sizes.ranks)) +
+               static_cast<std::uint64_t>(first + port * most + i) * (call.chunk * sizeof(T) / 8);
+    }
+    COLLS_DEVICE packet* transfer(int to, int port, int i) const {
+        return transfer(g_, channel_, flag_, round_, to, port, i);
+    }
+
+    // Data.
+
+    /// Elements at `from`, of which `here` are there.
+    COLLS_DEVICE static values loaded(const T* from, std::uint64_t here) {
+        values v{};
+        if (here == elements && reinterpret_cast<std::uintptr_t>(from) % bytes_at_once == 0) {
+            __builtin_memcpy(v.raw, __builtin_assume_aligned(from, bytes_at_once), bytes);
+        } else {
+            COLLS_UNROLL
+            for (std::uint64_t i = 0; i < elements; ++i)
+                if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + i, sizeof(T));
+        }
+        return v;
+    }
+    static constexpr std::uint64_t bytes_at_once = sizeof(T) < 8 ? 8 : alignof(T);
+
+    /// What a pass makes of its operands.
+    enum class result : int { elements, copies, packets };
+
+    /// Folds k operands, packets of senders[j] or own elements where that is none, into `to`: elements, or the one
+    /// operand as it is, as elements or packets. Loads packets of several operands at once, those that are there again
+    /// with those that are not yet. False: the rank has given up.
+    template <class To, class Operator, class E>
+    COLLS_DEVICE bool fold(std::byte* to, const operand* x, const std::int32_t* senders, int k, result makes,
+        std::uint32_t count, const element_operations<T, To, Operator, E>& element, std::uint64_t first) {
+        constexpr int most = packets > 2 ? 1 : elements > 4 ? 2 : 4;
+        // Loaded in place of packets that are not needed, so that no load is under a condition.
+        const packet* const idle = reinterpret_cast<const packet*>(first_word(me_rank(), 0));
+        COLLS_ROLLED
+        for (std::uint64_t u = index(); u * elements < count; u += threads()) {
+            const std::uint64_t left = count - u * elements, here = left < elements ? left : elements;
+            accumulator<T, Operator> all[elements]{};
+            values v{};
+            COLLS_ROLLED
+            for (int o = 0; o < k; o += most) {
+                packet got[most][packets];
+                int own = none, from[most];
+                const packet* at[most];
+                COLLS_UNROLL
+                for (int j = 0; j < most; ++j) {
+                    const bool is_there = o + j < k;
+                    from[j] = is_there ? senders[o + j] : none;
+                    at[j] = from[j] == none ? idle : static_cast<const packet*>(x[o + j].data) + u * packets;
+                    if (is_there && from[j] == none) own = o + j;
+                }
+                if (own != none) v = loaded(static_cast<const T*>(x[own].data) + u * elements, here);
+                backoff<G> pauses;
+                for (;;) {
+                    int missing = none;
+                    COLLS_UNROLL
+                    for (int j = 0; j < most; ++j)
+                        for (std::uint64_t i = 0; i < packets; ++i) got[j][i] = g_.relaxed(at[j] + i);
+                    COLLS_UNROLL
+                    for (int j = 0; j < most; ++j)
+                        for (std::uint64_t i = 0; i < packets; ++i)
+                            if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_))
+                                missing = from[j] == none ? missing : from[j];
+                    if (missing == none) break;
+                    if (!pauses.pause(g_, channel_, missing, round_)) return false;
+                }
+                COLLS_UNROLL
+                for (int j = 0; j < most; ++j) {
+                    if (o + j >= k) continue;
+                    std::uint32_t data[2 * packets];
+                    for (std::uint64_t i = 0; i < packets; ++i) {
+                        data[2 * i] = static_cast<std::uint32_t>(got[j][i].word[0]);
+                        data[2 * i + 1] = static_cast<std::uint32_t>(got[j][i].word[1]);
+                    }
+                    values one = v;
+                    if (o + j != own) __builtin_memcpy(one.raw, data, sizeof data);
+                    for (std::uint64_t e = 0; e < elements; ++e) {
+                        T y;
+                        __builtin_memcpy(&y, one.raw + e * sizeof(T), sizeof(T));
+                        const auto a = element.read(y, x[o + j].raw != 0);
+                        all[e] = o + j == 0 ? a : element.combine(all[e], a);
+                    }
+                    if (k == 1) v = one;
+                }
+            }
+            if constexpr (std::is_same_v<T, To> && std::is_same_v<E, no_epilogue>) {
+                std::uint32_t data[2 * packets];
+                __builtin_memcpy(data, v.raw, sizeof data);
+                if (makes == result::packets) {
+                    for (std::uint64_t i = 0; i < packets; ++i)
+                        g_.put(reinterpret_cast<packet*>(to) + u * packets + i,
+                            packet{flagged(flag_, data[2 * i]), flagged(flag_, data[2 * i + 1])});
+                    continue;
+                }
+            }
+            for (std::uint64_t e = 0; e < here; ++e) {
+                To& y = reinterpret_cast<To*>(to)[u * elements + e];
+                if constexpr (std::is_same_v<T, To> && std::is_same_v<E, no_epilogue>)
+                    if (makes == result::copies) {
+                        __builtin_memcpy(&y, v.raw + e * sizeof(T), sizeof(T));
+                        continue;
+                    }
+                y = element.write(all[e], first + u * elements + e);
+            }
+        }
+        return true;
+    }
+
+    static constexpr bool has_leaves = has_leaf<Op, A>;
+
+    COLLS_DEVICE bool run_pass(const memory_pass& o, const operand* x, const std::int32_t* senders) {
+        if constexpr (!is_plain)
+            if (o.is_result != 0)
+                return fold(o.to, x, senders, o.operands, result::elements, o.count,
+                    element_operations<T, D, Op, Epilogue>{op_, epilogue_, o.ranks}, o.index);
+        const bool sends = phase_ == phase::send,
+                   copies = !reduces(what) || (o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0));
+        if (copies && x[0].data == o.to) return true;
+        const no_epilogue no{};
+        return fold(o.to, x, senders, o.operands,
+            sends    ? result::packets
+            : copies ? result::copies
+                     : result::elements,
+            o.count, element_operations<T, T, Op, no_epilogue>{op_, no, o.ranks}, 0);
+    }
+
+    // Control: which pass is next.
+
+    /// Of a round: send, then receive. At the end: deliver writes results that are not in the output yet.
+    enum class phase : int { send, receive, deliver };
+
+    COLLS_DEVICE void start() {
+        channel_state& own = channel_of(self(), me_rank(), channel_);
+        const bool failed_before = is_poisoned(g_);
+        flag_ = flag_after(own.packet_calls);
+        if (g_.index() == 0) {
+            schedule_facts& facts = state().schedule;
+            facts.shift = rooted(what) ? call().root - root_of(s_, n()) : 0;
+            facts.me = rooted(what) ? mod(me_rank() - facts.shift, n()) : me_rank();
+            facts.rounds = s_.rounds(n());
+            facts.ports = ports_of(s_, n());
+            facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
+            state().buffers[facts.me] = {call().in, call().out};
+        }
+        failed_ = g_.any(failed_before);
+        if (failed_) return;
+        if (g_.index() == 0) own.packet_calls = flag_;
+        COLLS_ROLLED
+        for (int r = g_.index(); r < n(); r += g_.size())
+            g_.put(first_word(r, me_rank()), flagged(flag_, short_fingerprint(call())));
+        begin_round();
+    }
+    COLLS_DEVICE void begin(phase p) {
+        phase_ = p;
+        port_ = at_ = 0;
+    }
+    /// Looks up what this rank sends and receives in the round.
+    COLLS_DEVICE void begin_round() {
+        COLLS_ROLLED
+        for (int p = g_.index(); p < ports(); p += g_.size()) {
+            const step mine = step_at(s_, me(), n(), round_, p);
+            const int from = mine.recv.peer;
+            arrival& in = state().arrivals[p];
+            in = {from, mine.recv.action, {}, mine.recv.blocks};
+            if (from != none) in.from = step_at(s_, from, n(), round_, p).send.blocks;
+            state().departures[p] = mine.send.blocks;
+            state().receivers[0][p] = mine.send.peer;
+        }
+        g_.any(false);
+        begin(phase::send);
+    }
+
+    /// Prepares the next pass in the block's state; false: the call is over, or has failed.
+    COLLS_DEVICE bool next_pass() {
+        COLLS_ROLLED
+        while (!failed_) {
+            const int slot = next_slot();
+            if (slot != none ? prepare_pass(slot) : !advance()) return slot != none && !failed_;
+        }
+        return false;
+    }
+    /// The next slot of this phase; none: there are no more.
+    COLLS_DEVICE int next_slot() {
+        if (phase_ == phase::deliver) return at_ < call().width ? at_++ : none;
+        COLLS_ROLLED
+        for (; port_ < ports(); ++port_, at_ = 0) {
+            const bool sends = phase_ == phase::send;
+            const block_set& blocks = sends ? state().departures[port_] : state().arrivals[port_].to;
+            if ((sends ? state().receivers[0][port_] : state().arrivals[port_].peer) != none && at_ < blocks.size())
+                return element_of(blocks, at_++);
+        }
+        return none;
+    }
+    /// Goes on to the next phase; false: the call is over, or has failed.
+    COLLS_DEVICE bool advance() {
+        failed_ = g_.any(failed_here_);
+        if (failed_ || phase_ == phase::deliver) return false;
+        if (phase_ == phase::send) {
+            // While the first packets are under way. No rank sends in the next call but one before all have come here
+            // in the next one, so its packets are not overwritten before they are read.
+            if (round_ == 0)
+                failed_ =
+                    g_.any(!compare_calls(g_, channel_, flag_, [this](int r) { return first_word(me_rank(), r); }));
+            begin(phase::receive);
+        } else if (++round_ < rounds()) {
+            begin_round();
+        } else {
+            begin(phase::deliver);
+        }
+        return !failed_;
+    }
+
+    /// A slot of this rank as it was at the start of the round; at the end, as it is.
+    COLLS_DEVICE operand own_slot(int slot, const slot_info& s, std::uint64_t skip) const {
+        const bool raw = round_ <= s.first_receive;
+        const location at = raw                            ? input(call().in, s)
+                            : lives_in_output(g_, me(), s) ? output(call().out, s)
+                                                           : scratch(g_, channel_, me(), slot, s);
+        return {at.base + first_element(g_, at, s.parts, skip) * sizeof(T), raw};
+    }
+    COLLS_DEVICE void place_own(int at, int slot, const slot_info& s, std::uint64_t skip) const {
+        state().operands[parity_][at] = own_slot(slot, s, skip);
+        state().senders[parity_][at] = none;
+    }
+    /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.
+    COLLS_DEVICE bool prepare_pass(int slot) {
+        const slot_info& s = info(g_, me(), slot);
+        if (s.data.block == none) return false;
+        if (phase_ == phase::deliver &&
+            (s.out.block == none || s.result_round != none ||
+                (s.first_receive >= rounds() ? s.in.block == none : lives_in_output(g_, me(), s))))
+            return false;
+        parity_ ^= 1u;
+        if (phase_ == phase::receive && ports() > 1 && !slots::match(g_, parity_, slot, port_)) return false;
+        const extent span = span_of(s);
+        const std::uint64_t skip = span.first;
+        int operands = 1;
+        if (phase_ == phase::receive)
+            operands = collect_operands(slot, s, skip);
+        else if (g_.index() == 0)
+            place_own(0, slot, s, skip);
+        if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
+            memory_pass& o = state().passes[parity_];
+            o.count = static_cast<std::uint32_t>(span.count);  // a slot's elements fit 32 bits
+            o.operands = operands;
+            o.ranks = o.is_result = 0;
+            if (phase_ == phase::send) {
+                o.to = reinterpret_cast<std::byte*>(transfer(rank_of(g_, state().receivers[0][port_]), port_, at_ - 1));
+            } else {
+                const bool is_result = phase_ == phase::deliver || s.result_round == round_;
+                const location to = is_result || lives_in_output(g_, me(), s) ? output(call().out, s)
+                                                                              : scratch(g_, channel_, me(), slot, s);
+                o.index = first_element(g_, to, s.parts, skip);
+                o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
+                o.ranks = (phase_ == phase::receive ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;
+                o.is_result = is_result;
+            }
+        }
+        failed_ = g_.any(failed_here_);
+        return true;
+    }
+    /// The operands of a slot: the packets that it receives in this round, and its own value. Returns their number, 1
+    /// for a copy.
+    COLLS_DEVICE int collect_operands(int slot, const slot_info& s, std::uint64_t skip) {
+        const bool folds = state().arrivals[port_].act == action::reduce,
+                   own = folds && (s.in.block != none || round_ > s.first_receive);
+        const int count = slots::place_operands(g_, parity_, own, [&](int at, int p, int role) {
+            if (p == ports()) return place_own(at, slot, s, skip);
+            const int i = ports() == 1 ? at_ - 1 : state().matches[parity_][p];
+            const slot_info& theirs = info(g_, role, element_of(state().arrivals[p].from, i));
+            state().operands[parity_][at] = {transfer(me_rank(), p, i), round_ <= theirs.first_receive};
+            state().senders[parity_][at] = rank_of(g_, role);
+        });
+        return folds ? count : 1;
+    }
+
+    COLLS_DEVICE std::uint64_t index() const { return static_cast<std::uint64_t>(g_.index()); }
+    COLLS_DEVICE std::uint64_t threads() const { return static_cast<std::uint64_t>(g_.size()); }
+
+    mutable G g_;
+    const Schedule& s_;
+    const Op& op_;
+    const Epilogue& epilogue_;
+    const int channel_;
+    int round_ = 0;
+    int port_ = 0, at_ = 0;  // next: position `at_` in what the port sends or receives, or slot `at_`
+    unsigned parity_ = 0;
+    phase phase_ = phase::send;
+    int failed_ = false, failed_here_ = false;  // of the block, as of its last barrier; of this thread
+    std::uint32_t flag_ = 0;
+};
+
+/// Runs the call that load_call has set by packets, by the block of one channel; all threads call. The call has one
+/// chunk, and its transfers fit workspace_layout::packet_bytes. False: the rank has given up.
+template <class T, class D, class Schedule, class Op, class Epilogue, class G>
+    requires thread_group<G>
+COLLS_DEVICE bool run_by_packets(const G& g, int channel, const Schedule& s, const Op& op, const Epilogue& epilogue) {
+    return packet_executor<Schedule, T, D, Op, Epilogue, G>(g, channel, s, op, epilogue).run();
+}
+
+}  // namespace colls::inline v1::cuda::detail

@@ -1,0 +1,26 @@
+// Up to which sizes calls take which protocol, where the options say `automatic`. scripts/test-cuda measures this table
+// on a GPU, and writes it to its folder in the form of this file.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <cstddef>
+
+namespace colls::inline v1::cuda::detail {
+
+/// For groups of up to `ranks` ranks: the largest message of the eager path, and the largest buffer that moves by
+/// packets, in bytes; each no more than what the options allow.
+struct protocol_limits {
+    int ranks;
+    std::size_t eager, packets;
+};
+
+// Not measured yet: until it is, no call takes packets of itself.
+inline constexpr protocol_limits protocol_table[] = {{72, 32 << 10, 0}};
+
+constexpr protocol_limits limits_of(int ranks) {
+    for (const protocol_limits& l : protocol_table)
+        if (ranks <= l.ranks) return l;
+    return {ranks, 0, 0};
+}
+
+}  // namespace colls::inline v1::cuda::detail
