@@ -2,6 +2,7 @@
 #include "block.hpp"
 
 #include <emmintrin.h>
+#include <unistd.h>
 #include <cstdarg>
 #include <cstdio>
 
@@ -89,6 +90,7 @@ inline void give_way_at_times(thread_context& t) {
     machine_state& m = machine();
     if (m.yield_every == 0 || --m.until_yield > 0) return;
     m.until_yield = 1 + m.below(2 * m.yield_every);
+    t.block->to_host.arrive();
     t.yield(false);
 }
 
@@ -112,6 +114,8 @@ unsigned char* in_global(thread_context& t, u64 address, const own_access& mine)
         as.bytes = byte_mask(address, n, 16);
         note(t, a->cells[address / 16 - a->address / 16], as, "global");
     }
+    if (a->kind == memory_kind::pinned && !mine.strong && machine().weak)
+        return t.block->to_host.access(address, n, mine.writes);
     return reinterpret_cast<unsigned char*>(address);
 }
 
@@ -248,31 +252,25 @@ u32 latest_fence(const thread_context& t, scope& reach) {
     return 0;
 }
 
-/// What a strong write of `t` releases: null for nothing. `reach` becomes the scope in which it does.
-std::shared_ptr<const view> released_by(thread_context& t, bool releases, scope& reach) {
+/// What a strong write of `t` releases.
+release released_by(thread_context& t, bool releases, scope reach) {
     block_context& b = *t.block;
-    if (releases) {
-        auto v = std::make_shared<view>(*t.order.now);
-        v->set(b.slot, b.clock++);
-        return v;
-    }
-    scope of_fence = scope::block;
-    const u32 clock = latest_fence(t, of_fence);
-    if (clock == 0) return nullptr;
-    reach = std::min(reach, of_fence);
+    scope of_fence = scope::system;
+    const u32 clock = releases ? b.clock++ : latest_fence(t, of_fence);
+    if (clock == 0) return {};
     auto v = std::make_shared<view>(*t.order.now);
     v->set(b.slot, clock);
-    return v;
+    return {std::move(v), b.slot, std::min(reach, of_fence)};
 }
 
-void take(thread_context& t, const message& m, semantics how, scope reach) {
-    if (!m.released) return;
-    const scope needed = common_scope(*t.block, m.slot);
-    if (m.reach < needed || reach < needed) return;
+void take(thread_context& t, const release& r, semantics how, scope reach) {
+    if (!r.seen) return;
+    const scope needed = common_scope(*t.block, r.slot);
+    if (r.reach < needed || reach < needed) return;
     if (how == semantics::acquire || how == semantics::both) {
-        acquire(t, *m.released);
+        acquire(t, *r.seen);
     } else {
-        t.order.to_acquire[static_cast<int>(needed)].join(*m.released);
+        t.order.to_acquire[static_cast<int>(needed)].join(*r.seen);
         t.order.has_to_acquire = true;
     }
 }
@@ -316,11 +314,13 @@ void thread_context::load_strong(space s, u64 address, void* to, u32 bytes, sema
         if (i != m.messages.end() && i->second.bytes == bytes && i->second.value == value) {
             const message& last = i->second;
             u64& newest = newest_in(*block, key);
-            if (newest < last.number && !is_ordered(*this, last.slot, last.thread, last.clock) && m.below(4) == 0) {
+            if (newest < last.number && order.sequential_at < last.number &&
+                !is_ordered(*this, last.slot, last.thread, last.clock) && m.below(2) == 0) {
                 value = last.before;
+                take(*this, last.released_before, how, reach);
             } else {
                 newest = std::max(newest, last.number);
-                take(*this, last, how, reach);
+                take(*this, last.released, how, reach);
             }
         } else if (acquires(how) && may_be_foreign(key)) {
             acquire_all(*this);
@@ -337,14 +337,19 @@ void thread_context::store_strong(
     u128 value = 0;
     std::memcpy(&value, from, bytes);
     if (m.weak) {
+        if (releases(how) && reach == scope::system) block->to_host.arrive();
+        // The host may look now: it sees this store without the plain ones before it.
+        if (block->to_host.is_near(reinterpret_cast<u64>(at))) usleep(2000);
         message& last = m.messages[reinterpret_cast<u64>(at)];
-        last.before = read_atomically(at, bytes);
-        last.value = value;
-        last.bytes = bytes;
-        last.slot = block->slot, last.thread = index, last.clock = block->clock;
-        last.reach = reach;
-        last.released = released_by(*this, releases(how), last.reach);
-        last.number = ++m.strong_writes;
+        if (last.number > newest_in(*block, reinterpret_cast<u64>(at)) && last.bytes == bytes &&
+            last.value == read_atomically(at, bytes) && !is_ordered(*this, last.slot, last.thread, last.clock) &&
+            m.below(2) == 0)
+            return;
+        const u128 before = read_atomically(at, bytes);
+        const bool is_known = last.bytes == bytes && last.value == before;
+        release former = is_known ? std::move(last.released) : release{};
+        last = {value, before, bytes, block->slot, index, block->clock, released_by(*this, releases(how), reach),
+            std::move(former), ++m.strong_writes};
         newest_in(*block, reinterpret_cast<u64>(at)) = last.number;
     }
     write_atomically(at, value, bytes);
@@ -358,24 +363,24 @@ u64 thread_context::update(
     u64 value = f(old, a, b);
     while (!exchange_if(at, old, value, bytes)) value = f(old, a, b);
     if (m.weak) {
+        if (releases(how) && reach == scope::system) block->to_host.arrive();
         message& last = m.messages[reinterpret_cast<u64>(at)];
         const bool is_known = last.bytes == bytes && last.value == old;
         if (is_known)
-            take(*this, last, how, reach);
+            take(*this, last.released, how, reach);
         else if (acquires(how) && may_be_foreign(reinterpret_cast<u64>(at)))
             acquire_all(*this);
-        scope own_reach = reach;
-        auto mine = released_by(*this, releases(how), own_reach);
-        if (is_known && last.released) {  // what was released stays released through updates
-            auto both = std::make_shared<view>(*last.released);
-            if (mine) both->join(*mine);
-            if (mine)
-                own_reach = std::max(own_reach, last.reach);
-            else
-                own_reach = last.reach;
-            mine = both;
+        const u32 clock = block->clock;
+        release former = is_known ? std::move(last.released) : release{};
+        release mine = released_by(*this, releases(how), reach);
+        if (!mine.seen) {  // what was released stays released through updates
+            mine = former;
+        } else if (former.seen) {
+            auto both = std::make_shared<view>(*former.seen);
+            both->join(*mine.seen);
+            mine = {std::move(both), block->slot, std::max(mine.reach, former.reach)};
         }
-        last = {value, old, bytes, block->slot, index, block->clock, own_reach, mine, ++m.strong_writes};
+        last = {value, old, bytes, block->slot, index, clock, std::move(mine), std::move(former), ++m.strong_writes};
         newest_in(*block, reinterpret_cast<u64>(at)) = last.number;
     }
     note_poll(*this, reinterpret_cast<u64>(at), old);
@@ -390,9 +395,11 @@ void thread_context::fence(scope reach, bool sequential, u32) {
             acquire(*this, order.to_acquire[s]);
             order.to_acquire[s] = {};
         }
+    if (reach == scope::system) block->to_host.arrive();
     if (reach != scope::block && order.fenced[1] <= block->last_barrier) ++block->fenced_since;
     for (int s = 0; s <= static_cast<int>(reach); ++s) order.fenced[s] = block->clock;
     if (sequential && reach != scope::block) {
+        order.sequential_at = m.strong_writes;
         acquire(*this, m.sequential);
         m.sequential.join(*order.now);
         m.sequential.set(block->slot, block->clock);

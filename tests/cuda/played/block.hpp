@@ -2,6 +2,7 @@
 // machine.cpp, warps.cpp, accesses.cpp.
 #pragma once
 
+#include "host_stores.hpp"
 #include "machine.hpp"
 
 #include <array>
@@ -77,6 +78,8 @@ struct block_context {
     u64 shared_bytes = 0, shared_room = 0;
     cell* shared_cells = nullptr;
 
+    host_stores to_host;
+
     std::array<barrier_state, 16> barriers;
     std::vector<warp> warps;
 
@@ -93,14 +96,20 @@ struct block_context {
     bool has_room_for(u32 threads_needed) const { return stacks_for >= threads_needed; }
 };
 
-/// The last strong write to an address.
+/// What a strong write lets a load that takes its value see.
+struct release {
+    std::shared_ptr<const view> seen;  ///< null: nothing is released
+    u32 slot = 0;
+    scope reach = scope::block;
+};
+
+/// The last strong write to an address, and what a load that comes before it sees.
 struct message {
     u128 value = 0, before = 0;
     u32 bytes = 0;
     u32 slot = 0, thread = 0, clock = 0;
-    scope reach = scope::block;
-    std::shared_ptr<const view> released;  ///< null: nothing is released by it
-    u64 number = 0;                        ///< counts strong writes
+    release released, released_before;
+    u64 number = 0;  ///< counts strong writes
 };
 
 struct machine_state {

@@ -57,11 +57,19 @@ const kernel* find_kernel(std::string_view name);
 /// Where the variable is on `device`; null if there is none of this name. `bytes`, if not null, is set to its size.
 void* find_variable(std::string_view name, int device, std::size_t* bytes = nullptr);
 
+/// Room for the blocks of a grid that is not cooperative. The machine asks.
+class block_room {
+public:
+    virtual ~block_room() = default;
+    virtual bool take() = 0;  ///< for one more block; false: there is none now
+    virtual void give() = 0;  ///< a block has ended
+};
+
 /// Runs a grid to its end. `arguments` need to stay only until the call returns. May be called by several threads at
-/// once: grids that run at the same time make progress together, in an order that PLAYED_SEED chooses. All blocks of a
-/// cooperative grid run together; of others, `resident_blocks` at a time (0: all), in any order. Stops the program with
-/// a message if the kernel breaks a rule (machine.hpp).
+/// once: grids that run at the same time make progress together, in an order that PLAYED_SEED chooses. Blocks start in
+/// any order, each as soon as `room` has some; null: all together, as a cooperative grid's do. Stops the program with a
+/// message if the kernel breaks a rule (machine.hpp).
 void run_grid(const kernel&, unsigned char** arguments, dim grid, dim block, std::size_t dynamic_shared, int device,
-    bool cooperative, int resident_blocks = 0);
+    block_room* room = nullptr);
 
 }  // namespace played

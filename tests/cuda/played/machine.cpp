@@ -67,7 +67,7 @@ std::string place(const block_context& b, u32 line) {
     return text + " (" + std::prev(next)->file + ":" + std::to_string(std::prev(next)->source) + ")";
 }
 void fail_at(block_context& b, u32 thread, u32 line, const std::string& text) {
-    std::fprintf(stderr, "played: kernel %s, block %lu, thread %u, %s: %s\n", b.running->name,
+    std::fprintf(stderr, "played: kernel %s (device %d), block %lu, thread %u, %s: %s\n", b.running->name, b.device,
         static_cast<unsigned long>(b.number), thread, place(b, line).c_str(), text.c_str());
     std::fflush(nullptr);
     _exit(70);
@@ -192,7 +192,7 @@ struct grid {
     int device = 0;
     std::vector<u64> to_start;  ///< blocks, in random order
     u64 left = 0;               ///< blocks that have not ended
-    u64 at_once = 0;            ///< blocks that may run at the same time
+    block_room* room = nullptr;
     std::condition_variable end;
     bool ended = false;
     alignas(256) unsigned char workspace[256] = {};
@@ -206,11 +206,13 @@ struct scheduler {
     std::deque<grid*> incoming;
     std::atomic<bool> has_incoming{false};
     std::vector<block_context*> active, idle;
+    std::vector<grid*> starting;  ///< that wait for room for more blocks
     bool started = false;
 
     block_context& slot_for(u32 threads);
     void start_block(grid& g);
     void accept();
+    void start_where_room_is();
     bool run_some(block_context& b);
     void end_block(std::size_t at);
     void run();
@@ -294,8 +296,15 @@ void scheduler::accept() {
     while (!incoming.empty()) {
         grid& g = *incoming.front();
         incoming.pop_front();
-        for (u64 i = 0; i < g.at_once && !g.to_start.empty(); ++i) start_block(g);
+        if (g.room) starting.push_back(&g);
+        while (!g.room && !g.to_start.empty()) start_block(g);
     }
+}
+
+void scheduler::start_where_room_is() {
+    for (grid* g : starting)
+        while (!g->to_start.empty() && g->room->take()) start_block(*g);
+    std::erase_if(starting, [](const grid* g) { return g->to_start.empty(); });
 }
 
 /// Runs some fibers of a block; whether one has done anything but to wait for others. Which ones is random, but
@@ -332,8 +341,9 @@ void scheduler::end_block(std::size_t at) {
     active[at] = active.back();
     active.pop_back();
     ++b.clock;
+    b.to_host.arrive();
     idle.push_back(&b);
-    if (!g.to_start.empty()) start_block(g);
+    if (g.room) g.room->give();
     if (--g.left > 0) return;
     const std::lock_guard hold(lock);
     g.ended = true;
@@ -343,12 +353,16 @@ void scheduler::end_block(std::size_t at) {
 void scheduler::run() {
     u64 in_vain = 0;  // runs of fibers in a row that only waited
     for (;;) {
-        if (active.empty()) {
+        if (active.empty() && starting.empty()) {
             std::unique_lock hold(lock);
             work.wait(hold, [&] { return !incoming.empty(); });
         }
         if (has_incoming.load(std::memory_order_acquire) || active.empty()) accept();
-        if (active.empty()) continue;
+        start_where_room_is();
+        if (active.empty()) {
+            usleep(50);
+            continue;
+        }
         const std::size_t at = machine().below(static_cast<u32>(active.size()));
         block_context& b = *active[at];
         in_vain = run_some(b) ? 0 : in_vain + 1;
@@ -373,7 +387,7 @@ void scheduler::run() {
 }  // namespace
 
 void run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim threads, std::size_t dynamic_shared,
-    int device, bool cooperative, int resident_blocks) {
+    int device, block_room* room) {
     grid g;
     g.of = &k;
     g.arguments = arguments;
@@ -390,7 +404,7 @@ void run_grid(const kernel& k, unsigned char** arguments, dim blocks, dim thread
     static std::mt19937_64 order(machine().random);
     std::shuffle(g.to_start.begin(), g.to_start.end(), order);
     g.left = blocks.count();
-    g.at_once = cooperative || resident_blocks <= 0 ? g.left : static_cast<u64>(resident_blocks);
+    g.room = room;
     if (!s.started) {
         std::thread([&s] { s.run(); }).detach();
         s.started = true;

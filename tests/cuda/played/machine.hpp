@@ -127,11 +127,14 @@ void store(thread_context& t, space s, u64 address, const T (&from)[n], u32 line
 }
 template <class T, int n>
 void load_strong(thread_context& t, space s, u64 address, T (&to)[n], semantics how, scope reach, u32 line) {
-    t.load_strong(s, address, to, sizeof to, how, reach, line);
+    // Of a vector each element is an access of its own. One that is not aligned is an error as a whole.
+    if (address % sizeof to != 0) return t.load_strong(s, address, to, sizeof to, how, reach, line);
+    for (int k = n - 1; k >= 0; --k) t.load_strong(s, address + k * sizeof(T), &to[k], sizeof(T), how, reach, line);
 }
 template <class T, int n>
 void store_strong(thread_context& t, space s, u64 address, const T (&from)[n], semantics how, scope reach, u32 line) {
-    t.store_strong(s, address, from, sizeof from, how, reach, line);
+    if (address % sizeof from != 0) return t.store_strong(s, address, from, sizeof from, how, reach, line);
+    for (int k = n - 1; k >= 0; --k) t.store_strong(s, address + k * sizeof(T), &from[k], sizeof(T), how, reach, line);
 }
 template <class T, int n>
 void load_parameter(const unsigned char* from, T (&to)[n]) {

@@ -4,7 +4,8 @@
 // up to which clock it has synchronised with it (its view): it gains by acquiring what another thread has released, and
 // at barriers from the threads that take part. Memory remembers its last accesses, each with block, thread and clock;
 // an access that conflicts with one that is not ordered before it is a race, however the run went. An unordered strong
-// load (relaxed, volatile) may return the value before the last one.
+// load (relaxed, volatile) may return the value before the last one, if that was written after the thread's last
+// sequentially consistent fence. An unordered strong store may come before the last one, which then stands.
 #pragma once
 
 #include "numbers.hpp"
@@ -50,6 +51,7 @@ struct thread_order {
     partial_barrier partial[4];  ///< the last ones of different threads
     view to_acquire[3];          ///< from relaxed loads, for the next fence of at least this scope
     bool has_to_acquire = false;
+    u64 sequential_at = 0;  ///< strong writes before its last sequentially consistent fence: its loads see them
     u32 fenced[3] =
         {};  ///< the block's clock at the last fence of at least each scope: a later relaxed store releases it
 

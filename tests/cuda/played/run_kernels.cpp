@@ -26,7 +26,7 @@ int main() {
         played::add_allocation(in, hex.size() / 2, 0, played::memory_kind::device);
         played::add_allocation(out, bytes, 0, played::memory_kind::device);
         unsigned char* arguments[] = {reinterpret_cast<unsigned char*>(&in), reinterpret_cast<unsigned char*>(&out)};
-        played::run_grid(*k, arguments, {1}, {threads}, 0, 0, false);
+        played::run_grid(*k, arguments, {1}, {threads}, 0, 0);
         const char* const digits = "0123456789abcdef";
         std::string text;
         for (std::size_t i = 0; i < bytes; ++i) text += {digits[out[i] / 16], digits[out[i] % 16]};

@@ -29,7 +29,7 @@ int main(int, char** arguments) {
     unsigned char* parameters[6];
     for (int i = 0; i < 5; ++i) parameters[i] = reinterpret_cast<unsigned char*>(&at[i]);
     parameters[5] = reinterpret_cast<unsigned char*>(whole);
-    run_grid(*k, parameters, {2}, {static_cast<unsigned>(std::atoi(arguments[2]))}, 0, 0, true);
+    run_grid(*k, parameters, {2}, {static_cast<unsigned>(std::atoi(arguments[2]))}, 0, 0);
     for (int i = 0; i < 64; ++i) std::printf("%08x ", reinterpret_cast<std::uint32_t*>(words)[i]);
     std::printf("\n");
 }

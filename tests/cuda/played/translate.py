@@ -31,6 +31,7 @@ for _axis in "xyz":  # a kernel that is launched without clusters runs in cluste
 # Where cooperative groups find the memory of a grid's barrier.
 SPECIAL.update({"%envreg1": "u32(t.grid_workspace() >> 32)", "%envreg2": "u32(t.grid_workspace())"})
 SPECIAL.update({"%cluster_ctarank": "0u", "%cluster_nctarank": "1u"})
+SPECIAL["%mutant"] = "the_mutant"  # of mutate.py
 ROUNDINGS = {"rn": "nearest", "rni": "nearest", "rz": "zero", "rzi": "zero", "rm": "down", "rmi": "down", "rp": "up", "rpi": "up"}
 SCOPES = {"cta": "scope::block", "cluster": "scope::block", "gpu": "scope::device", "sys": "scope::system", "gl": "scope::device"}
 SPACES = {"global": "global", "shared": "shared", "shared_cta": "shared", "shared_cluster": "shared", "local": "local", "param": "param",
@@ -757,7 +758,9 @@ class Translator:
 
     def translation(self):
         """The C++ source of the module."""
-        out = ['#include "machine.hpp"', "", "using namespace played;", "namespace {", ""]
+        out = ['#include "machine.hpp"', "", "#include <cstdlib>", "", "using namespace played;", "namespace {", ""]
+        if any("%mutant" in s.text for f in self.module.functions for s in f.body):
+            out += ['const u32 the_mutant = [] { const char* n = std::getenv("PLAYED_MUTANT"); return n ? u32(std::atoi(n)) : 0u; }();', ""]
         defined = {f.name: f for f in self.module.functions if f.has_body}
         out += [self.signature(f) + ";" for f in defined.values()]
         bodies = []

@@ -12,6 +12,9 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <sstream>
+#include <string>
+#include <vector>
 
 namespace played {
 
@@ -63,7 +66,8 @@ cudaError_t allocate(void** at, std::size_t bytes, memory_kind kind, bool pool) 
     if (shareable) {
         static const bool raised = (raise_limit_of_files(), true);
         static_cast<void>(raised);
-        h.file = memfd_create("played", MFD_CLOEXEC);
+        static std::atomic<int> files{0};
+        h.file = memfd_create(("played-" + std::to_string(files.fetch_add(1))).c_str(), MFD_CLOEXEC);
         if (h.file < 0 || ftruncate(h.file, static_cast<off_t>(h.mapped)) != 0) {
             if (h.file >= 0) close(h.file);
             return cudaErrorMemoryAllocation;
@@ -111,17 +115,27 @@ bool holds(const void* at) {
 
 }  // namespace
 
-int device_count() {
-    static const int n = [] {
-        const int all = setting("PLAYED_DEVICES", 1);
+/// The devices that this process sees, by their numbers on the machine. CUDA_VISIBLE_DEVICES lists them, up to the
+/// first that there is not.
+static const std::vector<int>& visible_devices() {
+    static const std::vector<int> all = [] {
+        std::vector<int> seen;
+        const int there = setting("PLAYED_DEVICES", 1);
         const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
-        if (visible == nullptr) return all;
-        int listed = *visible != '\0' ? 1 : 0;
-        for (const char* at = visible; *at != '\0'; ++at) listed += *at == ',';
-        return listed < all ? listed : all;
+        for (int d = 0; visible == nullptr && d < there; ++d) seen.push_back(d);
+        std::istringstream in(visible != nullptr ? visible : "");
+        for (std::string d; std::getline(in, d, ',');) {
+            char* end = nullptr;
+            const long number = std::strtol(d.c_str(), &end, 10);
+            if (end == d.c_str() || *end != '\0' || number < 0 || number >= there) break;
+            seen.push_back(static_cast<int>(number));
+        }
+        return seen;
     }();
-    return n;
+    return all;
 }
+int device_count() { return static_cast<int>(visible_devices().size()); }
+int physical_device(int d) { return visible_devices()[static_cast<std::size_t>(d)]; }
 int multiprocessors() {
     static const int n = setting("PLAYED_SMS", 8);
     return n;
@@ -160,6 +174,7 @@ cudaError_t cudaGetDeviceCount(int* n) {
     return *n > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
 }
 cudaError_t cudaGetDevice(int* d) {
+    PLAYED_CALL("cudaGetDevice");
     if (device_count() == 0) return fail(cudaErrorNoDevice);
     *d = device_now;
     return cudaSuccess;
@@ -177,6 +192,7 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int d) {
+    PLAYED_CALL("cudaDeviceGetAttribute");
     if (!is_device(d)) return fail(cudaErrorInvalidDevice);
     switch (what) {
         case cudaDevAttrMultiProcessorCount:
@@ -228,6 +244,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int d) {
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
+    PLAYED_CALL("cudaGetDeviceProperties");
     if (!is_device(d)) return fail(cudaErrorInvalidDevice);
     *p = {};
     std::snprintf(p->name, sizeof p->name, "player");
@@ -241,16 +258,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int d) {
+    PLAYED_CALL("cudaDeviceGetPCIBusId");
     if (!is_device(d)) return fail(cudaErrorInvalidDevice);
-    std::snprintf(text, static_cast<std::size_t>(room), "0000:%02x:00.0", d + 1);
+    std::snprintf(text, static_cast<std::size_t>(room), "0000:%02x:00.0", physical_device(d) + 1);
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetByPCIBusId(int* d, const char* text) {
+    PLAYED_CALL("cudaDeviceGetByPCIBusId");
     unsigned bus = 0;
-    if (std::sscanf(text, "0000:%x:00.0", &bus) != 1 || !is_device(static_cast<int>(bus) - 1))
-        return fail(cudaErrorInvalidDevice);
-    *d = static_cast<int>(bus) - 1;
-    return cudaSuccess;
+    if (std::sscanf(text, "0000:%x:00.0", &bus) == 1)
+        for (int seen = 0; seen < device_count(); ++seen)
+            if (physical_device(seen) == static_cast<int>(bus) - 1) return *d = seen, cudaSuccess;
+    return fail(cudaErrorInvalidDevice);
 }
 
 // Memory. cudaMalloc and cudaFree may have to change the map of a device's memory, and then wait for its kernels: a
@@ -266,13 +285,19 @@ cudaError_t cudaMallocManaged(void** at, std::size_t bytes, unsigned) {
     if (const cudaError_t e = forbidden_in_capture("cudaMallocManaged"); e != cudaSuccess) return fail(e);
     return fail(allocate(at, bytes, memory_kind::managed, false));
 }
-cudaError_t cudaHostAlloc(void** at, std::size_t bytes, unsigned) {
-    PLAYED_CALL("cudaHostAlloc");
-    if (const cudaError_t e = forbidden_in_capture("cudaHostAlloc"); e != cudaSuccess) return fail(e);
-    wait_for_kernels(device_now, "cudaHostAlloc");
+static cudaError_t allocate_host(void** at, std::size_t bytes, const char* call) {
+    if (const cudaError_t e = forbidden_in_capture(call); e != cudaSuccess) return fail(e);
+    wait_for_kernels(device_now, call);
     return fail(allocate(at, bytes, memory_kind::pinned, false));
 }
-cudaError_t cudaMallocHost(void** at, std::size_t bytes) { return cudaHostAlloc(at, bytes, cudaHostAllocDefault); }
+cudaError_t cudaHostAlloc(void** at, std::size_t bytes, unsigned) {
+    PLAYED_CALL("cudaHostAlloc");
+    return allocate_host(at, bytes, "cudaHostAlloc");
+}
+cudaError_t cudaMallocHost(void** at, std::size_t bytes) {
+    PLAYED_CALL("cudaMallocHost");
+    return allocate_host(at, bytes, "cudaMallocHost");
+}
 cudaError_t cudaFree(void* at) {
     PLAYED_CALL("cudaFree");
     if (at == nullptr) return cudaSuccess;
@@ -293,6 +318,7 @@ cudaError_t cudaFreeHost(void* at) {
     return fail(release(at));
 }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+    PLAYED_CALL("cudaHostGetDevicePointer");
     const auto a = find_allocation(host);
     if (!a || a->kind != memory_kind::pinned) return fail(cudaErrorInvalidValue);
     *device = host;
@@ -396,7 +422,7 @@ static CUresult played_cuMemGetAddressRange(CUdeviceptr* base, std::size_t* byte
 
 cudaError_t cudaGetDriverEntryPointByVersion(
     const char* name, void** f, unsigned, unsigned long long, cudaDriverEntryPointQueryResult* found) {
-    PLAYED_CALL("cudaGetDriverEntryPoint");
+    PLAYED_CALL("cudaGetDriverEntryPointByVersion");
     const std::string_view wanted = name;
     *f = nullptr;
     if (wanted == "cuPointerGetAttribute") *f = reinterpret_cast<void*>(&played_cuPointerGetAttribute);

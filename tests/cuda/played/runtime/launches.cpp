@@ -1,7 +1,8 @@
 // Launches: which kernel, and when there is room for its blocks.
 //
 // A multiprocessor holds one block at a time (PLAYED_OCCUPANCY: more). All blocks of a cooperative grid run together,
-// so it waits until there is room for all of them beside the grids that run; grids that wait for each other's blocks to
+// so it waits until there is room for all of them beside the grids that run; other grids start each block as soon as
+// there is room for it. Grids that wait for each other's blocks to
 // come stand still, as on a device, and that is reported.
 #include "runtime.hpp"
 
@@ -28,7 +29,7 @@ int blocks_a_multiprocessor(const kernel& k, unsigned threads) {
 struct occupation {
     struct grid {
         const kernel* of;
-        int blocks;
+        int blocks;  ///< that it holds now
         int device;
     };
     std::mutex mutex;
@@ -38,6 +39,11 @@ struct occupation {
         int n = 0;
         for (const grid& g : running) n += g.device == device ? g.blocks : 0;
         return n;
+    }
+    bool is_idle(int device) const {
+        for (const grid& g : running)
+            if (g.device == device) return false;
+        return true;
     }
     std::string names_on(int device) const {
         std::string text;
@@ -55,10 +61,10 @@ occupation& all() {
 
 std::chrono::duration<double> patience_of_launches() { return std::chrono::duration<double>(15 * patience()); }
 
-/// Room for a grid, while it runs.
-class residency {
+/// Room for a grid, while it runs: for `blocks` blocks from the beginning on, and for more as there is room.
+class residency : public block_room {
 public:
-    residency(const kernel& k, int device, int blocks, int room) {
+    residency(const kernel& k, int device, int blocks, int room) : room_(room), unused_(blocks) {
         occupation& o = all();
         std::unique_lock lock(o.mutex);
         if (!o.changed.wait_for(lock, patience_of_launches(), [&] { return o.blocks_on(device) + blocks <= room; }))
@@ -69,7 +75,21 @@ public:
     }
     residency(const residency&) = delete;
     residency& operator=(const residency&) = delete;
-    ~residency() {
+    bool take() override {
+        occupation& o = all();
+        const std::lock_guard lock(o.mutex);
+        if (unused_ > 0) return --unused_, true;
+        if (o.blocks_on(grid_->device) >= room_) return false;
+        ++grid_->blocks;
+        return true;
+    }
+    void give() override {
+        occupation& o = all();
+        const std::lock_guard lock(o.mutex);
+        --grid_->blocks;
+        o.changed.notify_all();
+    }
+    ~residency() override {
         occupation& o = all();
         const std::lock_guard lock(o.mutex);
         o.running.erase(grid_);
@@ -78,6 +98,8 @@ public:
 
 private:
     std::list<occupation::grid>::iterator grid_;
+    const int room_;
+    int unused_;  ///< blocks that have room and have not begun
 };
 
 /// Functions of the host and the names of their kernels; likewise variables. Filled before main.
@@ -122,11 +144,10 @@ cudaError_t launch(
         kept->emplace_back(from, from + k->parameters[i]);
     }
     return enqueue(handle, [=] {
-        const int blocks = cooperative ? static_cast<int>(g.count()) : std::min(room, static_cast<int>(g.count()));
-        const residency here(*k, device, blocks, room);
+        residency here(*k, device, cooperative ? static_cast<int>(g.count()) : 1, room);
         std::vector<unsigned char*> arguments;
         for (auto& a : *kept) arguments.push_back(a.data());
-        run_grid(*k, arguments.data(), g, b, shared, device, cooperative, cooperative ? 0 : blocks);
+        run_grid(*k, arguments.data(), g, b, shared, device, cooperative ? nullptr : &here);
     });
 }
 
@@ -141,8 +162,7 @@ std::string running_kernels(int device) {
 void wait_for_kernels(int device, const char* call) {
     occupation& o = all();
     std::unique_lock lock(o.mutex);
-    if (o.changed.wait_for(lock, std::chrono::duration<double>(patience()), [&] { return o.blocks_on(device) == 0; }))
-        return;
+    if (o.changed.wait_for(lock, std::chrono::duration<double>(patience()), [&] { return o.is_idle(device); })) return;
     stop("deadlock: " + std::string(call) + " has waited for the kernels of device " + std::to_string(device) + ": " +
          o.names_on(device) + ". Do they wait for the thread that makes this call?");
 }
@@ -230,6 +250,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* f) {
     return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* f, cudaFuncAttribute, int) {
+    PLAYED_CALL("cudaFuncSetAttribute");
     return kernel_of(f) != nullptr ? cudaSuccess : fail(cudaErrorInvalidDeviceFunction);
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, const void* f, int threads, std::size_t) {
@@ -240,6 +261,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* n, const void* f,
     return cudaSuccess;
 }
 cudaError_t cudaGetSymbolAddress(void** at, const void* symbol) {
+    PLAYED_CALL("cudaGetSymbolAddress");
     const auto i = known().variables.find(symbol);
     *at = i == known().variables.end() ? nullptr : find_variable(i->second, current_device());
     return *at != nullptr ? cudaSuccess : fail(cudaErrorInvalidSymbol);

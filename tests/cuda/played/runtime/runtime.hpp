@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace played {
 
@@ -29,12 +30,86 @@ double patience();  ///< seconds
 
 /// The error that the calling thread has: keeps it for cudaGetLastError, and returns it.
 cudaError_t fail(cudaError_t);
+/// The calls that PLAYED_FAIL can make fail: all that return an error, but for those that ask for the last one.
+inline constexpr std::string_view known_calls[] = {
+    "cudaDeviceCanAccessPeer",
+    "cudaDeviceDisablePeerAccess",
+    "cudaDeviceEnablePeerAccess",
+    "cudaDeviceGetAttribute",
+    "cudaDeviceGetByPCIBusId",
+    "cudaDeviceGetPCIBusId",
+    "cudaDeviceSynchronize",
+    "cudaEventCreate",
+    "cudaEventCreateWithFlags",
+    "cudaEventDestroy",
+    "cudaEventElapsedTime",
+    "cudaEventQuery",
+    "cudaEventRecord",
+    "cudaEventSynchronize",
+    "cudaFree",
+    "cudaFreeAsync",
+    "cudaFreeHost",
+    "cudaFuncGetAttributes",
+    "cudaFuncSetAttribute",
+    "cudaGetDevice",
+    "cudaGetDeviceCount",
+    "cudaGetDeviceProperties",
+    "cudaGetDriverEntryPointByVersion",
+    "cudaGetSymbolAddress",
+    "cudaGraphDestroy",
+    "cudaGraphExecDestroy",
+    "cudaGraphInstantiate",
+    "cudaGraphLaunch",
+    "cudaHostAlloc",
+    "cudaHostGetDevicePointer",
+    "cudaHostRegister",
+    "cudaHostUnregister",
+    "cudaIpcCloseMemHandle",
+    "cudaIpcGetMemHandle",
+    "cudaIpcOpenMemHandle",
+    "cudaLaunchCooperativeKernel",
+    "cudaLaunchHostFunc",
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cudaMalloc",
+    "cudaMallocAsync",
+    "cudaMallocHost",
+    "cudaMallocManaged",
+    "cudaMemcpy",
+    "cudaMemcpyAsync",
+    "cudaMemcpyFromSymbol",
+    "cudaMemcpyPeerAsync",
+    "cudaMemcpyToSymbol",
+    "cudaMemset",
+    "cudaMemsetAsync",
+    "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cudaPointerGetAttributes",
+    "cudaSetDevice",
+    "cudaStreamBeginCapture",
+    "cudaStreamCreate",
+    "cudaStreamCreateWithFlags",
+    "cudaStreamCreateWithPriority",
+    "cudaStreamDestroy",
+    "cudaStreamEndCapture",
+    "cudaStreamGetDevice",
+    "cudaStreamIsCapturing",
+    "cudaStreamQuery",
+    "cudaStreamSynchronize",
+    "cudaStreamWaitEvent",
+    "cudaThreadExchangeStreamCaptureMode",
+};
+consteval bool is_known_call(std::string_view name) {
+    for (const std::string_view known : known_calls)
+        if (known == name) return true;
+    return false;
+}
 /// The error with which PLAYED_FAIL makes this call fail, or cudaSuccess. Each call counts itself by it.
 cudaError_t injected(const char* call);
 /// Stops the program: a deadlock, or a use that CUDA leaves undefined.
 [[noreturn]] void stop(const std::string& why);
 
 #define PLAYED_CALL(name)                                                                     \
+    static_assert(is_known_call(name));                                                       \
     if (const cudaError_t played_error = played::injected(name); played_error != cudaSuccess) \
     return played::fail(played_error)
 
@@ -45,6 +120,8 @@ void count_live(const char* kind, int change);
 
 int current_device();
 bool is_device(int);
+/// The number of a device on the machine, of which a process may see a part.
+int physical_device(int);
 /// Host memory that the runtime knows nothing of.
 bool is_pageable(const void*);
 /// Every byte is in one live allocation, or all are pageable.

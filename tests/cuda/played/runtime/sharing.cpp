@@ -15,11 +15,11 @@ namespace played {
 
 namespace {
 
-/// The content of a cudaIpcMemHandle_t: the file that the owner's process has open. Nothing is left when processes end.
+/// The content of a cudaIpcMemHandle_t: the file that the owner's process has open, and its name, because the
+/// descriptor's number may be used again. Nothing is left when processes end.
 struct ipc_handle {
-    int process, file, device;
+    int process, file, device, number;
     std::size_t bytes;
-    std::uintptr_t address;
 };
 static_assert(sizeof(ipc_handle) <= sizeof(cudaIpcMemHandle_t));
 
@@ -31,11 +31,21 @@ struct books {
         int times = 0;
     };
     std::map<const void*, opened> open;
-    std::map<std::pair<int, std::uintptr_t>, void*> by_owner;
+    std::map<std::pair<int, int>, void*> by_owner;  ///< by process, and number of the allocation
 };
 books& all() {
     static books* const b = new books;
     return *b;
+}
+
+/// The number in the name of device memory's file (devices.cpp); -1: it is no such file.
+int number_of_file(int file) {
+    char name[64] = {};
+    const std::string path = "/proc/self/fd/" + std::to_string(file);
+    int number = -1;
+    if (readlink(path.c_str(), name, sizeof name - 1) < 0 || std::sscanf(name, "/memfd:played-%d", &number) != 1)
+        return -1;
+    return number;
 }
 
 bool devices_are_connected() { return setting("PLAYED_PEERS", 1) != 0; }
@@ -78,6 +88,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     return cudaSuccess;
 }
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    PLAYED_CALL("cudaDeviceDisablePeerAccess");
     books& b = all();
     const std::lock_guard lock(b.mutex);
     if (b.peers.erase({current_device(), peer}) == 0) return fail(cudaErrorPeerAccessNotEnabled);
@@ -92,7 +103,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* at) {
     const int file = file_of(reinterpret_cast<const void*>(a->address));
     if (file < 0) return fail(cudaErrorInvalidValue);  // memory of a pool
     *handle = {};
-    const ipc_handle h{getpid(), file, a->device, a->bytes, a->address};
+    const ipc_handle h{getpid(), file, physical_device(a->device), number_of_file(file), a->bytes};
     std::memcpy(handle, &h, sizeof h);
     share_allocation(at);
     return cudaSuccess;
@@ -102,17 +113,21 @@ cudaError_t cudaIpcOpenMemHandle(void** at, cudaIpcMemHandle_t handle, unsigned)
     ipc_handle h{};
     std::memcpy(&h, &handle, sizeof h);
     if (h.process == getpid()) return fail(cudaErrorDeviceUninitialized);  // as the runtime: not within one process
-    if (h.device != current_device() && !devices_are_connected()) return fail(cudaErrorPeerAccessUnsupported);
+    if (h.device != physical_device(current_device()) && !devices_are_connected())
+        return fail(cudaErrorPeerAccessUnsupported);
     books& b = all();
     const std::lock_guard lock(b.mutex);
-    if (void* const known = b.by_owner[{h.process, h.address}]; known != nullptr) {
+    if (void* const known = b.by_owner[{h.process, h.number}]; known != nullptr) {
         ++b.open[known].times;
         *at = known;
         return cudaSuccess;
     }
     const std::string path = "/proc/" + std::to_string(h.process) + "/fd/" + std::to_string(h.file);
     const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (file < 0) return fail(cudaErrorInvalidResourceHandle);
+    if (file < 0 || number_of_file(file) != h.number) {
+        if (file >= 0) close(file);
+        return fail(cudaErrorInvalidResourceHandle);  // it has been freed
+    }
     const std::size_t mapped = (h.bytes + 4095) / 4096 * 4096;
     void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
@@ -120,7 +135,7 @@ cudaError_t cudaIpcOpenMemHandle(void** at, cudaIpcMemHandle_t handle, unsigned)
     add_allocation(memory, h.bytes, h.device, memory_kind::mapped);
     share_allocation(memory);
     b.open[memory] = {mapped, 1};
-    b.by_owner[{h.process, h.address}] = memory;
+    b.by_owner[{h.process, h.number}] = memory;
     count_live("memory of another process", 1);
     *at = memory;
     return cudaSuccess;
@@ -128,18 +143,21 @@ cudaError_t cudaIpcOpenMemHandle(void** at, cudaIpcMemHandle_t handle, unsigned)
 cudaError_t cudaIpcCloseMemHandle(void* at) {
     PLAYED_CALL("cudaIpcCloseMemHandle");
     books& b = all();
-    {
-        const std::lock_guard lock(b.mutex);
-        const auto i = b.open.find(at);
+    std::unique_lock lock(b.mutex);
+    auto i = b.open.find(at);
+    if (i == b.open.end()) return fail(cudaErrorInvalidValue);
+    if (i->second.times == 1) {  // it may be opened, or closed, meanwhile
+        lock.unlock();
+        for (int d = 0; d < device_count(); ++d) wait_for_device(d, "cudaIpcCloseMemHandle");
+        lock.lock();
+        i = b.open.find(at);
         if (i == b.open.end()) return fail(cudaErrorInvalidValue);
-        if (--i->second.times > 0) return cudaSuccess;
     }
-    for (int d = 0; d < device_count(); ++d) wait_for_device(d, "cudaIpcCloseMemHandle");
-    const std::lock_guard lock(b.mutex);
+    if (--i->second.times > 0) return cudaSuccess;
     std::erase_if(b.by_owner, [&](const auto& x) { return x.second == at; });
     remove_allocation(at);
-    munmap(at, b.open[at].mapped);
-    b.open.erase(at);
+    munmap(at, i->second.mapped);
+    b.open.erase(i);
     count_live("memory of another process", -1);
     return cudaSuccess;
 }

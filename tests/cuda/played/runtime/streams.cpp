@@ -242,8 +242,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int) {
-    PLAYED_CALL("cudaStreamCreate");
+static cudaError_t create_stream(cudaStream_t* handle, unsigned flags) {
     if (!is_device(current_device())) return fail(cudaErrorInvalidDevice);
     const auto s = make_stream(current_device(), (flags & cudaStreamNonBlocking) == 0, false);
     registry& r = all();
@@ -253,10 +252,18 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, i
     count_live("stream", 1);
     return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
-    return cudaStreamCreateWithPriority(s, flags, 0);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
+    PLAYED_CALL("cudaStreamCreateWithPriority");
+    return create_stream(s, flags);
 }
-cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithPriority(s, cudaStreamDefault, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+    PLAYED_CALL("cudaStreamCreateWithFlags");
+    return create_stream(s, flags);
+}
+cudaError_t cudaStreamCreate(cudaStream_t* s) {
+    PLAYED_CALL("cudaStreamCreate");
+    return create_stream(s, cudaStreamDefault);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     PLAYED_CALL("cudaStreamDestroy");
     if (handle == nullptr) return fail(cudaErrorInvalidResourceHandle);
@@ -283,18 +290,21 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
+    PLAYED_CALL("cudaStreamQuery");
     ticket t;
     if (const cudaError_t e = end_of(handle, t); e != cudaSuccess) return fail(e);
     if (const cudaError_t e = forbidden_in_capture("cudaStreamQuery"); e != cudaSuccess) return fail(e);
     return is_over(t) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* d) {
+    PLAYED_CALL("cudaStreamGetDevice");
     const auto s = stream_of(handle);
     if (!s) return fail(cudaErrorInvalidResourceHandle);
     *d = s->device;
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t e, unsigned) {
+    PLAYED_CALL("cudaStreamWaitEvent");
     const auto s = stream_of(handle);
     const auto what = event_of(e);
     if (!s || !what) return fail(cudaErrorInvalidResourceHandle);
@@ -309,6 +319,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t f, void* data) 
 
 // Capture.
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+    PLAYED_CALL("cudaThreadExchangeStreamCaptureMode");
     std::swap(*mode, capture_mode);
     return cudaSuccess;
 }
@@ -328,6 +339,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+    PLAYED_CALL("cudaStreamIsCapturing");
     const auto s = stream_of(handle);
     if (!s) return fail(cudaErrorInvalidResourceHandle);
     *status = !s->captured ? cudaStreamCaptureStatusNone
@@ -341,6 +353,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* g) {
     const auto s = stream_of(handle);
     if (!s) return fail(cudaErrorInvalidResourceHandle);
     if (!s->captured) return fail(cudaErrorIllegalState);
+    if (s->mode != cudaStreamCaptureModeRelaxed && s->captured_by != std::this_thread::get_id())
+        return fail(cudaErrorStreamCaptureWrongThread);
     {
         registry& r = all();
         const std::lock_guard lock(r.mutex);
@@ -355,31 +369,38 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* g) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t g, unsigned long long) {
     PLAYED_CALL("cudaGraphInstantiate");
     if (g == nullptr) return fail(cudaErrorInvalidValue);
-    *exec = reinterpret_cast<cudaGraphExec_t>(new graph(*reinterpret_cast<graph*>(g)));
+    *exec = reinterpret_cast<cudaGraphExec_t>(new executable_graph{*reinterpret_cast<graph*>(g), {}, {}});
     count_live("executable graph", 1);
     return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     PLAYED_CALL("cudaGraphLaunch");
     if (exec == nullptr) return fail(cudaErrorInvalidValue);
-    for (const auto& run : reinterpret_cast<graph*>(exec)->work)
-        if (const cudaError_t e = enqueue(handle, run); e != cudaSuccess) return fail(e);
+    auto& graph = *reinterpret_cast<executable_graph*>(exec);
+    const std::lock_guard lock(graph.mutex);
+    const ticket before = graph.last;
+    if (const cudaError_t e = enqueue(handle, [before] { wait_for(before); }); e != cudaSuccess) return fail(e);
+    for (const auto& run : graph.of.work)
+        if (const cudaError_t e = enqueue(handle, run, &graph.last); e != cudaSuccess) return fail(e);
     return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t g) {
+    PLAYED_CALL("cudaGraphDestroy");
+    if (g == nullptr) return fail(cudaErrorInvalidValue);
     delete reinterpret_cast<graph*>(g);
     count_live("graph", -1);
     return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    delete reinterpret_cast<graph*>(exec);
+    PLAYED_CALL("cudaGraphExecDestroy");
+    if (exec == nullptr) return fail(cudaErrorInvalidValue);
+    delete reinterpret_cast<executable_graph*>(exec);
     count_live("executable graph", -1);
     return cudaSuccess;
 }
 
 // Events.
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
-    PLAYED_CALL("cudaEventCreate");
+static cudaError_t create_event(cudaEvent_t* handle) {
     const auto e = std::make_shared<event>();
     registry& r = all();
     const std::lock_guard lock(r.mutex);
@@ -388,8 +409,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
     count_live("event", 1);
     return cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t* e) { return cudaEventCreateWithFlags(e, cudaEventDefault); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
+    PLAYED_CALL("cudaEventCreateWithFlags");
+    return create_event(e);
+}
+cudaError_t cudaEventCreate(cudaEvent_t* e) {
+    PLAYED_CALL("cudaEventCreate");
+    return create_event(e);
+}
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+    PLAYED_CALL("cudaEventDestroy");
     registry& r = all();
     const std::lock_guard lock(r.mutex);
     if (r.events.erase(handle) == 0) return fail(cudaErrorInvalidResourceHandle);
@@ -405,12 +434,14 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t s) {
     return fail(enqueue(s, [e] { e->time = std::chrono::steady_clock::now(); }, &e->after));
 }
 cudaError_t cudaEventQuery(cudaEvent_t handle) {
+    PLAYED_CALL("cudaEventQuery");
     const auto e = event_of(handle);
     if (!e) return fail(cudaErrorInvalidResourceHandle);
     if (const cudaError_t f = forbidden_in_capture("cudaEventQuery"); f != cudaSuccess) return fail(f);
     return is_over(e->after) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
+    PLAYED_CALL("cudaEventSynchronize");
     const auto e = event_of(handle);
     if (!e) return fail(cudaErrorInvalidResourceHandle);
     if (const cudaError_t f = forbidden_in_capture("cudaEventSynchronize"); f != cudaSuccess) return fail(f);
@@ -418,6 +449,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+    PLAYED_CALL("cudaEventElapsedTime");
     const auto a = event_of(begin), b = event_of(end);
     if (!a || !b || !a->after.of || !b->after.of) return fail(cudaErrorInvalidResourceHandle);
     if (!is_over(a->after) || !is_over(b->after)) return fail(cudaErrorNotReady);
@@ -443,21 +475,29 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, std::size_
     PLAYED_CALL("cudaMemcpyPeerAsync");
     return fail(copy(to, from, bytes, cudaMemcpyDefault, s));
 }
-cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t s) {
-    PLAYED_CALL("cudaMemsetAsync");
+static cudaError_t set_memory(void* at, int value, std::size_t bytes, cudaStream_t s) {
     if (bytes == 0) return cudaSuccess;
     if (is_pageable(at) || !is_memory(at, bytes)) return fail(cudaErrorInvalidValue);
     return fail(enqueue(s, [=] { std::memset(at, value, bytes); }));
 }
-cudaError_t cudaMemset(void* at, int value, std::size_t bytes) { return cudaMemsetAsync(at, value, bytes, nullptr); }
+cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t s) {
+    PLAYED_CALL("cudaMemsetAsync");
+    return set_memory(at, value, bytes, s);
+}
+cudaError_t cudaMemset(void* at, int value, std::size_t bytes) {
+    PLAYED_CALL("cudaMemset");
+    return set_memory(at, value, bytes, nullptr);
+}
 cudaError_t cudaMemcpyToSymbol(
     const void* symbol, const void* from, std::size_t bytes, std::size_t offset, cudaMemcpyKind kind) {
+    PLAYED_CALL("cudaMemcpyToSymbol");
     void* at = nullptr;
     if (const cudaError_t e = cudaGetSymbolAddress(&at, symbol); e != cudaSuccess) return e;
     return cudaMemcpy(static_cast<char*>(at) + offset, from, bytes, kind);
 }
 cudaError_t cudaMemcpyFromSymbol(
     void* to, const void* symbol, std::size_t bytes, std::size_t offset, cudaMemcpyKind kind) {
+    PLAYED_CALL("cudaMemcpyFromSymbol");
     void* at = nullptr;
     if (const cudaError_t e = cudaGetSymbolAddress(&at, symbol); e != cudaSuccess) return e;
     return cudaMemcpy(to, static_cast<char*>(at) + offset, bytes, kind);

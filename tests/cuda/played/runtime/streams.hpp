@@ -16,6 +16,13 @@ struct graph {
     std::vector<std::function<void()>> work;
 };
 
+/// Its launches run one after the other, in whichever streams they are.
+struct executable_graph {
+    const graph of;
+    std::mutex mutex;
+    ticket last;  ///< of its last launch
+};
+
 struct event {
     ticket after;  ///< of no stream until it is recorded
     std::chrono::steady_clock::time_point time;

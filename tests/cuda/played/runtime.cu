@@ -1,0 +1,195 @@
+// Rules of the CUDA runtime that its stand-in keeps: grids that share a device, captures and threads, launches of one
+// graph in two streams, handles of memory that has been freed. (check runs it with PLAYED_SMS=4 and two devices.)
+#include "player.hpp"
+
+#include <cuda_runtime.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace {
+
+int wrong = 0;
+
+void expect(bool right, const char* what) {
+    if (!right) ++wrong, std::printf("wrong: %s\n", what);
+}
+void expect(cudaError_t got, cudaError_t expected, const char* what) {
+    if (got != expected) ++wrong, std::printf("wrong: %s: %s\n", what, cudaGetErrorName(got));
+    cudaGetLastError();
+}
+void check(cudaError_t code) { expect(code, cudaSuccess, "a call that should succeed"); }
+
+__global__ void wait_for(volatile int* word) {
+    while (*word == 0) {}
+}
+__global__ void count_blocks(int* blocks) {
+    if (threadIdx.x == 0) atomicAdd(blocks, 1);
+}
+/// No two of them may run at once.
+__global__ void add_one(int* x) { *x = *x + 1; }
+
+struct two_streams {
+    two_streams() {
+        for (auto& s : at) check(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    }
+    ~two_streams() {
+        for (auto& s : at) check(cudaStreamDestroy(s));
+    }
+    cudaStream_t at[2] = {};
+};
+
+/// Of four multiprocessors, one is free for a grid of six blocks: they run one after the other.
+void grids_that_share_a_device() {
+    const two_streams streams;
+    int *words = nullptr, *blocks = nullptr;
+    check(cudaMallocManaged(&words, sizeof(int)));
+    check(cudaMallocManaged(&blocks, sizeof(int)));
+    *words = *blocks = 0;
+    void* arguments[] = {&words};
+    check(cudaLaunchCooperativeKernel(
+        reinterpret_cast<const void*>(&wait_for), dim3(3), dim3(32), arguments, 0, streams.at[0]));
+    count_blocks<<<6, 32, 0, streams.at[1]>>>(blocks);
+    check(cudaStreamSynchronize(streams.at[1]));
+    expect(*blocks == 6, "blocks that run as multiprocessors become free");
+    expect(cudaStreamQuery(streams.at[0]), cudaErrorNotReady, "the other grid still runs");
+    std::atomic_ref<int>(*words).store(1);
+    check(cudaDeviceSynchronize());
+    check(cudaFree(words));
+    check(cudaFree(blocks));
+}
+
+void capture_that_another_thread_ends() {
+    const two_streams streams;
+    for (const auto mode :
+        {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed}) {
+        check(cudaStreamBeginCapture(streams.at[0], mode));
+        const bool may = mode == cudaStreamCaptureModeRelaxed;
+        cudaGraph_t graph = nullptr;
+        std::thread([&] {
+            expect(cudaStreamEndCapture(streams.at[0], &graph), may ? cudaSuccess : cudaErrorStreamCaptureWrongThread,
+                "a capture that another thread ends");
+        }).join();
+        if (!may) check(cudaStreamEndCapture(streams.at[0], &graph));
+        check(cudaGraphDestroy(graph));
+    }
+    expect(cudaGraphDestroy(nullptr), cudaErrorInvalidValue, "no graph is destroyed");
+    expect(cudaGraphExecDestroy(nullptr), cudaErrorInvalidValue, "no executable graph is destroyed");
+}
+
+void graph_in_two_streams() {
+    const two_streams streams;
+    int* x = nullptr;
+    check(cudaMallocManaged(&x, sizeof(int)));
+    *x = 0;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    check(cudaStreamBeginCapture(streams.at[0], cudaStreamCaptureModeThreadLocal));
+    add_one<<<1, 1, 0, streams.at[0]>>>(x);
+    add_one<<<1, 1, 0, streams.at[0]>>>(x);
+    check(cudaStreamEndCapture(streams.at[0], &graph));
+    check(cudaGraphInstantiate(&exec, graph, 0));
+    for (int i = 0; i < 40; ++i) check(cudaGraphLaunch(exec, streams.at[i % 2]));
+    check(cudaDeviceSynchronize());
+    expect(*x == 80, "launches of one graph in two streams");
+    check(cudaGraphExecDestroy(exec));
+    check(cudaGraphDestroy(graph));
+    check(cudaFree(x));
+}
+
+struct handles {
+    cudaIpcMemHandle_t freed, live;
+};
+
+/// Another process: hands out memory that it has freed, and memory that it has not.
+void own_memory(int to, int until) {
+    handles h;
+    int* at = nullptr;
+    check(cudaMalloc(&at, sizeof(int)));
+    check(cudaIpcGetMemHandle(&h.freed, at));
+    check(cudaFree(at));
+    check(cudaMalloc(&at, sizeof(int)));
+    check(cudaIpcGetMemHandle(&h.live, at));
+    const int value = 77;
+    check(cudaMemcpy(at, &value, sizeof value, cudaMemcpyHostToDevice));
+    char byte = 0;
+    if (write(to, &h, sizeof h) != sizeof h || read(until, &byte, 1) != 1) ++wrong;
+    check(cudaFree(at));
+}
+
+void memory_of_another_process(const handles& h) {
+    void* at = nullptr;
+    expect(cudaIpcOpenMemHandle(&at, h.freed, cudaIpcMemLazyEnablePeerAccess), cudaErrorInvalidResourceHandle,
+        "a handle of memory that has been freed");
+    check(cudaIpcOpenMemHandle(&at, h.live, cudaIpcMemLazyEnablePeerAccess));
+    int value = 0;
+    check(cudaMemcpy(&value, at, sizeof value, cudaMemcpyDeviceToHost));
+    expect(value == 77, "memory of another process");
+    check(cudaIpcCloseMemHandle(at));
+    expect(cudaIpcCloseMemHandle(at), cudaErrorInvalidValue, "memory that is closed already");
+    const auto open_and_close = [&h] {
+        for (int i = 0; i < 300; ++i) {
+            void* mine = nullptr;
+            int read = 0;
+            check(cudaIpcOpenMemHandle(&mine, h.live, cudaIpcMemLazyEnablePeerAccess));
+            check(cudaMemcpy(&read, mine, sizeof read, cudaMemcpyDeviceToHost));
+            expect(read == 77, "memory that another thread closes too");
+            check(cudaIpcCloseMemHandle(mine));
+        }
+    };
+    std::thread other(open_and_close);
+    open_and_close();
+    other.join();
+}
+
+/// A process that sees the two devices the other way round.
+void devices_that_are_visible() {
+    setenv("CUDA_VISIBLE_DEVICES", "1,0,7", 1);
+    int devices = 0, number = -1;
+    char name[32] = {};
+    check(cudaGetDeviceCount(&devices));
+    check(cudaDeviceGetPCIBusId(name, sizeof name, 0));
+    check(cudaDeviceGetByPCIBusId(&number, "0000:01:00.0"));
+    expect(devices == 2 && std::strcmp(name, "0000:02:00.0") == 0 && number == 1, "devices by CUDA_VISIBLE_DEVICES");
+}
+
+/// Runs f in a process of its own, which uses the runtime for the first time.
+template <class F>
+pid_t process(const F& f) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    if (child != 0) return child;
+    f();
+    expect(played_gave_all_back(), "everything is given back");
+    std::fflush(nullptr);
+    _exit(wrong == 0 ? 0 : 1);
+}
+void expect_success(pid_t child, const char* what) {
+    int status = 0;
+    expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, what);
+}
+
+}  // namespace
+
+int main() {
+    int there[2], back[2];
+    if (pipe(there) != 0 || pipe(back) != 0) return 1;
+    const pid_t owner = process([&] { own_memory(there[1], back[0]); });
+    expect_success(process([] { devices_that_are_visible(); }), "a process that sees some devices");
+    handles h;
+    if (read(there[0], &h, sizeof h) != sizeof h) return 1;
+    memory_of_another_process(h);
+    if (write(back[1], "", 1) != 1) return 1;
+    expect_success(owner, "the process that owns memory");
+    grids_that_share_a_device();
+    capture_that_another_thread_ends();
+    graph_in_two_streams();
+    std::printf("%d wrong\n", wrong);
+    return wrong == 0 ? 0 : 1;
+}
