@@ -1,13 +1,10 @@
 // colls_perf as a user runs it: transports, columns, files, and what is refused.
-#include "catch.hpp"
+#include "execute.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -18,10 +15,7 @@
 
 namespace {
 
-struct result {
-    int status = -1;
-    std::string text;  ///< standard output and standard error
-
+struct result : support::program_result {
     /// The lines that are not headers.
     std::vector<std::vector<std::string>> rows() const {
         std::vector<std::vector<std::string>> all;
@@ -34,19 +28,9 @@ struct result {
             }
         return all;
     }
-    bool says(const std::string& words) const { return text.find(words) != std::string::npos; }
 };
 
-result execute(const std::string& command) {
-    result r;
-    std::FILE* const out = popen((command + " 2>&1").c_str(), "r");
-    REQUIRE(out);
-    std::array<char, 4096> part{};
-    while (const std::size_t n = std::fread(part.data(), 1, part.size(), out)) r.text.append(part.data(), n);
-    const int ended = pclose(out);
-    r.status = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
-    return r;
-}
+result execute(const std::string& command) { return {support::execute(command)}; }
 result perf(const std::string& arguments) { return execute("'" COLLS_TEST_PERF "' " + arguments); }
 
 /// No wrong element in any row, and as many rows as there must be.

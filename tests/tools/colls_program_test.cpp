@@ -1,0 +1,198 @@
+// The tool colls as a user runs it: what it lists, proves, predicts and draws, schedules of a user's header, and what
+// is refused.
+#include "execute.hpp"
+
+#include <colls/cost.hpp>
+#include <colls/schedule_of.hpp>
+#include <colls/schedules.hpp>
+#include <colls/views.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <range/v3/range/primitives.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace {
+
+using nlohmann::json;
+using support::program_result;
+
+/// A folder that is removed with all that is in it; the tool's cache is there, too.
+class scratch {
+public:
+    scratch() : path_(std::filesystem::temp_directory_path() / ("colls tool " + std::to_string(getpid()))) {
+        std::filesystem::create_directory(path_);
+    }
+    ~scratch() { std::filesystem::remove_all(path_); }
+    scratch(const scratch&) = delete;
+    scratch& operator=(const scratch&) = delete;
+
+    std::string file(const std::string& name) const { return (path_ / name).string(); }
+    std::string read(const std::string& name) const {
+        std::ifstream in(file(name));
+        std::ostringstream text;
+        text << in.rdbuf();
+        return text.str();
+    }
+    program_result run(const std::string& arguments) const {
+        return support::execute(
+            "XDG_CACHE_HOME='" + file("cache") + "' CXX='" COLLS_TEST_CXX "' '" COLLS_TEST_TOOL "' " + arguments);
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+long count_of(const std::string& text, const std::string& word) {
+    long count = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + word.size())) ++count;
+    return count;
+}
+
+/// A ring's all_gather; with `wrong`, each rank sends what it does not have yet.
+std::string header(bool wrong) {
+    return std::string(
+               "#include <colls/step.hpp>\n#include <colls/schedule.hpp>\nnamespace my {\nstruct hand_round {\n"
+               "    static constexpr auto implements = colls::collective::all_gather;\n"
+               "    static constexpr int rounds(int n) { return n - 1; }\n"
+               "    static constexpr colls::step at(int rank, int n, int round) {\n"
+               "        const int sent = colls::mod(rank - round") +
+           (wrong ? " - 1" : "") +
+           ", n), got = colls::mod(rank - round - 1, n);\n"
+           "        return {.send = {(rank + 1) % n, colls::block(sent)},\n"
+           "            .recv = {(rank + n - 1) % n, colls::block(got)}};\n    }\n};\n}\n";
+}
+
+}  // namespace
+
+TEST_CASE("colls list: every family, with the counted cost", "[tool]") {
+    const scratch folder;
+    const program_result r = folder.run("list --ranks 8 --json");
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    std::set<std::string> families;
+    bool found = false;
+    for (const json& row : json::parse(r.text)) {
+        families.insert(row["family"]);
+        if (row["family"] != "circulant" || row["collective"] != "all_reduce") continue;
+        found = true;
+        const colls::cost c =
+            colls::cost_of(colls::schedule_of<colls::collective::all_reduce>(colls::circulant<>{}), 8);
+        CHECK(row["rounds"] == c.rounds);
+        CHECK(row["volume"] == static_cast<double>(c.blocks_sent) / c.blocks);
+        CHECK(row["scratch"] == c.scratch);
+    }
+    CHECK(found);
+    CHECK(families.size() == 15);
+    CHECK(folder.run("list allreduce -n 6").says("not on so many ranks"));  // halving_doubling
+}
+
+TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[tool]") {
+    const scratch folder;
+    const program_result tree = folder.run("prove tree --ranks 2..16");
+    INFO(tree.text);
+    CHECK(tree.status == 0);
+    CHECK(count_of(tree.text, "proven for 15 group sizes from 2 to 16") == count_of(tree.text, "\n"));
+
+    std::ofstream(folder.file("right one.hpp")) << header(false);
+    std::ofstream(folder.file("wrong.hpp")) << header(true);
+    const program_result right =
+        folder.run("prove --include '" + folder.file("right one.hpp") + "' my::hand_round --ranks 1..9");
+    INFO(right.text);
+    CHECK(right.status == 0);
+    CHECK(right.says("all_gather      proven for 9 group sizes"));
+    CHECK(right.says("compiling"));
+    const program_result again =
+        folder.run("cost --include '" + folder.file("right one.hpp") + "' my::hand_round all_gather -n 5 --json");
+    INFO(again.text);
+    CHECK(again.status == 0);
+    CHECK_FALSE(again.says("compiling"));  // it is kept
+    CHECK(json::parse(again.text)[0]["rounds"] == 4);
+
+    const program_result wrong =
+        folder.run("prove --include '" + folder.file("wrong.hpp") + "' my::hand_round --ranks 1..9");
+    INFO(wrong.text);
+    CHECK(wrong.status == 1);
+    CHECK(wrong.says("refuted on 2 ranks: round 0: "));
+    CHECK(wrong.says("(law: in_range)"));
+    // Nothing is left but the compiled libraries.
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder.file("cache")))
+        CHECK((file.is_directory() || file.path().extension() == ".so"));
+}
+
+TEST_CASE("colls compare: the best schedule is that of the least predicted time, and changes where it says", "[tool]") {
+    const scratch folder;
+    const program_result r =
+        folder.run("compare all_reduce -n 8 --alpha 3 --beta 0.2 --gamma 0.1 --sizes 64,1M --json");
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    const colls::model machine{3e-6, 0.2e-9, 0.1e-9};
+    for (const json& row : json::parse(r.text)) {
+        const double bytes = row["bytes"], circulant = row["seconds"]["circulant"];
+        CHECK(circulant ==
+              Approx(colls::cost_of(colls::schedule_of<colls::collective::all_reduce>(colls::circulant<>{}), 8)
+                      .seconds(machine, bytes)));
+        for (const json& seconds : row["seconds"]) CHECK(seconds >= row["seconds"][row["best"].get<std::string>()]);
+    }
+    const program_result table = folder.run("compare all_reduce -n 8 --svg '" + folder.file("c.svg") + "'");
+    INFO(table.text);
+    CHECK(table.status == 0);
+    // On 8 ranks and x bytes one_shot takes 5 us + 7 (0.1 + 0.05) x ns, direct 10 us + 7/8 (2 * 0.1 + 0.05) x ns.
+    CHECK(table.says("from 5.87"));
+    CHECK(table.says("on direct, not one_shot"));
+    CHECK(count_of(folder.read("c.svg"), "<circle") == count_of(table.text, "\nfrom "));
+}
+
+TEST_CASE("colls draw: an arrow for each message, a step for each round", "[tool]") {
+    const scratch folder;
+    const program_result r = folder.run("draw circulant reduce_scatter -n 6 --svg '" + folder.file("a.svg") +
+                                        "' --html '" + folder.file("a.html") + "'");
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    constexpr auto schedule = colls::circulant<>::reduce_scatter{};
+    const std::string svg = folder.read("a.svg"), page = folder.read("a.html");
+    CHECK(count_of(svg, "marker-end") == ranges::distance(colls::views::transfers(schedule, 6)));
+    CHECK(count_of(svg, ">rank ") == 6);
+    // Each rank ends with its own block, of all contributions, and with no other.
+    CHECK(count_of(svg, "stroke=\"#222\"") == 6);
+    CHECK(count_of(page, "class=\"step\"") == schedule.rounds(6) + 1);
+    CHECK(count_of(page, "http://") == count_of(page, "http://www.w3.org/2000/svg"));  // nothing is loaded
+    CHECK(count_of(page, "<svg") == count_of(page, "</svg>"));
+}
+
+TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
+    const scratch folder;
+    const auto refused = [&](const std::string& arguments, const std::string& words) {
+        const program_result r = folder.run(arguments);
+        INFO(arguments << ": " << r.text);
+        CHECK(r.status == 2);
+        CHECK(r.says(words));
+    };
+    refused("prove rings", "there is no family 'rings'; there are: direct, ring, ");
+    refused("cost ring all_to_all", "ring has no schedule for all_to_all; it has: ");
+    refused("cost ring everything", "there is no collective 'everything'; there are: ");
+    refused("prove ring --ranks 4..2", "'4..2' is no range of group sizes");
+    refused("cost ring --ranks 2..4", "one group size is wanted");
+    refused("cost ring --bytes 5X", "'5X' is no size");
+    refused("draw ring --svg x.svg", "name one collective");
+    refused("draw ring all_gather", "name a file to draw to");
+    refused("draw ring all_gather -n 200 --svg x.svg", "a picture has at most 32 ranks");
+    refused("draw halving_doubling all_reduce -n 6 --svg x.svg", "does not support 6 ranks");
+    refused("draw ring all_gather -n 4 --svg /nowhere/x.svg", "cannot write /nowhere/x.svg");
+    refused("prove --include nowhere.hpp my::s", "there is no header nowhere.hpp");
+    std::ofstream(folder.file("broken.hpp")) << "struct s {";
+    refused("prove --include '" + folder.file("broken.hpp") + "' s", "does not compile:");
+    std::ofstream(folder.file("empty.hpp")) << "struct s {};";
+    refused("prove --include '" + folder.file("empty.hpp") + "' s", "s is no schedule and no family");
+    CHECK(folder.run("").status != 0);
+    CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
+}

@@ -1,0 +1,233 @@
+#include "commands.hpp"
+
+#include "../../examples/common/plot.hpp"
+
+#include <colls/verify.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+
+namespace tool {
+
+namespace {
+
+using nlohmann::json;
+
+std::string_view collective_of(const entry& e) { return colls::name_of(e.schedule.implements); }
+
+/// A line on a terminal that the next one replaces; nothing elsewhere.
+class progress {
+public:
+    void say(const std::string& text) const {
+        if (on_) fmt::print(stderr, "\r\033[K{}", text);
+    }
+    ~progress() {
+        if (on_) fmt::print(stderr, "\r\033[K");
+    }
+    progress() = default;
+    progress(const progress&) = delete;
+    progress& operator=(const progress&) = delete;
+
+private:
+    const bool on_ = isatty(STDERR_FILENO) == 1;
+};
+
+std::string show_size(double bytes) {
+    for (const auto& [unit, suffix] : {std::pair{0x1p30, "GB"}, {0x1p20, "MB"}, {0x1p10, "KB"}})
+        if (bytes >= unit) return fmt::format("{:.4g} {}", bytes / unit, suffix);
+    return fmt::format("{:.4g} B", bytes);
+}
+std::string show_time(double seconds) {
+    const double us = seconds * 1e6;
+    return us < 1e4   ? fmt::format("{:.4g} us", us)
+           : us < 1e7 ? fmt::format("{:.4g} ms", us / 1e3)
+                      : fmt::format("{:.4g} s", us / 1e6);
+}
+/// Of the user's buffer, as sent by the busiest rank.
+double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
+
+void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
+
+}  // namespace
+
+double parse_size(const std::string& text) {
+    std::size_t end = 0;
+    double value = 0;
+    try {
+        value = std::stod(text, &end);
+    } catch (const std::exception&) {
+        end = 0;
+    }
+    const std::string unit = text.substr(end);
+    const std::map<std::string, double> units{
+        {"", 1}, {"B", 1}, {"K", 0x1p10}, {"KB", 0x1p10}, {"M", 0x1p20}, {"MB", 0x1p20}, {"G", 0x1p30}, {"GB", 0x1p30}};
+    const auto found = units.find(unit);
+    if (end == 0 || found == units.end() || value < 0)
+        throw std::runtime_error(fmt::format("'{}' is no size; sizes are bytes, or 4K, 2.5M, 1G", text));
+    return value * found->second;
+}
+
+std::pair<int, int> parse_range(const std::string& text) {
+    const std::size_t dots = text.find("..");
+    std::size_t used = 0, more = 0;
+    try {
+        const int first = std::stoi(text, &used);
+        if (dots == std::string::npos && used == text.size() && first >= 1) return {first, first};
+        if (dots != std::string::npos && used == dots) {
+            const int last = std::stoi(text.substr(dots + 2), &more);
+            if (dots + 2 + more == text.size() && first >= 1 && last >= first) return {first, last};
+        }
+    } catch (const std::exception&) {
+        used = 0;
+    }
+    throw std::runtime_error(fmt::format("'{}' is no range of group sizes: write 8, or 2..64", text));
+}
+
+int list(const std::string& collective, int n, bool as_json) {
+    json rows = json::array();
+    if (!as_json)
+        fmt::print(
+            "On {} ranks. Volume: what the busiest rank sends, in user's buffers. Order kept: folded in rank order.\n\n"
+            "{:<20} {:<15} {:>6} {:>5} {:>7} {:>7}  {}\n",
+            n, "family", "collective", "rounds", "ports", "volume", "scratch", "properties");
+    for (const entry& e : catalogue()) {
+        if (!collective.empty() && e.schedule.implements != collective_named(collective)) continue;
+        if (!e.schedule.supports(n)) {
+            if (!as_json) fmt::print("{:<20} {:<15} {:>6}\n", e.family, collective_of(e), "not on so many ranks");
+            continue;
+        }
+        const colls::cost c = colls::cost_of(e.schedule, n);
+        const colls::properties p = colls::properties_of(e.schedule, n);
+        std::vector<std::string> words;
+        if (p.round_optimal) words.emplace_back("fewest rounds");
+        if (p.volume_optimal) words.emplace_back("least volume");
+        if (colls::reduces(e.schedule.implements) && p.order_preserving) words.emplace_back("order kept");
+        if (p.symmetric) words.emplace_back("symmetric");
+        if (as_json)
+            rows.push_back({{"family", e.family}, {"collective", collective_of(e)}, {"ranks", n}, {"rounds", c.rounds},
+                {"ports", c.ports}, {"volume", volume(c)}, {"scratch", c.scratch}, {"properties", words}});
+        else
+            fmt::print("{:<20} {:<15} {:>6} {:>5} {:>7.3g} {:>7}  {}\n", e.family, collective_of(e), c.rounds, c.ports,
+                volume(c), c.scratch, fmt::join(words, ", "));
+    }
+    if (as_json) print(rows);
+    return good;
+}
+
+int prove(const std::vector<entry>& schedules, int first, int last, bool as_json) {
+    json rows = json::array();
+    bool all_right = true;
+    for (const entry& e : schedules) {
+        int proven = 0;
+        std::string finding;
+        progress shown;
+        for (int n = first; n <= last && finding.empty(); ++n) {
+            if (!e.schedule.supports(n)) continue;
+            shown.say(fmt::format("{} {}: {} ranks", e.family, collective_of(e), n));
+            const colls::report found = colls::verify(e.schedule, n);
+            if (found.ok())
+                ++proven;
+            else
+                finding = fmt::format("{} ranks: {}", n, found.text());
+        }
+        shown.say("");
+        all_right = all_right && finding.empty();
+        if (as_json)
+            rows.push_back({{"family", e.family}, {"collective", collective_of(e)}, {"first", first}, {"last", last},
+                {"proven", proven}, {"finding", finding}});
+        else if (finding.empty())
+            fmt::print("{:<20} {:<15} {}\n", e.family, collective_of(e),
+                proven > 0 ? fmt::format("proven for {} group size{} from {} to {}", proven, proven == 1 ? "" : "s",
+                                 first, last)
+                           : std::string("supports none of these group sizes"));
+        else
+            fmt::print("{:<20} {:<15} refuted on {}\n", e.family, collective_of(e), finding);
+    }
+    if (as_json) print(rows);
+    return all_right ? good : refuted;
+}
+
+int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, bool as_json) {
+    json rows = json::array();
+    if (!as_json)
+        fmt::print("{:<20} {:<15} {:>6} {:>5} {:>9} {:>12} {:>12}  {}\n", "family", "collective", "rounds", "ports",
+            "messages", "bytes sent", "folded", fmt::format("time of {}", show_size(bytes)));
+    for (const entry& e : schedules) {
+        if (!e.schedule.supports(n)) continue;
+        const colls::cost c = colls::cost_of(e.schedule, n);
+        const double block = c.blocks > 0 ? bytes / c.blocks : 0, seconds = c.seconds(m, bytes),
+                     sent = block * static_cast<double>(c.blocks_sent),
+                     folded = block * static_cast<double>(c.blocks_reduced);
+        if (as_json)
+            rows.push_back({{"family", e.family}, {"collective", collective_of(e)}, {"ranks", n}, {"rounds", c.rounds},
+                {"ports", c.ports}, {"messages", c.messages}, {"bytes_sent", sent}, {"bytes_reduced", folded},
+                {"seconds", seconds}});
+        else
+            fmt::print("{:<20} {:<15} {:>6} {:>5} {:>9} {:>12} {:>12}  {}\n", e.family, collective_of(e), c.rounds,
+                c.ports, c.messages, show_size(sent), show_size(folded), show_time(seconds));
+    }
+    if (as_json) print(rows);
+    return good;
+}
+
+int compare(const std::string& collective, int n, const std::vector<double>& sizes, const colls::model& m,
+    const std::string& svg, bool as_json) {
+    const colls::collective which = collective_named(collective);
+    std::vector<std::pair<std::string, colls::cost>> all;
+    for (const entry& e : catalogue())
+        if (e.schedule.implements == which && e.schedule.supports(n))
+            all.emplace_back(e.family, colls::cost_of(e.schedule, n));
+    const auto best_at = [&](double bytes) {
+        return *std::ranges::min_element(all, {}, [&](const auto& of) { return of.second.seconds(m, bytes); });
+    };
+    json rows = json::array();
+    if (!as_json)
+        fmt::print("{} on {} ranks, alpha {}, beta {:.4g} ns/B, gamma {:.4g} ns/B\n\n{:>10}  {:<20} {:>12}  {}\n",
+            colls::name_of(which), n, show_time(m.alpha), m.beta * 1e9, m.gamma * 1e9, "size", "best", "time", "next");
+    for (const double bytes : sizes) {
+        std::vector<std::pair<double, std::string>> ordered;  // seconds and family
+        for (const auto& [family, c] : all) ordered.emplace_back(c.seconds(m, bytes), family);
+        std::ranges::sort(ordered);
+        if (as_json) {
+            json times;
+            for (const auto& [seconds, family] : ordered) times[family] = seconds;
+            rows.push_back({{"bytes", bytes}, {"best", ordered[0].second}, {"seconds", times}});
+        } else {
+            fmt::print("{:>10}  {:<20} {:>12}  {}\n", show_size(bytes), ordered[0].second, show_time(ordered[0].first),
+                ordered.size() > 1
+                    ? fmt::format("{} {:.2f} times as long", ordered[1].second, ordered[1].first / ordered[0].first)
+                    : std::string());
+        }
+    }
+    // Where the best one changes, by bisection between two sizes.
+    std::vector<std::pair<double, double>> crossings;
+    for (std::size_t i = 1; i < sizes.size(); ++i) {
+        double low = sizes[i - 1], high = sizes[i];
+        const std::string before = best_at(low).first, after = best_at(high).first;
+        if (before == after) continue;
+        while (high - low > 1 && high / low > 1.001)
+            (best_at(std::sqrt(low * high)).first == before ? low : high) = std::sqrt(low * high);
+        crossings.emplace_back(high, best_at(high).second.seconds(m, high));
+        if (!as_json) fmt::print("from {} on {}, not {}\n", show_size(high), best_at(high).first, before);
+    }
+    if (as_json) print(rows);
+    if (!svg.empty()) {
+        example::plot chart(fmt::format("{} on {} ranks, predicted", colls::name_of(which), n), {"bytes", true},
+            {"microseconds", true});
+        for (const auto& [family, c] : all)
+            for (const double bytes : sizes) chart.add(family, bytes, c.seconds(m, bytes) * 1e6);
+        for (const auto& [x, y] : crossings) chart.mark(x, y * 1e6);
+        chart.write(svg);
+    }
+    return good;
+}
+
+}  // namespace tool

@@ -1,0 +1,34 @@
+// The commands of the tool. Each prints to the standard output and returns an exit status.
+#pragma once
+
+#include "catalogue.hpp"
+
+#include <colls/cost.hpp>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tool {
+
+enum status { good = 0, refuted = 1, misused = 2 };
+
+/// Families, what each implements, rounds, volume and properties on n ranks. `json`: as JSON.
+int list(const std::string& collective, int n, bool json);
+
+/// Proves each schedule for the group sizes that it supports, first to last; prints the first finding of each.
+int prove(const std::vector<entry>& schedules, int first, int last, bool json);
+
+/// What schedules cost on n ranks, and their predicted time for `bytes`.
+int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, bool json);
+
+/// All schedules of a collective over sizes: predicted times, the best one of each size, and where the best changes.
+int compare(const std::string& collective, int n, const std::vector<double>& sizes, const colls::model& m,
+    const std::string& svg, bool json);
+
+/// 8, 4K, 2.5M, 1G.
+double parse_size(const std::string& text);
+/// "1..16" or "8".
+std::pair<int, int> parse_range(const std::string& text);
+
+}  // namespace tool

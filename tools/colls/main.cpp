@@ -1,0 +1,118 @@
+// colls: what schedules there are, whether they are right, what they cost, and what they look like. docs/colls.md.
+#include "commands.hpp"
+#include "picture.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <stdexcept>
+
+namespace {
+
+void write(const std::string& file, const std::string& text) {
+    std::ofstream out(file);
+    out << text;
+    if (!out.flush()) throw std::runtime_error("cannot write " + file);
+}
+
+struct arguments {
+    tool::request asked;
+    std::string collective, ranks = "8", bytes = "1M", svg, html;
+    std::vector<std::string> sizes;
+    double alpha = 5, beta = 0.1, gamma = 0.05;
+    bool json = false;
+
+    colls::model machine() const { return {alpha * 1e-6, beta * 1e-9, gamma * 1e-9}; }
+    int group() const {
+        const auto [first, last] = tool::parse_range(ranks);
+        if (first != last) throw std::runtime_error("one group size is wanted here, not a range");
+        return first;
+    }
+};
+
+void add_schedule(CLI::App& to, arguments& a) {
+    to.add_option("family", a.asked.name, "a family of the library (`colls list`), or with --include a C++ type")
+        ->required();
+    to.add_option("collective", a.asked.collective, "all_reduce, allgather, ...; without it all that the family has");
+    to.add_option("--include", a.asked.include,
+        "a header that declares the type, a schedule or a family; it is compiled by $CXX, or c++");
+}
+void add_machine(CLI::App& to, arguments& a) {
+    to.add_option("--alpha", a.alpha, "microseconds of a round")->capture_default_str();
+    to.add_option("--beta", a.beta, "nanoseconds to send a byte")->capture_default_str();
+    to.add_option("--gamma", a.gamma, "nanoseconds to reduce a byte")->capture_default_str();
+}
+
+int run(int argc, char** argv) {
+    arguments a;
+    CLI::App app{
+        "Schedules of collectives: what there is, proofs, costs and pictures.\n\n"
+        "    colls list --ranks 8\n"
+        "    colls prove circulant --ranks 2..512\n"
+        "    colls prove --include my.hpp my::schedule --ranks 2..64\n"
+        "    colls cost ring all_reduce --ranks 16 --bytes 64M\n"
+        "    colls compare all_reduce --ranks 16 --alpha 5 --beta 0.1 --svg crossovers.svg\n"
+        "    colls draw tree broadcast --ranks 7 --svg tree.svg --html tree.html\n\n"
+        "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command.",
+        "colls"};
+    app.require_subcommand(1);
+
+    CLI::App& list = *app.add_subcommand("list", "the families, and what each implements, needs and guarantees");
+    list.add_option("collective", a.collective, "only this one");
+    CLI::App& prove = *app.add_subcommand("prove", "proves a schedule for a range of group sizes");
+    add_schedule(prove, a);
+    CLI::App& cost = *app.add_subcommand("cost", "rounds, messages, bytes, and the predicted time");
+    add_schedule(cost, a);
+    add_machine(cost, a);
+    cost.add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
+    CLI::App& compare =
+        *app.add_subcommand("compare", "all schedules of a collective over sizes, and the best of each");
+    compare.add_option("collective", a.collective, "all_reduce, allgather, ...")->required();
+    add_machine(compare, a);
+    compare.add_option("--sizes", a.sizes, "bytes, with K, M or G; without it 8 to 1G in steps of 4")->delimiter(',');
+    CLI::App& draw = *app.add_subcommand("draw", "a picture of all rounds, and a page that steps through them");
+    add_schedule(draw, a);
+    draw.add_option("--html", a.html, "write a page that steps through the rounds to this file");
+    for (CLI::App* const each : {&compare, &draw})
+        each->add_option("--svg,--plot", a.svg, "write a picture to this file");
+    for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw})
+        each->add_option("-n,--ranks", a.ranks, each == &prove ? "group sizes: 8, or 2..512" : "group size")
+            ->capture_default_str();
+    for (CLI::App* const each : {&list, &prove, &cost, &compare}) each->add_flag("--json", a.json, "print JSON");
+    CLI11_PARSE(app, argc, argv);
+
+    if (list.parsed()) return tool::list(a.collective, a.group(), a.json);
+    if (prove.parsed()) {
+        const auto [first, last] = tool::parse_range(a.ranks);
+        return tool::prove(tool::find(a.asked), first, last, a.json);
+    }
+    if (cost.parsed())
+        return tool::cost(tool::find(a.asked), a.group(), tool::parse_size(a.bytes), a.machine(), a.json);
+    if (compare.parsed()) {
+        std::vector<double> sizes;
+        for (const std::string& text : a.sizes) sizes.push_back(tool::parse_size(text));
+        for (double bytes = 8; a.sizes.empty() && bytes <= 0x1p30; bytes *= 4) sizes.push_back(bytes);
+        return tool::compare(a.collective, a.group(), sizes, a.machine(), a.svg, a.json);
+    }
+    const std::vector<tool::entry> found = tool::find(a.asked);
+    if (found.size() > 1 || (a.svg.empty() && a.html.empty()))
+        throw std::runtime_error(found.size() > 1 ? "name one collective to be drawn: `colls draw ring all_gather`"
+                                                  : "name a file to draw to: --svg FILE, --html FILE");
+    if (!a.svg.empty()) write(a.svg, tool::svg_of(found[0], a.group()));
+    if (!a.html.empty()) write(a.html, tool::html_of(found[0], a.group()));
+    return tool::good;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception& e) {
+        fmt::print(stderr, "colls: {}\n", e.what());
+        return tool::misused;
+    }
+}

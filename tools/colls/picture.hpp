@@ -1,0 +1,21 @@
+// Pictures of a schedule: all rounds side by side, and a page that steps through them.
+#pragma once
+
+#include "catalogue.hpp"
+
+#include <string>
+
+namespace tool {
+
+/// Ranks and slots that a picture has at most; more are refused, since nothing could be read.
+inline constexpr int most_ranks = 32, most_slots = 64;
+
+/// An SVG document: a row for each rank, a column for each moment between rounds, arrows for the transfers of a round.
+/// A square is a slot: its colour is the block that it holds, the filled part of it the share of the contributions that
+/// it combines, its frame is dark where it holds what the collective asks for. Throws std::runtime_error where the
+/// schedule does not support n ranks, is not right, or is too large to be drawn.
+std::string svg_of(const entry& of, int n);
+/// An HTML page with the same, a round at a time, by buttons, arrow keys, or by itself; without external resources.
+std::string html_of(const entry& of, int n);
+
+}  // namespace tool
