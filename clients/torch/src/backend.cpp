@@ -1,0 +1,453 @@
+#include "backend.hpp"
+
+#include "buffers.hpp"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/Utils.hpp>
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <set>
+
+namespace colls_torch {
+
+using c10d::OpType;
+
+namespace {
+
+/// Tensors that a call of the host's memory takes.
+void check(const char* call, const at::Tensor& t) {
+    TORCH_CHECK(t.defined() && t.device().is_cpu(), " ", call, " takes tensors in the memory of the host, not of ",
+        t.defined() ? t.device().str() : "no device");
+    TORCH_CHECK(t.layout() == at::kStrided, " ", call, " takes dense tensors");
+}
+/// The only tensor of a list, as torch.distributed gives it.
+at::Tensor& only(const char* call, tensors& list) {
+    TORCH_CHECK(list.size() == 1, " ", call, " takes one tensor from each rank, not ", list.size());
+    check(call, list[0]);
+    return list[0];
+}
+const tensors& only(const char* call, const tensor_lists& lists) {
+    TORCH_CHECK(lists.size() == 1, " ", call, " takes one list of tensors from each rank, not ", lists.size());
+    return lists[0];
+}
+/// A tensor for each rank, of the same type.
+void check_list(const char* call, const tensors& list, int size, const at::Tensor& other) {
+    TORCH_CHECK(static_cast<int>(list.size()) == size, " ", call, " needs a tensor for each of the ", size,
+        " ranks, and has ", list.size());
+    for (const at::Tensor& t : list) {
+        check(call, t);
+        TORCH_CHECK(t.scalar_type() == other.scalar_type(), " ", call, " has tensors of types ", t.scalar_type(),
+            " and ", other.scalar_type());
+    }
+}
+void check_pair(const char* call, const at::Tensor& whole, const at::Tensor& part, int size) {
+    check(call, whole);
+    check(call, part);
+    TORCH_CHECK(whole.scalar_type() == part.scalar_type(), " ", call, " has tensors of types ", whole.scalar_type(),
+        " and ", part.scalar_type());
+    TORCH_CHECK(whole.numel() == part.numel() * size, " ", call, " has tensors of ", whole.numel(), " and ",
+        part.numel(), " elements: with ", size, " ranks the one must be ", size, " times the other");
+}
+bool equally_long(const tensors& list) {
+    return std::all_of(list.begin(), list.end(), [&](const at::Tensor& t) { return t.numel() == list[0].numel(); });
+}
+void check_equally_long(const char* call, const tensors& list, const at::Tensor& part) {
+    TORCH_CHECK(equally_long(list) && list[0].numel() == part.numel(), " ", call,
+        " needs tensors of the same size for all ranks");
+}
+
+void all_reduce_dense(colls::communicator& comm, const at::Tensor& x, const c10d::ReduceOp& op) {
+    const contiguous_output own(x, true);
+    dynamic::all_reduce(comm, output(own.tensor()), reduction_of(op, x));
+    own.deliver();
+}
+void all_gather_dense(colls::communicator& comm, const at::Tensor& out, const at::Tensor& in) {
+    const contiguous_output whole(out);
+    dynamic::all_gather(comm, input(in.contiguous()), output(whole.tensor()));
+    whole.deliver();
+}
+void reduce_scatter_dense(
+    colls::communicator& comm, const at::Tensor& out, const at::Tensor& in, const c10d::ReduceOp& op) {
+    const contiguous_output own(out);
+    dynamic::reduce_scatter(comm, input(in.contiguous()), output(own.tensor()), reduction_of(op, in));
+    own.deliver();
+}
+/// The elements of each block of rows.
+std::vector<std::size_t> counts_of(const std::vector<std::int64_t>& rows, const at::Tensor& t, int size) {
+    c10d::checkSplitSizes(rows, t, size);
+    std::vector<std::size_t> counts(static_cast<std::size_t>(size)), offsets(counts);
+    c10d::computeLengthsAndOffsets(rows, t, &counts, &offsets);
+    return counts;
+}
+/// The tensors of all ranks, which differ in their first dimension: `rows` has that of each.
+tensors gather_rows(colls::communicator& comm, const at::Tensor& own, const std::vector<std::int64_t>& rows) {
+    std::vector<std::int64_t> shape = own.sizes().vec();
+    shape[0] = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    const at::Tensor all = at::empty(shape, own.options());
+    dynamic::all_gather_v(
+        comm, input(own.contiguous()), output(all), counts_of(rows, all, static_cast<int>(rows.size())));
+    return all.split_with_sizes(rows);
+}
+
+}  // namespace
+
+backend::backend(intrusive_ptr<c10d::Store> store, membership who, intrusive_ptr<Options> how, std::string title)
+    : c10d::Backend(who.rank, who.size),
+      who_(std::move(who)),
+      title_(std::move(title)),
+      how_(std::move(how)),
+      store_(store->clone()) {
+    init();
+    // A program may leave a group and form one of the same name over the same store again.
+    const std::string turn = std::to_string(store_->add("colls/turn/" + std::to_string(who_.rank), 1));
+    store_of_torch keys(store_, who_);
+    try {
+        calls_of_group_ =
+            std::make_shared<call_queue>(colls::bootstrap(who_.rank, who_.size, keys, "colls/calls/" + turn), who_);
+        messages_of_group_ = std::make_shared<message_queue>(
+            colls::bootstrap(who_.rank, who_.size, keys, "colls/messages/" + turn), who_, how_->timeout);
+    } catch (...) {
+        std::rethrow_exception(as_torch_error(who_));
+    }
+}
+backend::~backend() { shutdown(); }
+
+void backend::shutdown() {
+    if (messages_of_group_) messages_of_group_->stop();
+    if (calls_of_group_) calls_of_group_->stop();
+}
+void backend::abort() {
+    messages_of_group_->abort("the process group was aborted");
+    calls_of_group_->abort("the process group was aborted");
+}
+intrusive_ptr<c10d::Backend> backend::split(
+    const intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks, const intrusive_ptr<Options>& opts) {
+    const auto at = std::find(ranks.begin(), ranks.end(), who_.rank);
+    if (at == ranks.end()) return nullptr;
+    membership who{static_cast<int>(at - ranks.begin()), static_cast<int>(ranks.size()), {}};
+    for (const int r : ranks)
+        who.global_ranks.push_back(
+            who_.global_ranks.empty() ? static_cast<std::uint64_t>(r) : who_.global_ranks[static_cast<std::size_t>(r)]);
+    return c10::make_intrusive<backend>(store, std::move(who), opts ? opts : how_->clone(), title_);
+}
+intrusive_ptr<c10d::Backend> backend::merge(
+    const intrusive_ptr<c10d::Store>& store, const intrusive_ptr<Options>& opts, const int& rank, const int& size) {
+    return c10::make_intrusive<backend>(store, membership{rank, size, {}}, opts ? opts : how_->clone(), title_);
+}
+
+template <class Opts, class F>
+intrusive_ptr<c10d::Work> backend::run(
+    OpType type, const char* call, const Opts& opts, const tensors& inputs, tensor_lists outputs, F&& f) {
+    const milliseconds timeout = opts.timeout > milliseconds(0) ? opts.timeout : how_->timeout;
+    auto w = c10::make_intrusive<work>(
+        who_.rank, type, profiled(call, inputs), calls_of_group_, ++calls_, timeout, std::move(outputs));
+    return calls_of_group_->run(std::move(w), opts.asyncOp, timeout, std::forward<F>(f));
+}
+profiled_call backend::profiled(const char* call, const tensors& inputs) const {
+    if (!at::hasCallbacks()) return {};
+    // A profiler keeps the pointer.
+    static std::mutex mutex;
+    static std::set<std::string> titles;
+    const std::lock_guard lock(mutex);
+    return {titles.insert(title_ + ":" + call).first->c_str(), inputs};
+}
+
+intrusive_ptr<c10d::Work> backend::broadcast(tensors& x, const c10d::BroadcastOptions& opts) {
+    const at::Tensor& t = only("broadcast", x);
+    const int root = static_cast<int>(opts.rootRank);
+    return run(OpType::BROADCAST, "broadcast", opts, x, {x}, [t, root](colls::communicator& comm) {
+        const contiguous_output own(t, comm.rank() == root);
+        dynamic::broadcast(comm, output(own.tensor()), root);
+        if (comm.rank() != root) own.deliver();
+    });
+}
+
+intrusive_ptr<c10d::Work> backend::allreduce(tensors& x, const c10d::AllreduceOptions& opts) {
+    if (x.size() == 1 && x[0].layout() == at::kSparse) return allreduce_sparse(x, opts);
+    const at::Tensor& t = only("all_reduce", x);
+    return run(OpType::ALLREDUCE, "all_reduce", opts, x, {x},
+        [t, op = opts.reduceOp](colls::communicator& comm) { all_reduce_dense(comm, t, op); });
+}
+intrusive_ptr<c10d::Work> backend::allreduce_sparse(tensors& x, const c10d::AllreduceOptions& opts) {
+    TORCH_CHECK(x.size() == 1 && x[0].layout() == at::kSparse && x[0].device().is_cpu(),
+        " all_reduce of a sparse tensor takes one tensor of layout torch.sparse_coo in the memory of the host");
+    TORCH_CHECK(opts.reduceOp == c10d::ReduceOp::SUM, " sparse tensors can be summed alone");
+    return run(OpType::_ALLREDUCE_SPARSE, "all_reduce", opts, x, {x}, [t = x[0]](colls::communicator& comm) {
+        const at::Tensor own = t.coalesce();
+        std::vector<std::int64_t> elements(static_cast<std::size_t>(comm.size()));
+        const std::int64_t here = own._nnz();
+        dynamic::all_gather(
+            comm, {&here, 1, dynamic::type::int64}, {elements.data(), elements.size(), dynamic::type::int64});
+        // By rows, so that the blocks of ranks lie one after the other.
+        const tensors indices = gather_rows(comm, own.indices().t().contiguous(), elements);
+        const tensors values = gather_rows(comm, own.values(), elements);
+        at::Tensor sum = at::sparse_coo_tensor(indices[0].t(), values[0], t.sizes(), t.options());
+        for (std::size_t r = 1; r < indices.size(); ++r)
+            sum = sum + at::sparse_coo_tensor(indices[r].t(), values[r], t.sizes(), t.options());
+        at::Tensor(t).copy_(sum.coalesce());
+    });
+}
+intrusive_ptr<c10d::Work> backend::allreduce_coalesced(tensors& x, const c10d::AllreduceCoalescedOptions& opts) {
+    for (const at::Tensor& t : x) check("all_reduce_coalesced", t);
+    return run(
+        OpType::ALLREDUCE_COALESCED, "all_reduce", opts, x, {x}, [x, op = opts.reduceOp](colls::communicator& comm) {
+            for (const at::Tensor& t : x) all_reduce_dense(comm, t, op);
+        });
+}
+intrusive_ptr<c10d::Work> backend::reduce(tensors& x, const c10d::ReduceOptions& opts) {
+    const at::Tensor& t = only("reduce", x);
+    return run(OpType::REDUCE, "reduce", opts, x, {x},
+        [t, op = opts.reduceOp, root = static_cast<int>(opts.rootRank)](colls::communicator& comm) {
+            const contiguous_output own(t, true);
+            dynamic::reduce(comm, input(own.tensor()), output(own.tensor()), reduction_of(op, t), root);
+            if (comm.rank() == root) own.deliver();
+        });
+}
+
+intrusive_ptr<c10d::Work> backend::allgather(tensor_lists& out, tensors& in, const c10d::AllgatherOptions& opts) {
+    const at::Tensor& t = only("all_gather", in);
+    const tensors& all = only("all_gather", out);
+    check_list("all_gather", all, who_.size, t);
+    return run(OpType::ALLGATHER, "all_gather", opts, in, out, [all, t](colls::communicator& comm) {
+        const joined whole(all, false);
+        if (equally_long(all))
+            dynamic::all_gather(comm, input(t.contiguous()), whole.buffer());
+        else
+            dynamic::all_gather_v(comm, input(t.contiguous()), whole.buffer(), whole.counts());
+        whole.deliver();
+    });
+}
+intrusive_ptr<c10d::Work> backend::_allgather_base(
+    at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& opts) {
+    check_pair("all_gather_into_tensor", out, in, who_.size);
+    return run(OpType::_ALLGATHER_BASE, "all_gather", opts, {in}, {{out}},
+        [out, in](colls::communicator& comm) { all_gather_dense(comm, out, in); });
+}
+intrusive_ptr<c10d::Work> backend::allgather_coalesced(
+    tensor_lists& out, tensors& in, const c10d::AllgatherOptions& opts) {
+    TORCH_CHECK(static_cast<int>(out.size()) == who_.size, " all_gather_coalesced needs a list for each of the ",
+        who_.size, " ranks, and has ", out.size());
+    std::vector<tensors> by_input(in.size());  // where each input of every rank goes
+    for (std::size_t i = 0; i < in.size(); ++i) {
+        for (tensors& of_rank : out) {
+            TORCH_CHECK(of_rank.size() == in.size(), " all_gather_coalesced has ", in.size(), " inputs and ",
+                of_rank.size(), " outputs of a rank");
+            by_input[i].push_back(of_rank[i]);
+        }
+        check_list("all_gather_coalesced", by_input[i], who_.size, in[i]);
+        check_equally_long("all_gather_coalesced", by_input[i], in[i]);
+    }
+    return run(OpType::ALLGATHER_COALESCED, "all_gather", opts, in, out, [by_input, in](colls::communicator& comm) {
+        for (std::size_t i = 0; i < in.size(); ++i) {
+            const joined whole(by_input[i], false);
+            dynamic::all_gather(comm, input(in[i].contiguous()), whole.buffer());
+            whole.deliver();
+        }
+    });
+}
+intrusive_ptr<c10d::Work> backend::allgather_into_tensor_coalesced(
+    tensors& out, tensors& in, const c10d::AllgatherOptions& opts) {
+    TORCH_CHECK(out.size() == in.size(), " all_gather_into_tensor_coalesced has ", in.size(), " inputs and ",
+        out.size(), " outputs");
+    for (std::size_t i = 0; i < in.size(); ++i)
+        check_pair("all_gather_into_tensor_coalesced", out[i], in[i], who_.size);
+    return run(
+        OpType::ALLGATHER_INTO_TENSOR_COALESCED, "all_gather", opts, in, {out}, [out, in](colls::communicator& comm) {
+            for (std::size_t i = 0; i < in.size(); ++i) all_gather_dense(comm, out[i], in[i]);
+        });
+}
+
+intrusive_ptr<c10d::Work> backend::gather(tensor_lists& out, tensors& in, const c10d::GatherOptions& opts) {
+    const at::Tensor& t = only("gather", in);
+    const int root = static_cast<int>(opts.rootRank);
+    tensors all;
+    if (who_.rank == root) {
+        all = only("gather", out);
+        check_list("gather", all, who_.size, t);
+        check_equally_long("gather", all, t);
+    } else {
+        TORCH_CHECK(out.empty(), " gather takes a list of outputs on the root alone");
+    }
+    return run(OpType::GATHER, "gather", opts, in, out, [all, t, root](colls::communicator& comm) {
+        if (comm.rank() != root) {
+            dynamic::gather(comm, input(t.contiguous()), {nullptr, 0, element_type_of(t)}, root);
+            return;
+        }
+        const joined whole(all, false);
+        dynamic::gather(comm, input(t.contiguous()), whole.buffer(), root);
+        whole.deliver();
+    });
+}
+intrusive_ptr<c10d::Work> backend::scatter(tensors& out, tensor_lists& in, const c10d::ScatterOptions& opts) {
+    const at::Tensor& t = only("scatter", out);
+    const int root = static_cast<int>(opts.rootRank);
+    tensors all;
+    if (who_.rank == root) {
+        all = only("scatter", in);
+        check_list("scatter", all, who_.size, t);
+        check_equally_long("scatter", all, t);
+    } else {
+        TORCH_CHECK(in.empty(), " scatter takes a list of inputs on the root alone");
+    }
+    return run(OpType::SCATTER, "scatter", opts, all, {out}, [all, t, root](colls::communicator& comm) {
+        const contiguous_output own(t);
+        if (comm.rank() == root)
+            dynamic::scatter(comm, joined(all, true).buffer(), output(own.tensor()), root);
+        else
+            dynamic::scatter(comm, {nullptr, 0, element_type_of(t)}, output(own.tensor()), root);
+        own.deliver();
+    });
+}
+
+intrusive_ptr<c10d::Work> backend::reduce_scatter(
+    tensors& out, tensor_lists& in, const c10d::ReduceScatterOptions& opts) {
+    const at::Tensor& t = only("reduce_scatter", out);
+    const tensors& all = only("reduce_scatter", in);
+    check_list("reduce_scatter", all, who_.size, t);
+    TORCH_CHECK(all[static_cast<std::size_t>(who_.rank)].numel() == t.numel(),
+        " reduce_scatter needs an output as long as the own input");
+    return run(OpType::REDUCE_SCATTER, "reduce_scatter", opts, all, {out},
+        [all, t, op = opts.reduceOp](colls::communicator& comm) {
+            const joined whole(all, true);
+            const contiguous_output own(t);
+            if (equally_long(all))
+                dynamic::reduce_scatter(comm, whole.buffer(), output(own.tensor()), reduction_of(op, t));
+            else
+                dynamic::reduce_scatter_v(
+                    comm, whole.buffer(), output(own.tensor()), whole.counts(), reduction_of(op, t));
+            own.deliver();
+        });
+}
+intrusive_ptr<c10d::Work> backend::_reduce_scatter_base(
+    at::Tensor& out, at::Tensor& in, const c10d::ReduceScatterOptions& opts) {
+    check_pair("reduce_scatter_tensor", in, out, who_.size);
+    return run(OpType::_REDUCE_SCATTER_BASE, "reduce_scatter", opts, {in}, {{out}},
+        [out, in, op = opts.reduceOp](colls::communicator& comm) { reduce_scatter_dense(comm, out, in, op); });
+}
+intrusive_ptr<c10d::Work> backend::reduce_scatter_tensor_coalesced(
+    tensors& out, tensors& in, const c10d::ReduceScatterOptions& opts) {
+    TORCH_CHECK(out.size() == in.size(), " reduce_scatter_tensor_coalesced has ", in.size(), " inputs and ", out.size(),
+        " outputs");
+    for (std::size_t i = 0; i < in.size(); ++i) check_pair("reduce_scatter_tensor_coalesced", in[i], out[i], who_.size);
+    return run(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter", opts, in, {out},
+        [out, in, op = opts.reduceOp](colls::communicator& comm) {
+            for (std::size_t i = 0; i < in.size(); ++i) reduce_scatter_dense(comm, out[i], in[i], op);
+        });
+}
+
+intrusive_ptr<c10d::Work> backend::alltoall_base(at::Tensor& out, at::Tensor& in, std::vector<std::int64_t>& out_rows,
+    std::vector<std::int64_t>& in_rows, const c10d::AllToAllOptions& opts) {
+    check("all_to_all_single", out);
+    check("all_to_all_single", in);
+    TORCH_CHECK(out.scalar_type() == in.scalar_type(), " all_to_all_single has tensors of types ", in.scalar_type(),
+        " and ", out.scalar_type());
+    std::vector<std::size_t> received = counts_of(out_rows, out, who_.size), sent = counts_of(in_rows, in, who_.size);
+    return run(OpType::ALLTOALL_BASE, "all_to_all", opts, {in}, {{out}},
+        [out, in, received = std::move(received), sent = std::move(sent), even = out_rows.empty() && in_rows.empty()](
+            colls::communicator& comm) {
+            const contiguous_output own(out);
+            if (even)
+                dynamic::all_to_all(comm, input(in.contiguous()), output(own.tensor()));
+            else
+                dynamic::all_to_all_v(comm, input(in.contiguous()), output(own.tensor()), sent, received);
+            own.deliver();
+        });
+}
+intrusive_ptr<c10d::Work> backend::alltoall(tensors& out, tensors& in, const c10d::AllToAllOptions& opts) {
+    TORCH_CHECK(!in.empty() && !out.empty(), " all_to_all needs a tensor for each rank");
+    check_list("all_to_all", in, who_.size, in[0]);
+    check_list("all_to_all", out, who_.size, in[0]);
+    return run(OpType::ALLTOALL, "all_to_all", opts, in, {out}, [out, in](colls::communicator& comm) {
+        const joined sent(in, true), received(out, false);
+        dynamic::all_to_all_v(comm, sent.buffer(), received.buffer(), sent.counts(), received.counts());
+        received.deliver();
+    });
+}
+intrusive_ptr<c10d::Work> backend::barrier(const c10d::BarrierOptions& opts) {
+    return run(OpType::BARRIER, "barrier", opts, {}, {}, [](colls::communicator& comm) { dynamic::barrier(comm); });
+}
+
+// Through the store, so that the group stays whole where a rank does not come.
+void backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
+    const milliseconds timeout = opts.timeout != c10d::kUnsetTimeout ? opts.timeout : how_->timeout;
+    const std::string name = "colls/monitored/" + std::to_string(monitored_++) + "/";
+    const auto failed = [&](const std::string& ranks) {
+        C10_THROW_ERROR(
+            DistBackendError, ranks + " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms");
+    };
+    if (who_.rank != 0) {
+        store_->set(name + std::to_string(who_.rank), "here");
+        std::string answer;
+        try {
+            // Rank 0 may wait for another rank first.
+            store_->wait({name + "answer"}, timeout + std::chrono::seconds(1));
+            answer = store_->get_to_str(name + "answer");
+        } catch (const std::exception&) {
+            answer = "it has not come";
+        }
+        if (!answer.empty() && answer != "passed")
+            C10_THROW_ERROR(DistBackendError,
+                "Rank " + std::to_string(who_.rank) +
+                    " successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+                    "rank 0. Please check rank 0 logs for faulty rank. (" +
+                    answer + ")");
+        return;
+    }
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    std::string missing;
+    int many = 0;
+    for (int r = 1; r < who_.size; ++r) {
+        const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
+        const std::string key = name + std::to_string(r);
+        if (left <= milliseconds(0) && !wait_all_ranks) {
+            store_->set(name + "answer", std::string("rank 0 has waited for too long"));
+            C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after " +
+                                                  std::to_string(timeout.count()) + " ms, before rank " +
+                                                  std::to_string(r));
+        }
+        try {
+            if (left > milliseconds(0))
+                store_->wait({key}, left);
+            else
+                TORCH_CHECK(store_->check({key}));
+        } catch (const std::exception&) {
+            missing += (many++ > 0 ? ", " : "") + std::to_string(r);
+            if (!wait_all_ranks) break;
+        }
+    }
+    store_->set(name + "answer", many == 0 ? std::string("passed") : "missing: " + missing);
+    if (many > 0) failed((many > 1 ? "Ranks " : "Rank ") + missing);
+}
+
+work_pointer backend::message(OpType type, const char* call, const tensors& x) {
+    return c10::make_intrusive<work>(
+        who_.rank, type, profiled(call, x), messages_of_group_, ++messages_, how_->timeout, tensor_lists{});
+}
+void backend::check_peer(const char* call, int peer) const {
+    TORCH_CHECK(peer >= 0 && peer < who_.size && peer != who_.rank, " ", call, ": rank ", peer,
+        peer == who_.rank ? " is this rank itself" : " is not in the group", ", which has ", who_.size, " ranks");
+}
+intrusive_ptr<c10d::Work> backend::send(tensors& x, int peer, int tag) {
+    const at::Tensor& t = only("send", x);
+    check_peer("send", peer);
+    auto w = message(OpType::SEND, "send", x);
+    messages_of_group_->send(w, t.contiguous(), peer, tag);
+    return w;
+}
+intrusive_ptr<c10d::Work> backend::recv(tensors& x, int peer, int tag) {
+    const at::Tensor& t = only("recv", x);
+    check_peer("recv", peer);
+    auto w = message(OpType::RECV, "recv", x);
+    messages_of_group_->receive(w, t, peer, tag);
+    return w;
+}
+intrusive_ptr<c10d::Work> backend::recvAnysource(tensors& x, int tag) {
+    const at::Tensor& t = only("recv", x);
+    auto w = message(OpType::RECVANYSOURCE, "recvAnySource", x);
+    messages_of_group_->receive(w, t, message_queue::any_source, tag);
+    return w;
+}
+
+}  // namespace colls_torch

@@ -1,0 +1,168 @@
+// class call_queue: the collective calls of one process group, run one after the other.
+#pragma once
+
+#include "group.hpp"
+#include "work.hpp"
+
+#include <colls/communicator.hpp>
+
+#include <c10/core/GradMode.h>
+#include <c10/util/thread_name.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include <unistd.h>
+
+namespace colls_torch {
+
+/// All ranks make the same collective calls in the same order, so one after the other never waits for ever. Whichever
+/// thread finds the queue free runs them: a synchronous call runs in the thread that makes it, an asynchronous one in
+/// the queue's own thread, or in the thread that waits for it first.
+class call_queue final : public driver, public std::enable_shared_from_this<call_queue> {
+public:
+    call_queue(colls::communicator comm, membership who) : comm_(std::move(comm)), who_(std::move(who)) {}
+    ~call_queue() override { stop(); }
+
+    /// Makes a call: f(communicator), in this thread or later. Returns its work, which has the error where f throws.
+    template <class F>
+    work_pointer run(work_pointer w, bool async, milliseconds timeout, F&& f) {
+        std::unique_lock lock(mutex_);
+        TORCH_CHECK(!stopped_, "colls: this process group has been destroyed");
+        if (!async && !busy_ && waiting_.empty()) {
+            busy_ = true;
+            lock.unlock();
+            w->end(attempt(timeout, f));
+            lock.lock();
+            busy_ = false;
+            if (!waiting_.empty() || sleepers_ > 0) changed_.notify_all();
+            return w;
+        }
+        waiting_.push_back({w, timeout, std::forward<F>(f)});
+        // A future's callbacks may make further calls and wait for them, in the only thread that would run these.
+        if (workers_.size() == ending_) workers_.emplace_back([this] { serve(); });
+        if (!busy_) changed_.notify_all();
+        return w;
+    }
+
+    bool wait(work& w, milliseconds timeout) override {
+        const auto until = std::chrono::steady_clock::now() + timeout;
+        std::unique_lock lock(mutex_);
+        while (!w.over()) {
+            // A call of the library cannot be left before its own deadline: with a timeout another thread runs it.
+            if (timeout == kNoTimeout && !busy_ && !waiting_.empty()) {
+                run_first(lock);
+                continue;
+            }
+            ++sleepers_;
+            const bool in_time = timeout == kNoTimeout ? (changed_.wait(lock), true)
+                                                       : changed_.wait_until(lock, until) == std::cv_status::no_timeout;
+            --sleepers_;
+            if (!in_time && !w.over()) return false;
+        }
+        return true;
+    }
+
+    /// Breaks the group, so that all ranks' calls fail. Where a call is under way in another thread, after that.
+    void abort(std::string_view why) {
+        std::unique_lock lock(mutex_);
+        for (auto& c : waiting_)
+            c.result->end(std::make_exception_ptr(
+                c10::DistBackendError({__func__, __FILE__, __LINE__}, "colls: " + std::string(why))));
+        waiting_.clear();
+        if (!busy_ && comm_.size() > 0) comm_.abort(why);
+        changed_.notify_all();
+    }
+    /// Runs what has been queued, and leaves the group. In a process that was forked from the rank it does nothing.
+    void stop() {
+        if (getpid() != process_) {
+            for (std::thread& t : workers_) t.detach();
+            return;
+        }
+        {
+            const std::lock_guard lock(mutex_);
+            stopped_ = true;
+            changed_.notify_all();
+        }
+        for (std::thread& t : workers_) t.get_id() == std::this_thread::get_id() ? t.detach() : t.join();
+        workers_.clear();
+        comm_ = {};
+    }
+    /// The group's memory. Runs while no call does.
+    template <class F>
+    auto with_communicator(F f) {
+        std::unique_lock lock(mutex_);
+        while (busy_) ++sleepers_, changed_.wait(lock), --sleepers_;
+        return f(comm_);
+    }
+    const membership& who() const { return who_; }
+
+private:
+    struct queued_call {
+        work_pointer result;
+        milliseconds timeout;
+        std::function<void(colls::communicator&)> body;
+    };
+
+    template <class F>
+    std::exception_ptr attempt(milliseconds timeout, F& f) {
+        try {
+            const c10::AutoGradMode no_gradients(false);
+            if (timeout != timeout_) {
+                comm_.set_timeout(timeout);
+                timeout_ = timeout;
+            }
+            f(comm_);
+            return nullptr;
+        } catch (...) {
+            return as_torch_error(who_);
+        }
+    }
+    void run_first(std::unique_lock<std::mutex>& lock) {
+        queued_call c = std::move(waiting_.front());
+        waiting_.pop_front();
+        busy_ = true;
+        lock.unlock();
+        const std::exception_ptr failed = attempt(c.timeout, c.body);
+        c.body = nullptr;  // tensors are freed without the lock
+        lock.lock();
+        busy_ = false;
+        ++ending_;
+        if (sleepers_ > 0) changed_.notify_all();
+        lock.unlock();
+        c.result->end(failed);  // runs callbacks
+        c.result.reset();
+        lock.lock();
+        --ending_;
+        if (sleepers_ > 0) changed_.notify_all();
+    }
+    void serve() {
+        c10::setThreadName("colls_calls");
+        std::unique_lock lock(mutex_);
+        while (!stopped_ || !waiting_.empty()) {
+            if (!busy_ && !waiting_.empty()) {
+                run_first(lock);
+            } else {
+                ++sleepers_;
+                changed_.wait(lock);
+                --sleepers_;
+            }
+        }
+    }
+
+    colls::communicator comm_;
+    const membership who_;
+    milliseconds timeout_{0};  ///< that the communicator has; 0: none has been set
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<queued_call> waiting_;
+    bool busy_ = false, stopped_ = false;
+    int sleepers_ = 0;        ///< threads that wait for a change
+    std::size_t ending_ = 0;  ///< threads that run callbacks of a work that is over
+    std::vector<std::thread> workers_;
+    const pid_t process_ = getpid();
+};
+
+}  // namespace colls_torch

@@ -1,0 +1,25 @@
+// The Python module colls_torch._backend.
+#include "backend.hpp"
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace {
+
+/// The backend of a group over a store. Collective.
+c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+    double timeout, const std::string& group_name, std::vector<std::uint64_t> global_ranks, std::string title) {
+    auto how = c10::make_intrusive<c10d::Backend::Options>(
+        "colls", std::chrono::milliseconds(static_cast<std::int64_t>(timeout * 1000)));
+    how->group_name = group_name;
+    how->global_ranks_in_group = global_ranks;
+    return c10::make_intrusive<colls_torch::backend>(
+        store, colls_torch::membership{rank, size, std::move(global_ranks)}, std::move(how), std::move(title));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_backend, m) {
+    m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
+        py::arg("group_name"), py::arg("global_ranks"), py::arg("title") = "colls",
+        py::call_guard<py::gil_scoped_release>());
+}

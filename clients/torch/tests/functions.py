@@ -1,0 +1,496 @@
+"""Every function of torch.distributed, on 1 to 4 ranks, for every element type, compared with a serial computation,
+and with gloo where gloo has the function for the type."""
+
+import datetime
+import os
+import signal
+import time
+import unittest
+
+import torch
+import torch.distributed as dist
+
+from ranks import run
+
+Op = dist.ReduceOp
+integers = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+wide_unsigned = [torch.uint16, torch.uint32, torch.uint64]
+floats = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+complexes = [torch.complex64, torch.complex128]
+small_floats = [torch.float8_e4m3fn, torch.float8_e5m2]
+moved = integers + wide_unsigned + floats + complexes + [torch.bool] + small_floats
+lengths = [0, 1, 7, 20_000]
+
+
+def contribution(rank, length, dtype, salt=0):
+    """Small whole numbers, so that sums and products are exact in all types, in any order."""
+    values = (torch.arange(length, dtype=torch.int64) * 7 + rank * 5 + salt) % 3
+    if dtype.is_complex:
+        return torch.complex(values.to(torch.float64), (values + 1.0).to(torch.float64) % 2).to(dtype)
+    return values.to(dtype)
+
+
+def reduce_serially(op, parts):
+    dtype = parts[0].dtype
+    wide = dtype if dtype.is_complex else torch.float64 if dtype.is_floating_point else torch.int64
+    total = parts[0].to(wide)
+    for part in (p.to(wide) for p in parts[1:]):
+        if op in (Op.SUM, Op.AVG):
+            total = total + part
+        elif op == Op.PRODUCT:
+            total = total * part
+        elif op == Op.MIN:
+            total = torch.minimum(total, part)
+        elif op == Op.MAX:
+            total = torch.maximum(total, part)
+        elif op == Op.BAND:
+            total = total & part
+        elif op == Op.BOR:
+            total = total | part
+        elif op == Op.BXOR:
+            total = total ^ part
+    if op == Op.AVG:
+        total = total / len(parts) if wide != torch.int64 else torch.div(total, len(parts), rounding_mode="trunc")
+    return total.to(dtype)
+
+
+def operators(dtype):
+    if dtype == torch.bool:
+        return [Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX, Op.BAND, Op.BOR, Op.BXOR]
+    if dtype.is_complex:
+        return [Op.SUM, Op.AVG]  # torch.distributed refuses the others
+    if dtype.is_floating_point:
+        return [Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX, Op.AVG]
+    return [Op.SUM, Op.PRODUCT, Op.MIN, Op.MAX, Op.AVG, Op.BAND, Op.BOR, Op.BXOR]
+
+
+def same(a, b):
+    if a.dtype in small_floats:
+        a, b = a.view(torch.uint8), b.view(torch.uint8)
+    if a.dtype == torch.float16 or a.dtype == torch.bfloat16 or a.dtype.is_complex or a.dtype.is_floating_point:
+        return torch.allclose(a.to(torch.complex128), b.to(torch.complex128), rtol=1e-2 if a.element_size() == 2 else 1e-6)
+    return torch.equal(a, b)
+
+
+def expect(what, got, wanted):
+    if isinstance(got, (list, tuple)):
+        if len(got) != len(wanted):
+            raise AssertionError(f"{what}: {len(got)} results")
+        for i, (g, w) in enumerate(zip(got, wanted)):
+            expect(f"{what}, part {i}", g, w)
+    elif got.shape != wanted.shape or not same(got, wanted):
+        raise AssertionError(f"{what}: {got.flatten()[:8]}... and not {wanted.flatten()[:8]}...")
+
+
+def both(group, what, call, wanted):
+    """call(group) returns results. They are compared with those that are wanted, and gloo's, where it has the call."""
+    expect(what, call(None), wanted)
+    try:
+        theirs = call(group)
+    except (RuntimeError, ValueError, NotImplementedError, IndexError):
+        return
+    expect(f"{what}, by gloo", theirs, wanted)
+
+
+def reductions(rank, n):
+    gloo = dist.new_group(backend="gloo")
+    for dtype in integers + wide_unsigned + floats + complexes + [torch.bool]:
+        for op in operators(dtype):
+            for length in lengths:
+                what = f"{dtype} {op} {length} on {n}"
+                parts = [contribution(r, length, dtype) for r in range(n)]
+                total = reduce_serially(op, parts)
+                # gloo sums bytes where colls has logical operators, and has no average
+                theirs = gloo if length <= 7 and length > 0 and dtype != torch.bool and op != Op.AVG else None
+
+                def all_reduce(group):
+                    x = parts[rank].clone()
+                    dist.all_reduce(x, op, group=group)
+                    return x
+
+                both(theirs, f"all_reduce {what}", all_reduce, total)
+
+                def reduce(group):
+                    x = parts[rank].clone()
+                    dist.reduce(x, n - 1, op, group=group)
+                    return x if rank == n - 1 else total
+
+                both(theirs, f"reduce {what}", reduce, total)
+                whole = [torch.cat([contribution(r, length, dtype, b) for b in range(n)]) for r in range(n)]
+                own = reduce_serially(op, [contribution(r, length, dtype, rank) for r in range(n)])
+
+                def reduce_scatter_tensor(group):
+                    out = torch.zeros(length, dtype=dtype)
+                    dist.reduce_scatter_tensor(out, whole[rank], op, group=group)
+                    return out
+
+                both(None, f"reduce_scatter_tensor {what}", reduce_scatter_tensor, own)
+
+                def reduce_scatter(group):
+                    out = torch.zeros(length, dtype=dtype)
+                    dist.reduce_scatter(out, [t.clone() for t in whole[rank].chunk(n)] if length else
+                                        [out.clone() for _ in range(n)], op, group=group)
+                    return out
+
+                both(None, f"reduce_scatter {what}", reduce_scatter, own)
+    for dtype in floats + [torch.int32]:
+        for factor in (2.0, torch.tensor([3.0])):
+            x = contribution(rank, 9, dtype)
+            dist.all_reduce(x, dist._make_nccl_premul_sum(factor))
+            wanted = reduce_serially(Op.SUM, [contribution(r, 9, dtype) for r in range(n)]) * int(factor)
+            expect(f"premul_sum {dtype} {factor}", x, wanted.to(dtype))
+
+
+def movements(rank, n):
+    gloo = dist.new_group(backend="gloo")
+    for dtype in moved:
+        for length in lengths:
+            what = f"{dtype} {length} on {n}"
+            theirs = gloo if 0 < length <= 7 and dtype not in small_floats else None
+            parts = [contribution(r, length, dtype, r) for r in range(n)]
+            empty = torch.zeros(length, dtype=torch.uint8).to(dtype)
+            root = n // 2
+
+            def broadcast(group):
+                x = parts[rank].clone()
+                dist.broadcast(x, root, group=group)
+                return x
+
+            both(theirs, f"broadcast {what}", broadcast, parts[root])
+
+            def all_gather(group):
+                out = [empty.clone() for _ in range(n)]
+                dist.all_gather(out, parts[rank], group=group)
+                return out
+
+            both(theirs, f"all_gather {what}", all_gather, parts)
+
+            def all_gather_into_tensor(group):
+                out = torch.cat([empty] * n) if dtype not in small_floats else empty.repeat(n)
+                dist.all_gather_into_tensor(out, parts[rank], group=group)
+                return [out[r * length:(r + 1) * length] for r in range(n)]
+
+            both(theirs, f"all_gather_into_tensor {what}", all_gather_into_tensor, parts)
+
+            def gather(group):
+                out = [empty.clone() for _ in range(n)] if rank == root else None
+                dist.gather(parts[rank], out, root, group=group)
+                return out or parts
+
+            both(theirs, f"gather {what}", gather, parts)
+
+            def scatter(group):
+                out = empty.clone()
+                dist.scatter(out, [p.clone() for p in parts] if rank == root else None, root, group=group)
+                return out
+
+            both(theirs, f"scatter {what}", scatter, parts[rank])
+
+            def all_to_all(group):
+                out = [empty.clone() for _ in range(n)]
+                dist.all_to_all(out, [contribution(rank, length, dtype, b) for b in range(n)], group=group)
+                return out
+
+            both(None, f"all_to_all {what}", all_to_all, [contribution(r, length, dtype, rank) for r in range(n)])
+            if dtype in small_floats:
+                continue
+
+            def all_to_all_single(group):
+                out = torch.cat([empty] * n)
+                dist.all_to_all_single(out, torch.cat([contribution(rank, length, dtype, b) for b in range(n)]),
+                                       group=group)
+                return out
+
+            both(theirs, f"all_to_all_single {what}", all_to_all_single,
+                 torch.cat([contribution(r, length, dtype, rank) for r in range(n)]))
+
+            # Uneven: rank r sends (r + b) % 3 rows to rank b.
+            def uneven(group):
+                sent = [(rank + b) % 3 for b in range(n)]
+                got = [(r + rank) % 3 for r in range(n)]
+                x = torch.cat([contribution(rank, length * rows, dtype, b) for b, rows in enumerate(sent)])
+                out = torch.zeros(sum(got), length, dtype=dtype)
+                dist.all_to_all_single(out, x.view(sum(sent), length), got, sent, group=group)
+                return out
+
+            if length > 0:
+                both(theirs, f"all_to_all_single, uneven, {what}", uneven,
+                     torch.cat([contribution(r, length * ((r + rank) % 3), dtype, rank)
+                                for r in range(n)]).view(-1, length))
+    # Lists of different lengths.
+    out = [torch.zeros(r + 1) for r in range(n)]
+    dist.all_gather(out, torch.full((rank + 1,), float(rank)))
+    expect("all_gather, uneven", out, [torch.full((r + 1,), float(r)) for r in range(n)])
+    out = torch.zeros(rank + 1)
+    dist.reduce_scatter(out, [torch.ones(r + 1) for r in range(n)])
+    expect("reduce_scatter, uneven", out, torch.full((rank + 1,), float(n)))
+
+
+def strided(rank, n):
+    """Tensors whose elements do not lie in a row, in and out, as gloo takes them or better."""
+    def matrix(r):
+        return torch.arange(12.0).view(3, 4) + r
+
+    x = matrix(rank).t()
+    dist.all_reduce(x)
+    expect("all_reduce of a transposed tensor", x, sum(matrix(r).t() for r in range(n)))
+    wide = torch.zeros(3, 8)
+    wide[:, ::2] = matrix(rank)
+    dist.broadcast(wide[:, ::2], 0)
+    expect("broadcast to every other column", wide[:, ::2], matrix(0))
+    expect("the columns between", wide[:, 1::2], torch.zeros(3, 4))
+    out = torch.zeros(4, 3 * n)
+    dist.all_gather(list(out.chunk(n, dim=1)), matrix(rank).t())
+    expect("all_gather into columns", out, torch.cat([matrix(r).t() for r in range(n)], dim=1))
+    out = torch.zeros(4, 3).t()
+    dist.reduce_scatter(out, [matrix(rank + b) for b in range(n)])
+    expect("reduce_scatter to a transposed tensor", out, sum(matrix(r + rank) for r in range(n)))
+    whole = torch.zeros(n, 6)
+    whole[rank] = rank + 1.0
+    dist.all_gather_into_tensor(whole, whole[rank])
+    expect("all_gather in place", whole, (torch.arange(n) + 1.0).repeat_interleave(6).view(n, 6))
+
+
+def coalesced(rank, n):
+    xs = [torch.full((k,), rank + 1.0) for k in (1, 5, 300)]
+    dist.all_reduce_coalesced(xs)
+    expect("all_reduce_coalesced", xs, [torch.full((k,), n * (n + 1) / 2) for k in (1, 5, 300)])
+    with dist._coalescing_manager():
+        ys = [torch.full((k,), rank + 1.0) for k in (2, 6)]
+        for y in ys:
+            dist.all_reduce(y)
+    expect("coalescing manager, all_reduce", ys, [torch.full((k,), n * (n + 1) / 2) for k in (2, 6)])
+    with dist._coalescing_manager():
+        outs = [torch.zeros(n * k) for k in (2, 3)]
+        for out, k in zip(outs, (2, 3)):
+            dist.all_gather_into_tensor(out, torch.full((k,), float(rank)))
+    expect("coalescing manager, all_gather", outs, [torch.arange(n * 1.0).repeat_interleave(k) for k in (2, 3)])
+    with dist._coalescing_manager():
+        outs = [torch.zeros(k) for k in (2, 3)]
+        for out, k in zip(outs, (2, 3)):
+            dist.reduce_scatter_tensor(out, torch.arange(n * 1.0).repeat_interleave(k))
+    expect("coalescing manager, reduce_scatter", outs, [torch.full((k,), float(n * rank)) for k in (2, 3)])
+    x = torch.sparse_coo_tensor([[0, rank + 1]], torch.tensor([1.0, 2.0]), (n + 2,))
+    dist.all_reduce(x)
+    wanted = torch.zeros(n + 2)
+    wanted[0] = n
+    wanted[1:n + 1] = 2
+    expect("all_reduce of sparse tensors", x.to_dense(), wanted)
+
+
+def messages(rank, n):
+    right, left = (rank + 1) % n, (rank - 1) % n
+    if n > 1:
+        for length in (0, 1, 1000, 300_000):
+            sends = [dist.isend(torch.full((length,), 10.0 * rank + t), right, tag=t) for t in range(4)]
+            for t in (2, 0, 3, 1):  # in another order than they were sent
+                x = torch.zeros(length)
+                if dist.recv(x, left, tag=t) != left:
+                    raise AssertionError("recv returns the sender")
+                expect(f"tag {t} of {length}", x, torch.full((length,), 10.0 * left + t))
+            for s in sends:
+                s.wait()
+        if rank == 0:
+            seen = set()
+            for _ in range(2 * (n - 1)):
+                x = torch.zeros(3)
+                source = dist.recv(x, tag=7)
+                expect("from any rank", x[:1], torch.tensor([float(source)]))
+                seen.add((source, x[1].item()))
+            if len(seen) != 2 * (n - 1):
+                raise AssertionError(f"messages of any rank: {seen}")
+        else:
+            for i in range(2):
+                dist.send(torch.tensor([float(rank), float(i), 0.0]), 0, tag=7)
+        # Receives first: each rank waits for both neighbours before it sends.
+        into = [torch.zeros(2000), torch.zeros(2000)]
+        ops = [dist.P2POp(dist.irecv, into[0], left), dist.P2POp(dist.irecv, into[1], right)]
+        ops += [dist.P2POp(dist.isend, torch.full((2000,), float(rank)), r) for r in (right, left)]
+        for w in dist.batch_isend_irecv(ops):
+            w.wait()
+        expect("neighbours", into, [torch.full((2000,), float(left)), torch.full((2000,), float(right))])
+        # A collective call while a message is open, and a strided receive.
+        x = torch.zeros(4, 6)
+        open_receive = dist.irecv(x.t(), left, tag=9)
+        dist.barrier()
+        dist.send(torch.full((6, 4), float(rank)), right, tag=9)
+        open_receive.wait()
+        expect("into a transposed tensor", x, torch.full((4, 6), float(left)))
+        if rank == 0:
+            dist.send(torch.zeros(3), 1, tag=1)
+        if rank == 1:
+            try:
+                dist.recv(torch.zeros(5), 0, tag=1)
+                raise AssertionError("a message of another length was received")
+            except RuntimeError as error:
+                if "12 bytes" not in str(error) or "20 bytes" not in str(error):
+                    raise
+    objects = [None] * n
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank})
+    if objects != [{"rank": r, "text": "x" * r} for r in range(n)]:
+        raise AssertionError(objects)
+    shared = ["from 0", 42] if rank == 0 else [None, None]
+    dist.broadcast_object_list(shared, 0)
+    if shared != ["from 0", 42]:
+        raise AssertionError(shared)
+    own = [None]
+    dist.scatter_object_list(own, [f"for {r}" for r in range(n)] if rank == 0 else None, 0)
+    if own != [f"for {rank}"]:
+        raise AssertionError(own)
+    gathered = [None] * n if rank == 0 else None
+    dist.gather_object(rank, gathered, 0)
+    if rank == 0 and gathered != list(range(n)):
+        raise AssertionError(gathered)
+
+
+def works(rank, n):
+    total = n * (n + 1) / 2
+    xs = [torch.full((1000 * i,), rank + 1.0) for i in range(1, 30)]
+    started = [dist.all_reduce(x, async_op=True) for x in xs]
+    y = torch.full((3,), rank + 1.0)
+    dist.all_reduce(y)  # a synchronous call behind asynchronous ones
+    for w in reversed(started):
+        if w.wait() is not True or not w.is_completed():
+            raise AssertionError("a work that was waited for is not over")
+    expect("asynchronous calls", xs + [y], [torch.full_like(x, total) for x in xs] + [torch.full((3,), total)])
+    x = torch.full((5,), rank + 1.0)
+    doubled = dist.all_reduce(x, async_op=True).get_future().then(lambda f: f.value()[0] * 2)
+    expect("a future", doubled.wait(), torch.full((5,), 2 * total))
+    x = torch.full((5,), rank + 1.0)
+
+    def again(f):  # a call within a callback, which it waits for
+        return [dist.all_reduce(f.value()[0], async_op=True).get_future().wait()[0]]
+
+    expect("a call in a callback", dist.all_reduce(x, async_op=True).get_future().then(again).wait()[0],
+           torch.full((5,), n * total))
+    w = dist.all_reduce(x, async_op=True)
+    while not w.is_completed():
+        time.sleep(1e-4)
+    for members in ([0], [0, n - 1], list(range(n))[::-1]):
+        members = list(dict.fromkeys(members))
+        group = dist.new_group(members)
+        if rank in members:
+            x = torch.full((2,), float(rank))
+            dist.all_reduce(x, group=group)
+            expect(f"group {members}", x, torch.full((2,), float(sum(members))))
+    dist.monitored_barrier()
+
+
+def refusals(rank, n):
+    for call, text in [
+        (lambda: dist.all_reduce(torch.ones(2), Op.BAND), "float"),
+        (lambda: dist.all_reduce(torch.ones(2, dtype=torch.float8_e5m2)), "not reduced"),
+        (lambda: dist.all_gather_into_tensor(torch.ones(n * 2 + 1), torch.ones(2)), "elements"),
+        (lambda: dist.reduce_scatter_tensor(torch.ones(2), torch.ones(n * 2 + 1)), "elements"),
+    ]:
+        try:
+            call()
+        except (RuntimeError, ValueError) as error:
+            if text not in str(error):
+                raise
+        else:
+            raise AssertionError(f"not refused: {text}")
+    x = torch.ones(2)
+    dist.all_reduce(x)  # the group is whole
+    expect("after refusals", x, torch.full((2,), float(n)))
+
+
+def late(rank, n):
+    """A rank that does not come to a monitored barrier."""
+    try:
+        if rank != 1:
+            dist.monitored_barrier(timeout=datetime.timedelta(seconds=0.3))
+            raise AssertionError("passed without rank 1")
+    except RuntimeError as error:
+        if rank == 0 and "Rank 1 failed to pass monitoredBarrier in 300 ms" not in str(error):
+            raise
+        if rank > 1 and f"Rank {rank} successfully reached monitoredBarrier" not in str(error):
+            raise
+    dist.barrier()
+
+
+def timeouts(rank, n):
+    """A call that a rank does not make ends at the deadline."""
+    group = dist.new_group(timeout=datetime.timedelta(seconds=0.5))
+    if rank == 1:
+        time.sleep(3)
+        return
+    began = time.monotonic()
+    try:
+        dist.all_reduce(torch.ones(2), group=group)
+        raise AssertionError("a call without rank 1 has ended well")
+    except dist.DistBackendError as error:
+        if "rank 1" not in str(error) or time.monotonic() - began > 10:
+            raise
+
+
+def killed(rank, n, asynchronous):
+    """Rank n - 1 dies: the others have an error that names it."""
+    group = dist.new_group(list(range(n))[::-1])  # in which it is rank 0
+    for g in (None, group):
+        dist.all_reduce(torch.ones(1000), group=g)
+    if rank == n - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for g, name in ((None, f"rank {n - 1}"), (group, f"rank 0 (global rank {n - 1})")):
+        began = time.monotonic()
+        try:
+            for _ in range(10):
+                if asynchronous:
+                    dist.all_reduce(torch.ones(1000), group=g, async_op=True).wait()
+                else:
+                    dist.all_reduce(torch.ones(1000), group=g)
+            raise AssertionError("calls without a rank end well")
+        except dist.DistBackendError as error:
+            if name not in str(error) or time.monotonic() - began > 10:
+                raise
+    try:
+        dist.recv(torch.zeros(1), n - 1)
+        raise AssertionError("a message of a dead rank has come")
+    except dist.DistBackendError as error:
+        if f"rank {n - 1}" not in str(error):
+            raise
+    os._exit(0)
+
+
+class functions(unittest.TestCase):
+    def everywhere(self, f, sizes=(1, 2, 3, 4)):
+        for n in sizes:
+            with self.subTest(ranks=n):
+                run(n, f)
+
+    def test_reductions(self):
+        self.everywhere(reductions)
+
+    def test_movements(self):
+        self.everywhere(movements)
+
+    def test_strided_tensors(self):
+        self.everywhere(strided)
+
+    def test_coalesced_and_sparse(self):
+        self.everywhere(coalesced)
+
+    def test_messages_and_objects(self):
+        self.everywhere(messages)
+
+    def test_works_and_groups(self):
+        self.everywhere(works)
+
+    def test_refusals(self):
+        self.everywhere(refusals, (2, 3))
+
+    def test_monitored_barrier_names_the_missing_rank(self):
+        self.everywhere(late, (2, 3))
+
+    def test_timeout_names_the_missing_rank(self):
+        self.everywhere(timeouts, (2, 3))
+
+    def test_killed_rank_is_named(self):
+        for n in (2, 3):
+            for asynchronous in (False, True):
+                with self.subTest(ranks=n, asynchronous=asynchronous):
+                    run(n, killed, asynchronous, dies=range(n))
+
+
+if __name__ == "__main__":
+    unittest.main()
