@@ -353,12 +353,12 @@ TEST_CASE("environment: rejects a variable with an invalid value, and names it",
         CHECK(says(with_threads, std::string(name) + " is " + value));
         CHECK(says(with_processes, std::string(name) + " is " + value));
     };
-    for (const char* value : {"abc", "-1", "0", "nan", "inf", "3s"}) refused("COLLS_TIMEOUT", value);
+    for (const char* value : {"abc", "-1", "0", "nan", "infinite", "1e10", "3s"}) refused("COLLS_TIMEOUT", value);
     refused("COLLS_TRANSPORT", "tpc");
     refused("COLLS_DEBUG", "infos");
     refused("COLLS_SCHEDULE", "rng");
-    for (const auto& [name, value] : {std::pair{"COLLS_TIMEOUT", "2.5"}, {"COLLS_TIMEOUT", ""}, {"COLLS_DEBUG", "warn"},
-             {"COLLS_TRANSPORT", "shm"}}) {
+    for (const auto& [name, value] : {std::pair{"COLLS_TIMEOUT", "2.5"}, {"COLLS_TIMEOUT", "inf"},
+             {"COLLS_TIMEOUT", ""}, {"COLLS_DEBUG", "warn"}, {"COLLS_TRANSPORT", "shm"}}) {
         setenv(name, value, 1);
         colls::threads::run(2, [](colls::communicator& comm) { colls::barrier(comm); });
         unsetenv(name);

@@ -7,6 +7,7 @@
 #include "support/message_transports.hpp"
 
 #include <colls/colls.hpp>
+#include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/transport/mpi/mpi_transport.hpp>
 #include <colls/transports/mpi.hpp>
 
@@ -18,6 +19,8 @@
 using namespace mpi_tests;
 
 namespace {
+
+constexpr colls::mpi::options by_messages{.shared_memory = false};
 
 /// Messages of the user's, on the user's communicator, with the tags that the library uses on its own one.
 class own_messages {
@@ -178,7 +181,7 @@ void ends_of_transports(tally& t) {
 /// The last rank leaves the group while rank 0 expects two messages of it: the one that it has sent arrives, the other
 /// is an error.
 void leaves(tally& t) {
-    colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
     const int n = comm.size(), last = n - 1;
     if (n < 2) return;
     std::vector<int> data(30'000, comm.rank());
@@ -210,8 +213,9 @@ void sub_communicators(tally& t) {
     int place = 0, members = 0;
     MPI_Comm_rank(half, &place);
     MPI_Comm_size(half, &members);
-    colls::communicator world = colls::mpi::communicator_of(MPI_COMM_WORLD), first = colls::mpi::communicator_of(half),
-                        second = colls::mpi::communicator_of(half);
+    colls::communicator world = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages),
+                        first = colls::mpi::communicator_of(half, by_messages),
+                        second = colls::mpi::communicator_of(half, by_messages);
     t.check(first.rank() == place && first.size() == members, "a sub-communicator's ranks");
     works(first, t);
     works(second, t);
@@ -230,8 +234,8 @@ void sub_communicators(tally& t) {
 /// Two groups of one process, whose operations are waited for in different orders: a wait makes progress for all
 /// groups.
 void two_groups(tally& t) {
-    colls::communicator a = colls::mpi::communicator_of(MPI_COMM_WORLD),
-                        b = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    colls::communicator a = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages),
+                        b = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
     for (int turn = 0; turn < 5; ++turn) {
         std::vector<int> x(200'000, 1), y(200'000, 2);
         auto first = colls::start::all_reduce<colls::ring>(a, x, colls::sum),
@@ -242,7 +246,7 @@ void two_groups(tally& t) {
         t.check(std::count(x.begin(), x.end(), a.size()) == 200'000 &&
                     std::count(y.begin(), y.end(), 2 * a.size()) == 200'000,
             "two groups");
-        if (turn == 2) b = colls::mpi::communicator_of(MPI_COMM_WORLD);
+        if (turn == 2) b = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
         if (turn == 3) a = b.split(0, 0);
     }
 }
@@ -252,10 +256,50 @@ void many(tally& t) {
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int i = 0; i < (size == 2 ? 3000 : 10); ++i) {
-        colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+        colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
         if (i % 5 == 0) works(comm, t);
         colls::communicator part = i % 10 == 0 ? comm.split(0, 0) : colls::communicator();
     }
+}
+
+/// Groups over shared memory, which all ranks of this test have: more of them at once than MPI can have communicators;
+/// ended in opposite orders; waited for in opposite orders; and a rank that waits in one makes progress for MPI.
+void shared_memory(tally& t) {
+    const auto refuse = [](MPI_Comm, int, void*, void*, void*, int*) { return static_cast<int>(MPI_ERR_OTHER); };
+    int key = MPI_KEYVAL_INVALID, size = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_create_keyval(refuse, MPI_COMM_NULL_DELETE_FN, &key, nullptr);
+    MPI_Comm_set_attr(MPI_COMM_WORLD, key, &key);
+    {
+        colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+        t.check(!comm.context().by_messages, "ranks of one host share memory");
+        works(comm, t);
+        std::vector<int> large(4'000'000, t.rank);  // by rendezvous: it needs the receiver's progress
+        MPI_Request received = MPI_REQUEST_NULL;
+        if (size > 1 && t.rank == 0)
+            MPI_Irecv(large.data(), static_cast<int>(large.size()), MPI_INT, 1, 0, MPI_COMM_WORLD, &received);
+        if (t.rank == 1) MPI_Send(large.data(), static_cast<int>(large.size()), MPI_INT, 0, 0, MPI_COMM_WORLD);
+        colls::barrier(comm);
+        MPI_Wait(&received, MPI_STATUS_IGNORE);
+        t.check(large.back() == (t.rank == 0 && size > 1 ? 1 : t.rank), "a message that is sent before a barrier");
+        std::vector<colls::communicator> all;
+        for (int i = 0; i < (size == 2 ? 2500 : 20); ++i) {
+            all.push_back(colls::mpi::communicator_of(MPI_COMM_WORLD));
+            if (i % 100 == 0) works(all.back(), t);
+        }
+        std::vector<int> x(100'000, 1), y(100'000, 2);
+        auto first = colls::start::all_reduce(all[0], x, colls::sum),
+             second = colls::start::all_reduce(all[1], y, colls::sum);
+        if (t.rank % 2) second.wait();
+        first.wait();
+        second.wait();
+        t.check(x.back() == size && y.back() == 2 * size, "operations of two groups");
+        while (!all.empty()) all.erase(t.rank % 2 ? all.begin() : all.end() - 1);
+        works(comm, t);
+    }
+    works(*std::make_unique<colls::communicator>(colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages)), t);
+    MPI_Comm_delete_attr(MPI_COMM_WORLD, key);
+    MPI_Comm_free_keyval(&key);
 }
 
 void refusals(tally& t) {
@@ -281,7 +325,7 @@ void refusals(tally& t) {
         MPI_Comm_free(&between);
         MPI_Comm_free(&half);
     }
-    colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+    colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
     int code = 0;
     try {
         comm.shrink();
@@ -298,7 +342,7 @@ int main(int argc, char** argv) {
     const std::uint64_t calls = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 500;
     tally t;
     try {
-        colls::mpi::communicator_of(MPI_COMM_WORLD);
+        colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
         t.check(false, "a communicator before MPI_Init");
     } catch (const colls::error& failure) {
         t.check(failure.code() == colls::errc::invalid_argument, failure.what());
@@ -324,7 +368,7 @@ int main(int argc, char** argv) {
         ends_of_transports(t);
         {
             section("random calls");
-            colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+            colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
             t.check(comm.rank() == t.rank && comm.size() == size, "ranks");
             own_messages own;
             random_calls(comm, seed, calls, {[&] { own.begin(); }, [&] { own.end(t); }, same_everywhere}, t);
@@ -341,11 +385,13 @@ int main(int argc, char** argv) {
         two_groups(t);
         section("leaving");
         leaves(t);
+        section("shared memory");
+        shared_memory(t);
         section("refusals");
         refusals(t);
         section("disagreements");
         for (int how = 0; size > 1 && how < disagreements; ++how) {
-            colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD);
+            colls::communicator comm = colls::mpi::communicator_of(MPI_COMM_WORLD, by_messages);
             disagree(
                 comm, how, how == 10 ? 0 : static_cast<int>(seed + static_cast<unsigned>(how)) % size,
                 [] { MPI_Barrier(MPI_COMM_WORLD); }, t);

@@ -5,4 +5,4 @@
 #endif
 #define COLLS_SEPARATE_SOURCE
 #include <colls/detail/backend/messaging_backend.hpp>
-#include <colls/detail/run/world.hpp>
+#include <colls/detail/run/bootstrap.hpp>

@@ -1,4 +1,4 @@
-// Ranks as the processes of an MPI program, over its point-to-point messages: CMake links colls::mpi.
+// Ranks as the processes of an MPI program: CMake links colls::mpi.
 #pragma once
 
 #include <colls/communicator.hpp>
@@ -6,23 +6,42 @@
 
 namespace colls::inline v1::mpi {
 
-/// A group of the ranks of `users`, an intracommunicator, over a duplicate of it. Collective over `users`. Messages of
-/// the library and of the program never meet. `users` stays the program's, which may free it before the group.
+/// How the ranks of an MPI communicator are connected.
+struct options {
+    /// Shared memory where all ranks are on one host. False, or COLLS_TRANSPORT=tcp: MPI's messages there, too. The
+    /// same on all ranks.
+    bool shared_memory = true;
+};
+
+/// A group of the ranks of `users`, an intracommunicator. Collective over `users`, which stays the program's: it may
+/// free it before the group.
+///
+/// Where all ranks are on one host and can share memory, they do, and MPI is needed for forming the group alone: such
+/// groups take no communicator of MPI, and share the memory that a group of these processes, or of more, has made
+/// before. Else the group passes messages of MPI, on a communicator of its own. Messages of the library and of the
+/// program never meet. The library calls MPI by its profiling interface (PMPI_...), and does not duplicate `users`, so
+/// that no attribute callback runs.
 ///
 /// Call it after MPI_Init, or MPI_Init_thread of any level. All calls on the group come from the one thread that may
-/// call MPI; a progress_thread needs MPI_THREAD_MULTIPLE. Destroy the communicator, and those split from it, on all
-/// ranks before MPI_Finalize: a destructor waits for those of the other ranks, for a second at most. Where one comes
-/// later, the duplicate stays allocated until MPI_Finalize. A wait in one of a process's groups over MPI advances all
-/// of them.
+/// call MPI; a progress_thread needs MPI_THREAD_MULTIPLE, with which several threads may each have groups of their own.
+/// A wait in one of a thread's groups made by this function advances all of them, and makes progress for MPI. Destroy
+/// the communicator, and those split from it, on all ranks before MPI_Finalize. Over messages a destructor waits for
+/// those of the other ranks, for a second at most; where one comes later, the communicator stays allocated until
+/// MPI_Finalize.
 ///
 /// Throws colls::error: invalid_argument where MPI is not initialised or `users` is no intracommunicator; peer_failed,
 /// with the text of MPI, where `users` returns errors (MPI_ERRORS_RETURN). Later errors of MPI are reported the same
 /// way, unless MPI ends the program: MPICH asks the handler of MPI_COMM_WORLD first, and launchers end all ranks when
-/// one dies. shrink throws unsupported. Cost: MPI_Comm_dup, one split, one broadcast.
-communicator communicator_of(MPI_Comm users);
+/// one dies. shrink throws unsupported over messages. Cost: two to four MPI_Allgathers of 64 bytes at most; over
+/// messages one, MPI_Comm_create, one split and one broadcast.
+communicator communicator_of(MPI_Comm users, const options& how = {});
+
+/// Makes progress for MPI: a hook for set_wait_hook, for groups that communicator_of has not made. Does nothing before
+/// MPI_Init and after MPI_Finalize.
+void make_progress(void* = nullptr);
 
 }  // namespace colls::inline v1::mpi
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/transport/mpi/group.hpp>
+#include <colls/detail/run/mpi.hpp>
 #endif

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/detail/support/socket.hpp>
+#include <colls/detail/support/wait_hook.hpp>
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -42,6 +43,7 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
             rank);
     const double until = seconds_now() + timeout;
     while (count > 0) {
+        call_wait_hook();
         pollfd p{listening.get(), POLLIN, 0};
         if (seconds_now() > until)
             throw error(errc::timeout,
@@ -50,7 +52,7 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
                            << " s: were they started?")
                     .text(),
                 rank);
-        if (poll(&p, 1, 50) <= 0) continue;
+        if (poll(&p, 1, 1) <= 0) continue;
         const descriptor peer(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
         if (!peer || !of_same_user(peer.get())) continue;
         char byte = 1;
@@ -71,6 +73,7 @@ inline int fetch(std::uint64_t number, double timeout, int rank, int from) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
     for (const double until = seconds_now() + timeout; seconds_now() < until; usleep(1000)) {
+        call_wait_hook();
         const descriptor peer(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
         const timeval limit{5, 0};
         setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

@@ -2,38 +2,15 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/bootstrap/hand_over.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/rendezvous.hpp>
-#include <colls/detail/run/group_of_all.hpp>
-#include <colls/detail/run/processes.hpp>
+#include <colls/detail/run/host_group.hpp>
 
 namespace colls::inline v1 {
 namespace detail {
 
-/// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone.
-inline std::shared_ptr<processes::detail::arena> host_memory(
-    std::uint64_t group, int rank, const list<int>& here, double timeout) {
-    using processes::detail::arena;
-    const int n = static_cast<int>(here.size());
-    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));  // named hosts may be one
-    std::shared_ptr<arena> a;
-    if (here[0] == rank) {
-        a = std::make_shared<arena>(n);
-        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank);
-    } else {
-        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0]));
-    }
-    int at = 0;
-    while (here[at] != rank) ++at;
-    a->be(at);
-    return a;
-}
-
-inline communicator make_world(const launch& l) {
-    const environment env = environment::read();
-    processes::detail::dump_on_signal();
-    meeting m = meet(l, env.timeout);
+/// The group of those that have met, of which `source` said that they belong together.
+inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
     std::vector<hosts::site> sites;
     list<int> here;
     int hosts = 0;
@@ -51,7 +28,7 @@ inline communicator make_world(const launch& l) {
     const bool near = shared && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
         say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts
-                      << (hosts == 1 ? " host" : " hosts") << ", as " << std::string_view(l.source) << " says: "
+                      << (hosts == 1 ? " host" : " hosts") << ", as " << source << " says: "
                       << (env.tcp         ? ""
                              : hosts == 1 ? "shared memory"
                              : near       ? "shared memory within hosts, between them "
@@ -74,7 +51,9 @@ inline communicator make_world(const launch& l) {
 }  // namespace detail
 
 COLLS_INLINE communicator world(const launch& l) {
-    communicator comm = detail::make_world(l);
+    const detail::environment env = detail::environment::read();
+    processes::detail::dump_on_signal();
+    communicator comm = detail::group_of(detail::meet(l, env.timeout), env, l.source);
     detail::label_group(comm.context(), detail::groups_made.fetch_add(1, std::memory_order_relaxed));
     return comm;
 }

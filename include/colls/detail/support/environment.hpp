@@ -3,7 +3,7 @@
 //
 //   COLLS_DEBUG      what is written to stderr. warn (default): warnings; info: also each new choice of `automatic`;
 //                    trace: also each call of each rank (trace.hpp)
-//   COLLS_TIMEOUT    the deadline of every wait, in seconds; default 300
+//   COLLS_TIMEOUT    the deadline of every wait, in seconds, or inf: none; default 300
 //   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
 //   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
 //   COLLS_SINGLE_COPY  between processes of one host. 0: the kernel never copies from the memory of one to that of the
@@ -29,7 +29,10 @@ enum class debug_level : unsigned char { warn, info, trace };
 
 struct environment {
     debug_level debug = debug_level::warn;
-    double timeout = 300;
+    double timeout = 300;  ///< infinite: no deadline
+    /// Seconds for which a rank that leaves sees to what it has sent, at most, and after which it looks whether a
+    /// silent peer is there, also where there is no deadline.
+    static constexpr double most_linger = 300;
     const char* schedule = nullptr;
     bool reproducible = false;
     enum class single_copies : unsigned char { never, always, measured };
@@ -49,9 +52,9 @@ struct environment {
         if (const char* v = value_of("COLLS_TIMEOUT")) {
             char* end = nullptr;
             e.timeout = std::strtod(v, &end);
-            if (*end != '\0' || !(e.timeout > 0) || e.timeout > 1e9)
+            if (*end != '\0' || !(e.timeout > 0) || (e.timeout > 1e9 && std::strcmp(v, "inf") != 0))
                 refuse(message() << "colls: COLLS_TIMEOUT is " << v
-                                 << ", which is no number of seconds above 0, such as 2.5");
+                                 << ", which is no number of seconds above 0, such as 2.5, nor inf: none");
         }
         e.schedule = value_of("COLLS_SCHEDULE");
         if (const char* v = value_of("COLLS_REPRODUCIBLE"))

@@ -20,7 +20,7 @@ using extend::machine;
     if (code == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
-    MPI_Error_string(code, text, &length);
+    PMPI_Error_string(code, text, &length);
     throw error(
         errc::peer_failed, (message() << "colls: rank " << rank << ": " << call << " failed: " << text).text(), rank);
 }
@@ -47,14 +47,14 @@ public:
     extend::message_member join(const extend::message_formation& f) override {
         const int own = context_->rank();
         MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-        check(MPI_Comm_group(context_->get(), &all), "MPI_Comm_group", own);
-        int code = MPI_Group_incl(all, f.size(), f.members.data(), &some);
+        check(PMPI_Comm_group(context_->get(), &all), "MPI_Comm_group", own);
+        int code = PMPI_Group_incl(all, f.size(), f.members.data(), &some);
         MPI_Comm part = MPI_COMM_NULL;
         if (code == MPI_SUCCESS) {
-            code = MPI_Comm_create_group(context_->get(), some, static_cast<int>(f.place), &part);
-            MPI_Group_free(&some);
+            code = PMPI_Comm_create_group(context_->get(), some, static_cast<int>(f.place), &part);
+            PMPI_Group_free(&some);
         }
-        MPI_Group_free(&all);
+        PMPI_Group_free(&all);
         check(code, "MPI_Comm_create_group", own);
         return member_of(std::make_shared<mpi_context>(part), figures_, f.crowded);
     }
@@ -72,38 +72,5 @@ private:
 };
 
 }  // namespace detail
-
-COLLS_INLINE communicator communicator_of(MPI_Comm users) {
-    using namespace detail;
-    if (!colls::detail::mpi_runs())
-        throw error(errc::invalid_argument, "colls: mpi::communicator_of before MPI_Init, or after MPI_Finalize");
-    int between = 0;
-    if (users != MPI_COMM_NULL) check(MPI_Comm_test_inter(users, &between), "MPI_Comm_test_inter", none);
-    if (users == MPI_COMM_NULL || between != 0)
-        throw error(errc::invalid_argument,
-            between != 0 ? "colls: mpi::communicator_of an intercommunicator: merge it first (MPI_Intercomm_merge)"
-                         : "colls: mpi::communicator_of MPI_COMM_NULL: this rank is in no group");
-    int rank = none;
-    check(MPI_Comm_rank(users, &rank), "MPI_Comm_rank", none);
-    MPI_Comm own = MPI_COMM_NULL, host = MPI_COMM_NULL;
-    check(MPI_Comm_dup(users, &own), "MPI_Comm_dup", rank);
-    const auto context = std::make_shared<mpi_context>(own);
-    check(MPI_Comm_split_type(own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type", rank);
-    int here = 1;
-    MPI_Comm_size(host, &here);
-    MPI_Comm_free(&host);
-    // What predictions are made from must be the same everywhere: as rank 0 has it.
-    const int cores = colls::detail::cores();
-    struct {
-        machine figures;
-        unsigned number;
-    } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
-        colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
-    check(MPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    communicator comm =
-        extend::join(group::member_of(context, common.figures, here > cores), context->rank(), context->size());
-    colls::detail::label_group(comm.context(), common.number);
-    return comm;
-}
 
 }  // namespace colls::inline v1::mpi

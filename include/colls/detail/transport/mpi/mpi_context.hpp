@@ -10,8 +10,8 @@ namespace colls::inline v1::detail {
 /// MPI may be called: it is initialised, and not finalised.
 inline bool mpi_runs() {
     int initialised = 0, finalised = 0;
-    MPI_Initialized(&initialised);
-    MPI_Finalized(&finalised);
+    PMPI_Initialized(&initialised);
+    PMPI_Finalized(&finalised);
     return initialised != 0 && finalised == 0;
 }
 
@@ -19,14 +19,14 @@ inline bool mpi_runs() {
 class mpi_context {
 public:
     explicit mpi_context(MPI_Comm own) : comm_(own) {
-        MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
-        MPI_Comm_rank(own, &rank_);
-        MPI_Comm_size(own, &size_);
+        PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        PMPI_Comm_rank(own, &rank_);
+        PMPI_Comm_size(own, &size_);
     }
     mpi_context(const mpi_context&) = delete;
     mpi_context& operator=(const mpi_context&) = delete;
     ~mpi_context() {
-        if (!kept_ && mpi_runs()) MPI_Comm_free(&comm_);
+        if (!kept_ && mpi_runs()) PMPI_Comm_free(&comm_);
     }
     MPI_Comm get() const { return comm_; }
     int rank() const { return rank_; }

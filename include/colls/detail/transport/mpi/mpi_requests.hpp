@@ -71,7 +71,7 @@ public:
     template <class F>
     void cancel(F which) {
         for (std::size_t i = 0; i < operations_.size(); ++i)
-            if (which(operations_[i])) MPI_Cancel(&requests_[i]);
+            if (which(operations_[i])) PMPI_Cancel(&requests_[i]);
     }
     /// Takes the completed requests out. They are valid until the next call, also while requests are added.
     const list<completion>& test() {
@@ -79,7 +79,8 @@ public:
         indices_.resize(n);
         statuses_.resize(n);
         int count = 0;
-        const int code = MPI_Testsome(static_cast<int>(n), requests_.data(), &count, indices_.data(), statuses_.data());
+        const int code =
+            PMPI_Testsome(static_cast<int>(n), requests_.data(), &count, indices_.data(), statuses_.data());
         completed_.clear();
         if (count == MPI_UNDEFINED || count <= 0) return completed_;
         for (int k = 0; k < count; ++k) {
@@ -123,11 +124,11 @@ public:
                 f(static_cast<void*>(only), lengths_[0], MPI_BYTE);
             } else {
                 MPI_Datatype scattered;
-                MPI_Type_create_hindexed(
+                PMPI_Type_create_hindexed(
                     static_cast<int>(places_.size()), lengths_.data(), places_.data(), MPI_BYTE, &scattered);
-                MPI_Type_commit(&scattered);
+                PMPI_Type_commit(&scattered);
                 f(MPI_BOTTOM, 1, scattered);
-                MPI_Type_free(&scattered);
+                PMPI_Type_free(&scattered);
             }
             places_.clear();
             lengths_.clear();
@@ -138,7 +139,7 @@ public:
             for (std::size_t left = pieces[i].bytes; left > 0;) {
                 const std::size_t n = std::min(left, part_bytes - filled);
                 MPI_Aint place;
-                MPI_Get_address(at, &place);
+                PMPI_Get_address(at, &place);
                 only = at;
                 places_.push_back(place);
                 lengths_.push_back(static_cast<int>(n));

@@ -187,13 +187,13 @@ inline std::uint64_t mpi_transport::send(int peer, const message_label& label, c
     }
     p.out.push_back(1);
     MPI_Request r = MPI_REQUEST_NULL;
-    const auto start = number % synchronous == synchronous - 1 ? MPI_Issend : MPI_Isend;
+    const auto start = number % synchronous == synchronous - 1 ? PMPI_Issend : PMPI_Isend;
     started(start(block, static_cast<int>(length), MPI_BYTE, peer, number_of(message_tag), comm_, &r), r,
         {mpi_operation::send, peer, number, block});
     if (!packed)
         payload_.for_each_part(pieces, count, [&](void* from, int n, MPI_Datatype type) {
             ++p.out.back();
-            started(MPI_Isend(from, n, type, peer, number_of(payload_tag), comm_, &r), r,
+            started(PMPI_Isend(from, n, type, peer, number_of(payload_tag), comm_, &r), r,
                 {mpi_operation::send, peer, number, nullptr});
         });
     return number;
@@ -218,7 +218,7 @@ inline void mpi_transport::receive_header(int peer) {
     p.header_awaited = true;
     std::byte* const block = blocks_.take();
     MPI_Request r = MPI_REQUEST_NULL;
-    started(MPI_Irecv(block, static_cast<int>(block_bytes), MPI_BYTE, peer, number_of(message_tag), comm_, &r), r,
+    started(PMPI_Irecv(block, static_cast<int>(block_bytes), MPI_BYTE, peer, number_of(message_tag), comm_, &r), r,
         {mpi_operation::receive_header, peer, 0, block});
 }
 
@@ -251,7 +251,7 @@ inline void mpi_transport::header_arrived(int peer, const std::byte* block) {
             i->pieces.data(), static_cast<int>(i->pieces.size()), [&](void* to, int n, MPI_Datatype type) {
                 ++i->under_way;
                 MPI_Request r = MPI_REQUEST_NULL;
-                started(MPI_Irecv(to, n, type, peer, number_of(payload_tag), comm_, &r), r,
+                started(PMPI_Irecv(to, n, type, peer, number_of(payload_tag), comm_, &r), r,
                     {mpi_operation::receive_payload, peer, number, nullptr});
             });
     }
@@ -272,7 +272,7 @@ inline void mpi_transport::discard_payload(int peer) {
     auto* const memory = static_cast<std::byte*>(operator new(part_bytes, std::nothrow));
     if (memory == nullptr) return;
     MPI_Request r = MPI_REQUEST_NULL;
-    started(MPI_Irecv(memory, static_cast<int>(part_bytes), MPI_BYTE, peer, number_of(payload_tag), comm_, &r), r,
+    started(PMPI_Irecv(memory, static_cast<int>(part_bytes), MPI_BYTE, peer, number_of(payload_tag), comm_, &r), r,
         {mpi_operation::discard_payload, peer, 0, memory});
 }
 
@@ -291,7 +291,7 @@ inline bool mpi_transport::tell(int peer, const control_message& what) {
     std::byte* const block = blocks_.take();
     std::memcpy(block, &c, sizeof c);
     MPI_Request r = MPI_REQUEST_NULL;
-    started(MPI_Isend(block, static_cast<int>(offsetof(control, text) + length + 1), MPI_BYTE, peer,
+    started(PMPI_Isend(block, static_cast<int>(offsetof(control, text) + length + 1), MPI_BYTE, peer,
                 number_of(control_tag), comm_, &r),
         r, {mpi_operation::send_control, peer, 0, block});
     return !p.lost;
@@ -300,7 +300,7 @@ inline bool mpi_transport::tell(int peer, const control_message& what) {
 inline void mpi_transport::receive_control() {
     std::byte* const block = blocks_.take();
     MPI_Request r = MPI_REQUEST_NULL;
-    started(MPI_Irecv(block, sizeof(control), MPI_BYTE, MPI_ANY_SOURCE, number_of(control_tag), comm_, &r), r,
+    started(PMPI_Irecv(block, sizeof(control), MPI_BYTE, MPI_ANY_SOURCE, number_of(control_tag), comm_, &r), r,
         {mpi_operation::receive_control, rank_, 0, block});
 }
 
@@ -326,7 +326,7 @@ inline void mpi_transport::report_lost(int peer, int code) {
     p.lost = true;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int length = 0;
-    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) std::snprintf(text, sizeof text, "MPI error %d", code);
+    if (PMPI_Error_string(code, text, &length) != MPI_SUCCESS) std::snprintf(text, sizeof text, "MPI error %d", code);
     if (listening) listening->lost(peer, text);
 }
 
@@ -344,7 +344,7 @@ inline bool mpi_transport::complete_some() {
 inline void mpi_transport::completed(const mpi_requests::completion& c) {
     const mpi_operation& o = c.operation;
     int cancelled = 0;
-    if (discarding()) MPI_Test_cancelled(&c.status, &cancelled);
+    if (discarding()) PMPI_Test_cancelled(&c.status, &cancelled);
     const bool good = c.error == MPI_SUCCESS && cancelled == 0;
     peer_state& p = at(o.peer);
     switch (o.what) {

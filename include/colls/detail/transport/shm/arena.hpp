@@ -11,6 +11,7 @@
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/machine.hpp>
 #include <colls/detail/support/process_copy.hpp>
+#include <colls/detail/support/wait_hook.hpp>
 #include <colls/detail/transport/shm/staging_probe.hpp>
 
 #include <poll.h>
@@ -22,6 +23,7 @@
 #include <cerrno>
 #include <csignal>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -102,6 +104,8 @@ public:
     std::size_t bytes() const { return bytes_; }
     int file() const { return file_; }
     int ranks() const { return ranks_; }
+    /// Tells it from the other arenas of a process; set before it has groups. 0: a process has this one alone.
+    std::uint64_t number = 0;
     group_memory whole() const { return {base_ + head_bytes, ranks_}; }
     /// The port on which the rank listens, before there is a group.
     std::atomic<std::uint32_t>& port(int rank) const { return numbers()[rank]; }
@@ -111,13 +115,17 @@ public:
 
     /// From now on this process is that rank, and allocates from its part.
     void be(int rank) {
-        dead_.resize(static_cast<std::size_t>(ranks_));
+        dead_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(ranks_));
         watched_.resize(static_cast<std::size_t>(ranks_), -1);
         rank_ = rank;
         const std::size_t share = part_bytes();
         free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
     }
     int rank() const { return rank_; }
+    /// The process of that rank, once assembled.
+    pid_t process(int rank) const {
+        return static_cast<pid_t>(whole().state(rank).process.load(std::memory_order_relaxed));
+    }
 
     std::byte* take(std::size_t bytes) {
         const std::lock_guard lock(mutex_);
@@ -153,6 +161,7 @@ public:
     /// lent.
     void lend(std::byte* at, std::size_t bytes, std::function<bool()> over) {
         look();
+        const std::lock_guard lock(lending_);
         for (std::size_t i = 0; i < lent_.size();)
             if (lent_[i].over()) {
                 give(lent_[i].at, lent_[i].bytes);
@@ -172,21 +181,23 @@ public:
 
     /// Finds out, at most once a millisecond, which ranks' processes have ended.
     void look() {
+        const std::unique_lock lock(looking_, std::try_to_lock);
+        if (!lock) return;  // another thread of this process looks, for a group of its own
         const double now = seconds_now();
         if (now < looked_ + 1e-3) return;
         looked_ = now;
         list<pollfd> all;
         list<int> ranks;
         for (int r = 0; r < ranks_; ++r)
-            if (watched_[r] >= 0 && !dead_[r]) {
+            if (watched_[r] >= 0 && !dead(r)) {
                 all.push_back({watched_[r], POLLIN, 0});
                 ranks.push_back(r);
             }
         if (all.empty() || poll(all.data(), all.size(), 0) <= 0) return;
         for (std::size_t i = 0; i < all.size(); ++i)
-            if (all[i].revents != 0) dead_[ranks[i]] = true;
+            if (all[i].revents != 0) mark_dead(ranks[i]);
     }
-    bool dead(int rank) const { return dead_[rank]; }
+    bool dead(int rank) const { return dead_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire); }
 
     static constexpr std::uint32_t phases = 3;  // of assembling
     /// Returns when all ranks have come, and each watches the process of every other. A descriptor of a process is sure
@@ -213,12 +224,17 @@ public:
             may = may && result != single_copies::never;
             asked = asked || result == single_copies::always;
         }
-        copies_between_ = may && (asked || head().staging.single_copy);
+        copies_between_ = may;
+        copies_always_ = may && asked;
     }
-    /// Once assembled: shall the kernel copy between the processes of any two ranks? All ranks agree on it.
+    /// Once assembled: may the kernel copy between the processes of any two ranks, and does a rank want it always? All
+    /// ranks agree on it.
     bool copies_between() const { return copies_between_; }
+    bool copies_always() const { return copies_always_; }
 
 private:
+    // Release: whatever the process wrote is seen by a rank that finds it dead.
+    void mark_dead(int r) { dead_[static_cast<std::size_t>(r)].store(true, std::memory_order_release); }
     void wait_for(int r, std::uint32_t phase, double until) {
         const group_memory m = whole();
         const auto missing = [&] { return m.state(r).arrived.load(std::memory_order_acquire) < phase; };
@@ -228,7 +244,8 @@ private:
             const bool late = seconds_now() > until;
             // A report that is being written (1) is complete in a moment. And the rank may have come, seen all others,
             // gone on and ended since the first look.
-            if ((broken == 2 || dead_[r] || late) && missing()) fail_to_assemble(r, broken == 2);
+            if ((broken == 2 || dead(r) || late) && missing()) fail_to_assemble(r, broken == 2);
+            colls::detail::call_wait_hook();
             usleep(50);
         }
     }
@@ -240,8 +257,8 @@ private:
             text << "the group does not come about: " << report_in(p);
             throw error(errc::peer_failed, text.text(), rank_, p.peer == none ? p.rank : p.peer);
         }
-        text << "rank " << r << " did not join the group" << (dead_[r] ? ": its process has ended" : "");
-        throw error(dead_[r] ? errc::peer_failed : errc::timeout, text.text(), rank_, r);
+        text << "rank " << r << " did not join the group" << (dead(r) ? ": its process has ended" : "");
+        throw error(dead(r) ? errc::peer_failed : errc::timeout, text.text(), rank_, r);
     }
     void expose_probe() {
         probe_.value = colls::detail::hash_mix(
@@ -265,7 +282,7 @@ private:
             if (r == rank_) continue;
             const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
             watched_[r] = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-            if (watched_[r] < 0 && errno == ESRCH) dead_[r] = true;
+            if (watched_[r] < 0 && errno == ESRCH) mark_dead(r);
         }
     }
 
@@ -324,15 +341,17 @@ private:
     std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
-    std::mutex mutex_;  // of the allocator: any thread may give memory back
+    std::mutex mutex_;    // of the allocator: any thread may give memory back
+    std::mutex lending_;  // of lent_
+    std::mutex looking_;  // of looked_: threads of a process may each have a group here
     list<extent> free_;
     bool pinned_ = false;
     std::vector<loan> lent_;
-    list<bool> dead_;
-    list<int> watched_;  // descriptors of the ranks' processes
+    std::unique_ptr<std::atomic<bool>[]> dead_;  // by rank
+    list<int> watched_;                          // descriptors of the ranks' processes
     double looked_ = 0;
     colls::detail::copy_probe probe_;
-    bool copies_between_ = false;
+    bool copies_between_ = false, copies_always_ = false;
 };
 
 }  // namespace colls::inline v1::processes::detail

@@ -23,9 +23,11 @@ public:
         m.base = arena_->base();
         m.bytes = arena_->bytes();
         m.copies_between = arena_->copies_between();
+        m.copies_always = arena_->copies_always();
+        m.copies_faster = arena_->head().staging.single_copy;
         m.streams = arena_->head().staging.streams;
         m.crowded = arena_->ranks() > colls::detail::cores();
-        m.number = static_cast<std::uint64_t>(control_ - arena_->base()) + 1;
+        m.number = arena_->number + static_cast<std::uint64_t>(control_ - arena_->base()) + 1;
         return m;
     }
 

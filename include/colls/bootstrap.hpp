@@ -1,0 +1,42 @@
+// bootstrap(): a group of processes that can exchange bytes by some other means: a key/value store, another library's
+// all_gather, a launcher's interface. It needs no launch, and no process beside the members.
+#pragma once
+
+#include <colls/communicator.hpp>
+#include <colls/member_exchange.hpp>
+
+#include <string_view>
+
+namespace colls::inline v1 {
+
+/// How the members of a group are to be connected.
+struct bootstrap_options {
+    /// Interface (eth0) or own address for TCP connections to other hosts. Empty: COLLS_INTERFACE says it; where that
+    /// is not set either, the first interface with an address that is neither loopback nor link-local.
+    std::string_view interface_name = {};
+};
+
+/// Forms a group of `size` processes, of which this is rank `rank`. Nothing is needed of other processes, so it may be
+/// a subset of whatever runs. The transport is that of world(): shared memory where all members are on one host; else
+/// TCP between hosts, and shared memory within each (COLLS_TRANSPORT chooses otherwise). Processes of one host that
+/// are together in a group already share its memory, so many groups of the same processes, or some of them, cost little
+/// more than one.
+///
+/// Collective: every member calls it, with the same size. Costs three or four calls of `way`, and on one host a meeting
+/// at a socket of its own. Waits for the deadline (COLLS_TIMEOUT) beside what `way` waits.
+///
+/// Throws colls::error: invalid_argument where rank or size is out of range, or the environment is wrong; mismatch
+/// where members have other transports or another version; timeout where a member does not come; peer_failed where one
+/// has failed; and what `way` throws.
+communicator bootstrap(int rank, int size, member_exchange& way, const bootstrap_options& how = {});
+
+/// The same over a store. `name` is the group's: the keys begin with it ("NAME/3/1"), and no other group may ever use
+/// it with this store. Each member sets a key for each of the exchanges, and gets those of all members. The keys stay.
+communicator bootstrap(
+    int rank, int size, key_value_store& store, std::string_view name, const bootstrap_options& how = {});
+
+}  // namespace colls::inline v1
+
+#ifndef COLLS_SEPARATE
+#include <colls/detail/run/bootstrap.hpp>
+#endif

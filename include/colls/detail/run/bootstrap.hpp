@@ -1,0 +1,128 @@
+// Groups of processes that exchange bytes by means of their own.
+// IWYU pragma: private, include <colls/bootstrap.hpp>
+#pragma once
+
+#include <colls/bootstrap.hpp>
+#include <colls/detail/bootstrap/one_host.hpp>
+#include <colls/detail/run/host_group.hpp>
+#include <colls/detail/run/world.hpp>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// An exchange over a store: a key for each member and exchange.
+class exchange_over_store final : public member_exchange {
+public:
+    exchange_over_store(key_value_store& store, std::string_view name, int rank, int size)
+        : store_(store), name_(name), rank_(rank), size_(size) {}
+    void all_gather(const void* own, std::size_t bytes, void* all) override {
+        const auto key = [&](int r) { return name_ + "/" + std::to_string(turn_) + "/" + std::to_string(r); };
+        store_.set(key(rank_), own, bytes);
+        for (int r = 0; r < size_; ++r) {
+            void* const to = static_cast<std::byte*>(all) + static_cast<std::size_t>(r) * bytes;
+            if (r == rank_)
+                std::memcpy(to, own, bytes);
+            else
+                store_.get(key(r), to, bytes);
+        }
+        ++turn_;
+    }
+
+private:
+    key_value_store& store_;
+    const std::string name_;
+    const int rank_, size_;
+    int turn_ = 0;
+};
+
+/// Where the other members reach this one.
+struct member_address {
+    std::byte encoded[rendezvous::member_bytes] = {};
+    std::uint8_t listens = 0;
+};
+
+/// Each member listens, and hears where the others do.
+inline meeting meet_over_tcp(
+    member_exchange& way, int rank, const std::vector<member_record>& all, const std::string& interface_name) {
+    using namespace rendezvous;
+    meeting m;
+    m.rank = rank;
+    m.size = static_cast<int>(all.size());
+    m.group = all[0].group;
+    member_address own;
+    std::string why;
+    try {
+        const address at = !interface_name.empty() ? interface_address(interface_name, AF_INET)
+                           : all_on_one_host(all)  ? address::loopback(AF_INET, 0)
+                                                   : outward_address(AF_INET);
+        m.listening = listen_at(at);
+        if (!m.listening)
+            why = (message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)).text();
+    } catch (const error& x) {
+        why = x.what();
+    }
+    if (m.listening) {
+        encoder to(own.encoded);
+        put_member(to, self(m.listening));
+        own.listens = 1;
+    }
+    const std::vector<member_address> addresses = gather_from_members(way, own, m.size);
+    if (!m.listening)
+        throw error(errc::invalid_argument, (message() << "colls: rank " << rank << ": " << why).text(), rank);
+    for (int r = 0; r < m.size; ++r) {
+        const auto there = parse_member(addresses[static_cast<std::size_t>(r)].encoded);
+        if (addresses[static_cast<std::size_t>(r)].listens == 0 || !there)
+            throw error(errc::peer_failed,
+                (message() << "colls: rank " << rank << ": rank " << r << " cannot listen for connections").text(),
+                rank, r);
+        m.members.push_back(*there);
+    }
+    return m;
+}
+
+COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted) {
+    const environment env = environment::read();
+    const bool messages = env.tcp || !wanted;
+    const std::vector<member_record> all = meet_members(way, rank, size, env, messages);
+    if (messages || !all_on_one_host(all)) return {};
+    processes::detail::dump_on_signal();
+    std::string why;
+    communicator comm = group_of_host(way, rank, all, env, why);
+    if (comm.size() > 0) label_group(comm.context(), all[0].label);
+    return comm;
+}
+
+}  // namespace detail
+
+COLLS_INLINE communicator bootstrap(int rank, int size, member_exchange& way, const bootstrap_options& how) {
+    using namespace detail;
+    if (size < 1 || rank < 0 || rank >= size)
+        throw error(errc::invalid_argument,
+            (message() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks").text());
+    const environment env = environment::read();
+    processes::detail::dump_on_signal();
+    const std::vector<member_record> all = meet_members(way, rank, size, env, env.tcp);
+    communicator comm;
+    std::string why;
+    if (all_on_one_host(all) && !env.tcp) comm = group_of_host(way, rank, all, env, why);
+    if (comm.size() == 0) {
+        if (!why.empty() && env.debug != debug_level::warn)
+            say(message() << "colls: rank " << rank << ": no shared memory, so TCP: " << std::string_view(why));
+        const char* const set = variable("COLLS_INTERFACE");
+        environment apart = env;
+        apart.tcp = env.tcp || all_on_one_host(all);
+        comm =
+            group_of(meet_over_tcp(way, rank, all,
+                         std::string(how.interface_name.empty() && set ? std::string_view(set) : how.interface_name)),
+                apart, "bootstrap");
+    }
+    label_group(comm.context(), all[0].label);
+    return comm;
+}
+COLLS_INLINE communicator bootstrap(
+    int rank, int size, key_value_store& store, std::string_view name, const bootstrap_options& how) {
+    detail::exchange_over_store way(store, name, rank, size);
+    return bootstrap(rank, size, way, how);
+}
+
+}  // namespace colls::inline v1

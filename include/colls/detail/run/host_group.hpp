@@ -1,0 +1,98 @@
+// Groups of processes of one host that can exchange bytes: each finds the memory that they share already, or one of
+// them makes it.
+// IWYU pragma: private, include <colls/bootstrap.hpp>
+#pragma once
+
+#include <colls/detail/bootstrap/hand_over.hpp>
+#include <colls/detail/bootstrap/members.hpp>
+#include <colls/detail/run/processes.hpp>
+#include <colls/detail/transport/shm/kept_arenas.hpp>
+
+namespace colls::inline v1::detail {
+
+/// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone.
+inline std::shared_ptr<processes::detail::arena> host_memory(
+    std::uint64_t group, int rank, const list<int>& here, double timeout) {
+    using processes::detail::arena;
+    const int n = static_cast<int>(here.size());
+    const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));  // named hosts may be one
+    std::shared_ptr<arena> a;
+    if (here[0] == rank) {
+        a = std::make_shared<arena>(n);
+        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank);
+    } else {
+        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0]));
+    }
+    int at = 0;
+    while (here[at] != rank) ++at;
+    a->be(at);
+    return a;
+}
+
+/// The group, all of whose members are on one host. Of no group, on all ranks alike, where one of them cannot have the
+/// memory; `why` says the reason on the rank that has it.
+inline communicator group_of_host(
+    member_exchange& way, int rank, const std::vector<member_record>& all, const environment& env, std::string& why) {
+    using namespace processes::detail;
+    const int n = static_cast<int>(all.size());
+    std::vector<pid_t> processes;
+    for (const member_record& m : all) processes.push_back(static_cast<pid_t>(m.process));
+    const auto ok_everywhere = [&](bool ok) {
+        for (const std::uint8_t one : gather_from_members(way, static_cast<std::uint8_t>(ok), n))
+            if (one == 0) return false;
+        return true;
+    };
+    // The members have an arena in common: rank 0 has made a place there.
+    struct offer {
+        std::uint64_t arena, place;
+    } own{};
+    std::shared_ptr<arena> a = kept_arenas::of_process().with(processes);
+    const std::vector<int> ranks = a ? kept_arenas::ranks_of(*a, processes) : std::vector<int>();
+    if (ranks.empty()) a.reset();  // a member has died meanwhile
+    std::shared_ptr<group> whole;
+    if (a) {
+        own.arena = a->number;
+        std::vector<int> everyone;
+        for (int r = 0; r < a->ranks(); ++r) everyone.push_back(r);
+        whole = std::make_shared<group>(a, a->whole().base(), std::move(everyone));
+        try {
+            if (rank == 0) own.place = whole->create(n);
+        } catch (const std::bad_alloc&) {
+            own.arena = 0;
+        }
+    }
+    const std::vector<offer> offers = gather_from_members(way, own, n);
+    bool common = a != nullptr;
+    for (const offer& o : offers) common = common && o.arena != 0 && o.arena == offers[0].arena;
+    if (common)
+        return extend::join(
+            whole->join({offers[0].place, rank, {ranks.data(), ranks.size()}, a->ranks() > cores()}), rank, n);
+    if (own.place != 0) whole->discard(own.place, n);
+
+    // A new one. The first rank has the file before the others ask for it.
+    list<int> here;
+    for (int r = 0; r < n; ++r) here.push_back(r);
+    a.reset();
+    try {
+        if (rank == 0) a = std::make_shared<arena>(n);
+    } catch (const error& x) {
+        why = x.what();
+    }
+    if (!ok_everywhere(rank != 0 || a)) return {};
+    const std::uint64_t number = all[0].group;
+    try {
+        if (rank == 0 && n > 1) hand_out(number, a->file(), n - 1, env.timeout, rank);
+        if (rank != 0) a = std::make_shared<arena>(n, fetch(number, env.timeout, rank, 0));
+    } catch (const error& x) {
+        why = x.what();
+        a.reset();
+    }
+    if (!ok_everywhere(a != nullptr)) return {};
+    a->number = number;
+    a->be(rank);
+    communicator comm = whole_group(a, env);
+    if (!kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);
+    return comm;
+}
+
+}  // namespace colls::inline v1::detail
