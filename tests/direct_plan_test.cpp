@@ -50,9 +50,10 @@ std::vector<program> programs_of(const execution_plan& plan) {
 
 class simulator {
 public:
-    simulator(const execution_plan& plan, const std::vector<program>& programs)
+    simulator(const execution_plan& plan, const std::vector<program>& programs, bool in_place)
         : plan_(plan),
           what_(plan.schedule.implements),
+          in_place_(in_place && what_ != collective::all_to_all),
           data_(plan),
           programs_(programs),
           n_(static_cast<std::size_t>(plan.size)),
@@ -100,11 +101,11 @@ private:
     };
 
     static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-    // Input and output of a unit are one cell, as in a call in place, except for all_to_all. Staged, a scratch slot
-    // serves several chunks in turn.
+    // In place, input and output of a unit are one cell, except for all_to_all. Staged, a scratch slot serves several
+    // chunks in turn.
     memory_cell& cell(const location& l, int chunk) {
         const bool is_scratch = l.where == place::scratch;
-        const bool is_apart = l.where == place::output && what_ == collective::all_to_all;
+        const bool is_apart = l.where == place::output && !in_place_;
         const place kind = is_scratch ? place::scratch : is_apart ? place::output : place::input;
         return cells_[{l.rank, kind, l.index + (is_scratch ? chunk % chunks_in_flight : chunk) * chunk_offset}];
     }
@@ -189,9 +190,13 @@ private:
             case opcode::publish:
                 publish(r, value);
                 break;
-            case opcode::copy:
-                write(r, i.to, read(r, operands[index(i.first)]));
+            case opcode::copy: {
+                const location& from = operands[index(i.first)];
+                const plan_value copied = read(r, from);
+                // In place, what is already where it belongs is not written.
+                if (&cell_of(r, from) != &cell_of(r, i.to)) write(r, i.to, copied);
                 break;
+            }
             case opcode::fold: {
                 plan_value sum;
                 for (int k = i.first; k < i.first + i.count; ++k) {
@@ -245,6 +250,7 @@ private:
 
     const execution_plan& plan_;
     const collective what_;
+    const bool in_place_;
     const plan_data data_;
     const std::vector<program>& programs_;
     const std::size_t n_;
@@ -269,7 +275,11 @@ std::vector<std::pair<const execution_plan*, const char*>> plans_of(const colls:
 }
 
 std::string simulate(const execution_plan& plan, const std::vector<program>& programs) {
-    return simulator(plan, programs).run();
+    const collective c = plan.schedule.implements;
+    const std::string fault = simulator(plan, programs, true).run();
+    // Out of place too where ranks copy blocks of their own: in place these are left out.
+    const bool copies_own = c == collective::gather || c == collective::scatter || c == collective::all_gather;
+    return copies_own && fault.empty() ? simulator(plan, programs, false).run() : fault;
 }
 
 }  // namespace
@@ -292,6 +302,29 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
         }
     std::printf("direct plans: %d simulated, %d waits in their bodies\n", plans, waits);
     CHECK(plans > 1000);
+}
+
+TEST_CASE("direct plans: what a rank keeps as well as stages is copied right behind it", "[plan]") {
+    for (const row& r : all_schedules())
+        for (const int n : {2, 3, 5, 8}) {
+            if (r.collective != what::all_gather || (r.name != "direct" && r.name != "ring")) continue;
+            for (const program& p : programs_of(*execution_plan_for(r.schedule, n, reach::scratch))) {
+                int together = 0;
+                for (std::size_t i = 0; i < p.body.size(); ++i) {
+                    if (p.body[i].op != opcode::copy || p.body[i].pushes == 0) continue;
+                    ++together;
+                    REQUIRE(p.body[i].to.where == place::scratch);
+                    REQUIRE(p.body[i].pushes == 1);
+                    REQUIRE(i + 1 < p.body.size());
+                    const location &staged = p.operands[static_cast<std::size_t>(p.body[i].first)],
+                                   &kept = p.operands[static_cast<std::size_t>(p.body[i + 1].first)];
+                    CHECK((p.body[i + 1].keep && staged.where == place::input && kept.where == place::input));
+                    CHECK((staged.rank == kept.rank && staged.index == kept.index));
+                }
+                INFO(r.name << ", n " << n);
+                CHECK(together == 1);
+            }
+        }
 }
 
 TEST_CASE("direct plans: the simulator finds a missing wait, and other changes", "[plan]") {

@@ -261,6 +261,32 @@ TEST_CASE("recv_any: receives all messages of all ranks, those of each rank in o
         });
 }
 
+TEST_CASE("probe_any: names a rank whose message recv_any receives next, or none", "[helpers]") {
+    for (const int n : {2, 3, 5})
+        on_every_transport(n, [n](auto& comm) {
+            for (int turn = 0; turn < 3; ++turn) {
+                if (comm.rank() == 0) {
+                    expect(colls::probe_any(comm) == colls::none, "a message before any is sent");
+                    colls::barrier(comm);
+                    int seen = 0;
+                    while (seen < n - 1) {
+                        const int from = colls::probe_any(comm);
+                        if (from == colls::none) continue;
+                        int value = 0;
+                        expect(colls::recv_any(comm, std::span(&value, 1)) == value, "of another rank than it says");
+                        ++seen;
+                    }
+                    expect(colls::probe_any(comm) == colls::none, "a message after all have come");
+                } else {
+                    colls::barrier(comm);
+                    const int value = comm.rank();
+                    colls::send(comm, std::span(&value, 1), 0);
+                }
+                colls::barrier(comm);
+            }
+        });
+}
+
 TEST_CASE("recv_any: serves ranks that send all the time in turn", "[helpers]") {
     on_every_transport(4, [](auto& comm) {
         constexpr int many = 30;

@@ -4,6 +4,9 @@
 
 #include "support/launch.hpp"
 
+#include <colls/detail/choose/explanation.hpp>
+#include <colls/detail/execute/distance.hpp>
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -50,6 +53,7 @@ struct setting_of_single_copies {
 struct counters {
     std::atomic<int> wrong{0}, done{0}, refused{0}, died{0};
     std::atomic<std::size_t> first_wrong{0};
+    std::atomic<int> choices{0};
 };
 counters& shared_counters() { return *new (shared_pool::of_test().take(sizeof(counters))) counters; }
 
@@ -377,6 +381,50 @@ TEST_CASE(
             CHECK(std::system(command.c_str()) == 0);
         }
         unlink(file);
+    }
+}
+
+TEST_CASE("single copies: ordinary buffers go as is best at the distance that the cores have now", "[single_copy]") {
+    namespace detail = colls::detail;
+    for (const int n : {2, 3}) {
+        counters& c = shared_counters();
+        colls::processes::run(n, [&](colls::communicator& comm) {
+            detail::rank_context& e = comm.context();
+            const bool first = detail::distance::starts_near(e);
+            mixed_calls calls(comm, c);
+            numbers in(100'000), out(in.size() * static_cast<std::size_t>(n));
+            for (const bool moved : {true, false, true}) {
+                const bool near = moved ? !first : first;
+                // As if the system had moved a core. Ranks that make the same calls agree on when it was.
+                for (int i = 0; i < 500 && detail::near_so_far(e) != near; ++i) {
+                    const double limit = e.backend->figures().near_below;
+                    if (comm.rank() == 0) detail::distance::take_sample(e, e.sequence, near ? limit / 2 : 2 * limit);
+                    colls::barrier(comm);
+                }
+                colls::all_gather(comm, in, out);
+                const bool agreed = detail::near_so_far(e) == near;  // else a sample was taken meanwhile
+                // The choices for calls of this size: smaller ones are staged at any distance.
+                const std::size_t bytes = out.size() * sizeof(out[0]);
+                for (const detail::schedule_choice& made : e.choices) {
+                    const bool of_this_call =
+                        (made.key & 0xffff) == detail::size_class(bytes) &&
+                        (made.key >> 16 & 15) == static_cast<std::uint64_t>(colls::collective::all_gather);
+                    if (!made.staged || !of_this_call) continue;
+                    ++c.choices;
+                    c.wrong += (made.staged->within == detail::reach::processes) !=
+                               detail::copies_at(e, (made.key >> 25 & 1) != 0);
+                }
+                if (moved && agreed) {
+                    c.wrong += e.copies_between && detail::copies_at(e, near) != near;
+                    c.wrong += detail::streams_at(e, near) == near;
+                }
+                calls.run(8, static_cast<unsigned>(n));
+            }
+        });
+        INFO(n << " ranks, call " << c.first_wrong);
+        CHECK(c.wrong == 0);
+        CHECK(c.done == 3 * n);
+        CHECK(c.choices >= 3 * n);
     }
 }
 

@@ -338,6 +338,13 @@ template <class Comm, class Data = detail::braces>
 int recv_any(Comm& comm, Data&& data) {
     return detail::perform_recv_any(comm.context(), detail::received_message<false, Data>(data));
 }
+/// The rank whose message recv_any would receive now, each in turn where several send, or `none`. It does not wait, and
+/// advances the started operations of the thread, as a test does. For a program that waits for messages of any rank and
+/// for something else. Throws colls::error as a wait would, where the group is broken.
+template <class Comm>
+int probe_any(Comm& comm) {
+    return detail::probe_any(comm.context());
+}
 /// Sends one message and receives another at the same time, so that it may be called by all ranks of a ring at once.
 ///
 /// @param out   the message to send, of any length

@@ -10,3 +10,4 @@
 #include <colls/schedules.hpp>
 #include <colls/types.hpp>
 #include <colls/verify.hpp>
+#include <colls/wait_hook.hpp>

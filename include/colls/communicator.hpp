@@ -50,6 +50,18 @@ public:
     /// may continue by shrink(). Throws invalid_argument where there is no group.
     void abort(std::string_view why) { detail::abort_group(context(), why); }
 
+    /// Sets the deadline of this rank's waits in calls on this communicator, and on those split from it later, instead
+    /// of COLLS_TIMEOUT: a std::chrono::duration above 0. Duration::max() means no deadline: a rank then waits for ever
+    /// for one that does not come; one that dies is found as before. Not collective. Throws invalid_argument where the
+    /// duration is not above 0, or there is no group.
+    template <class Duration>
+    void set_timeout(Duration duration) {
+        using period = typename Duration::period;
+        const double seconds =
+            static_cast<double>(duration.count()) * static_cast<double>(period::num) / static_cast<double>(period::den);
+        detail::set_timeout(context(), seconds, duration == Duration::max());
+    }
+
     /// Memory for `count` elements that the transport can move fastest: see class memory. Not collective. It may
     /// outlive the communicator. Throws std::bad_alloc, also where count elements are more bytes than an address space
     /// holds, and invalid_argument where there is no group.

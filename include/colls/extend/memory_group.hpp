@@ -22,12 +22,15 @@ struct memory_member {
     /// Null: ranks share their whole address space, as threads do.
     std::byte* base = nullptr;
     std::size_t bytes = 0;  ///< of the memory at `base`
-    /// The kernel can copy between the processes of any two ranks (process_vm_readv and process_vm_writev), and does so
-    /// faster than data pass through that memory. The same on all ranks.
+    /// The kernel can copy between the processes of any two ranks (process_vm_readv and process_vm_writev). The same on
+    /// all ranks, as are the next three.
     bool copies_between = false;
-    bool streams = false;      ///< data that pass through that memory are best stored there past the caches
-    bool crowded = false;      ///< more ranks than cores: waits yield; the same on all ranks
-    std::uint64_t number = 0;  ///< equal on the group's ranks, different for each group of a process; 0: it has none
+    bool copies_always = false;  ///< it shall, for what is not reduced; else the library decides by distance and size
+    // What was measured when `figures` were. Near and far cores differ in both.
+    bool copies_faster = false;  ///< the kernel copies faster than data pass through that memory
+    bool streams = false;        ///< data that pass through that memory are best stored there past the caches
+    bool crowded = false;        ///< more ranks than cores: waits yield; the same on all ranks
+    std::uint64_t number = 0;    ///< equal on the group's ranks, different for each group of a process; 0: it has none
 };
 
 /// How much memory a group of `size` ranks needs for flags and small messages, in bytes. Pages of it that a group never

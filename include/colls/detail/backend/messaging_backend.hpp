@@ -53,18 +53,13 @@ public:
         b->e_ = e.get();
         for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
             t->listening = b.get();
-            t->linger = e->env.timeout;
+            t->linger = std::min(e->env.timeout, environment::most_linger);
         }
         return e;
     }
     /// Adds the group, whose context this is, to the cycle of the thread's other groups that advance together.
     void join_others(rank_context& e) {
-        if (!advances_others_) return;
-        if (latest) {
-            const progress_lock mine(*latest);
-            e.join(*latest);
-        }
-        latest = &e;
+        if (advances_others_) join_groups_of_thread(e);
     }
 
     void begin(rank_context& e, operation_state& o) override {
@@ -147,7 +142,7 @@ public:
         waited_at_ = seconds_now();
         // Repeated now and then: the answer shows that the peer is alive.
         const bool again = told_call_ == at->call + 1 && told_peer_ == at->peer;
-        if (again && waited_at_ < told_at_ + e.env.timeout / 8) return;
+        if (again && waited_at_ < told_at_ + std::min(e.env.timeout, environment::most_linger) / 8) return;
         told_call_ = at->call + 1;
         told_peer_ = at->peer;
         told_at_ = waited_at_;
@@ -158,7 +153,10 @@ public:
                 call != 0 && call + 64 > e.calls && r != at->peer)
                 collectives_->tell(r, control_message{control_kind::board, at->call, at->fingerprint, 1, ""});
     }
-    void sleep(rank_context&) override { collectives_->idle(1e-3); }
+    void sleep(rank_context& e) override {
+        const bool hooked = e.hook != nullptr || wait_hook_set.call.load(std::memory_order_relaxed) != nullptr;
+        collectives_->idle(hooked ? sleep_between_hooks : 1e-3);
+    }
     void refused(rank_context& e) override {
         const refusal_state& refusal = e.memory.refusal(e.rank);
         char text[decltype(refusal.text)::most + 1];
@@ -188,7 +186,6 @@ public:
         messages_->abandon();
     }
     void close() override {
-        if (latest == e_) latest = e_->next == e_ ? nullptr : e_->next;
         collectives_.reset();  // tells the peers that this rank leaves
         messages_.reset();
         group_->close();
@@ -226,11 +223,12 @@ public:
             {place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
         std::unique_ptr<rank_context> e = context(group_->join(f), rank, f.size());
         e->two_levels = from.two_levels;
+        e->hook = from.hook;
+        e->env.timeout = from.env.timeout;
         return e;
     }
 
 private:
-    static inline thread_local rank_context* latest = nullptr;  // of the groups that advance together
     struct acceptance {
         std::uint64_t number, bytes, type;
     };

@@ -26,6 +26,8 @@ public:
         e->base = own.base;
         e->reach = own.bytes;
         e->copies_between = own.copies_between;
+        e->copies_always = own.copies_always;
+        e->copies_faster = own.copies_faster;
         e->streams = own.streams;
         memory.state(rank).process.store(getpid(), std::memory_order_relaxed);
         return e;
@@ -53,7 +55,10 @@ public:
     std::unique_ptr<rank_context> attach(
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         extend::formation f{place, rank, {members.data(), members.size()}, from.crowded};
-        return context(member_.group->join(f), rank, f.size());
+        std::unique_ptr<rank_context> e = context(member_.group->join(f), rank, f.size());
+        e->hook = from.hook;
+        e->env.timeout = from.env.timeout;
+        return e;
     }
     std::unique_ptr<rank_context> shrink(rank_context& from) override { return shrink_shared(from); }
     const machine& figures() override { return member_.group->figures(); }

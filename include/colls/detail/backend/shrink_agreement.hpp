@@ -73,7 +73,7 @@ public:
                     again = now + 0.5;
                 }
             }
-            w.idle(1e-3);
+            w.idle(call_hooks(e) ? sleep_between_hooks : 1e-3);
         }
         to_all(line::decide, 0, 0, accepted_);
         w.progress();

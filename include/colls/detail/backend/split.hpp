@@ -111,7 +111,10 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
         for (int r = 0; r < e.size; ++r)
             missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
         e.backend->look(e, nullptr, 0);
-        if (missing) sched_yield();
+        if (missing) {
+            call_hooks(e);
+            sched_yield();
+        }
     }
     if (m.decision().decided.load(std::memory_order_acquire) == 0) {
         int count = 0;

@@ -36,6 +36,8 @@ void perform_message(rank_context& e, operation_kind kind, const call& c, int pe
 void perform_exchange(rank_context& e, const call& sent, int to, const call& received, int from);
 /// A receive from any rank; returns that rank.
 int perform_recv_any(rank_context& e, const call& c);
+/// The rank from which it would receive now; or none.
+int probe_any(rank_context& e);
 
 /// Checks a request and starts the collective. The caller owns the operation until one of the functions below sets its
 /// pointer to null.
@@ -68,6 +70,8 @@ communicator shrink(rank_context& e);
 void leave_group(rank_context* e);
 void dump(rank_context& e);
 void abort_group(rank_context& e, std::string_view why);
+/// `off`: there is no deadline.
+void set_timeout(rank_context& e, double seconds, bool off);
 /// Ranks on each host, where there are several hosts with equally many consecutive ranks each; else 0.
 int ranks_per_host(const rank_context& e);
 [[noreturn]] void throw_no_group();

@@ -149,7 +149,7 @@ struct choice_out_of_reach {
 };
 [[gnu::cold]] inline choice_out_of_reach choose_out_of_reach(
     const rank_context& e, const demand& d, const candidates& list) {
-    if (e.copies_between && !reduces(d.what)) {
+    if (copies_at(e, near_so_far(e)) && !reduces(d.what)) {
         const any_schedule& s = choose(e, d, list, reach::processes).of->schedule;
         if (d.what == collective::broadcast && s.rounds(e.size) == 1 &&
             d.bytes >= static_cast<double>(single_copy_policy::parted_from) * e.size &&

@@ -13,26 +13,33 @@ namespace colls::inline v1::detail {
 
 /// The machine as n ranks share it, and what a call costs them beside waits and bytes.
 struct shared_machine : model {
+    int ranks = 1;
     double ranks_per_core = 1;
-    double enter = 0.2e-6;   ///< seconds to describe an operation of the direct executor to the others, and to leave it
+    double enter = 0.17e-6;  ///< seconds to describe an operation of the direct executor to the others, and to leave it
     double meet = 0;         ///< seconds to wait for all others once more than rounds tell
     double round = 0.07e-6;  ///< seconds of each of its rounds
     double eager = 0.08e-6;  ///< seconds of a call by the eager path
+    double partial = 0;      ///< seconds of a byte of a partial result: its line is stored to while a peer has it
 };
 /// Where ranks outnumber the cores, each rank has a share of a core, and a wait lasts until the other ranks of that
 /// core have run.
 inline shared_machine model_of(const machine& m, int n) {
-    if (n <= m.cores) return {{m.alpha, m.beta, m.gamma}};
+    shared_machine shared{{m.alpha, m.beta, m.gamma}};
+    shared.ranks = n;
+    shared.partial = 0.13 * m.alpha / 64;
+    if (n <= m.cores) return shared;
     // A switch by sched_yield between two ranks; and more of the bytes' time, since a rank finds the caches of its core
     // full of the other's data.
     const double ranks_per_core = static_cast<double>(n) / m.cores, switch_seconds = 0.6e-6, cold = 1.25;
-    shared_machine shared{
-        {(m.alpha + switch_seconds) * ranks_per_core, cold * m.beta * ranks_per_core, cold * m.gamma * ranks_per_core}};
+    shared.alpha = (m.alpha + switch_seconds) * ranks_per_core;
+    shared.beta = cold * m.beta * ranks_per_core;
+    shared.gamma = cold * m.gamma * ranks_per_core;
     shared.ranks_per_core = ranks_per_core;
     shared.enter *= ranks_per_core;
     shared.meet = switch_seconds * ranks_per_core;
     shared.round *= ranks_per_core;
     shared.eager *= ranks_per_core;
+    shared.partial *= ranks_per_core;
     return shared;
 }
 
@@ -45,11 +52,16 @@ inline double predict(const cost& c, bool pulled, const shared_machine& m, doubl
     const double waits = m.alpha * (c.rounds + 1.5 + 0.1 * c.rounds * c.ports) + m.round * c.rounds;
     // A pull costs its receiver, not its sender; and twice as much where every rank pulls all blocks, since each line
     // is then fetched from the cache of its owner, which reads it, too.
-    const double pull = m.gamma * (c.blocks > 0 && c.blocks_reduced >= c.blocks ? 2 : 1);
+    const double pull = m.gamma * (c.blocks > 0 && c.all_reduced >= static_cast<long>(c.blocks) * m.ranks ? 2 : 1);
+    const auto work = [&](long sent, long reduced) {
+        return m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) + pull * static_cast<double>(reduced);
+    };
+    // Where ranks share cores a rank that works while the others wait, as the root of a reduce, has a core to itself.
+    const double average = work(c.all_sent, c.all_reduced) / m.ranks;
+    const double partial = m.partial * static_cast<double>(c.all_partial) / m.ranks;
     const auto bytes_take = [&](long sent, long reduced) {
-        return (m.beta * static_cast<double>(sent > reduced ? sent - reduced : 0) +
-                   pull * static_cast<double>(reduced)) *
-               block / chunks;
+        const double alone = work(sent, reduced) / m.ranks_per_core;
+        return ((alone > average ? alone : average) + partial) * block / chunks;
     };
     const double first =
         m.enter + waits + bytes_take(pulled ? c.critical_received : c.critical_sent, c.critical_reduced);
@@ -70,11 +82,20 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
                          (chunks - 1) * (0.5 * m.message * static_cast<double>(c.critical_messages) +
                                             bytes_take(c.blocks_sent, c.blocks_reduced));
     if (n <= m.cores) return alone;
+    // Messages that do not fit the caches beside those of the core's other ranks take up to twice as long.
+    constexpr double small = 32 << 10, large = 1 << 20;
+    const double size = c.messages > 0 ? static_cast<double>(c.all_sent) * block / static_cast<double>(c.messages) : 0;
+    const double cold = 1 + (size < small ? 0 : size > large ? 1 : (size - small) / (large - small));
     const double work = m.message * static_cast<double>(c.messages) * chunks +
-                        m.beta * static_cast<double>(c.all_sent) * block +
+                        cold * m.beta * static_cast<double>(c.all_sent) * block +
                         m.gamma * static_cast<double>(c.all_reduced) * block;
-    const double shared = work / m.cores + waits;
-    return alone > shared ? alone : shared;
+    const double shared = work / m.cores + m.alpha * c.rounds;
+    // Of several messages to a rank in a round, the next is sent while one is received.
+    const double overlapped = c.critical_messages > 2L * c.rounds
+                                  ? 0.5 + static_cast<double>(c.rounds) / static_cast<double>(c.critical_messages)
+                                  : 1;
+    const double busiest = waits + overlapped * (alone - waits);
+    return busiest > shared ? busiest : shared;
 }
 /// Bytes of other ranks' slots that a rank reads on the eager path, where each rank that posts posts `posted` bytes.
 constexpr double eager_read_bytes(collective what, int n, double posted) {
@@ -91,12 +112,14 @@ constexpr double eager_read_bytes(collective what, int n, double posted) {
     }
 }
 /// Seconds of the eager path. Of so few bytes not enough lines are under way: each that is stored, and each that is
-/// read, takes a part of a single line's time, but for the first ones, which the store buffer hides. Where ranks
-/// outnumber cores, some of a rank's peers share its caches.
+/// read, takes a part of a single line's time, but for the first ones, which the store buffer hides. (On two threads of
+/// one core a single line takes 25 ns, and many take no less than between cores.) Where ranks outnumber cores, some of
+/// a rank's peers share its caches.
 inline double predict_eager(const shared_machine& m, const machine& figures, collective what, int n, double posted) {
     constexpr double hidden = 2048;
     const double read = eager_read_bytes(what, n, posted), moved = posted + read;
-    const double line_byte = 0.075 * figures.alpha / 64, slow = moved > hidden ? line_byte * (moved - hidden) : 0;
+    const double line_seconds = figures.alpha < 50e-9 ? 50e-9 : figures.alpha;
+    const double line_byte = 0.085 * line_seconds / 64, slow = moved > hidden ? line_byte * (moved - hidden) : 0;
     const double fast = figures.beta * posted + figures.gamma * read;
     const double away = m.ranks_per_core > 1 ? 1 - 1.0 / figures.cores : 1;
     return m.alpha * (1.5 + 0.1 * n) + m.eager + (slow > fast ? slow : fast) * m.ranks_per_core * away;

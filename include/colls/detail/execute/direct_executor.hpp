@@ -40,13 +40,14 @@ private:
         return o_.staged_plan ? *o_.staged_plan : out_of_reach_plan(*plan_, single_copy_pays());
     }
     bool single_copy_pays() const;
+    /// As decided for this operation. (Whether pushes and pulls follow it, o_.near, hangs on the collective, too.)
+    bool is_near() const { return distance::is_near(e_, o_.sequence); }
+    bool copies_now() const { return copies_at(e_, is_near()); }
     void lay_out(const execution_plan& plan);
     bool streams_from(std::size_t whole) const;
     bool is_within_reach(place where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
-    bool is_agreed() const {
-        return e_.shares_everything() || e_.size == 1 || (o_.request.ragged && !e_.copies_between);
-    }
+    bool is_agreed() const { return e_.shares_everything() || e_.size == 1 || (o_.request.ragged && !copies_now()); }
     /// `p`, as this rank tells it to the others.
     std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
         return reached ? e_.told(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
@@ -85,6 +86,7 @@ private:
     bool perform(const instruction& i);
     bool try_wait(const instruction& i, std::size_t chunk);
     bool copy(const instruction& i);
+    bool copy_twice(const instruction& i, std::byte* staged, const std::byte* from, std::size_t bytes);
     bool fold(const instruction& i);
     // Single copies: single_copy.hpp.
     bool is_in_other_process(const rank_buffers& b, const location& l) const {
@@ -177,8 +179,9 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
     const bool is_staged = plan.within == reach::scratch;
     o_.stream_pushes = streams_from(whole);
     o_.stream_own = whole >= store_policy::stream_own_from;
-    o_.stream_staged = is_staged && (streams_staged(e_) || whole >= store_policy::stream_staged_from);
-    const bool overlaps = e_.streams && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded;
+    o_.stream_staged = is_staged && (streams_staged(e_, is_near()) || whole >= store_policy::stream_staged_from);
+    const bool overlaps =
+        is_staged && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded && streams_at(e_, is_near());
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
     if (c.ragged)
@@ -220,15 +223,14 @@ inline void direct_executor::enter() {
     std::size_t slots = 0;
     const execution_plan& direct = *plan_;
     const auto make_room = [&](const execution_plan& plan) {
+        if (plan.program_of(role_of(e_.rank)).scratch == 0) return;
         lay_out(plan);
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
     if (!is_agreed()) make_room(other_plan());
-    if (o_.copying_open)
-        if (const execution_plan& other = copied_otherwise(direct); other.program_of(role_of(e_.rank)).scratch > 0)
-            make_room(other);
-    lay_out(direct);
-    if ((reached || c.ragged) && scratch_bytes() > slots) slots = scratch_bytes();
+    if (o_.copying_open) make_room(copied_otherwise(direct));
+    if (reached || c.ragged) make_room(direct);
+    if (plan_ != &direct) follow(direct);
     // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
     // are out of reach are copied as a whole, and so are the tables of offsets.
     const std::byte* in = c.in;
@@ -238,10 +240,11 @@ inline void direct_executor::enter() {
         c.ragged && !e_.shares_everything() ? (static_cast<std::size_t>(plan_->blocks) + 1) * sizeof(std::size_t) : 0;
     const bool bounces =
         c.ragged && !reached &&
-        (!e_.copies_between || ragged_bytes(place::input) + ragged_bytes(place::output) < single_copy_policy::from);
+        (!copies_now() || ragged_bytes(place::input) + ragged_bytes(place::output) < single_copy_policy::from);
     const std::size_t copied = bounces ? ragged_bytes(place::input) : copied_input();
-    take_scratch(e_, o_, slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables);
-    std::byte* const scratch = o_.scratch.at;
+    const std::size_t needed =
+        slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables;
+    std::byte* const scratch = reached || slots == 0 ? take_scratch(e_, o_, needed) : take_staging(e_, o_, needed);
     std::byte* next = scratch + slots;
     if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
     in_reached = in_reached || copied > 0 || bounces;
@@ -265,8 +268,11 @@ inline void direct_executor::enter() {
     // This rank itself reaches its buffers wherever they are.
     o_.buffers[e_.rank] = {
         o_.sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
-    o_.phase = agreed ? operation_phase::running : operation_phase::agreeing;
+    // A rank whose own buffers are out of reach knows already what all will agree on.
+    const bool decided = !is_agreed() && !(in_reached && out_reached);
+    o_.phase = agreed || decided ? operation_phase::running : operation_phase::agreeing;
     own.progress.store(progress_word(0, 0), std::memory_order_release);
+    if (agreed || decided) lay_out(decided ? other_plan() : direct);  // now, while the entry is on its way
 }
 
 /// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan. Else
@@ -281,10 +287,7 @@ inline bool direct_executor::agree() {
         // As told, both of one rank: where they are out of reach, addresses in its own process.
         apart = apart && b->in != b->out;
     }
-    if (!reached)
-        lay_out(other_plan());
-    else if (o_.copying_open && apart)
-        lay_out(copied_otherwise(*plan_));
+    lay_out(!reached ? other_plan() : o_.copying_open && apart ? copied_otherwise(*plan_) : *plan_);
     o_.phase = operation_phase::running;
     return true;
 }
@@ -357,10 +360,26 @@ inline bool direct_executor::copy(const instruction& i) {
         push(to_rank, to_at, source_at, bytes, i.round);
     else if (source_at == to_at)
         return true;
+    else if (i.pushes > 0 && o_.stream_staged)
+        return copy_twice(i, to_at, source_at, bytes);
     else if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? o_.stream_staged : o_.stream_own)
         stream_bytes(to_at, source_at, bytes);
     else
         copy_bytes(to_at, source_at, bytes);
+    return true;
+}
+
+/// Copies what this rank keeps as well as stages to both places in one pass. (By plain stores two passes are faster.)
+inline bool direct_executor::copy_twice(
+    const instruction& i, std::byte* staged, const std::byte* from, std::size_t bytes) {
+    auto* const kept = const_cast<std::byte*>(address(*buffers_of(e_.rank), (&i + 1)->to));
+    for (std::size_t at = 0; at < bytes; at += store_policy::piece) {
+        const std::size_t n = bytes - at < store_policy::piece ? bytes - at : store_policy::piece;
+        stream_bytes_unfenced(staged + at, from + at, n);
+        if (kept != from) copy_bytes(kept + at, from + at, n);
+    }
+    fence_stream();
+    o_.at += 1;
     return true;
 }
 

@@ -25,6 +25,12 @@ public:
         return latest != 0 ? (latest & near) != 0 : starts_near(e);
     }
 
+    /// Were the ranks near each other when the figures of the machine were measured?
+    static bool starts_near(const rank_context& e) {
+        const machine& m = e.backend->figures();
+        return m.alpha < m.near_below;
+    }
+
     /// At the end of an operation of `bytes` bytes: takes part in a sample if it is time for one.
     static void sample(rank_context& e, std::uint64_t sequence, std::size_t bytes) {
         const unsigned log = bytes < (std::size_t{64} << 10) ? 7 : 5;  // of the operations from one sample to the next
@@ -52,10 +58,6 @@ private:
     static constexpr std::uint64_t trips = 3;
     static constexpr double patience = 4e-6;  // seconds
 
-    static bool starts_near(const rank_context& e) {
-        const machine& m = e.backend->figures();
-        return m.alpha < m.near_below;
-    }
     /// Waits for a word to have a value; false: it took too long.
     static bool comes(const std::atomic<std::uint64_t>& word, std::uint64_t value, double until) {
         for (int spins = 1; word.load(std::memory_order_acquire) != value; ++spins)
@@ -96,5 +98,22 @@ private:
             .store((sequence + window) << 2 | decided | (is ? near : 0), std::memory_order_relaxed);
     }
 };
+
+// How ordinary buffers go between processes, where the distance of the cores is no longer what it was when that was
+// measured: far from each other stores past the caches are faster than plain ones and than the kernel's copies, near
+// each other the kernel's copies are the fastest (docs/performance.md).
+
+/// Are data that ranks at that distance stage for each other best stored past the caches?
+inline bool streams_at(const rank_context& e, bool near) {
+    return near == distance::starts_near(e) ? e.streams : !near;
+}
+/// Does this rank store what it stages past the caches? Not while another rank runs on its core, whose caches hold it.
+inline bool streams_staged(const rank_context& e, bool near) {
+    return streams_at(e, near) && !e.waits.core_is_shared();
+}
+/// Does the kernel copy what is not reduced between the processes of ranks at that distance?
+inline bool copies_at(const rank_context& e, bool near) {
+    return e.copies_between && (e.copies_always || (near == distance::starts_near(e) ? e.copies_faster : near));
+}
 
 }  // namespace colls::inline v1::detail

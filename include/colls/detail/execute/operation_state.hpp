@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/execute/chunk_layout.hpp>
+#include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 #include <colls/detail/reduce/fold.hpp>
@@ -29,7 +30,7 @@ struct message_state;
 
 /// How far a collective that has begun has come on this rank. Transitions, each in one place:
 ///     direct_executor::begin   -> learning_count, off the root of a gather or scatter
-///     direct_executor::enter   -> agreeing, where ranks may have buffers that others cannot reach; else -> running
+///     direct_executor::enter   -> agreeing, where only others may have buffers out of reach; else -> running
 ///     direct_executor::agree   agreeing -> running
 ///     message_executor::begin  -> begun
 ///     message_executor::enter  begun -> learning_count, where the root tells the count ahead; else -> running
@@ -102,20 +103,34 @@ inline void give_scratch(rank_context& e, operation_state& o) {
     o.scratch = {};
 }
 /// Gives the operation scratch memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
-inline void take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
+inline std::byte* take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
     give_scratch(e, o);  // an operation that failed may have kept its own
     auto& pool = e.pieces;
     for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
         if (pool[i].bytes >= bytes) {
             o.scratch = pool[i];
             pool.drop(i);
-            return;
+            return o.scratch.at;
         }
     if (bytes > 0) o.scratch = {e.backend->take(bytes), bytes};
+    return o.scratch.at;
+}
+/// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes again
+/// while a peer's cache still has it is as slow as one that comes from there.
+inline std::byte* take_staging(rank_context& e, operation_state& o, std::size_t bytes) {
+    take_scratch(e, o, bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
+    if (e.staging_at + bytes > o.scratch.bytes) e.staging_at = 0;
+    std::byte* const at = o.scratch.at + e.staging_at;
+    e.staging_at += padded(bytes);
+    return at;
 }
 
 #ifndef COLLS_SEPARATE
 COLLS_INLINE rank_context::~rank_context() {
+    if (latest && *latest == this) {
+        *latest = next == this ? nullptr : next;
+        if (next != this) next->latest = latest;
+    }
     previous->next = next;
     next->previous = previous;
     for (const memory_piece& piece : pieces) backend->give(piece.at, piece.bytes);

@@ -6,6 +6,7 @@
 // memory that the receiver can reach. Messages of one ordered pair of ranks match in order; one at a time is under way.
 #pragma once
 
+#include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/guarded.hpp>
 #include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/support/copy.hpp>
@@ -43,7 +44,8 @@ inline bool advance_send(rank_context& e, operation_state& o, pair_line& l) {
         const std::byte* from = o.request.in + p.first;
         if (!reached) {
             std::byte* const copy = o.scratch.at + posted % 2 * l.piece;
-            streams_staged(e) ? stream_bytes(copy, from, p.count) : copy_bytes(copy, from, p.count);
+            streams_staged(e, distance::is_near(e, e.sequence)) ? stream_bytes(copy, from, p.count)
+                                                                : copy_bytes(copy, from, p.count);
             from = copy;
         }
         l.data[posted % 2] = e.told(from);

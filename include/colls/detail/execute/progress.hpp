@@ -52,20 +52,25 @@ COLLS_INLINE void progress(rank_context& e) {
 }
 #endif
 
-/// Waits for an operation; what it throws has broken the group.
-inline void wait_until_done(rank_context& e, operation_state& o) {
+/// Waits for an operation, within guarded().
+inline void run_until_done(rank_context& e, operation_state& o) {
     const struct waiting {
         rank_context& e;
         ~waiting() { e.current = nullptr; }
     } here{e};
     e.current = &o;
-    guarded(e, o.site.what, [&] {
+    for (;;) {
+        // Where it has moved another wait begins: a long call is no reason to sleep.
         backoff wait(e);
-        while (!advance(e, o)) {
+        for (const std::size_t chunk = o.chunk, at = o.at; o.chunk == chunk && o.at == at; wait(o.site)) {
+            if (advance(e, o)) return;
             advance_others(e, o);
-            wait(o.site);
         }
-    });
+    }
+}
+/// Waits for an operation; what it throws has broken the group.
+inline void wait_until_done(rank_context& e, operation_state& o) {
+    guarded(e, o.site.what, [&] { run_until_done(e, o); });
 }
 
 }  // namespace colls::inline v1::detail

@@ -10,7 +10,7 @@ namespace colls::inline v1::detail {
 /// For a schedule that is given: `automatic` predicts.
 inline bool direct_executor::single_copy_pays() const {
     const call& c = o_.request;
-    return e_.copies_between && !reduces(c.what) &&
+    return copies_now() && !reduces(c.what) &&
            (c.ragged || c.count * c.element / static_cast<std::size_t>(plan_->blocks) >= single_copy_policy::from);
 }
 

@@ -35,6 +35,9 @@ struct store_policy {
     static constexpr std::size_t stream_staged_from = std::size_t{32} << 20;
     /// What is folded and then pushed at a time: so little that the loads of one piece overlap the stores of the other.
     static constexpr std::size_t piece = 1 << 10;
+    /// What is staged goes to another part of so much memory each time: twice the second-level cache of most
+    /// processors.
+    static constexpr std::size_t staging_ring = std::size_t{2} << 20;
     /// Staged plans: the chunks of all units together, and the number of chunks whose scratch slots are apart.
     static constexpr std::size_t staged_chunk = std::size_t{256} << 10;
     static constexpr std::size_t staged_chunks = 3;

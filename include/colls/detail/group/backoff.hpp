@@ -47,6 +47,7 @@ private:
         }
         if (++steps_ % 16 == 0) look(at);
         ++rests_;
+        const bool hooked = call_hooks(*e_);
         if (policy.next(waited_) == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();
@@ -54,7 +55,9 @@ private:
         } else if (e_->by_messages) {
             e_->backend->sleep(*e_);
         } else {
-            const timespec nap{0, static_cast<long>(wait_policy::sleep_for(waited_) * 1e9)};
+            const double most = wait_policy::sleep_for(waited_);
+            const timespec nap{
+                0, static_cast<long>((hooked && most > sleep_between_hooks ? sleep_between_hooks : most) * 1e9)};
             nanosleep(&nap, nullptr);
         }
         progress(*e_);

@@ -132,9 +132,16 @@ class group_memory {
 public:
     group_memory() = default;
     /// Over `bytes(n)` zeroed bytes, aligned to `line`.
-    group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {}
+    group_memory(std::byte* at, int n) : base_(at), n_(static_cast<std::size_t>(n)) {
+        const std::size_t sizes[parts] = {sizeof(poison_state), n_ * sizeof(rank_state),
+            window * n_ * sizeof(operation_line), eager_slots * n_ * sizeof(eager_line),
+            eager_slots * n_ * eager_capacity, n_ * n_ * sizeof(pair_line), sizeof(decision_state),
+            n_ * proposal_bytes(n_), n_ * sizeof(refusal_state), n_ * told_call::kept * sizeof(told_call),
+            sizeof(distance_state), (n_ * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line};
+        for (int i = 0; i < parts; ++i) offset_[i + 1] = offset_[i] + sizes[i];
+    }
 
-    static std::size_t bytes(int n) { return offset(12, static_cast<std::size_t>(n)); }
+    static std::size_t bytes(int n) { return group_memory(nullptr, n).offset_[parts]; }
     std::byte* base() const { return base_; }
 
     poison_state& poison() const { return *at<poison_state>(0, 0); }
@@ -146,7 +153,7 @@ public:
         return *at<eager_line>(3, slot * n_ + static_cast<std::size_t>(rank));
     }
     std::byte* eager_data(std::uint64_t slot, int rank) const {
-        return base_ + offset(4, n_) + (slot * n_ + static_cast<std::size_t>(rank)) * eager_capacity;
+        return base_ + offset_[4] + (slot * n_ + static_cast<std::size_t>(rank)) * eager_capacity;
     }
 
     pair_line& pair(int from, int to) const {
@@ -156,7 +163,7 @@ public:
     decision_state& decision() const { return *at<decision_state>(6, 0); }
     proposal_head& proposal(int rank) const {
         return *reinterpret_cast<proposal_head*>(
-            base_ + offset(7, n_) + static_cast<std::size_t>(rank) * proposal_bytes(n_));
+            base_ + offset_[7] + static_cast<std::size_t>(rank) * proposal_bytes(n_));
     }
     refusal_state& refusal(int rank) const { return *at<refusal_state>(8, static_cast<std::size_t>(rank)); }
     told_call& told(int rank, std::uint64_t number) const {
@@ -172,22 +179,14 @@ public:
 
 private:
     static std::size_t proposal_bytes(std::size_t n) { return (sizeof(proposal_head) + n + line - 1) / line * line; }
-    static std::size_t offset(int part, std::size_t n) {
-        const std::size_t sizes[] = {sizeof(poison_state), n * sizeof(rank_state), window * n * sizeof(operation_line),
-            eager_slots * n * sizeof(eager_line), eager_slots * n * eager_capacity, n * n * sizeof(pair_line),
-            sizeof(decision_state), n * proposal_bytes(n), n * sizeof(refusal_state),
-            n * told_call::kept * sizeof(told_call), sizeof(distance_state),
-            (n * sizeof(std::atomic<std::uint16_t>) + line - 1) / line * line};
-        std::size_t sum = 0;
-        for (int i = 0; i < part; ++i) sum += sizes[i];
-        return sum;
-    }
     template <class T>
     T* at(int part, std::size_t index) const {
-        return reinterpret_cast<T*>(base_ + offset(part, n_)) + index;
+        return reinterpret_cast<T*>(base_ + offset_[part]) + index;
     }
+    static constexpr int parts = 12;
     std::byte* base_ = nullptr;
     std::size_t n_ = 0;
+    std::size_t offset_[parts + 1] = {};  ///< where each part begins: kept, since a call looks up ten places
 };
 
 }  // namespace colls::inline v1::detail

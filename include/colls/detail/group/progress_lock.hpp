@@ -21,6 +21,9 @@ inline bool is_within_call(const rank_context& e) {
     if (e.is_foreign())
         text << ": this process was forked from the rank, whose group it cannot use: a group belongs to the process "
                 "that made it";
+    else if (in_wait_hook)
+        text << ": the wait hook calls the library with the group that waits, or with one that advances with it: it "
+                "may call with other groups alone";
     else
         text << ": an operator calls the library while a call of this rank runs it: an operator may compute, but not "
                 "communicate or wait";
@@ -54,5 +57,16 @@ private:
     const rank_context* const outer_;
     const bool within_;
 };
+
+/// Adds a context to those of this thread's groups that advance together though none is split from another.
+inline void join_groups_of_thread(rank_context& e) {
+    static thread_local const auto latest = std::make_shared<rank_context*>(nullptr);
+    if (*latest != nullptr) {
+        const progress_lock mine(**latest);
+        e.join(**latest);
+    }
+    e.latest = latest;
+    *latest = &e;
+}
 
 }  // namespace colls::inline v1::detail

@@ -12,8 +12,10 @@
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/support/message.hpp>
+#include <colls/detail/support/wait_hook.hpp>
 
 #include <pthread.h>
+#include <memory>
 #include <mutex>
 
 namespace colls::inline v1::detail {
@@ -59,8 +61,10 @@ struct rank_context {
     std::size_t reach = ~std::size_t{0};  ///< its length; threads share everything
     environment env = environment::read();
     bool crowded = false;         ///< more ranks than cores: waits yield instead of spinning
-    bool copies_between = false;  ///< the kernel copies between the processes of any two ranks
-    bool streams = false;         ///< staged data are stored past the caches
+    bool copies_between = false;  ///< the kernel can copy between the processes of any two ranks
+    bool copies_always = false;   ///< and does so whatever was measured
+    bool copies_faster = false;   ///< as measured with the figures of the machine: faster than staging
+    bool streams = false;         ///< as measured with them: staged data are stored past the caches
     bool by_messages = false;     ///< ranks do not share memory
     wait_policy waits;
     int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
@@ -69,10 +73,13 @@ struct rank_context {
     /// Of the group: equal on its ranks, different for each group of a process; 0: it has none.
     std::uint64_t number = 0;
     rank_context* forming_from = nullptr;  ///< while this group is being formed: the group that it is split from
+    /// Of the thread that joined it to the thread's groups: see join_groups_of_thread.
+    std::shared_ptr<rank_context*> latest;
     /// The contexts of one thread's groups form a cycle: a wait in one of them advances the operations of all.
     rank_context *next = this, *previous = this;
     std::mutex* shared = nullptr;         ///< of the whole cycle, where a second thread makes progress
     const unsigned born = count_forks();  ///< the process that made it: see `is_foreign`
+    hook_function hook = nullptr;         ///< of this group's waits, beside the process's: the transport's, or null
     char label[32] = "0";                 ///< of the group, in texts; the same on all ranks
     unsigned splits = 0;                  ///< of this group, so far
     double began = seconds_now();         ///< when the group was made from which this one was split, directly or not
@@ -96,6 +103,7 @@ struct rank_context {
     list<operation_state*> in_flight, idle;
     const operation_state* current = nullptr;  ///< the operation that is waited for
     list<memory_piece> pieces;                 ///< scratch memory that is not in use
+    std::size_t staging_at = 0;                ///< where the next operation begins to stage in its piece
     list<schedule_choice> choices;             ///< what `automatic` chose
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend b)
@@ -137,10 +145,6 @@ struct rank_context {
     }
 };
 
-/// Are data that are staged for other ranks stored past the caches? Not while another rank runs on this rank's core,
-/// whose caches hold them. Each rank decides for its own stores.
-inline bool streams_staged(const rank_context& e) { return e.streams && !e.waits.core_is_shared(); }
-
 /// Groups that this process made other than by a split: traces number them.
 inline std::atomic<unsigned> groups_made{0};
 /// A label that is too long is cut off.
@@ -150,6 +154,15 @@ inline std::atomic<unsigned> groups_made{0};
 [[gnu::cold]] inline void label_group(rank_context& e, unsigned number) {
     put_label(e, message() << static_cast<std::size_t>(number));
 }
+
+/// Gives other libraries the processor, between two looks at what a rank waits for. False: there is no hook.
+inline bool call_hooks(const rank_context& e) {
+    const bool called = call_wait_hook();
+    if (e.hook != nullptr) call_hook(e.hook, nullptr);
+    return called || e.hook != nullptr;
+}
+/// Seconds that a rank sleeps at most while there are hooks.
+inline constexpr double sleep_between_hooks = 100e-6;
 
 /// Advances whatever is in flight in the groups of this thread.
 void progress(rank_context& e);

@@ -8,6 +8,7 @@
 #include <colls/detail/execute/dump.hpp>
 #include <colls/detail/perform/started_operation.hpp>
 
+#include <limits>
 #include <memory>
 
 namespace colls::inline v1::detail {
@@ -60,6 +61,16 @@ COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
         e.backend->look(e, nullptr, 0);
         e.backend->sleep(e);
     }
+}
+COLLS_INLINE void set_timeout(rank_context& e, double seconds, bool off) {
+    const progress_lock mine(e);
+    if (!(seconds > 0))
+        throw error(errc::invalid_argument,
+            (message() << "colls: rank " << e.rank << " in set_timeout: " << seconds
+                       << " s: a deadline is above 0, and duration::max() means none")
+                .text(),
+            e.rank);
+    e.env.timeout = off ? std::numeric_limits<double>::infinity() : seconds;
 }
 
 [[noreturn]] COLLS_INLINE void throw_no_group() {

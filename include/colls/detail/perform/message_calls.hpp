@@ -95,6 +95,20 @@ COLLS_INLINE void perform_exchange(rank_context& e, const call& sent, int to, co
     operation sends(e, begun(operation_kind::send, sent, to));
     wait_all(receives, sends);
 }
+COLLS_INLINE int probe_any(rank_context& e) {
+    const progress_lock mine(e);
+    int from = none;
+    guarded(e, "probe_any", [&] {
+        progress(e);
+        from = find_sender(e);
+        if (from != none) return;
+        e.backend->look(e, nullptr, 0);
+        if (e.memory.poison().state.load(std::memory_order_acquire) == 0) return;
+        leave(e);
+        throw_poison(e);
+    });
+    return from;
+}
 COLLS_INLINE int perform_recv_any(rank_context& e, const call& c) {
     operation_state* o = nullptr;
     int from = none;

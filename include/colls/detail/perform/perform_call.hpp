@@ -124,8 +124,10 @@ inline void execute_untraced(rank_context& e, const call& c, const schedule_choi
     }
     const taken_operation own(e);
     set_call(*own, c, p);
-    guarded(e, name_of(c.what), [&] { begin_execution(e, *own); });
-    wait_until_done(e, *own);
+    guarded(e, name_of(c.what), [&] {
+        begin_execution(e, *own);
+        run_until_done(e, *own);
+    });
 }
 
 [[gnu::cold]] [[gnu::noinline]] inline void execute_traced(rank_context& e, const call& c, const schedule_choice& p) {

@@ -109,7 +109,10 @@ COLLS_INLINE void wait_operation(rank_context& e, operation_state*& o) {
 }
 COLLS_INLINE void wait_operation_for(rank_context& e, operation_state*& o, double seconds) {
     const double until = seconds_now() + seconds;
-    for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) sched_yield();
+    for (test_operation(e, o); o != nullptr && seconds_now() < until; test_operation(e, o)) {
+        call_hooks(e);
+        sched_yield();
+    }
 }
 
 COLLS_INLINE void finish_operation(rank_context& e, operation_state*& o, bool unwinding) noexcept {
@@ -132,6 +135,7 @@ COLLS_INLINE void finish_operation(rank_context& e, operation_state*& o, bool un
 }
 
 COLLS_INLINE double pause_between_tests(double since) {
+    call_wait_hook();
     const double now = seconds_now();
     if (since != 0 && now - since > 3e-3) {
         const timespec nap{0, 50'000};

@@ -52,6 +52,8 @@ private:
         for (const instruction& i : phase_) accesses_.access(rank, i, programs_[rank].operands, done);
     }
     void append_phase(int rank, int round);
+    void copy_first(int rank);
+    void copy_with_staging(int rank);
     void publish(int rank, int value, int round) {
         programs_[rank].body.push_back({.op = opcode::publish, .value = value, .round = round});
     }
@@ -78,6 +80,8 @@ inline void memory_lowering::lower() {
     for (int r = 0; r < steps_.size; ++r) {
         phase_.clear();
         work_.keep_inputs(r, phase_);
+        if (plan_.within == reach::buffers && plan_.copies == copying::pulled) copy_first(r);
+        if (plan_.within == reach::scratch) copy_with_staging(r);
         record(r, plan_.values());
         append_phase(r, steps_.rounds);
     }
@@ -185,6 +189,54 @@ inline void memory_lowering::fold_phase(int round) {
         publish(r, folded(round), round);
     }
     accesses_.publish_all(folded(round));
+}
+
+/// Moves copies of what has stayed in the rank's input to the begin of its program: there it has time, while the others
+/// enter. They need no waits: peers read the input alone, and in place there is nothing to copy.
+inline void memory_lowering::copy_first(int rank) {
+    rank_program& program = programs_[rank];
+    list<instruction> first, rest;
+    for (const instruction& i : phase_)
+        (i.op == opcode::copy && program.operands[i.first].where == place::input ? first : rest).push_back(i);
+    first.append(program.body);
+    program.body = std::move(first);
+    phase_ = std::move(rest);
+}
+
+/// Moves copies of what has stayed in the rank's input behind those that stage the same, so that both are one pass; or,
+/// where it is not staged, to the first wait.
+inline void memory_lowering::copy_with_staging(int rank) {
+    rank_program& program = programs_[rank];
+    const auto source = [&](const instruction& i) { return program.operands[i.first]; };
+    list<instruction> body, rest;
+    list<bool> moved;
+    moved.resize(phase_.size());
+    const auto move = [&](bool all, const location& staged) {
+        for (std::size_t k = 0; k < phase_.size(); ++k) {
+            if (moved[k] || phase_[k].op != opcode::copy || source(phase_[k]).where != place::input) continue;
+            if (!all && source(phase_[k]).index != staged.index) continue;
+            body.push_back(phase_[k]);
+            moved[k] = true;
+            if (!all) break;
+        }
+    };
+    bool waited = false;
+    for (const instruction& i : program.body) {
+        if (i.op == opcode::wait && !waited) {
+            move(true, {});
+            waited = true;
+        }
+        body.push_back(i);
+        if (i.op == opcode::copy && i.to.where == place::scratch && source(i).where == place::input) {
+            const std::size_t at = body.size() - 1;
+            move(false, source(i));
+            body[at].pushes = static_cast<int>(body.size() - 1 - at);
+        }
+    }
+    for (std::size_t k = 0; k < phase_.size(); ++k)
+        if (!moved[k]) rest.push_back(phase_[k]);
+    program.body = std::move(body);
+    phase_ = std::move(rest);
 }
 
 inline void memory_lowering::append_phase(int rank, int round) {

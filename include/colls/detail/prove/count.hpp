@@ -24,6 +24,7 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
     const int rounds = s.rounds(n), ranks = period > 0 ? period : n;
     cost c{.rounds = counts.node == 0 ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
     buffer<long> sent(ranks), received(ranks), reduced(ranks);
+    buffer<int> reduced_from(ranks);  // the first round in which the rank reduces, + 1
     for (int round = 0; round < rounds; ++round) {
         long most_sent = 0, most_received = 0, most_reduced = 0, most_messages = 0;
         for (int r = 0; r < ranks; ++r) {
@@ -35,11 +36,15 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
                 if (st.recv.peer == none || !counts(r, st.recv.peer)) continue;
                 const long in = size_of(st.recv.blocks);
                 if (st.recv.peer != r) into += in, ++messages;
-                if (st.recv.action == action::reduce) fold += in;
+                if (st.recv.action != action::reduce) continue;
+                fold += in;
+                const int from = reduced_from.p[st.recv.peer % ranks];
+                if (st.recv.peer != r && from != 0 && from <= round) c.all_partial += in;
             }
             sent.p[r] += out;
             received.p[r] += into;
             reduced.p[r] += fold;
+            if (fold > 0 && reduced_from.p[r] == 0) reduced_from.p[r] = round + 1;
             if (out > most_sent) most_sent = out;
             if (into > most_received) most_received = into;
             if (fold > most_reduced) most_reduced = fold;
@@ -57,6 +62,7 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
     c.messages *= n / ranks;
     c.all_sent *= n / ranks;
     c.all_reduced *= n / ranks;
+    c.all_partial *= n / ranks;
     for (int r = 0; r < ranks; ++r) {
         if (sent.p[r] > c.blocks_sent) c.blocks_sent = sent.p[r];
         if (received.p[r] > c.blocks_received) c.blocks_received = received.p[r];

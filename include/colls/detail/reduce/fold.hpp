@@ -125,7 +125,13 @@ void fold_twice_by_lines(void* dst, void* also, const operand* operands, std::si
     const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(also) % 64) % 64 / sizeof(T);
     std::size_t i = to_line < count ? to_line : count;
     loops::run_twice(out, second, x, 0, i, by);
+    // In place the peer's lines are read and then stored to: fetched for reading, each would be asked for twice, unless
+    // the processor guesses what follows.
+    constexpr std::size_t ahead = 16 * in_line;
+    const bool overwrites = !past_caches && (x[0].data == also || x[1].data == also);
+    for (std::size_t k = i; overwrites && k < i + ahead && k < count; k += in_line) prefetch_to_store(second + k);
     for (; i + in_line <= count; i += in_line) {
+        if (overwrites && i + ahead < count) prefetch_to_store(second + i + ahead);
         alignas(64) T made[in_line];
         for (std::size_t l = 0; l < in_line; ++l) made[l] = loops::folded(x, i + l, by);
         std::memcpy(out + i, made, 64);

@@ -101,6 +101,17 @@ inline void copy_lines_sse2(char* dst, const char* src, std::size_t lines) {
 }
 #endif
 
+/// Fetches a line for a store that follows soon: no other core has it then. (Processors without the instruction skip
+/// it.
+/// __builtin_prefetch has it only with an option of the compiler.)
+inline void prefetch_to_store(const void* p) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
+#elif defined(__GNUC__)
+    __builtin_prefetch(p, 1);
+#endif
+}
+
 /// Does memcpy, which takes `rep movsb` for such sizes, take up to 16 times as long on AMD Zen 3 and 4 (glibc bug
 /// 30994)? There the destination lies less than a line behind the source, counted within their pages.
 inline bool is_slow_for_memcpy(const void* dst, const void* src, std::size_t size) {
