@@ -3,6 +3,7 @@
 // between. The latency of a cache line between two cores is measured around every turn, because a virtual machine may
 // move its cores apart within minutes; figures are compared within one such state only.
 #include "sides.hpp"
+#include "variants.hpp"
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -235,8 +236,7 @@ int main(int argc, char** argv) {
     app.add_option("--seconds", s.seconds, "length of a turn")->check(CLI::PositiveNumber)->capture_default_str();
     app.add_option("--schedules", schedules, "schedules of our side's all_reduce, a row for each")
         ->delimiter(',')
-        ->check(
-            CLI::IsMember(std::vector<std::string>(std::begin(bench::variant_names), std::end(bench::variant_names))));
+        ->check(CLI::IsMember(bench::variant_names()));
     app.add_option("--variants", s.variants, "as --schedules, by number, for another program of our side")
         ->delimiter(',');
     app.add_option("--transport", s.transport, "transport of our side; staged: processes with ordinary buffers")
@@ -260,7 +260,7 @@ int main(int argc, char** argv) {
     if (s.peer_program.empty()) s.peer_program = here + "side_" + s.peer;
     if (!schedules.empty()) s.variants.clear();
     for (const auto& name : schedules)
-        s.variants.push_back(static_cast<std::uint32_t>(index_in(bench::variant_names, name)));
+        s.variants.push_back(static_cast<std::uint32_t>(index_in(bench::variant_names(), name)));
     if (s.quick) {
         s.ranks = {2, 4};
         s.jobs = {"all_reduce", "all_reduce_in_place"};

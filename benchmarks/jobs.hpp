@@ -1,6 +1,7 @@
 // The measured collectives: the sizes of their buffers, their input, and the check of their output.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -24,8 +25,10 @@ inline constexpr const char* job_names[] = {
     "all_reduce", "all_reduce_in_place", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "copy", "quit"};
 inline const char* name_of(job j) { return job_names[static_cast<int>(j)]; }
 
-/// Variants of our side's all_reduce: the library's choice, and schedules given by type.
-inline constexpr const char* variant_names[] = {"automatic", "direct", "ring", "circulant", "recursive_doubling"};
+/// How many calls a side that makes them back to back times as a whole.
+inline std::uint32_t calls_in_run(std::size_t bytes) {
+    return static_cast<std::uint32_t>(std::clamp<std::size_t>((1 << 20) / bytes, 4, 64));
+}
 
 /// Floats on pages of their own, first touched by the rank that uses them.
 class buffer {

@@ -5,13 +5,12 @@
 // A suspect is measured again, and counted only if it repeats.
 #include "../examples/common/plot.hpp"
 #include "cliffs.hpp"
-#include "measure.hpp"
+#include "sides.hpp"
+#include "variants.hpp"
 
 #include <colls/colls.hpp>
 #include <colls/detail/choose/explanation.hpp>
 #include <colls/detail/support/machine.hpp>
-#include <colls/transports/shm.hpp>
-#include <colls/transports/threads.hpp>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -31,17 +30,12 @@ namespace {
 using bench::job;
 namespace internal = colls::detail;
 
-// Variants of a call: 0 is the library's choice, 1 the eager path, and then come the families.
-constexpr std::uint32_t automatic = 0, eager = 1;
-constexpr std::uint32_t variants = 2 + static_cast<std::uint32_t>(std::size(internal::known_names.all));
-std::string_view variant_name(std::uint32_t v) {
-    return v == automatic ? "automatic" : v == eager ? internal::eager_name : internal::known_names.all[v - 2];
-}
+using bench::automatic, bench::eager, bench::variants, bench::variant_name;
 
 struct settings {
     std::vector<int> ranks{2, 4};
     std::vector<std::string> jobs{"all_reduce"};
-    std::string transport = "threads", json, plots;
+    std::string transport = "threads", json, plots, folder, mpirun = "mpirun";
     std::size_t first = 8, last = std::size_t{64} << 20, offset = 0;
     double factor = 1.19, seconds = 0.003, hopeless = 2.5;
     int passes = 7;
@@ -49,170 +43,31 @@ struct settings {
     bool back_to_back = false, only_automatic = false, neighbours = false;
 };
 
-colls::collective collective_of(job what) {
-    switch (what) {
-        case job::broadcast:
-            return colls::collective::broadcast;
-        case job::all_gather:
-            return colls::collective::all_gather;
-        case job::reduce_scatter:
-            return colls::collective::reduce_scatter;
-        case job::all_to_all:
-            return colls::collective::all_to_all;
-        default:
-            return colls::collective::all_reduce;
-    }
-}
-
-/// One rank's calls, each by the choice that its variant names.
-class side {
-public:
-    /// Pins the rank: where ranks outnumber cores the scheduler may leave three on one core, for as long as it likes.
-    side(colls::communicator& comm, const settings& s) : comm_(comm), s_(s) {
-        const int cores = internal::cores();
-        bench::pin_to(s.neighbours ? comm.rank() * cores / comm.size() : comm.rank() % cores);
-    }
-
-    /// Calls back to back are made in runs, of which one is timed as a whole.
-    static std::uint32_t calls_in_run(const settings& s, std::size_t bytes) {
-        return s.back_to_back ? static_cast<std::uint32_t>(std::clamp<std::size_t>((1 << 20) / bytes, 4, 64)) : 1;
-    }
-    void run(job what, std::span<float> in, std::span<float> out, std::uint32_t variant) {
-        if (variant != variant_) {  // in the first call of a turn, which is not kept
-            internal::rank_context& e = comm_.context();
-            std::swap(e.choices, choices_[variant_]);
-            std::swap(e.choices, choices_[variant]);
-            // As COLLS_SCHEDULE would have it. (The names are literals, which end with a zero.)
-            e.env.schedule = variant == automatic ? nullptr : variant_name(variant).data();
-            variant_ = variant;
-        }
-        const std::size_t bytes = std::max(in.size(), out.size()) * sizeof(float);
-        for (std::uint32_t i = calls_in_run(s_, bytes); i > 0; --i) call(what, in, out);
-    }
-    /// The schedule of the latest call: the other one where buffers are out of the others' reach.
-    std::string chosen(job what, std::size_t bytes, std::uint32_t) const {
-        const internal::rank_context& e = comm_.context();
-        const std::string_view name = e.recent[(e.calls - 1) % internal::call_record::kept].schedule;
-        if (s_.transport != "staged" || name == internal::eager_name) return std::string(name);
-        const colls::collective c = collective_of(what);
-        return std::string(
-            internal::choose_out_of_reach(e, internal::demand_of(e, c, bytes, false), internal::all_candidates_of(c))
-                .schedule->name());
-    }
-
-private:
-    void call(job what, std::span<float> in, std::span<float> out) {
-        switch (what) {
-            case job::all_reduce:
-                return colls::all_reduce(comm_, in, out, colls::sum);
-            case job::all_reduce_in_place:
-                return colls::all_reduce(comm_, out, colls::sum);
-            case job::broadcast:
-                return colls::broadcast(comm_, out, 0);
-            case job::all_gather:
-                return colls::all_gather(comm_, in, out);
-            case job::reduce_scatter:
-                return colls::reduce_scatter(comm_, in, out, colls::sum);
-            case job::all_to_all:
-                return colls::all_to_all(comm_, in, out);
-            default:
-                return;
-        }
-    }
-    colls::communicator& comm_;
-    const settings& s_;
-    std::uint32_t variant_ = automatic;
-    std::array<internal::list<internal::schedule_choice>, variants> choices_;
-};
-
-/// The ranks of one group, in a thread or in processes of their own, and the turns that they are given.
+/// The ranks of one group: a side of our own, which side_colls runs.
 class group {
 public:
-    group(const settings& s, int ranks, double ticks_per_ns) : s_(s) {
-        void* at = mmap(nullptr, sizeof(bench::control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (at == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory");
-        shared_ = new (at) bench::control;
-        shared_->ranks = static_cast<std::uint32_t>(ranks);
-        shared_->cores = static_cast<std::uint32_t>(internal::cores());
-        shared_->ticks_per_ns = ticks_per_ns;
-        runner_ = std::thread([this, ranks] {
-            try {
-                run(ranks);
-            } catch (const std::exception& e) {
-                failure_ = e.what();
-            }
-            over_.store(true, std::memory_order_release);
-        });
-        wait(turns().ready, [&](std::uint32_t r) { return r == shared_->ranks; });
+    group(const settings& s, int ranks, double ticks_per_ns) : s_(s), sides_(ranks, ticks_per_ns) {
+        std::vector<std::string> command{s.folder + "side_colls"};
+        if (s.transport == "mpi")
+            command = {s.mpirun, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
+                std::to_string(ranks), s.folder + "side_colls_mpi"};
+        std::vector<std::string> more{
+            s.transport, fmt::format("off={}", s.offset), s.neighbours ? "neighbours" : "dealt"};
+        if (s.back_to_back) more.emplace_back("runs");
+        // Sizes are multiples of the number of ranks, so that the last may be larger than was asked for.
+        side_ = sides_.start(command, s.last * 5 / 4 + 4096, more);
     }
-    ~group() {
-        begin(job::quit, 0, 0);
-        runner_.join();
-        munmap(shared_, sizeof(bench::control));
-    }
-    group(const group&) = delete;
-    group& operator=(const group&) = delete;
-
     /// One turn: the median time of a call in ns.
     double turn(job what, std::size_t bytes, std::uint32_t variant) {
-        bench::side_block& at = turns();
-        const std::uint32_t before = at.done.load();
-        begin(what, bytes, variant);
-        wait(at.done, [&](std::uint32_t d) { return d != before; });
-        if (const auto wrong = at.wrong.exchange(0))
-            throw std::runtime_error(fmt::format("{} of {} bytes by {}: {} elements are wrong", bench::name_of(what),
-                bytes, variant_name(variant), wrong));
-        return bench::quantile({at.ns, at.ns + at.calls}, 0.5) / side::calls_in_run(s_, bytes);
+        return sides_.turn(side_, what, bytes, variant, s_.seconds) /
+               (s_.back_to_back ? bench::calls_in_run(bytes) : 1);
     }
-    std::string chosen() { return turns().chosen; }
+    std::string chosen() { return sides_.chosen(side_); }
 
 private:
-    bench::side_block& turns() { return shared_->sides[0]; }
-    void run(int ranks) {
-        const std::size_t skip = s_.offset / sizeof(float), count = s_.last / sizeof(float) * 5 / 4 + 1024;
-        const auto rank = [&](colls::communicator& comm) {
-            const auto serve = [&](std::span<float> in, std::span<float> out) {
-                bench::serve(*shared_, 0, comm.rank(), in.subspan(skip), out.subspan(skip), side(comm, s_));
-            };
-            if (s_.transport == "shm") {
-                auto in = comm.allocate<float>(count), out = comm.allocate<float>(count);
-                std::memset(in.data(), 0, count * sizeof(float));
-                std::memset(out.data(), 0, count * sizeof(float));
-                serve(in, out);
-            } else {
-                const bench::buffer in(count), out(count);
-                serve(in.first(count), out.first(count));
-            }
-        };
-        if (s_.transport == "threads")
-            colls::threads::run(ranks, rank);
-        else
-            colls::processes::run(ranks, rank);
-    }
-    void begin(job what, std::size_t bytes, std::uint32_t variant) {
-        bench::side_block& at = turns();
-        at.what = what;
-        at.bytes = bytes;
-        at.variant = variant;
-        at.seconds = s_.seconds;
-        at.turn.fetch_add(1);
-        bench::wake_all(at.turn);
-    }
-    template <class Reached>
-    void wait(std::atomic<std::uint32_t>& word, Reached reached) {
-        for (;;) {
-            const std::uint32_t now = word.load();
-            if (reached(now)) return;
-            bench::sleep_while(word, now, 0.5);
-            if (over_.load(std::memory_order_acquire)) throw std::runtime_error("the ranks have ended: " + failure_);
-        }
-    }
-
     const settings& s_;
-    bench::control* shared_ = nullptr;
-    std::thread runner_;
-    std::string failure_;
-    std::atomic<bool> over_{false};
+    bench::sides sides_;
+    int side_;
 };
 
 struct measured_size {
@@ -227,16 +82,16 @@ public:
     curve(const settings& s, group& g, job what, int ranks) : s_(s), group_(g), what_(what) {
         const bool blocks = what != job::all_reduce && what != job::all_reduce_in_place && what != job::broadcast;
         const std::size_t unit = sizeof(float) * (blocks ? static_cast<std::size_t>(ranks) : 1);
-        const auto list = internal::all_candidates_of(collective_of(what));
+        const auto list = internal::all_candidates_of(bench::collective_of(what));
         for (const std::size_t bytes : bench::sweep_sizes(s.first, s.last, s.factor, unit)) {
             measured_size size;
             size.bytes = bytes;
             sizes.push_back(size);
             std::vector<std::uint32_t> choices{automatic};
             const std::size_t posted = what == job::all_gather ? bytes / static_cast<std::size_t>(ranks) : bytes;
-            if (!s.only_automatic && s.transport != "tcp" && posted <= internal::eager_capacity)
+            if (!s.only_automatic && s.transport != "tcp" && s.transport != "mpi" && posted <= internal::eager_capacity)
                 choices.push_back(eager);
-            for (std::uint32_t v = eager + 1; v < variants && !s.only_automatic; ++v)
+            for (std::uint32_t v = bench::first_family; v < variants && !s.only_automatic; ++v)
                 for (int i = 0; i < list.count; ++i)
                     if (list.first[i].name == variant_name(v) && list.first[i].schedule.supports(ranks))
                         choices.push_back(v);
@@ -424,8 +279,8 @@ int main(int argc, char** argv) {
         ->check(
             CLI::IsMember(std::vector<std::string>(std::begin(bench::job_names), std::begin(bench::job_names) + 6)));
     app.add_option("--transport", s.transport,
-           "threads; shm: processes, buffers from allocate(); staged: processes, ordinary buffers; tcp")
-        ->check(CLI::IsMember({"threads", "shm", "staged", "tcp"}));
+           "threads; shm: processes, buffers from allocate(); staged: processes, ordinary buffers; tcp; mpi")
+        ->check(CLI::IsMember({"threads", "shm", "staged", "tcp", "mpi"}));
     app.add_option("--first", s.first, "smallest size in bytes")->check(CLI::Range(4, 1 << 30));
     app.add_option("--last", s.last, "largest size in bytes")->check(CLI::Range(4, 1 << 30));
     app.add_option("--factor", s.factor, "a size over the one before it")->check(CLI::Range(1.01, 1000.0));
@@ -442,12 +297,13 @@ int main(int argc, char** argv) {
     app.add_flag("--only-automatic", s.only_automatic, "no forced choices");
     app.add_option("--json", s.json, "write all times to this file");
     app.add_option("--plots", s.plots, "write a chart for each collective and group size into this folder");
+    app.add_option("--mpirun", s.mpirun, "the mpirun that starts the ranks over MPI");
     CLI11_PARSE(app, argc, argv);
+    s.folder = std::filesystem::canonical("/proc/self/exe").parent_path().string() + "/";
     try {
         if (s.last < s.first) throw std::runtime_error("--last is smaller than --first: there is no size between them");
         if (s.back_to_back && std::ranges::find(s.jobs, "all_reduce_in_place") != s.jobs.end())
             throw std::runtime_error("all_reduce_in_place needs fresh data for each call: leave out --back-to-back");
-        if (s.transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
         unsetenv("COLLS_SCHEDULE");
         const nlohmann::json rows = sweep(s);
         if (!s.json.empty()) {
