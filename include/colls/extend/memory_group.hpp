@@ -63,6 +63,8 @@ public:
     virtual std::byte* allocate(std::size_t bytes) = 0;
     /// Takes back what `allocate` returned for as many bytes.
     virtual void deallocate(std::byte* at, std::size_t bytes) noexcept = 0;
+    /// Memory that was allocated is about to be used as a whole: asks the system for its pages, where that is of use.
+    virtual void populate(std::byte* /*at*/, std::size_t /*bytes*/) {}
     /// A rank that does not answer may yet write into this rank's memory: what is deallocated from now on must not be
     /// allocated again.
     virtual void retire_memory() {}

@@ -49,6 +49,7 @@ public:
     bool dead(int rank) const override { return member_.base != nullptr && member_.group->dead(rank); }
     std::byte* take(std::size_t bytes) override { return member_.group->allocate(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { member_.group->deallocate(at, bytes); }
+    void populate(std::byte* at, std::size_t bytes) override { member_.group->populate(at, bytes); }
     void pin() override { member_.group->retire_memory(); }
     std::uint64_t create(int n) override { return member_.group->create(n); }
     void discard(std::uint64_t place, int n) override { member_.group->discard(place, n); }

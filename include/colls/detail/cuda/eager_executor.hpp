@@ -29,8 +29,10 @@ public:
         if (g_.any(false)) return false;  // in place: all input is sent before any result is written
         const bool ok = receive() && compare_calls(g_, channel_, flag_, [this](int from) { return slot_from(from); });
         if (g_.any(!ok)) return false;
-        clear_before_wraparound(g_, flag_, eager_slot_of(self(), self().rank, channel_, 0, flag_ & 1u),
-            self().sizes.eager_bytes_of_channel() / 2 / sizeof(std::uint64_t));
+        // Behind the barrier the block's state may be that of the next call already, unless this one has another.
+        if (is_near_wraparound(flag_))
+            clear_before_wraparound(g_, flag_, eager_slot_of(self(), self().rank, channel_, 0, flag_ & 1u),
+                self().sizes.eager_bytes_of_channel() / 2 / sizeof(std::uint64_t));
         return true;
     }
 

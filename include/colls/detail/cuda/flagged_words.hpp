@@ -66,12 +66,14 @@ COLLS_DEVICE bool compare_calls(G& g, int channel, std::uint32_t flag, const Fir
     return true;
 }
 
-/// At the end of a call. Flags repeat after 2^32 calls. The last two calls before clear the words that they have read,
-/// or words of 2^32 calls ago would pass for new ones. No rank writes there before it has received a word of this rank
-/// in a later call; the fences on both sides order that after the clearing.
+/// Flags repeat after 2^32 calls. Is this one of the last two calls before, or of the first two?
+constexpr bool is_near_wraparound(std::uint32_t flag) { return flag + 2 <= 4; }
+
+/// At the end of a call near the wraparound. The last two calls before it clear the words that they have read, or words
+/// of 2^32 calls ago would pass for new ones. No rank writes there before it has received a word of this rank in a later
+/// call; the fences on both sides order that after the clearing.
 template <class G>
 COLLS_DEVICE void clear_before_wraparound(G& g, std::uint32_t flag, std::uint64_t* words, std::uint64_t count) {
-    if (flag + 2 > 4) return;
     if (flag > 2) {
         COLLS_ROLLED
         for (auto i = static_cast<std::uint64_t>(g.index()); i < count; i += static_cast<std::uint64_t>(g.size()))

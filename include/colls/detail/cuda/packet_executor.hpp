@@ -33,7 +33,9 @@ public:
         while (next_pass())
             if (!failed_here_)
                 failed_here_ = !run_pass(state().passes[parity_], state().operands[parity_], state().senders[parity_]);
-        if (!failed_) clear_before_wraparound(g_, flag_, first_word(me_rank(), 0), packet_words());
+        // Behind the last barrier the block's state may be that of the next call already, unless this one has another.
+        if (!failed_ && is_near_wraparound(flag_))
+            clear_before_wraparound(g_, flag_, first_word(me_rank(), 0), packet_words());
         return !failed_;
     }
 

@@ -10,6 +10,7 @@
 #include <colls/detail/request/call.hpp>
 
 #include <memory>
+#include <new>
 
 namespace colls::inline v1::detail {
 
@@ -116,9 +117,18 @@ inline std::byte* take_scratch(rank_context& e, operation_state& o, std::size_t 
     return o.scratch.at;
 }
 /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes again
-/// while a peer's cache still has it is as slow as one that comes from there.
+/// while a peer's cache still has it is as slow as one that comes from there. Its pages are asked for at once, since the
+/// first calls would fault on every one of them. Where there is no room for that much, the operation has no more than
+/// it needs.
 inline std::byte* take_staging(rank_context& e, operation_state& o, std::size_t bytes) {
-    take_scratch(e, o, bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
+    try {
+        take_scratch(e, o, bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
+    } catch (const std::bad_alloc&) {
+        e.staging_at = 0;
+        return take_scratch(e, o, bytes);
+    }
+    if (!o.scratch.populated) e.backend->populate(o.scratch.at, o.scratch.bytes);
+    o.scratch.populated = true;
     if (e.staging_at + bytes > o.scratch.bytes) e.staging_at = 0;
     std::byte* const at = o.scratch.at + e.staging_at;
     e.staging_at += padded(bytes);

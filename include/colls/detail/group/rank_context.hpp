@@ -27,6 +27,7 @@ struct prepared;
 struct memory_piece {
     std::byte* at = nullptr;
     std::size_t bytes = 0;
+    bool populated = false;  ///< the system has been asked for its pages
 };
 
 /// Messages to or from one rank.

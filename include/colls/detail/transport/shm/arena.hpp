@@ -140,6 +140,12 @@ public:
         if (free_[best].bytes == 0) free_.drop(best);
         return base_ + at;
     }
+    /// A system that cannot do it (Linux before 5.14) gives each page when it is first used.
+    void populate(std::byte* at, std::size_t bytes) {
+        constexpr int populate_for_writing = 23;  // MADV_POPULATE_WRITE, which older headers do not have
+        const std::size_t first = static_cast<std::size_t>(at - base_) / page * page;
+        madvise(base_ + first, static_cast<std::size_t>(at - base_) + bytes - first, populate_for_writing);
+    }
     void give(std::byte* p, std::size_t bytes) noexcept {
         const std::lock_guard lock(mutex_);
         if (pinned_) return;

@@ -35,6 +35,7 @@ public:
     bool dead(int rank) const override { return arena_->dead(ranks_[static_cast<std::size_t>(rank)]); }
     std::byte* allocate(std::size_t bytes) override { return arena_->take(bytes); }
     void deallocate(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
+    void populate(std::byte* at, std::size_t bytes) override { arena_->populate(at, bytes); }
     void retire_memory() override { arena_->pin(); }
     const extend::machine& figures() const override { return arena_->head().figures; }
 
