@@ -1,7 +1,7 @@
 // On a GPU: calls by packets of data and flag, on 1 to 8 virtual ranks, against a serial reference and against the same
 // calls by reading from memory to memory. Counts and schedules change from call to call, so that words of earlier calls
 // lie where packets arrive. Where there are several devices, also with a rank on each. With an argument: of that many
-// ranks only, on devices where there are several.
+// ranks only, on devices where there are several; with a second: of no more than that many elements.
 #include <colls/schedules.hpp>
 #include <colls/transports/cuda.hpp>
 
@@ -242,7 +242,7 @@ void on_devices(int n) {
     std::printf("%d devices: %d calls so far, %d wrong\n", n, calls, wrong);
 }
 
-int run(int only, int devices) {
+int run(int only, std::size_t largest, int devices) {
     if (devices > 1 && only <= devices) on_devices(only != 0 ? only : devices);
     if (devices > 1 && only != 0) return wrong == 0 ? 0 : 1;
     for (int n = 1; n <= 8; ++n) {
@@ -251,6 +251,7 @@ int run(int only, int devices) {
         std::size_t turn = 0;
         for (const std::size_t count : {std::size_t{1}, std::size_t{n - 1u}, std::size_t{n + 1u}, std::size_t{1021},
                  std::size_t{16'384}, std::size_t{39'989}}) {
+            if (count > largest) break;
             sums<colls::direct>(g, "direct", count, turn % 4, true);
             sums<colls::ring>(g, "ring", count, turn % 3, false);
             scan(g, count);
@@ -270,7 +271,7 @@ int main(int argc, char** argv) {
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
         return std::printf("left out: there is no GPU\n"), 77;
     try {
-        return run(argc > 1 ? std::atoi(argv[1]) : 0, devices);
+        return run(argc > 1 ? std::atoi(argv[1]) : 0, argc > 2 ? std::strtoull(argv[2], nullptr, 10) : most, devices);
     } catch (const colls::error& e) {
         return std::printf("%s\n", e.what()), 1;
     }

@@ -112,6 +112,10 @@ bool is_freed(const void* address) {
     return i != t.freed.begin() && (--i)->second.contains(number_of(address), 1);
 }
 
+void unmap_for_good(void* address, std::size_t bytes) {
+    mmap(address, bytes, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
 void set_access_rule(bool (*rule)(int, const allocation&)) {
     table& t = the_table();
     const std::lock_guard hold(t.lock);

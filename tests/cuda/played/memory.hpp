@@ -45,6 +45,8 @@ std::optional<allocation> find_allocation(const void* address);
 
 /// Whether `address` was in an allocation that has been removed, and is in none now.
 bool is_freed(const void* address);
+/// Ends the mapping, and keeps its addresses: host memory that had them would be taken for memory that was freed.
+void unmap_for_good(void* address, std::size_t bytes);
 
 /// Multicast memory: kernels use [address, address + bytes) through multimem instructions only, which access the same
 /// offset of each of `copies`, whose memory has been added before. remove_allocation ends it.

@@ -1,5 +1,6 @@
 // Rules of the CUDA runtime that its stand-in keeps: grids that share a device, captures and threads, launches of one
-// graph in two streams, handles of memory that has been freed. (check runs it with PLAYED_SMS=4 and two devices.)
+// graph in two streams, handles of memory that has been freed, host memory behind device memory. (check runs it with
+// PLAYED_SMS=4 and two devices.)
 #include "player.hpp"
 
 #include <cuda_runtime.h>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -175,6 +177,24 @@ void expect_success(pid_t child, const char* what) {
     expect(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0, what);
 }
 
+/// Freed device memory, then host memory of the same size: the host may have the addresses again, and copies there.
+void host_memory_after_device_memory() {
+    constexpr std::size_t bytes = std::size_t{1} << 20;
+    void* kept = nullptr;
+    check(cudaMalloc(&kept, bytes));
+    for (int i = 0; i < 20; ++i) {
+        void* freed = nullptr;
+        check(cudaMalloc(&freed, bytes));
+        check(cudaFree(freed));
+        const std::vector<char> ones(bytes, 1);
+        std::vector<char> copied(bytes, 0);
+        check(cudaMemcpy(kept, ones.data(), bytes, cudaMemcpyHostToDevice));
+        check(cudaMemcpy(copied.data(), kept, bytes, cudaMemcpyDeviceToHost));
+        expect(copied == ones, "a copy to host memory");
+    }
+    check(cudaFree(kept));
+}
+
 }  // namespace
 
 int main() {
@@ -190,6 +210,7 @@ int main() {
     grids_that_share_a_device();
     capture_that_another_thread_ends();
     graph_in_two_streams();
+    host_memory_after_device_memory();
     std::printf("%d wrong\n", wrong);
     return wrong == 0 ? 0 : 1;
 }

@@ -102,7 +102,7 @@ cudaError_t release(void* at) {
         held().by_address.erase(i);
     }
     remove_allocation(at);
-    munmap(at, h.mapped);
+    unmap_for_good(at, h.mapped);
     if (h.file >= 0) close(h.file);
     count_live(name_of(a->kind), -1);
     return cudaSuccess;

@@ -156,7 +156,7 @@ cudaError_t cudaIpcCloseMemHandle(void* at) {
     if (--i->second.times > 0) return cudaSuccess;
     std::erase_if(b.by_owner, [&](const auto& x) { return x.second == at; });
     remove_allocation(at);
-    munmap(at, i->second.mapped);
+    unmap_for_good(at, i->second.mapped);
     b.open.erase(i);
     count_live("memory of another process", -1);
     return cudaSuccess;
