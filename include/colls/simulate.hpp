@@ -71,7 +71,7 @@ topology two_level(int nodes, int per_node, link inside, link rail);
 /// How a route chooses among equal ones.
 enum class spread : unsigned char {
     by_destination,  ///< by the number of the receiving rank, as D-mod-k does: shifts and exchanges load links evenly
-    hashed           ///< by a hash of both ranks, as ECMP does: some links carry several transfers while others are idle
+    hashed  ///< by a hash of both ranks, as ECMP does: some links carry several transfers while others are idle
 };
 /// A level of a fat tree, from the lowest: each switch has `down` children, and each child has links to `up` switches
 /// of the level. The next level is oversubscribed where its `up` is below this one's `down`.
@@ -125,7 +125,8 @@ delay stragglers(int one_in, double late, std::uint64_t seed = 1);
 /// What a simulation counts beside the network.
 struct options {
     double gamma = 0;        ///< seconds a byte reduced
-    double overhead = 0;     ///< seconds that a rank takes to begin a round in which it takes part
+    double overhead = 0;     ///< seconds before the transfers of a round begin, for each that the rank sends in it, or
+                             ///< receives where these are more: messages are handed to the network one by one
     delay late{};            ///< seconds that it loses beside that; empty: none
     bool in_step = false;    ///< a barrier between rounds: each round begins when all ranks have ended the one before
     bool symmetric = false;  ///< with in_step: the schedule has properties::symmetric, so rounds in which rank 0 does
@@ -176,8 +177,8 @@ private:
 /// place is followed by the nearest one left, then exchanges of two ranks, `tries` of them, of which those that help
 /// stay. Simulates tries + 2 times.
 template <class S>
-placement place(const S& s, int n, const topology& t, double bytes, const options& o = {}, int tries = 200,
-    std::uint64_t seed = 1);
+placement place(
+    const S& s, int n, const topology& t, double bytes, const options& o = {}, int tries = 200, std::uint64_t seed = 1);
 
 }  // namespace colls::inline v1::simulation
 

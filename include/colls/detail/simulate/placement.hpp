@@ -84,8 +84,7 @@ inline placement::placement(std::vector<int> places) : places_(std::move(places)
     }
 }
 template <class S>
-placement place(
-    const S& s, int n, const topology& t, double bytes, const options& o, int tries, std::uint64_t seed) {
+placement place(const S& s, int n, const topology& t, double bytes, const options& o, int tries, std::uint64_t seed) {
     return detail::placed_for(detail::reader_of<S>(s), n, t, bytes, o, tries, seed);
 }
 

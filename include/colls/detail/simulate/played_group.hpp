@@ -18,9 +18,16 @@ class played_group {
 public:
     played_group(const schedule_reader& s, int n, const simulation::topology& t, double bytes,
         const simulation::options& o, int first, int last)
-        : s_(s), n_(n), ports_(s.ports(n)), last_(last),
-          block_(s.kind() != collective::barrier && s.blocks(n) > 0 ? bytes / s.blocks(n) : 0), topology_(t), o_(o),
-          members_(static_cast<std::size_t>(n)), steps_(static_cast<std::size_t>(ports_)), share_(t.links()) {
+        : s_(s),
+          n_(n),
+          ports_(s.ports(n)),
+          last_(last),
+          block_(s.kind() != collective::barrier && s.blocks(n) > 0 ? bytes / s.blocks(n) : 0),
+          topology_(t),
+          o_(o),
+          members_(static_cast<std::size_t>(n)),
+          steps_(static_cast<std::size_t>(ports_)),
+          share_(t.links()) {
         for (member& m : members_) m.round = first;
     }
 
@@ -74,15 +81,16 @@ private:
         member& m = at(r);
         for (; m.round < last_; ++m.round) {
             m.folded = 0;
-            int transfers = 0;
+            int sends = 0, receives = 0;
             for (int port = 0; port < ports_; ++port) {
                 const step& st = steps_[static_cast<std::size_t>(port)] = s_.at(r, n_, m.round, port);
-                transfers += is_peer(r, st.send.peer) + is_peer(r, st.recv.peer);
+                sends += is_peer(r, st.send.peer);
+                receives += is_peer(r, st.recv.peer);
                 if (st.recv.peer != none && st.recv.action == action::reduce) m.folded += size(st.recv.blocks);
             }
-            if (transfers > 0) {
-                m.pending = transfers;
-                m.ready = time + o_.overhead + (o_.late ? o_.late(r, m.round) : 0);
+            if (sends + receives > 0) {
+                m.pending = sends + receives;
+                m.ready = time + o_.overhead * std::max(sends, receives) + (o_.late ? o_.late(r, m.round) : 0);
                 return meet_peers(r);
             }
             time += o_.gamma * m.folded;
@@ -208,8 +216,8 @@ inline round_shape shape_of(const schedule_reader& s, int n, int round, int r) {
 
 /// With a barrier between rounds: the sum of what they take, each played alone. Where all ranks do the same, rounds of
 /// one shape take the same time.
-inline simulation::outcome played_in_step(const schedule_reader& s, int n, const simulation::topology& t, double bytes,
-    const simulation::options& o) {
+inline simulation::outcome played_in_step(
+    const schedule_reader& s, int n, const simulation::topology& t, double bytes, const simulation::options& o) {
     std::map<round_shape, double> known;
     simulation::outcome sum;
     sum.finished.resize(static_cast<std::size_t>(n));
@@ -237,8 +245,8 @@ inline simulation::outcome played_in_step(const schedule_reader& s, int n, const
     return sum;
 }
 
-inline simulation::outcome played(const schedule_reader& s, int n, const simulation::topology& t, double bytes,
-    const simulation::options& o) {
+inline simulation::outcome played(
+    const schedule_reader& s, int n, const simulation::topology& t, double bytes, const simulation::options& o) {
     message text;
     text << "colls: simulate: ";
     if (n < 1 || n > t.ranks())

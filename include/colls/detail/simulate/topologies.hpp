@@ -102,13 +102,11 @@ inline topology fat_tree(const std::vector<tree_level>& levels, spread how) {
         below *= l.down;
     }
     return {ranks, std::move(links), [cuts, how](int from, int to, std::vector<int>& route) {
-                const auto chosen = how == spread::by_destination
-                                        ? static_cast<std::uint64_t>(to)
-                                        : detail::hash_of_pair(from, to) >> 8;
+                const auto chosen = how == spread::by_destination ? static_cast<std::uint64_t>(to)
+                                                                  : detail::hash_of_pair(from, to) >> 8;
                 const auto number = [&](const cut& c, int rank) {
-                    return c.first +
-                           2 * (rank / c.below * c.width +
-                                   static_cast<int>(chosen % static_cast<std::uint64_t>(c.width)));
+                    return c.first + 2 * (rank / c.below * c.width +
+                                             static_cast<int>(chosen % static_cast<std::uint64_t>(c.width)));
                 };
                 std::size_t top = 0;
                 for (; top < cuts.size() && from / cuts[top].below != to / cuts[top].below; ++top)
