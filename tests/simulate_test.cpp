@@ -40,6 +40,17 @@ std::string refusal(const auto& call) {
 }
 bool contains(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
+/// A barrier in which rank 1 waits for a message that nobody sends.
+struct lonely {
+    static constexpr colls::collective implements = barrier;
+    static constexpr int rounds(int) { return 2; }
+    static constexpr colls::step at(int rank, int, int round) {
+        colls::step s;
+        if (rank == 1 && round == 1) s.recv.peer = 0;
+        return s;
+    }
+};
+
 // ---- the plainest way ----
 
 /// Max-min fair rates by filling all open flows evenly until a link is full, again and again.
@@ -142,7 +153,7 @@ double plain_seconds(
         std::vector<int> ends;
         std::erase_if(all, [&](const message& m) {
             const bool done = m.flows_from >= 0 && m.flows_from <= now && m.left <= 0;
-            if (done) ends.insert(ends.end(), {m.from, m.to});
+            if (done) ends.push_back(m.from), ends.push_back(m.to);
             return done;
         });
         for (const int r : ends)
@@ -544,15 +555,6 @@ TEST_CASE("simulate: what is refused", "[simulate]") {
     refused(
         "does not support 6 ranks", [&] { simulate(of<all_reduce>(colls::halving_doubling{}), 6, flat(8, good), 1); });
     refused("not negative", [&] { simulate(colls::ring::reduce_scatter{}, 4, flat(4, good), -1); });
-    struct lonely {
-        static constexpr colls::collective implements = barrier;
-        static constexpr int rounds(int) { return 2; }
-        static constexpr colls::step at(int rank, int, int round) {
-            colls::step s;
-            if (rank == 1 && round == 1) s.recv.peer = 0;
-            return s;
-        }
-    };
     refused("rank 1 waits in round 1", [&] { simulate(lonely{}, 2, flat(2, good), 0); });
 }
 

@@ -67,8 +67,11 @@ inline topology topology::placed(std::vector<int> places) const {
 
 inline topology flat(int ranks, link each) {
     const int count = detail::product(ranks, 2, "links");
-    return {ranks, std::vector<link>(static_cast<std::size_t>(count), each),
-        [](int from, int to, std::vector<int>& route) { route.insert(route.end(), {2 * from, 2 * to + 1}); }};
+    return {
+        ranks, std::vector<link>(static_cast<std::size_t>(count), each), [](int from, int to, std::vector<int>& route) {
+            route.push_back(2 * from);
+            route.push_back(2 * to + 1);
+        }};
 }
 
 inline topology two_level(int nodes, int per_node, link inside, link rail) {
@@ -77,8 +80,12 @@ inline topology two_level(int nodes, int per_node, link inside, link rail) {
     for (int i = 0; i < count; ++i) links.push_back(i % 4 < 2 ? inside : rail);
     return {ranks, std::move(links), [per_node](int from, int to, std::vector<int>& route) {
                 const int gate = from - from % per_node + to % per_node;  // of the own host, on the receiver's rail
-                if (gate != from) route.insert(route.end(), {4 * from, 4 * gate + 1});
-                if (gate != to) route.insert(route.end(), {4 * gate + 2, 4 * to + 3});
+                const auto step = [&](int first, int second) {
+                    route.push_back(first);
+                    route.push_back(second);
+                };
+                if (gate != from) step(4 * from, 4 * gate + 1);
+                if (gate != to) step(4 * gate + 2, 4 * to + 3);
             }};
 }
 
