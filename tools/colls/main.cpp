@@ -42,7 +42,6 @@ struct arguments {
         std::vector<double> all;
         for (const std::string& text : sizes) all.push_back(tool::parse_size(text));
         for (double each = 8; sizes.empty() && each <= 0x1p30; each *= 4) all.push_back(each);
-        std::ranges::sort(all);
         return all;
     }
     tool::disturbance disturbances() const {
@@ -152,10 +151,16 @@ int run(int argc, char** argv) {
         if (choose.parsed()) {
             std::string command = "colls";
             for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
-            return tool::choose(a.collective, on, n, a.sizes_or_steps(), a.tune, command, a.json);
+            std::vector<double> sizes = a.sizes_or_steps();
+            std::ranges::sort(sizes);
+            return tool::choose(a.collective, on, n, sizes, a.tune, command, a.json);
         }
         std::vector<int> groups;
-        for (const std::string& text : a.groups) groups.push_back(tool::parse_range(text).second);
+        for (const std::string& text : a.groups) {
+            const auto [first, last] = tool::parse_range(text);
+            if (first != last) throw std::runtime_error("--groups takes numbers, as 8,16,32");
+            groups.push_back(first);
+        }
         return tool::simulate(
             a.collective, a.asked.name, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
     }
