@@ -297,7 +297,7 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 0}})", "it is above 0");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": -1, "gb_s": 1}})", "it is not negative");
     refused(R"({"ranks": 3, "links": [{"from": 0, "to": 1, "latency_us": 1, "gb_s": 1}]})",
-        "rank 0 has no route to rank 2");
+        "rank 2 has no route to rank 0");
     const std::string good = R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}})";
     refused(good, "the network has 4 ranks, not 8", "--groups 8");
     refused(good, "--groups takes numbers", "--groups 2..4");

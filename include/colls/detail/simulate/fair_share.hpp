@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -23,35 +24,39 @@ public:
         for (std::size_t i = 0; i < links.size(); ++i) links_[i].capacity = links[i].bandwidth;
     }
 
-    /// A flow begins, under a number that no other one has. Its rate stands after settle().
-    void start(int flow, const std::vector<int>& route) {
+    /// A flow begins, under a number that no other one has. `route` stays as it is until the flow stops. Its rate
+    /// stands after settle().
+    void start(int flow, std::span<const int> route) {
         if (static_cast<std::size_t>(flow) >= flows_.size()) flows_.resize(static_cast<std::size_t>(flow) + 1);
         flow_state& f = flows_[static_cast<std::size_t>(flow)];
+        f.route = route;
         f.peak = std::numeric_limits<double>::infinity();
-        for (const int l : route) f.peak = std::min(f.peak, at(l).capacity);
         f.rate = -1;
-        f.seats.clear();
+        ++f.life;
+        for (const int l : route) f.peak = std::min(f.peak, at(l).capacity);
         for (const int l : route) {
             link_state& on = at(l);
-            f.seats.push_back({l, static_cast<int>(on.riders.size())});
-            on.riders.push_back({flow, static_cast<int>(f.seats.size()) - 1});
+            if (on.riders.size() > 2 * static_cast<std::size_t>(on.count) + 8) forget_stopped(on);
+            on.riders.push_back({flow, f.life});
+            ++on.count;
             on.demand += f.peak;
             if (crowded(on)) touch(l);
         }
         fresh_.push_back(flow);
     }
+    /// Its places among the riders stay until they are found to be stale, or no flow is left.
     void stop(int flow) {
         flow_state& f = flows_[static_cast<std::size_t>(flow)];
-        for (const seat& s : f.seats) {
-            link_state& on = at(s.link);
-            if (crowded(on)) touch(s.link);
-            const rider moved = on.riders.back();
-            on.riders[static_cast<std::size_t>(s.place)] = moved;
-            flows_[static_cast<std::size_t>(moved.flow)].seats[static_cast<std::size_t>(moved.seat)].place = s.place;
-            on.riders.pop_back();
-            on.demand = on.riders.empty() ? 0 : on.demand - f.peak;  // 0: rounding does not add up
+        for (const int l : f.route) {
+            link_state& on = at(l);
+            if (crowded(on)) touch(l);
+            on.demand -= f.peak;
+            if (--on.count > 0) continue;
+            on.demand = 0;  // rounding does not add up
+            on.riders.clear();
         }
-        f.seats.clear();
+        f.route = {};
+        ++f.life;
     }
     /// Brings the rates up to date, and calls changed(flow, rate) for each that is not what it was.
     template <class Changed>
@@ -72,20 +77,19 @@ public:
     bool settled() const { return fresh_.empty() && reached_.empty(); }
 
 private:
-    struct seat {
-        int link, place;  ///< a link of the route, and the flow's place among the link's riders
-    };
     struct rider {
-        int flow, seat;
+        int flow;
+        unsigned life;  ///< of the flow: another one, and it has stopped
     };
     struct flow_state {
-        std::vector<seat> seats;  ///< empty: no such flow
+        std::span<const int> route;  ///< empty: no such flow
         double peak = 0, rate = 0, next = 0;
+        unsigned life = 0;
         bool reached = false, open = false;
     };
     struct link_state {
-        double capacity = 0, demand = 0, left = 0;  ///< demand: the peaks of all riders
-        int open = 0;                               ///< riders without a rate, while filled
+        double capacity = 0, demand = 0, left = 0;  ///< demand: the peaks of all flows
+        int count = 0, open = 0;                    ///< flows, and those without a rate, while filled
         bool reached = false;
         std::vector<rider> riders;
     };
@@ -105,24 +109,31 @@ private:
     }
     void reach(int flow) {
         flow_state& f = flows_[static_cast<std::size_t>(flow)];
-        if (f.reached || f.seats.empty()) return;
+        if (f.reached || f.route.empty()) return;
         f.reached = f.open = true;
         open_.push_back(flow);
-        for (const seat& s : f.seats)
-            if (crowded(at(s.link))) touch(s.link);
+        for (const int l : f.route)
+            if (crowded(at(l))) touch(l);
+    }
+    void forget_stopped(link_state& on) {
+        std::erase_if(
+            on.riders, [&](const rider& r) { return flows_[static_cast<std::size_t>(r.flow)].life != r.life; });
     }
     /// All flows whose rates may change, into open_, and the links by which they are joined, into reached_.
     void gather() {
         for (const int flow : fresh_) reach(flow);
-        for (std::size_t i = 0; i < reached_.size(); ++i)
-            for (const rider& r : at(reached_[i]).riders) reach(r.flow);
+        for (std::size_t i = 0; i < reached_.size(); ++i) {
+            link_state& on = at(reached_[i]);
+            if (static_cast<std::size_t>(on.count) != on.riders.size()) forget_stopped(on);
+            for (const rider& r : on.riders) reach(r.flow);
+        }
     }
     void fill() {
         offers_.clear();
         for (const int l : reached_) {
             link_state& on = at(l);
             on.left = on.capacity;
-            on.open = static_cast<int>(on.riders.size());
+            on.open = on.count;
             if (crowded(on)) offers_.push_back({on.capacity / on.open, l});
         }
         std::make_heap(offers_.begin(), offers_.end());
@@ -159,8 +170,8 @@ private:
     void close(flow_state& f, double rate) {
         f.open = false;
         f.next = rate;
-        for (const seat& s : f.seats) {
-            link_state& on = at(s.link);
+        for (const int l : f.route) {
+            link_state& on = at(l);
             on.left -= rate;
             --on.open;
         }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/prove/block_count.hpp>
+#include <colls/detail/simulate/event_queue.hpp>
 #include <colls/detail/simulate/fair_share.hpp>
 
 #include <algorithm>
@@ -39,7 +40,8 @@ public:
                 ++out_.settlements;
                 share_.settle([&](int number, double rate) { change_rate(number, rate); });
             }
-            if (events_.size() > 4 * flows_.size() + 64) forget_stale();
+            if (events_.size() > 4 * flows_.size() + 64)
+                events_.forget([&](const event& e) { return e.version != numbered(e.number).version; });
         }
         out_.finished.resize(members_.size());
         for (int r = 0; r < n_; ++r) {
@@ -65,12 +67,6 @@ private:
         unsigned version = 0;  ///< of its one event that counts
         bool flows = false;    ///< past its latency
         std::vector<int> route;
-    };
-    struct event {
-        double time;
-        int number;
-        unsigned version;
-        bool operator<(const event& e) const { return time > e.time; }  // the earliest on top of a heap
     };
 
     member& at(int rank) { return members_[static_cast<std::size_t>(rank)]; }
@@ -130,29 +126,25 @@ private:
         expect(number, time);
         ++out_.transfers;
     }
-    void expect(int number, double time) {
-        events_.push_back({time, number, ++numbered(number).version});
-        std::push_heap(events_.begin(), events_.end());
-    }
+    void expect(int number, double time) { events_.add(time, {number, ++numbered(number).version}); }
     /// All events that happen at once, and what follows from them at the same time.
     void play_moment() {
-        const double until = events_.front().time * (1 + 1e-13) + o_.resolution;
-        while (!events_.empty() && events_.front().time <= until) {
-            const event e = events_.front();
-            std::pop_heap(events_.begin(), events_.end());
-            events_.pop_back();
-            flow& f = numbered(e.number);
-            if (e.version != f.version) continue;
-            now_ = std::max(now_, e.time);
-            if (!f.flows && f.left > 0 && !f.route.empty()) {
-                f.flows = true;
-                f.rate = 0;
-                f.since = e.time;
-                share_.start(e.number, f.route);
-            } else {
-                end(e.number, e.time);
-            }
+        const double until = events_.time() * (1 + 1e-13) + o_.resolution;
+        while (!events_.empty() && events_.time() <= until) {
+            const double time = events_.time();
+            events_.take(due_);
+            for (const event& e : due_) happen(e, time);
         }
+    }
+    void happen(const event& e, double time) {
+        flow& f = numbered(e.number);
+        if (e.version != f.version) return;
+        now_ = std::max(now_, time);
+        if (f.flows || f.left <= 0 || f.route.empty()) return end(e.number, time);
+        f.flows = true;
+        f.rate = 0;
+        f.since = time;
+        share_.start(e.number, f.route);
     }
     void end(int number, double time) {
         flow& f = numbered(number);
@@ -174,10 +166,6 @@ private:
         f.rate = rate;
         expect(number, now_ + f.left / rate);
     }
-    void forget_stale() {
-        std::erase_if(events_, [&](const event& e) { return e.version != numbered(e.number).version; });
-        std::make_heap(events_.begin(), events_.end());
-    }
     [[noreturn]] void unmatched(int r) {
         message text;
         text << "colls: simulate: rank " << r << " waits in round " << at(r).round
@@ -194,7 +182,8 @@ private:
     std::vector<step> steps_;  // of the rank that begins a round, by port
     std::vector<flow> flows_;
     std::vector<int> free_;  // numbers of flows that have ended
-    std::vector<event> events_;
+    event_queue events_;
+    std::vector<event> due_;  // now
     fair_share share_;
     double now_ = 0;
     simulation::outcome out_;
@@ -218,9 +207,9 @@ inline round_shape shape_of(const schedule_reader& s, int n, int round, int r) {
 /// one shape take the same time.
 inline simulation::outcome played_in_step(
     const schedule_reader& s, int n, const simulation::topology& t, double bytes, const simulation::options& o) {
-    std::map<round_shape, double> known;
-    simulation::outcome sum;
-    sum.finished.resize(static_cast<std::size_t>(n));
+    std::map<round_shape, simulation::outcome> known;
+    simulation::outcome sum, one;
+    const simulation::outcome* last = &one;
     for (int round = 0; round < s.rounds(n); ++round) {
         round_shape shape;
         if (o.symmetric && !o.late) {
@@ -230,18 +219,20 @@ inline simulation::outcome played_in_step(
                     throw error(errc::wrong_schedule,
                         "colls: simulate: options.symmetric is set, but not all ranks do the same", r, none, round);
             if (const auto found = known.find(shape); found != known.end()) {
-                sum.seconds += found->second;
-                std::fill(sum.finished.begin(), sum.finished.end(), sum.seconds);
+                sum.seconds += found->second.seconds;
+                last = &found->second;
                 continue;
             }
         }
-        const simulation::outcome one = played_group(s, n, t, bytes, o, round, round + 1).play();
-        for (std::size_t r = 0; r < one.finished.size(); ++r) sum.finished[r] = sum.seconds + one.finished[r];
+        one = played_group(s, n, t, bytes, o, round, round + 1).play();
         sum.seconds += one.seconds;
         sum.transfers += one.transfers;
         sum.settlements += one.settlements;
-        if (o.symmetric && !o.late) known[shape] = one.seconds;
+        last = !shape.empty() ? &(known[shape] = one) : &one;
     }
+    sum.finished = last->finished;
+    sum.finished.resize(static_cast<std::size_t>(n));
+    for (double& finished : sum.finished) finished += sum.seconds - last->seconds;
     return sum;
 }
 
