@@ -289,8 +289,8 @@ TEST_CASE("simulate: rates of random flows are max-min fair, whatever came and w
                 std::iota(route.begin(), route.end(), 0);
                 std::shuffle(route.begin(), route.end(), random);
                 route.resize(static_cast<std::size_t>(1 + below(static_cast<int>(route.size()))));
-                net.start(flow, route);
                 routes[flow] = route;
+                net.start(flow, routes[flow]);
             }
             net.settle([&](int flow, double rate) { rates[flow] = rate; });
             std::vector<std::vector<int>> listed;
