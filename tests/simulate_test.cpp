@@ -383,7 +383,25 @@ TEST_CASE("simulate: routes of the generators", "[simulate]") {
         if (how == spread::by_destination)
             for (const auto& [l, flows] : load) CHECK(flows == (l < 48 ? 1 : l < 72 ? 2 : 3));
     }
-    std::vector<int> route;
+    // Of routes with as many links, the widest one; of equal ones each is taken by some pair.
+    std::vector<int> route, taken(3, 0);
+    const colls::simulation::link wide{1e-6, 4e9};
+    const topology two_ways = graph(2, {{0, 2, each}, {2, 1, each}, {0, 3, each}, {3, 1, wide}, {0, 4, wide},
+                                           {4, 1, each}, {0, 5, wide}, {5, 1, wide}});
+    two_ways.route(0, 1, route);
+    CHECK(route == std::vector{12, 14});
+    two_ways.route(1, 0, route);
+    CHECK(route == std::vector{15, 13});
+    std::vector<cable> three;
+    for (int r = 0; r < 20; ++r) three.push_back({r, 20 + r / 10, wide});
+    for (int s = 0; s < 3; ++s) three.push_back({20, 22 + s, each}), three.push_back({22 + s, 21, each});
+    const topology spines = graph(20, three);
+    for (int r = 0; r < 10; ++r) {
+        spines.route(r, 10 + r, route);
+        REQUIRE(route.size() == 4);
+        ++taken[static_cast<std::size_t>(route[1] / 2 - 20) / 2];
+    }
+    CHECK(std::ranges::min(taken) > 0);
     two_level(3, 4, each, each).route(1, 10, route);
     CHECK(route.size() == 4);  // to rank 2 within the host, then by its rail
     two_level(3, 4, each, each).route(1, 9, route);

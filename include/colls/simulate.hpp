@@ -107,8 +107,9 @@ struct cable {
     link each{};
     bool both_ways = true;
 };
-/// Any network. Routes have the fewest links; among equal ones a hash of the two ranks chooses. Takes memory for each
-/// pair of a rank and a node. Throws invalid_argument where a rank cannot reach another one.
+/// Any network. Routes have the fewest links, and of these the widest narrowest link; among equal ones a hash of the
+/// two ranks chooses. Takes 8 bytes for each pair of a rank and a node. Throws invalid_argument where a rank cannot
+/// reach another one.
 topology graph(int ranks, const std::vector<cable>& cables);
 
 /// Seconds that a rank loses before it begins a round in which it takes part: a straggler, or noise.
