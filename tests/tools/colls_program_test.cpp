@@ -278,6 +278,42 @@ TEST_CASE("colls place: ranks that are out of order are put in order", "[tool]")
     CHECK(said.says("places: "));
 }
 
+TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
+    const scratch folder;
+    // Two GPUs with four NVLinks each to a switch, and a card of 100 Gb/s, behind one PCIe switch of 16 GT/s x16.
+    const auto gpu = [](int dev) {
+        const std::string bus = "0000:0" + std::to_string(dev) + ":00.0";
+        return "<pci busid=\"" + bus + R"(" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">)" +
+               "<gpu dev=\"" + std::to_string(dev) + R"(" sm="80" rank="0" gdr="1">)" +
+               R"(<nvlink target="0000:0a:00.0" count="4" tclass="0x068000"/></gpu></pci>)";
+    };
+    const auto write = [&](const std::string& cards, int hosts) {
+        std::ofstream(folder.file("host.xml"))
+            << "<!-- a host -->\n<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\">\n"
+            << R"(<pci busid="0000:0f:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">)" << "\n"
+            << gpu(1) << gpu(0) << cards << "</pci>\n</cpu>\n</system>\n";
+        std::ofstream(folder.file("hosts.json"))
+            << R"({"kind": "nccl", "latency_us": 1, "network_latency_us": 3, "hosts": )" << hosts << R"(, "file": ")"
+            << folder.file("host.xml") << "\"}";
+        return folder.run("simulate all_reduce recursive_doubling --groups 2," + std::to_string(2 * hosts) +
+                          " --bytes 8M --json --topology '" + folder.file("hosts.json") + "'");
+    };
+    const std::string card =
+        R"(<pci busid="0000:0e:00.0" class="0x020000" link_speed="16.0 GT/s PCIe" link_width="16">)"
+        R"(<nic><net name="mlx5_0" dev="0" speed="100000" port="1"/></nic></pci>)";
+    const program_result r = write(card, 2);
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    const json rows = json::parse(r.text);
+    const double bytes = 8 << 20, within = 2e-6 + bytes / 80e9;
+    CHECK(rows.at(0)["seconds"].get<double>() == Approx(within));
+    // Between the hosts two ranks share a card: PCIe up, to the card, to the switch, and back.
+    CHECK(rows.at(1)["seconds"].get<double>() == Approx(within + 10e-6 + 2 * bytes / 12.5e9));
+    CHECK(write("", 2).says("there is no <net>: the hosts are not joined"));
+    CHECK(write("<nic>", 1).says("<nic> is not closed"));
+    CHECK(write("<pci busid=\"x\" link_width=\"16\"/>", 1).says("a <pci> lacks 'link_speed'"));
+}
+
 TEST_CASE("colls: networks that are refused", "[tool]") {
     const scratch folder;
     const auto refused = [&](const std::string& network, const std::string& words, const std::string& more = "") {

@@ -1,5 +1,7 @@
 #include "network.hpp"
 
+#include "nccl_topology.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -7,6 +9,7 @@
 #include <algorithm>
 #include <exception>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -103,6 +106,20 @@ sim::topology graph_of(const object& o) {
     return sim::graph(o.integer("ranks"), cables);
 }
 
+sim::topology nccl_of(const object& o) {
+    const std::string file = o.text("file", "");
+    std::ifstream in(file);
+    if (!in) throw std::runtime_error(fmt::format("'file': '{}' cannot be opened", file));
+    std::ostringstream xml;
+    xml << in.rdbuf();
+    try {
+        return nccl_topology(xml.str(), {o.integer("hosts"), o.number("latency_us") * 1e-6,
+                                            o.number("network_latency_us") * 1e-6, o.number("cpu_gb_s", 10) * 1e9});
+    } catch (const std::exception& e) {
+        throw std::runtime_error(fmt::format("{}: {}", file, e.what()));
+    }
+}
+
 struct kind_of_network {
     std::string_view name;
     std::vector<std::string_view> members;
@@ -116,6 +133,7 @@ const std::vector<kind_of_network>& kinds() {
         {"torus", {"sides", "link"}, torus_of},
         {"dragonfly", {"groups", "routers", "ranks", "global", "rank_link", "local_link", "global_link"}, dragonfly_of},
         {"graph", {"ranks", "links"}, graph_of},
+        {"nccl", {"file", "hosts", "latency_us", "network_latency_us", "cpu_gb_s"}, nccl_of},
     };
     return all;
 }
