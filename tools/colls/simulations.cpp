@@ -23,7 +23,7 @@ using nlohmann::json;
 namespace sim = colls::simulation;
 
 /// Steps that a simulation asks for: a schedule of more is simulated only where all ranks do the same.
-constexpr double most_steps = 3e6;
+constexpr double most_steps = 1e6;
 /// Group sizes for which properties are derived: they do not change with the size, and large proofs take long.
 constexpr int largest_proof = 24;
 
@@ -86,16 +86,15 @@ std::vector<entry> schedules_for(const std::string& collective, const std::strin
     return found;
 }
 
-/// The one that takes the least time; of equal ones the first of the catalogue.
-const subject& best_of(const std::vector<subject>& all, double bytes) {
-    const subject* best = nullptr;
-    double least = 0;
-    for (const subject& s : all)
-        if (const double seconds = s.seconds(bytes); !best || seconds < least * (1 - 1e-9)) {
-            best = &s;
-            least = seconds;
-        }
-    return *best;
+/// Seconds and families, the fastest first; of equal ones in the order of the catalogue.
+using ranking = std::vector<std::pair<double, std::string>>;
+
+ranking ranked(const std::vector<subject>& all, double bytes) {
+    ranking ordered;
+    for (const subject& s : all) ordered.emplace_back(s.seconds(bytes), s.family());
+    // Times that are equal but for rounding are made equal.
+    std::ranges::stable_sort(ordered, {}, [](const auto& of) { return std::round(std::log(of.first) * 1e9); });
+    return ordered;
 }
 
 /// From so many bytes on this family.
@@ -175,14 +174,13 @@ int choose(const std::string& collective, const network& on, int n, const std::v
     if (!as_json)
         fmt::print("{} on {} ranks, simulated\n\n{:>10}  {:<20} {:>12}  {}\n", colls::name_of(what), n, "size", "best",
             "time", "next");
+    std::vector<ranking> of_sizes;
     for (const double bytes : sizes) {
-        std::vector<std::pair<double, std::string>> ordered;
-        for (const subject& s : all) ordered.emplace_back(s.seconds(bytes), s.family());
-        std::ranges::stable_sort(ordered, {}, &std::pair<double, std::string>::first);
+        const ranking& ordered = of_sizes.emplace_back(ranked(all, bytes));
         if (as_json) {
             json times;
             for (const auto& [seconds, family] : ordered) times[family] = seconds;
-            rows.push_back({{"bytes", bytes}, {"best", best_of(all, bytes).family()}, {"seconds", times}});
+            rows.push_back({{"bytes", bytes}, {"best", ordered[0].second}, {"seconds", times}});
         } else {
             fmt::print("{:>10}  {:<20} {:>12}  {}\n", show_size(bytes), ordered[0].second, show_time(ordered[0].first),
                 ordered.size() > 1
@@ -191,15 +189,22 @@ int choose(const std::string& collective, const network& on, int n, const std::v
         }
     }
     // Where the best one changes, by bisection between two sizes.
-    std::vector<chosen> choices{{0, best_of(all, sizes.front()).family()}};
+    std::vector<chosen> choices{{0, of_sizes.front()[0].second}};
     for (std::size_t i = 1; i < sizes.size(); ++i)
-        for (double low = sizes[i - 1]; best_of(all, sizes[i]).family() != choices.back().family;) {
+        for (double low = sizes[i - 1]; of_sizes[i][0].second != choices.back().family;) {
             double high = sizes[i];
-            while (high - low > 1 && high / low > 1.02) {
+            std::string after = of_sizes[i][0].second;
+            while (high - low > 1 && high / low > 1.1) {  // the library tells apart sizes of an eighth's difference
                 const double middle = std::sqrt(low * high);
-                (best_of(all, middle).family() == choices.back().family ? low : high) = middle;
+                const std::string best = ranked(all, middle)[0].second;
+                if (best == choices.back().family) {
+                    low = middle;
+                } else {
+                    high = middle;
+                    after = best;
+                }
             }
-            choices.push_back({low = high, best_of(all, high).family()});
+            choices.push_back({low = high, after});
             if (!as_json)
                 fmt::print("from {} on {}, not {}\n", show_size(high), choices.back().family,
                     choices[choices.size() - 2].family);
