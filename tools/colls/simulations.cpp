@@ -195,7 +195,7 @@ int choose(const std::string& collective, const network& on, int n, const std::v
             double high = sizes[i];
             std::string after = of_sizes[i][0].second;
             while (high - low > 1 && high / low > 1.1) {  // the library tells apart sizes of an eighth's difference
-                const double middle = std::sqrt(low * high);
+                const double middle = std::sqrt(std::max(low, 1.0) * high);
                 const std::string best = ranked(all, middle)[0].second;
                 if (best == choices.back().family) {
                     low = middle;
