@@ -16,7 +16,7 @@
 // - A rank can send and receive at the same time. Local transfers cost their fold alone.
 //
 // Where all routes have the latency alpha, and only the links of the ranks themselves limit, this is the model of
-// cost.hpp: a schedule in which all ranks do the same takes exactly cost::seconds, others at most that.
+// cost.hpp: a schedule in which all ranks do the same takes exactly cost::seconds, others of one port at most that.
 #pragma once
 
 #include <colls/detail/prove/schedule_reader.hpp>
