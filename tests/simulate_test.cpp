@@ -227,9 +227,7 @@ TEST_CASE("simulate: closed forms of schedules whose ranks differ", "[simulate]"
 TEST_CASE("simulate: shares of links, computed by hand", "[simulate]") {
     using share = colls::detail::fair_share;
     const auto rates_of = [](const std::vector<double>& capacity, const std::vector<std::vector<int>>& routes) {
-        std::vector<colls::simulation::link> links;
-        for (const double c : capacity) links.push_back({0, c});
-        share net(links);
+        share net(capacity);
         std::vector<double> rates(routes.size(), -1);
         for (std::size_t f = 0; f < routes.size(); ++f) net.start(static_cast<int>(f), routes[f]);
         net.settle([&](int f, double rate) { rates[static_cast<std::size_t>(f)] = rate; });
@@ -272,9 +270,8 @@ TEST_CASE("simulate: rates of random flows are max-min fair, whatever came and w
     const auto below = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
     for (int trial = 0; trial < 200; ++trial) {
         std::vector<double> capacity;
-        std::vector<colls::simulation::link> links;
-        for (int l = 1 + below(12); l > 0; --l) capacity.push_back(1 + below(5)), links.push_back({0, capacity.back()});
-        colls::detail::fair_share net(links);
+        for (int l = 1 + below(12); l > 0; --l) capacity.push_back(1 + below(5));
+        colls::detail::fair_share net(capacity);
         std::map<int, std::vector<int>> routes;
         std::map<int, double> rates;
         for (int change = 0; change < 40; ++change) {

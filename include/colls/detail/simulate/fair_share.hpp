@@ -8,7 +8,7 @@
 // whose entries are corrected when they come up finds the least.
 #pragma once
 
-#include <colls/simulate.hpp>
+#include <colls/config.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -20,8 +20,9 @@ namespace colls::inline v1::detail {
 
 class fair_share {
 public:
-    explicit fair_share(const std::vector<simulation::link>& links) : links_(links.size()) {
-        for (std::size_t i = 0; i < links.size(); ++i) links_[i].capacity = links[i].bandwidth;
+    /// By link: bytes a second.
+    explicit fair_share(const std::vector<double>& capacities) : links_(capacities.size()) {
+        for (std::size_t i = 0; i < capacities.size(); ++i) links_[i].capacity = capacities[i];
     }
 
     /// A flow begins, under a number that no other one has. `route` stays as it is until the flow stops. Its rate

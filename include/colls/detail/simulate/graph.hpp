@@ -2,7 +2,8 @@
 // IWYU pragma: private, include <colls/simulate.hpp>
 #pragma once
 
-#include <colls/detail/simulate/topologies.hpp>
+#include <colls/detail/simulate/checks.hpp>
+#include <colls/simulate.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -111,7 +112,8 @@ private:
 namespace colls::inline v1::simulation {
 
 inline topology graph(int ranks, const std::vector<cable>& cables) {
-    for (std::size_t i = 0; i < cables.size(); ++i) detail::check_link(cables[i].each, static_cast<long long>(i));
+    for (std::size_t i = 0; i < cables.size(); ++i)
+        detail::check_link(cables[i].each.latency, cables[i].each.bandwidth, i);
     const auto routes = std::make_shared<const detail::shortest_routes>(ranks, cables);
     return {ranks, routes->links(),
         [routes](int from, int to, std::vector<int>& route) { routes->append(from, to, route); }};

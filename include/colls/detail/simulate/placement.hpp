@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/simulate.hpp>
 #pragma once
 
-#include <colls/detail/simulate/noise.hpp>
-#include <colls/detail/simulate/played_group.hpp>
+#include <colls/detail/simulate/drawn.hpp>
+#include <colls/simulate.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,6 +13,9 @@
 #include <vector>
 
 namespace colls::inline v1::detail {
+
+inline simulation::outcome played(const schedule_reader& s, int n, const simulation::topology& t, double bytes,
+    const simulation::options& o);  // played_group.hpp
 
 /// The places 0 ... n - 1, each followed by the nearest one left: in a tree, its subtrees one after another. Near: a
 /// message of `bytes` bytes takes less time alone, or as long over fewer links.

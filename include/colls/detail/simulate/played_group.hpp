@@ -5,6 +5,7 @@
 #include <colls/detail/prove/block_count.hpp>
 #include <colls/detail/simulate/event_queue.hpp>
 #include <colls/detail/simulate/fair_share.hpp>
+#include <colls/simulate.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -28,7 +29,7 @@ public:
           o_(o),
           members_(static_cast<std::size_t>(n)),
           steps_(static_cast<std::size_t>(ports_)),
-          share_(t.links()) {
+          share_(bandwidths(t)) {
         for (member& m : members_) m.round = first;
     }
 
@@ -69,6 +70,11 @@ private:
         std::vector<int> route;
     };
 
+    static std::vector<double> bandwidths(const simulation::topology& t) {
+        std::vector<double> all;
+        for (const simulation::link& l : t.links()) all.push_back(l.bandwidth);
+        return all;
+    }
     member& at(int rank) { return members_[static_cast<std::size_t>(rank)]; }
     flow& numbered(int number) { return flows_[static_cast<std::size_t>(number)]; }
 

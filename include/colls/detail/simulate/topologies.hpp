@@ -3,40 +3,13 @@
 #pragma once
 
 #include <colls/arithmetic.hpp>
-#include <colls/detail/support/hash.hpp>
+#include <colls/detail/simulate/checks.hpp>
 #include <colls/simulate.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <utility>
 #include <vector>
-
-namespace colls::inline v1::detail {
-
-[[noreturn, gnu::cold]] inline void refuse_topology(const message& why) {
-    message text;
-    throw error(errc::invalid_argument, (text << "colls: topology: " << why.text()).text());
-}
-[[gnu::cold]] inline void check_link(const simulation::link& l, long long number) {
-    message text;
-    if (!(l.latency >= 0 && std::isfinite(l.latency)))
-        refuse_topology(text << "link " << number << " has the latency " << l.latency << "; it is not negative");
-    if (!(l.bandwidth > 0 && std::isfinite(l.bandwidth)))
-        refuse_topology(text << "link " << number << " has the bandwidth " << l.bandwidth << "; it is above 0");
-}
-/// a · b, which must be the number of something.
-inline int product(int a, int b, const char* of) {
-    const long long both = static_cast<long long>(a) * b;
-    message text;
-    if (a < 1 || b < 1) refuse_topology(text << "the number of " << of << " is not positive");
-    if (both > (1 << 28)) refuse_topology(text << "there are more than " << (1 << 28) << " " << of);
-    return static_cast<int>(both);
-}
-inline std::uint64_t hash_of_pair(int from, int to) {
-    return hash_mix(hash_mix(0x5eed, static_cast<std::uint64_t>(from)), static_cast<std::uint64_t>(to));
-}
-
-}  // namespace colls::inline v1::detail
 
 namespace colls::inline v1::simulation {
 
@@ -45,7 +18,7 @@ inline topology::topology(int ranks, std::vector<link> links, router routes)
     detail::message text;
     if (ranks < 1) detail::refuse_topology(text << "there is 1 rank or more, not " << ranks);
     if (!routes_) detail::refuse_topology(text << "there is no router");
-    for (std::size_t i = 0; i < links_.size(); ++i) detail::check_link(links_[i], static_cast<long long>(i));
+    for (std::size_t i = 0; i < links_.size(); ++i) detail::check_link(links_[i].latency, links_[i].bandwidth, i);
 }
 inline void topology::route(int from, int to, std::vector<int>& into) const {
     into.clear();
