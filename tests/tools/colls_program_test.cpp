@@ -3,8 +3,10 @@
 #include "execute.hpp"
 
 #include <colls/cost.hpp>
+#include <colls/detail/support/tuning_file.hpp>
 #include <colls/schedule_of.hpp>
 #include <colls/schedules.hpp>
+#include <colls/simulate.hpp>
 #include <colls/views.hpp>
 
 #include <nlohmann/json.hpp>
@@ -167,6 +169,180 @@ TEST_CASE("colls draw: an arrow for each message, a step for each round", "[tool
     CHECK(count_of(page, "class=\"step\"") == schedule.rounds(6) + 1);
     CHECK(count_of(page, "http://") == count_of(page, "http://www.w3.org/2000/svg"));  // nothing is loaded
     CHECK(count_of(page, "<svg") == count_of(page, "</svg>"));
+}
+
+TEST_CASE("colls simulate: times on a network are those of the simulation", "[tool]") {
+    const scratch folder;
+    std::ofstream(folder.file("tree.json")) << R"({"kind": "fat_tree", "gamma_ns": 0.1, "overhead_us": 0.5,
+               "levels": [{"down": 8, "up": 1, "latency_us": 1, "gb_s": 10},
+                          {"down": 4, "up": 2, "latency_us": 1, "gb_s": 10}]})";
+    const std::string on = " --topology '" + folder.file("tree.json") + "' ";
+    namespace sim = colls::simulation;
+    const sim::topology tree = sim::fat_tree({{8, 1, {1e-6, 1e10}}, {4, 2, {1e-6, 1e10}}});
+    const auto ring = colls::schedule_of<colls::collective::all_reduce>(colls::ring{});
+    const auto expected = [&](int n) {
+        return sim::simulate(ring, n, tree, 1 << 20, {.gamma = 0.1e-9, .overhead = 0.5e-6}).seconds;
+    };
+    const program_result r = folder.run("simulate all_reduce --groups 8,32 --bytes 1M --json" + on);
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    int found = 0;
+    for (const json& row : json::parse(r.text)) {
+        if (row["family"] != "ring") continue;
+        CHECK(row["seconds"].get<double>() == Approx(expected(row["ranks"])));
+        ++found;
+    }
+    CHECK(found == 2);
+    const auto one = [&](const std::string& more) {
+        const program_result got = folder.run("simulate all_reduce ring --groups 32 --bytes 1M --json" + on + more);
+        INFO(got.text);
+        REQUIRE(got.status == 0);
+        return json::parse(got.text).at(0)["seconds"].get<double>();
+    };
+    CHECK(one("") == Approx(expected(32)));
+    CHECK(one("--noise 50 --trials 3") > expected(32) + 50e-6);
+    CHECK(one("--stragglers 1:700") == Approx(expected(32) + 700e-6));
+    const program_result table = folder.run("simulate allreduce" + on);
+    INFO(table.text);
+    CHECK(table.says("         2           4           8          16          32\n"));
+
+    // A graph of the same network: one leaf.
+    std::string leaf = R"({"ranks": 8, "gamma_ns": 0.1, "overhead_us": 0.5, "links": [)";
+    for (int i = 0; i < 8; ++i)
+        leaf +=
+            (i > 0 ? ", " : "") + ("{\"from\": " + std::to_string(i)) + R"(, "to": 8, "latency_us": 1, "gb_s": 10})";
+    std::ofstream(folder.file("leaf.json")) << leaf << "]}";
+    const program_result star =
+        folder.run("simulate all_reduce ring --groups 8 --json --topology '" + folder.file("leaf.json") + "'");
+    INFO(star.text);
+    REQUIRE(star.status == 0);
+    CHECK(json::parse(star.text).at(0)["seconds"].get<double>() == Approx(expected(8)));
+}
+
+TEST_CASE("colls choose: a file that COLLS_TUNE reads, with the best schedule of each size", "[tool]") {
+    const scratch folder;
+    std::ofstream(folder.file("torus.json"))
+        << R"({"kind": "torus", "sides": [16], "link": {"latency_us": 1, "gb_s": 10}, "overhead_us": 1})";
+    const std::string on = " --topology '" + folder.file("torus.json") + "' ";
+    const program_result r =
+        folder.run("choose --collective all_reduce --sizes 64,64K,64M --tune '" + folder.file("a.tune") + "'" + on);
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    const std::string written = folder.read("a.tune");
+    INFO(written);
+    colls::detail::tuning_file file;
+    colls::detail::read_tuning(folder.file("a.tune").c_str(), file);
+    REQUIRE(file.schedules.size() > 1);
+    CHECK(file.schedules[0].from == 0);
+    CHECK(static_cast<long>(file.schedules.size()) == count_of(r.text, "\nfrom ") + 1);
+
+    // At each size, what the file names takes the least time of all.
+    const program_result table = folder.run("choose all_reduce --sizes 64,64K,64M --json" + on);
+    REQUIRE(table.status == 0);
+    for (const json& row : json::parse(table.text)) {
+        std::string name;
+        for (const auto& line : file.schedules) {
+            CHECK(line.ranks == 16);
+            CHECK(std::string(line.collective) == "all_reduce");
+            if (static_cast<double>(line.from) <= row["bytes"].get<double>()) name = line.name;
+        }
+        CHECK(name == row["best"]);
+        for (const auto& [family, seconds] : row["seconds"].items())
+            CHECK(seconds.get<double>() >= row["seconds"][name].get<double>() * (1 - 1e-9));
+    }
+    // On a ring of links, the schedule with neighbours alone is the best for many bytes.
+    CHECK(std::string(file.schedules[static_cast<int>(file.schedules.size()) - 1].name) == "ring");
+}
+
+TEST_CASE("colls place: ranks that are out of order are put in order", "[tool]") {
+    const scratch folder;
+    // Two switches with slow links between them; even ranks are at one, odd ones at the other.
+    std::string text = R"({"kind": "graph", "ranks": 8, "links": [{"from": 8, "to": 9, "latency_us": 1, "gb_s": 1})";
+    for (int i = 0; i < 8; ++i)
+        text += ", {\"from\": " + std::to_string(i) + ", \"to\": " + std::to_string(8 + i % 2) +
+                R"(, "latency_us": 1, "gb_s": 10})";
+    std::ofstream(folder.file("two.json")) << text << "]}";
+    const program_result r =
+        folder.run("place ring all_reduce --json --topology '" + folder.file("two.json") + "' --tries 10");
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    const json found = json::parse(r.text).at(0);
+    // All messages of a round cross, four each way; in order one each way does.
+    CHECK(found["before"].get<double>() > 3 * found["after"].get<double>());
+    int changes = 0;
+    for (std::size_t i = 0; i < 8; ++i)
+        changes += found["places"][i].get<int>() % 2 != found["places"][(i + 1) % 8].get<int>() % 2;
+    CHECK(changes == 2);
+    const program_result said = folder.run("place ring all_reduce --topology '" + folder.file("two.json") + "'");
+    CHECK(said.says("times as fast"));
+    CHECK(said.says("places: "));
+}
+
+TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
+    const scratch folder;
+    // Two GPUs with four NVLinks each to a switch, and a card of 100 Gb/s, behind one PCIe switch of 16 GT/s x16.
+    const auto gpu = [](int dev) {
+        const std::string bus = "0000:0" + std::to_string(dev) + ":00.0";
+        return "<pci busid=\"" + bus + R"(" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16">)" +
+               "<gpu dev=\"" + std::to_string(dev) + R"(" sm="80" rank="0" gdr="1">)" +
+               R"(<nvlink target="0000:0a:00.0" count="4" tclass="0x068000"/></gpu></pci>)";
+    };
+    const auto write = [&](const std::string& cards, int hosts) {
+        std::ofstream(folder.file("host.xml"))
+            << "<!-- a host -->\n<system version=\"1\">\n<cpu numaid=\"0\" arch=\"x86_64\">\n"
+            << R"(<pci busid="0000:0f:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">)" << "\n"
+            << gpu(1) << gpu(0) << cards << "</pci>\n</cpu>\n</system>\n";
+        std::ofstream(folder.file("hosts.json"))
+            << R"({"kind": "nccl", "latency_us": 1, "network_latency_us": 3, "hosts": )" << hosts << R"(, "file": ")"
+            << folder.file("host.xml") << "\"}";
+        return folder.run("simulate all_reduce recursive_doubling --groups 2," + std::to_string(2 * hosts) +
+                          " --bytes 8M --json --topology '" + folder.file("hosts.json") + "'");
+    };
+    const std::string card =
+        R"(<pci busid="0000:0e:00.0" class="0x020000" link_speed="16.0 GT/s PCIe" link_width="16">)"
+        R"(<nic><net name="mlx5_0" dev="0" speed="100000" port="1"/></nic></pci>)";
+    const program_result r = write(card, 2);
+    INFO(r.text);
+    REQUIRE(r.status == 0);
+    const json rows = json::parse(r.text);
+    const double bytes = 8 << 20, within = 2e-6 + bytes / 80e9;
+    CHECK(rows.at(0)["seconds"].get<double>() == Approx(within));
+    // Between the hosts two ranks share a card: PCIe up, to the card, to the switch, and back.
+    CHECK(rows.at(1)["seconds"].get<double>() == Approx(within + 10e-6 + 2 * bytes / 12.5e9));
+    CHECK(write("", 2).says("there is no <net>: the hosts are not joined"));
+    CHECK(write("<nic>", 1).says("<nic> is not closed"));
+    CHECK(write("<pci busid=\"x\" link_width=\"16\"/>", 1).says("a <pci> lacks 'link_speed'"));
+}
+
+TEST_CASE("colls: networks that are refused", "[tool]") {
+    const scratch folder;
+    const auto refused = [&](const std::string& network, const std::string& words, const std::string& more = "") {
+        std::ofstream(folder.file("n.json")) << network;
+        const program_result r = folder.run("simulate all_reduce --topology '" + folder.file("n.json") + "' " + more);
+        INFO(network << ": " << r.text);
+        CHECK(r.status == 2);
+        CHECK(r.says(words));
+    };
+    refused("{", "parse error");
+    refused("[]", "this is no object");
+    refused(R"({"kind": "cube"})", "there is no kind 'cube'; there are: flat, two_level, fat_tree, torus, dragonfly");
+    refused(R"({"kind": "flat", "ranks": 4})", "the network lacks 'link'");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gbps": 1}})", "link has 'gbps'; it may have");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": "1", "gb_s": 1}})", "'latency_us' is no number");
+    refused(R"({"kind": "flat", "ranks": 4.5, "link": {"latency_us": 1, "gb_s": 1}})", "'ranks' is no integer");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 0}})", "it is above 0");
+    refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": -1, "gb_s": 1}})", "it is not negative");
+    refused(R"({"ranks": 3, "links": [{"from": 0, "to": 1, "latency_us": 1, "gb_s": 1}]})",
+        "rank 2 has no route to rank 0");
+    const std::string good = R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}})";
+    refused(good, "the network has 4 ranks, not 8", "--groups 8");
+    refused(good, "--groups takes numbers", "--groups 2..4");
+    refused(good, "--stragglers takes ONE_IN:MICROSECONDS", "--stragglers many");
+    CHECK(folder.run("simulate all_reduce --topology /nowhere.json").says("/nowhere.json cannot be opened"));
+    CHECK(
+        folder.run("choose gather --tune x --topology '" + folder.file("n.json") + "'").says("always goes by direct"));
+    CHECK(folder.run("choose all_reduce --tune /nowhere/x --topology '" + folder.file("n.json") + "'")
+            .says("cannot write /nowhere/x"));
 }
 
 TEST_CASE("colls: what is refused, and how it says so", "[tool]") {

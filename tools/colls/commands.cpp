@@ -40,6 +40,13 @@ private:
     const bool on_ = isatty(STDERR_FILENO) == 1;
 };
 
+/// Of the user's buffer, as sent by the busiest rank.
+double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
+
+void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
+
+}  // namespace
+
 std::string show_size(double bytes) {
     for (const auto& [unit, suffix] : {std::pair{0x1p30, "GB"}, {0x1p20, "MB"}, {0x1p10, "KB"}})
         if (bytes >= unit) return fmt::format("{:.4g} {}", bytes / unit, suffix);
@@ -51,12 +58,6 @@ std::string show_time(double seconds) {
            : us < 1e7 ? fmt::format("{:.4g} ms", us / 1e3)
                       : fmt::format("{:.4g} s", us / 1e6);
 }
-/// Of the user's buffer, as sent by the busiest rank.
-double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
-
-void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
-
-}  // namespace
 
 double parse_size(const std::string& text) {
     std::size_t end = 0;

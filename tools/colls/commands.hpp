@@ -26,6 +26,9 @@ int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::
 int compare(const std::string& collective, int n, const std::vector<double>& sizes, const colls::model& m,
     const std::string& svg, bool json);
 
+/// "4 KB", "12.5 us".
+std::string show_size(double bytes);
+std::string show_time(double seconds);
 /// 8, 4K, 2.5M, 1G.
 double parse_size(const std::string& text);
 /// "1..16" or "8".

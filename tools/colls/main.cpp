@@ -1,10 +1,13 @@
-// colls: what schedules there are, whether they are right, what they cost, and what they look like. docs/colls.md.
+// colls: what schedules there are, whether they are right, what they cost, what they look like, and how long they take
+// on a network. docs/colls.md, docs/simulate.md.
 #include "commands.hpp"
 #include "picture.hpp"
+#include "simulations.hpp"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -23,6 +26,10 @@ struct arguments {
     std::string collective, ranks = "8", bytes = "1M", svg, html;
     std::vector<std::string> sizes;
     double alpha = 5, beta = 0.1, gamma = 0.05;
+    std::string topology, tune, stragglers;
+    std::vector<std::string> groups;
+    double noise = 0;
+    int trials = 10, tries = 200, network_ranks = 0;
     bool json = false;
 
     colls::model machine() const { return {alpha * 1e-6, beta * 1e-9, gamma * 1e-9}; }
@@ -30,6 +37,22 @@ struct arguments {
         const auto [first, last] = tool::parse_range(ranks);
         if (first != last) throw std::runtime_error("one group size is wanted here, not a range");
         return first;
+    }
+    std::vector<double> sizes_or_steps() const {
+        std::vector<double> all;
+        for (const std::string& text : sizes) all.push_back(tool::parse_size(text));
+        for (double each = 8; sizes.empty() && each <= 0x1p30; each *= 4) all.push_back(each);
+        return all;
+    }
+    tool::disturbance disturbances() const {
+        tool::disturbance d{noise * 1e-6, 0, 0, trials};
+        if (stragglers.empty()) return d;
+        double late = 0;
+        char surplus = 0;
+        if (std::sscanf(stragglers.c_str(), "%d:%lf%c", &d.one_in, &late, &surplus) != 2 || d.one_in < 1 || late < 0)
+            throw std::runtime_error("--stragglers takes ONE_IN:MICROSECONDS, as 16:500");
+        d.late = late * 1e-6;
+        return d;
     }
 };
 
@@ -55,7 +78,10 @@ int run(int argc, char** argv) {
         "    colls prove --include my.hpp my::schedule --ranks 2..64\n"
         "    colls cost ring all_reduce --ranks 16 --bytes 64M\n"
         "    colls compare all_reduce --ranks 16 --alpha 5 --beta 0.1 --svg crossovers.svg\n"
-        "    colls draw tree broadcast --ranks 7 --svg tree.svg --html tree.html\n\n"
+        "    colls draw tree broadcast --ranks 7 --svg tree.svg --html tree.html\n"
+        "    colls simulate all_reduce --topology cluster.json --bytes 64M --groups 16,64,256\n"
+        "    colls choose all_reduce --topology cluster.json --tune cluster.tune\n"
+        "    colls place ring all_reduce --topology cluster.json --bytes 64M\n\n"
         "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command.",
         "colls"};
     app.require_subcommand(1);
@@ -76,12 +102,38 @@ int run(int argc, char** argv) {
     CLI::App& draw = *app.add_subcommand("draw", "a picture of all rounds, and a page that steps through them");
     add_schedule(draw, a);
     draw.add_option("--html", a.html, "write a page that steps through the rounds to this file");
+    CLI::App& simulate = *app.add_subcommand("simulate", "times of schedules on a network, by the number of ranks");
+    simulate.add_option("collective", a.collective, "all_reduce, allgather, ...")->required();
+    simulate.add_option("family", a.asked.name, "only this one");
+    simulate.add_option("--groups", a.groups, "numbers of ranks, as 8,64; without it powers of two")->delimiter(',');
+    simulate.add_option("--noise", a.noise,
+        "microseconds that each rank loses in each round, in the mean; they are "
+        "exponentially distributed");
+    simulate.add_option("--stragglers", a.stragglers, "ONE_IN:MICROSECONDS: one rank in so many begins so much later");
+    simulate.add_option("--trials", a.trials, "with these, the mean of so many simulations")
+        ->capture_default_str()
+        ->check(CLI::PositiveNumber);
+    CLI::App& choose =
+        *app.add_subcommand("choose", "the best schedule on a network by size, as a file for COLLS_TUNE");
+    choose.add_option("--collective,collective", a.collective, "all_reduce, allgather, ...")->required();
+    choose.add_option("--sizes", a.sizes, "bytes, with K, M or G; without it 8 to 1G in steps of 4")->delimiter(',');
+    choose.add_option("--tune", a.tune, "write the choices to this file, for COLLS_TUNE");
+    CLI::App& place = *app.add_subcommand("place", "searches places of the ranks on a network, for less time");
+    add_schedule(place, a);
+    place.add_option("--tries", a.tries, "exchanges of two ranks to be tried")->capture_default_str();
+    for (CLI::App* const each : {&simulate, &choose, &place})
+        each->add_option("--topology", a.topology, "the network: a file of JSON, docs/simulate.md")->required();
+    for (CLI::App* const each : {&choose, &place})
+        each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network; without it all");
+    for (CLI::App* const each : {&simulate, &place})
+        each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&compare, &draw})
         each->add_option("--svg,--plot", a.svg, "write a picture to this file");
     for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw})
         each->add_option("-n,--ranks", a.ranks, each == &prove ? "group sizes: 8, or 2..512" : "group size")
             ->capture_default_str();
-    for (CLI::App* const each : {&list, &prove, &cost, &compare}) each->add_flag("--json", a.json, "print JSON");
+    for (CLI::App* const each : {&list, &prove, &cost, &compare, &simulate, &choose, &place})
+        each->add_flag("--json", a.json, "print JSON");
     CLI11_PARSE(app, argc, argv);
 
     if (list.parsed()) return tool::list(a.collective, a.group(), a.json);
@@ -91,11 +143,26 @@ int run(int argc, char** argv) {
     }
     if (cost.parsed())
         return tool::cost(tool::find(a.asked), a.group(), tool::parse_size(a.bytes), a.machine(), a.json);
-    if (compare.parsed()) {
-        std::vector<double> sizes;
-        for (const std::string& text : a.sizes) sizes.push_back(tool::parse_size(text));
-        for (double bytes = 8; a.sizes.empty() && bytes <= 0x1p30; bytes *= 4) sizes.push_back(bytes);
-        return tool::compare(a.collective, a.group(), sizes, a.machine(), a.svg, a.json);
+    if (compare.parsed()) return tool::compare(a.collective, a.group(), a.sizes_or_steps(), a.machine(), a.svg, a.json);
+    if (simulate.parsed() || choose.parsed() || place.parsed()) {
+        const tool::network on = tool::read_network(a.topology);
+        const int n = a.network_ranks > 0 ? a.network_ranks : on.topology.ranks();
+        if (place.parsed()) return tool::place(tool::find(a.asked), on, n, tool::parse_size(a.bytes), a.tries, a.json);
+        if (choose.parsed()) {
+            std::string command = "colls";
+            for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+            std::vector<double> sizes = a.sizes_or_steps();
+            std::ranges::sort(sizes);
+            return tool::choose(a.collective, on, n, sizes, a.tune, command, a.json);
+        }
+        std::vector<int> groups;
+        for (const std::string& text : a.groups) {
+            const auto [first, last] = tool::parse_range(text);
+            if (first != last) throw std::runtime_error("--groups takes numbers, as 8,16,32");
+            groups.push_back(first);
+        }
+        return tool::simulate(
+            a.collective, a.asked.name, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
     }
     const std::vector<tool::entry> found = tool::find(a.asked);
     if (found.size() > 1 || (a.svg.empty() && a.html.empty()))

@@ -1,0 +1,238 @@
+#include "simulations.hpp"
+
+#include "commands.hpp"
+
+#include <colls/verify.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <stdexcept>
+
+namespace tool {
+
+namespace {
+
+using nlohmann::json;
+namespace sim = colls::simulation;
+
+/// Steps that a simulation asks for: a schedule of more is simulated only where all ranks do the same.
+constexpr double most_steps = 1e6;
+/// Group sizes for which properties are derived: they do not change with the size, and large proofs take long.
+constexpr int largest_proof = 24;
+
+void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
+
+/// A schedule on n ranks of a network, if that can be simulated in a short time.
+class subject {
+public:
+    subject(const entry& e, const network& on, int n) : entry_(&e), network_(&on), n_(n) {
+        const colls::any_schedule& s = e.schedule;
+        if (n > on.topology.ranks() || !s.supports(n)) return;
+        const double ports = s.ports(n), rounds = s.rounds(n);
+        options_.gamma = on.gamma;
+        options_.overhead = on.overhead;
+        possible_ = ports * rounds * n <= most_steps;
+        if (possible_ || ports * n > most_steps || rounds * ports * 3 > 10 * most_steps) return;
+        int proven = std::min(n, largest_proof);
+        while (proven > 1 && !s.supports(proven)) --proven;
+        options_.in_step = options_.symmetric = possible_ = colls::properties_of(s, proven).symmetric;
+    }
+
+    const std::string& family() const { return entry_->family; }
+    bool possible() const { return possible_; }
+    double seconds(double bytes) const { return played(bytes, options_).seconds; }
+    /// The mean over trials.
+    double seconds(double bytes, const disturbance& d) const {
+        if (!d.any()) return seconds(bytes);
+        double sum = 0;
+        sim::options o = options_;
+        o.in_step = false;
+        for (int trial = 1; trial <= d.trials; ++trial) {
+            const auto seed = static_cast<std::uint64_t>(trial);
+            o.late = [noise = sim::exponential_noise(d.noise, seed),
+                         few = sim::stragglers(std::max(d.one_in, 1), d.one_in > 0 ? d.late : 0, seed)](
+                         int rank, int round) { return noise(rank, round) + few(rank, round); };
+            sum += played(bytes, o).seconds;
+        }
+        return sum / d.trials;
+    }
+    bool disturbable() const { return possible_ && !options_.in_step; }
+    const sim::options& options() const { return options_; }
+
+private:
+    sim::outcome played(double bytes, const sim::options& o) const {
+        return sim::simulate(entry_->schedule, n_, network_->topology, bytes, o);
+    }
+
+    const entry* entry_;
+    const network* network_;
+    int n_;
+    sim::options options_;
+    bool possible_ = false;
+};
+
+std::vector<entry> schedules_for(const std::string& collective, const std::string& family) {
+    if (!family.empty()) return find({family, collective, ""});
+    std::vector<entry> found;
+    for (const entry& e : catalogue())
+        if (e.schedule.implements == collective_named(collective)) found.push_back(e);
+    return found;
+}
+
+/// Seconds and families, the fastest first; of equal ones in the order of the catalogue.
+using ranking = std::vector<std::pair<double, std::string>>;
+
+ranking ranked(const std::vector<subject>& all, double bytes) {
+    ranking ordered;
+    for (const subject& s : all) ordered.emplace_back(s.seconds(bytes), s.family());
+    // Times that are equal but for rounding are made equal.
+    std::ranges::stable_sort(ordered, {}, [](const auto& of) { return std::round(std::log(of.first) * 1e9); });
+    return ordered;
+}
+
+/// From so many bytes on this family.
+struct chosen {
+    double from;
+    std::string family;
+};
+
+void write_tuning(const std::string& file, colls::collective what, int n, const std::string& origin,
+    const std::vector<chosen>& choices) {
+    std::string text = "# Schedules that took the least time in a simulation, for COLLS_TUNE\n";
+    constexpr std::size_t width = 200;  // the reader takes lines of 254 characters
+    for (std::size_t at = 0; at < origin.size(); at += width) text += "# " + origin.substr(at, width) + "\n";
+    for (const chosen& c : choices)
+        text += fmt::format("schedule {} {} {:.0f} {}\n", colls::name_of(what), n, std::ceil(c.from), c.family);
+    std::ofstream out(file);
+    out << text;
+    if (!out.flush()) throw std::runtime_error("cannot write " + file);
+}
+
+}  // namespace
+
+int simulate(const std::string& collective, const std::string& family, const network& on, std::vector<int> sizes,
+    double bytes, const disturbance& late, bool as_json) {
+    if (sizes.empty()) {
+        for (int n = 2; n < on.topology.ranks(); n *= 2) sizes.push_back(n);
+        sizes.push_back(on.topology.ranks());
+    }
+    for (const int n : sizes)
+        if (n > on.topology.ranks())
+            throw std::runtime_error(fmt::format("the network has {} ranks, not {}", on.topology.ranks(), n));
+    json rows = json::array();
+    if (!as_json) {
+        fmt::print(
+            "{} of {}, simulated\n\n{:<20}", colls::name_of(collective_named(collective)), show_size(bytes), "ranks");
+        for (const int n : sizes) fmt::print(" {:>11}", n);
+        fmt::print("\n");
+    }
+    for (const entry& e : schedules_for(collective, family)) {
+        if (!as_json) fmt::print("{:<20}", e.family);
+        for (const int n : sizes) {
+            const subject s(e, on, n);
+            std::optional<double> seconds;
+            if (late.any() ? s.disturbable() : s.possible()) seconds = s.seconds(bytes, late);
+            if (!as_json)
+                fmt::print(" {:>11}", seconds ? show_time(*seconds) : "-");
+            else if (seconds)
+                rows.push_back({{"family", e.family}, {"ranks", n}, {"bytes", bytes}, {"seconds", *seconds}});
+        }
+        if (!as_json) fmt::print("\n");
+    }
+    if (as_json) print(rows);
+    return good;
+}
+
+int choose(const std::string& collective, const network& on, int n, const std::vector<double>& sizes,
+    const std::string& tune, const std::string& origin, bool as_json) {
+    const colls::collective what = collective_named(collective);
+    if (!tune.empty() && (what == colls::collective::scatter || what == colls::collective::gather))
+        throw std::runtime_error(fmt::format(
+            "{} always goes by direct: not all ranks know its size, so no file can choose", colls::name_of(what)));
+    if (n > on.topology.ranks())
+        throw std::runtime_error(fmt::format("the network has {} ranks, not {}", on.topology.ranks(), n));
+    const std::vector<entry> schedules = schedules_for(collective, "");
+    std::vector<subject> all;
+    std::vector<std::string> left_out;
+    for (const entry& e : schedules) {
+        const subject s(e, on, n);
+        if (s.possible())
+            all.push_back(s);
+        else if (e.schedule.supports(n))
+            left_out.push_back(e.family);
+    }
+    if (all.empty()) throw std::runtime_error(fmt::format("no schedule can be simulated on {} ranks", n));
+
+    json rows = json::array();
+    if (!as_json)
+        fmt::print("{} on {} ranks, simulated\n\n{:>10}  {:<20} {:>12}  {}\n", colls::name_of(what), n, "size", "best",
+            "time", "next");
+    std::vector<ranking> of_sizes;
+    for (const double bytes : sizes) {
+        const ranking& ordered = of_sizes.emplace_back(ranked(all, bytes));
+        if (as_json) {
+            json times;
+            for (const auto& [seconds, family] : ordered) times[family] = seconds;
+            rows.push_back({{"bytes", bytes}, {"best", ordered[0].second}, {"seconds", times}});
+        } else {
+            fmt::print("{:>10}  {:<20} {:>12}  {}\n", show_size(bytes), ordered[0].second, show_time(ordered[0].first),
+                ordered.size() > 1
+                    ? fmt::format("{} {:.2f} times as long", ordered[1].second, ordered[1].first / ordered[0].first)
+                    : std::string());
+        }
+    }
+    // Where the best one changes, by bisection between two sizes.
+    std::vector<chosen> choices{{0, of_sizes.front()[0].second}};
+    for (std::size_t i = 1; i < sizes.size(); ++i)
+        for (double low = sizes[i - 1]; of_sizes[i][0].second != choices.back().family;) {
+            double high = sizes[i];
+            std::string after = of_sizes[i][0].second;
+            while (high - low > 1 && high / low > 1.1) {  // the library tells apart sizes of an eighth's difference
+                const double middle = std::sqrt(std::max(low, 1.0) * high);
+                const std::string best = ranked(all, middle)[0].second;
+                if (best == choices.back().family) {
+                    low = middle;
+                } else {
+                    high = middle;
+                    after = best;
+                }
+            }
+            choices.push_back({low = high, after});
+            if (!as_json)
+                fmt::print("from {} on {}, not {}\n", show_size(high), choices.back().family,
+                    choices[choices.size() - 2].family);
+        }
+    if (!as_json && !left_out.empty())
+        fmt::print("not simulated, since too many steps: {}\n", fmt::join(left_out, ", "));
+    if (as_json) print(rows);
+    if (!tune.empty()) write_tuning(tune, what, n, origin, choices);
+    return good;
+}
+
+int place(const std::vector<entry>& schedules, const network& on, int n, double bytes, int tries, bool as_json) {
+    json rows = json::array();
+    for (const entry& e : schedules) {
+        const subject s(e, on, n);
+        if (!s.possible() || colls::is_scan(e.schedule.implements)) continue;
+        const sim::placement found = sim::place(e.schedule, n, on.topology, bytes, s.options(), tries);
+        const std::string_view what = colls::name_of(e.schedule.implements);
+        if (as_json)
+            rows.push_back({{"family", e.family}, {"collective", what}, {"ranks", n}, {"bytes", bytes},
+                {"before", found.before}, {"after", found.after}, {"places", found.places()}});
+        else
+            fmt::print("{:<20} {:<15} {:>12} {:>12} {:>6.2f} times as fast\n", e.family, what, show_time(found.before),
+                show_time(found.after), found.before / found.after);
+        if (!as_json && schedules.size() == 1) fmt::print("places: {}\n", fmt::join(found.places(), " "));
+    }
+    if (as_json) print(rows);
+    return good;
+}
+
+}  // namespace tool
