@@ -29,8 +29,8 @@ void block_list::add(const block& b) {
     total_ += bytes;
 }
 
-std::size_t block_list::bytes_before(int block) const {
-    return std::accumulate(bytes_.begin(), bytes_.begin() + block, std::size_t{0});
+std::size_t block_list::bytes_before(int i) const {
+    return std::accumulate(bytes_.begin(), bytes_.begin() + i, std::size_t{0});
 }
 void block_list::pack_one(int i, std::byte* to) const {
     const block& b = blocks_[static_cast<std::size_t>(i)];

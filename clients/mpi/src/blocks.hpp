@@ -21,13 +21,13 @@ public:
     const std::vector<std::size_t>& bytes() const { return bytes_; }
     std::size_t total() const { return total_; }
     /// The bytes of data in the blocks before.
-    std::size_t bytes_before(int block) const;
+    std::size_t bytes_before(int i) const;
     /// All data lies in a row, from `data` on.
     bool in_row() const { return in_row_; }
     std::byte* data() const { return data_; }
     /// Copies blocks to memory in which they lie in a row, and back.
     void pack_all(std::byte* to) const;
-    void pack_one(int block, std::byte* to) const;
+    void pack_one(int i, std::byte* to) const;
     void unpack_all(const std::byte* from) const;
 
 private:

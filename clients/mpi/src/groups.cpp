@@ -94,7 +94,7 @@ colls::communicator join(MPI_Comm comm) {
     return made_here;
 }
 
-group* make_group(MPI_Comm comm) {
+numbered_group* make_group(MPI_Comm comm) {
     auto g = std::make_unique<numbered_group>();
     int between = 0;
     PMPI_Comm_test_inter(comm, &between);
@@ -119,10 +119,10 @@ group* make_group(MPI_Comm comm) {
 group* group_of(MPI_Comm comm) {
     if (!configured().on || comm == MPI_COMM_NULL || ended.load(std::memory_order_relaxed)) return nullptr;
     if (keyval == MPI_KEYVAL_INVALID && !prepare_keyval()) return nullptr;
-    group* g = nullptr;
+    void* value = nullptr;
     int there = 0;
-    if (PMPI_Comm_get_attr(comm, keyval, &g, &there) != MPI_SUCCESS) return nullptr;
-    if (there == 0) g = make_group(comm);
+    if (PMPI_Comm_get_attr(comm, keyval, &value, &there) != MPI_SUCCESS) return nullptr;
+    group* const g = there != 0 ? static_cast<numbered_group*>(value) : make_group(comm);
     return g->comm.size() > 0 ? g : nullptr;
 }
 

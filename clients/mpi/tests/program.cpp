@@ -217,11 +217,12 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
             area in(mine, units), out(other, units * size);
             in.put(0, units, rank, root, salt);
             if (rank == root)
-                for (int r = 0; r < size; ++r)
+                for (int r = 0; r < size; ++r) {
                     if (here && r == rank)
                         out.put(r * units, units, r, root, salt);
                     else
                         out.expect_data(r * units, units, r, root, salt);
+                }
             calling("MPI_Gather", comm);
             MPI_Gather(here ? MPI_IN_PLACE : in.base(), in.count(units), in.type(), rank == root ? out.base() : nullptr,
                 out.count(units), out.type(), root, comm);
