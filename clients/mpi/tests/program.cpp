@@ -3,9 +3,9 @@
 //
 //     program [COMMUNICATORS] [threads] [derived] [extremes]
 //
-// How many communicators are made and freed; with MPI_THREAD_MULTIPLE; also with derived datatypes, on which MPI_Gather
-// of MPICH 4.0 itself fails; also with one whose extent is below 0, with another one on each rank, and with
-// MPI_Alltoallv in place, on which some collectives of Open MPI 4.1 and MPICH 4.0 fail.
+// How many communicators are made and freed; with MPI_THREAD_MULTIPLE; also with derived datatypes, operators of the
+// program, and MPI_Reduce in place, on which MPICH 4.0 itself fails; also with a datatype whose extent is below 0, with
+// another datatype on each rank, and with MPI_Alltoallv in place, on which Open MPI 4.1 or MPICH 4.0 fail.
 //
 // Rank 0 prints how often it has called each function on an intracommunicator of several ranks, and otherwise, so that
 // it can be compared with what a profiling library has seen.
@@ -411,7 +411,7 @@ void reduce_data(MPI_Comm comm, MPI_Datatype type, MPI_Op op, int count, const c
 
     for (const bool in_place : {false, true}) {
         for (int root = 0; root < size; ++root) {
-            const bool here = in_place && rank == root;
+            const bool here = in_place && derived && rank == root;
             guarded<T> in(n), out(n);
             fill(here ? out : in, n);
             calling("MPI_Reduce", comm);
@@ -585,6 +585,7 @@ void add_modulo(void* in, void* inout, int* count, MPI_Datatype* type) {
 }
 
 void reduce_by_own_operators(MPI_Comm comm) {
+    if (!derived) return;
     const auto make = [](int rank, std::size_t i) {
         return affine{static_cast<std::uint32_t>(2 * number(rank, i) + 3), static_cast<std::uint32_t>(rank + 1) * 17u};
     };
