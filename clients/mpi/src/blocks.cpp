@@ -1,0 +1,68 @@
+#include "blocks.hpp"
+
+#include <numeric>
+
+namespace colls_mpi {
+
+block_list::block_list(const void* base, const int counts[], const int displacements[], MPI_Datatype type, int size) {
+    const layout l = layout_of(type);
+    for (int i = 0; i < size; ++i)
+        add({displaced(base, displacements[i] * l.extent), static_cast<std::size_t>(counts[i]), type, l});
+}
+block_list::block_list(
+    const void* base, const int counts[], const int displacements[], const MPI_Datatype types[], int size) {
+    for (int i = 0; i < size; ++i) {
+        // The type of an empty block is looked at by no one.
+        const layout l = counts[i] > 0 ? layout_of(types[i]) : layout{};
+        add({displaced(base, displacements[i]), static_cast<std::size_t>(counts[i]), types[i], l});
+    }
+}
+
+void block_list::add(const block& b) {
+    const std::size_t bytes = b.count * b.lies.size;
+    if (bytes > 0) {
+        if (total_ == 0) data_ = b.data;
+        in_row_ = in_row_ && b.lies.in_row && b.data == data_ + total_;
+    }
+    blocks_.push_back(b);
+    bytes_.push_back(bytes);
+    total_ += bytes;
+}
+
+std::size_t block_list::bytes_before(int i) const {
+    return std::accumulate(bytes_.begin(), bytes_.begin() + i, std::size_t{0});
+}
+void block_list::pack_one(int i, std::byte* to) const {
+    const block& b = blocks_[static_cast<std::size_t>(i)];
+    pack(b.data, b.count, b.type, b.lies, to);
+}
+void block_list::pack_all(std::byte* to) const {
+    for (const block& b : blocks_) {
+        pack(b.data, b.count, b.type, b.lies, to);
+        to += b.count * b.lies.size;
+    }
+}
+void block_list::unpack_all(const std::byte* from) const {
+    for (const block& b : blocks_) {
+        unpack(from, b.data, b.count, b.type, b.lies);
+        from += b.count * b.lies.size;
+    }
+}
+
+input_blocks::input_blocks(const block_list& from) : data_(from.data()) {
+    if (from.in_row()) return;
+    packed_ = scratch(from.total());
+    data_ = packed_.data();
+    from.pack_all(packed_.data());
+}
+
+output_blocks::output_blocks(const block_list& to) : to_(&to), data_(to.data()) {
+    if (to.in_row()) return;
+    packed_ = scratch(to.total());
+    data_ = packed_.data();
+}
+void output_blocks::deliver() const {
+    if (to_ != nullptr && !to_->in_row()) to_->unpack_all(data_);
+}
+
+}  // namespace colls_mpi

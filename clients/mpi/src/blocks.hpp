@@ -1,0 +1,76 @@
+// Buffers of blocks with lengths and displacements, one for each rank.
+#pragma once
+
+#include "buffers.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace colls_mpi {
+
+/// Where the blocks of a call lie.
+class block_list {
+public:
+    block_list() = default;
+    /// Displacements in elements, as of MPI_Gatherv.
+    block_list(const void* base, const int counts[], const int displacements[], MPI_Datatype type, int size);
+    /// Displacements in bytes, a type for each block, as of MPI_Alltoallw.
+    block_list(const void* base, const int counts[], const int displacements[], const MPI_Datatype types[], int size);
+
+    /// The bytes of data in each block.
+    const std::vector<std::size_t>& bytes() const { return bytes_; }
+    std::size_t total() const { return total_; }
+    /// The bytes of data in the blocks before.
+    std::size_t bytes_before(int i) const;
+    /// All data lies in a row, from `data` on.
+    bool in_row() const { return in_row_; }
+    std::byte* data() const { return data_; }
+    /// Copies blocks to memory in which they lie in a row, and back.
+    void pack_all(std::byte* to) const;
+    void pack_one(int i, std::byte* to) const;
+    void unpack_all(const std::byte* from) const;
+
+private:
+    struct block {
+        std::byte* data;
+        std::size_t count;
+        MPI_Datatype type;
+        layout lies;
+    };
+    void add(const block& b);
+
+    std::vector<block> blocks_;
+    std::vector<std::size_t> bytes_;
+    std::size_t total_ = 0;
+    bool in_row_ = true;
+    std::byte* data_ = nullptr;
+};
+
+/// Blocks that are only read.
+class input_blocks {
+public:
+    input_blocks() = default;
+    explicit input_blocks(const block_list& from);
+    const std::byte* data() const { return data_; }
+
+private:
+    scratch packed_;
+    const std::byte* data_ = nullptr;
+};
+
+/// Blocks that are written; the list must outlive them.
+class output_blocks {
+public:
+    output_blocks() = default;
+    explicit output_blocks(const block_list& to);
+    std::byte* data() const { return data_; }
+    /// Copies the result to where it belongs.
+    void deliver() const;
+
+private:
+    const block_list* to_ = nullptr;
+    scratch packed_;
+    std::byte* data_ = nullptr;
+};
+
+}  // namespace colls_mpi

@@ -1,0 +1,15 @@
+// What the environment says of this library.
+#pragma once
+
+namespace colls_mpi {
+
+struct configuration {
+    bool on = true;        ///< COLLS_MPI=off: every call goes to MPI
+    bool report = false;   ///< COLLS_MPI_REPORT=1: MPI_Finalize prints what has gone where
+    bool timeout = false;  ///< COLLS_TIMEOUT is set; else ranks wait without a deadline, as MPI does
+};
+
+/// Read once.
+const configuration& configured();
+
+}  // namespace colls_mpi

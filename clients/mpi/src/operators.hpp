@@ -1,0 +1,48 @@
+// How colls folds for an operator and a datatype of MPI.
+#pragma once
+
+#include "buffers.hpp"
+#include "types.hpp"
+
+#include <colls/dynamic.hpp>
+
+#include <cstddef>
+
+namespace colls_mpi {
+
+/// An operator of MPI on elements of a datatype: colls' own one for predefined pairs, else a vector function that calls
+/// MPI_Reduce_local. Calls to colls refer to it.
+class folding {
+public:
+    folding(MPI_Op op, MPI_Datatype type);
+    folding(const folding&) = delete;
+    folding& operator=(const folding&) = delete;
+
+    /// MPI folds, on all ranks: it has no such pair, and reports that, or it is one that colls does not know.
+    bool left_to_mpi() const { return way_ == way::mpi; }
+    const colls::dynamic::reduction& operation() const { return operation_; }
+    const colls::dynamic::element_type& element() const { return element_; }
+    /// How an operand is passed: the layout that `input` and `output` get.
+    const layout& operand() const { return operand_; }
+    /// The bytes of an element as it is passed.
+    std::size_t element_bytes() const { return operand_.size; }
+    /// Throws what a call of MPI_Reduce_local has reported.
+    void check() const;
+
+private:
+    enum class way : unsigned char { mpi, colls, function };
+
+    static void fold(const void* in, void* inout, std::size_t count, void* context);
+    void fold_in_row(const void* in, void* inout, std::size_t count);
+    void fold_packed(const void* in, void* inout, std::size_t count);
+
+    const MPI_Op op_;
+    const MPI_Datatype type_;
+    way way_ = way::mpi;
+    layout operand_;
+    colls::dynamic::reduction operation_ = colls::dynamic::op::sum;
+    colls::dynamic::element_type element_ = colls::dynamic::type::bytes;
+    int error_ = MPI_SUCCESS;
+};
+
+}  // namespace colls_mpi

@@ -1,0 +1,62 @@
+#include "report.hpp"
+
+#include "configuration.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+
+namespace colls_mpi {
+
+namespace {
+
+constexpr const char* names[] = {"MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
+    "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Alltoallw", "MPI_Reduce", "MPI_Allreduce",
+    "MPI_Reduce_scatter_block", "MPI_Reduce_scatter", "MPI_Scan", "MPI_Exscan"};
+constexpr std::size_t count = sizeof names / sizeof *names;
+static_assert(count == static_cast<std::size_t>(function::exscan) + 1);
+
+struct figures {
+    std::atomic<std::int64_t> calls = 0, nanoseconds = 0;
+
+    double mean_us() const {
+        const std::int64_t n = calls;
+        return n == 0 ? 0 : static_cast<double>(nanoseconds) / static_cast<double>(n) / 1e3;
+    }
+};
+struct {
+    figures colls, mpi;
+} all[count];
+
+std::int64_t now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+}  // namespace
+
+const char* name_of(function which) { return names[static_cast<std::size_t>(which)]; }
+
+call_timer::call_timer() {
+    if (configured().report) begin_ = now();
+}
+void call_timer::ended(function which, bool by_colls) const {
+    if (begin_ == 0) return;
+    auto& row = all[static_cast<std::size_t>(which)];
+    figures& f = by_colls ? row.colls : row.mpi;
+    f.calls.fetch_add(1, std::memory_order_relaxed);
+    f.nanoseconds.fetch_add(now() - begin_, std::memory_order_relaxed);
+}
+
+void print_report(int rank, int size) {
+    std::fprintf(stderr, "colls_mpi: the calls of rank %d of %d\n", rank, size);
+    std::fprintf(stderr, "%-26s%12s%12s%12s%12s\n", "function", "colls", "mean us", "MPI", "mean us");
+    for (std::size_t i = 0; i < count; ++i) {
+        const figures &colls = all[i].colls, &mpi = all[i].mpi;
+        if (colls.calls == 0 && mpi.calls == 0) continue;
+        std::fprintf(stderr, "%-26s%12lld%12.2f%12lld%12.2f\n", names[i], static_cast<long long>(colls.calls),
+            colls.mean_us(), static_cast<long long>(mpi.calls), mpi.mean_us());
+    }
+}
+
+}  // namespace colls_mpi

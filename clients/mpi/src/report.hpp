@@ -1,0 +1,45 @@
+// How many calls have gone through colls, how many to MPI, and how long they took.
+#pragma once
+
+#include <cstdint>
+
+namespace colls_mpi {
+
+/// The functions that this library defines.
+enum class function : unsigned char {
+    barrier,
+    bcast,
+    gather,
+    gatherv,
+    scatter,
+    scatterv,
+    allgather,
+    allgatherv,
+    alltoall,
+    alltoallv,
+    alltoallw,
+    reduce,
+    allreduce,
+    reduce_scatter_block,
+    reduce_scatter,
+    scan,
+    exscan
+};
+/// As MPI names it.
+const char* name_of(function which);
+
+/// Times one call, from its construction to `ended`. Costs nothing where no report is wanted.
+class call_timer {
+public:
+    call_timer();
+    /// `by_colls`: the call went through colls, else to MPI.
+    void ended(function which, bool by_colls) const;
+
+private:
+    std::int64_t begin_ = 0;  // nanoseconds; 0: no report is wanted
+};
+
+/// Prints the table of this rank, of `size`, to stderr.
+void print_report(int rank, int size);
+
+}  // namespace colls_mpi

@@ -1,0 +1,177 @@
+#include "types.hpp"
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace colls_mpi {
+
+namespace {
+
+bool is_predefined(MPI_Datatype type) {
+    int integers = 0, addresses = 0, types = 0, combiner = 0;
+    PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+    return combiner == MPI_COMBINER_NAMED;
+}
+
+/// What a derived datatype was made from.
+class contents {
+public:
+    explicit contents(MPI_Datatype type) {
+        int i = 0, a = 0, t = 0;
+        PMPI_Type_get_envelope(type, &i, &a, &t, &combiner);
+        integers.resize(static_cast<std::size_t>(i));
+        addresses.resize(static_cast<std::size_t>(a));
+        types.resize(static_cast<std::size_t>(t));
+        if (combiner != MPI_COMBINER_NAMED)
+            PMPI_Type_get_contents(type, i, a, t, integers.data(), addresses.data(), types.data());
+    }
+    contents(const contents&) = delete;
+    contents& operator=(const contents&) = delete;
+    ~contents() {
+        for (MPI_Datatype& type : types)
+            if (!is_predefined(type)) PMPI_Type_free(&type);
+    }
+
+    int combiner = MPI_COMBINER_NAMED;
+    std::vector<int> integers;
+    std::vector<MPI_Aint> addresses;
+    std::vector<MPI_Datatype> types;
+};
+
+// Size and extent do not tell: an indexed type may name its elements in another order than they lie in. Types that are
+// in a row and not found to be are packed, which is right, too.
+bool data_is_in_order(MPI_Datatype type) {
+    const contents made_from(type);
+    switch (made_from.combiner) {
+        case MPI_COMBINER_NAMED:
+            return true;
+        case MPI_COMBINER_DUP:
+        case MPI_COMBINER_CONTIGUOUS:
+        case MPI_COMBINER_RESIZED:
+            return layout_of(made_from.types[0]).in_row;
+        case MPI_COMBINER_VECTOR:  // count, length of a block, stride
+            return made_from.integers[1] == made_from.integers[2] && layout_of(made_from.types[0]).in_row;
+        case MPI_COMBINER_STRUCT: {  // count, lengths of blocks
+            MPI_Aint at = 0;
+            for (std::size_t i = 0; i < made_from.types.size(); ++i) {
+                if (made_from.integers[i + 1] == 0) continue;
+                const layout member = layout_of(made_from.types[i]);
+                if (!member.in_row || made_from.addresses[i] != at) return false;
+                at += made_from.integers[i + 1] * member.extent;
+            }
+            return true;
+        }
+        default:
+            return false;
+    }
+}
+
+using colls::dynamic::type;
+
+template <class T>
+constexpr type integer_code() {
+    constexpr bool is_signed = static_cast<T>(-1) < T{};
+    switch (sizeof(T)) {
+        case 1:
+            return is_signed ? type::int8 : type::uint8;
+        case 2:
+            return is_signed ? type::int16 : type::uint16;
+        case 4:
+            return is_signed ? type::int32 : type::uint32;
+        default:
+            return is_signed ? type::int64 : type::uint64;
+    }
+}
+
+using table = std::unordered_map<MPI_Datatype, known_type>;
+
+table make_table() {
+    table t;
+    // An MPI without Fortran or C++ has no such types.
+    const auto add = [&](MPI_Datatype handle, category what, type code) {
+        if (handle != MPI_DATATYPE_NULL) t.emplace(handle, known_type{what, true, code});
+    };
+    const auto add_without_code = [&](MPI_Datatype handle, category what) {
+        if (handle != MPI_DATATYPE_NULL) t.emplace(handle, known_type{what, false, type::bytes});
+    };
+    add(MPI_SIGNED_CHAR, category::integer, type::int8);
+    add(MPI_UNSIGNED_CHAR, category::integer, type::uint8);
+    add(MPI_SHORT, category::integer, integer_code<short>());
+    add(MPI_UNSIGNED_SHORT, category::integer, integer_code<unsigned short>());
+    add(MPI_INT, category::integer, integer_code<int>());
+    add(MPI_UNSIGNED, category::integer, integer_code<unsigned>());
+    add(MPI_LONG, category::integer, integer_code<long>());
+    add(MPI_UNSIGNED_LONG, category::integer, integer_code<unsigned long>());
+    add(MPI_LONG_LONG, category::integer, integer_code<long long>());
+    add(MPI_UNSIGNED_LONG_LONG, category::integer, integer_code<unsigned long long>());
+    add(MPI_INT8_T, category::integer, type::int8);
+    add(MPI_INT16_T, category::integer, type::int16);
+    add(MPI_INT32_T, category::integer, type::int32);
+    add(MPI_INT64_T, category::integer, type::int64);
+    add(MPI_UINT8_T, category::integer, type::uint8);
+    add(MPI_UINT16_T, category::integer, type::uint16);
+    add(MPI_UINT32_T, category::integer, type::uint32);
+    add(MPI_UINT64_T, category::integer, type::uint64);
+    add(MPI_AINT, category::integer, integer_code<MPI_Aint>());
+    add(MPI_OFFSET, category::integer, integer_code<MPI_Offset>());
+    add(MPI_COUNT, category::integer, integer_code<MPI_Count>());
+    add(MPI_FLOAT, category::real, type::float32);
+    add(MPI_DOUBLE, category::real, type::float64);
+    add(MPI_LONG_DOUBLE, category::real, type::long_double);
+    add(MPI_C_FLOAT_COMPLEX, category::complex, type::complex_float32);
+    add(MPI_C_DOUBLE_COMPLEX, category::complex, type::complex_float64);
+    add(MPI_CXX_FLOAT_COMPLEX, category::complex, type::complex_float32);
+    add(MPI_CXX_DOUBLE_COMPLEX, category::complex, type::complex_float64);
+    add_without_code(MPI_C_LONG_DOUBLE_COMPLEX, category::complex);
+    add_without_code(MPI_CXX_LONG_DOUBLE_COMPLEX, category::complex);
+    add(MPI_C_BOOL, category::logical, type::boolean);
+    add(MPI_CXX_BOOL, category::logical, type::boolean);
+    add(MPI_BYTE, category::bytes, type::bytes);
+    add(MPI_FLOAT_INT, category::pair, type::float32_index);
+    add(MPI_DOUBLE_INT, category::pair, type::float64_index);
+    add(MPI_SHORT_INT, category::pair, type::int16_index);
+    add(MPI_2INT, category::pair, type::int32_index);
+    add(MPI_LONG_INT, category::pair, type::int64_index);
+    add(MPI_LONG_DOUBLE_INT, category::pair, type::long_double_index);
+    // Of Fortran. Its logical values are not those of C everywhere, and its pairs have two reals: MPI folds them.
+    if (int bytes = 0; MPI_INTEGER != MPI_DATATYPE_NULL && PMPI_Type_size(MPI_INTEGER, &bytes) == MPI_SUCCESS) {
+        if (bytes == 4) add(MPI_INTEGER, category::integer, type::int32);
+        if (bytes == 8) add(MPI_INTEGER, category::integer, type::int64);
+    }
+    if (int bytes = 0; MPI_REAL != MPI_DATATYPE_NULL && PMPI_Type_size(MPI_REAL, &bytes) == MPI_SUCCESS) {
+        if (bytes == 4) add(MPI_REAL, category::real, type::float32);
+        if (bytes == 8) add(MPI_REAL, category::real, type::float64);
+    }
+    if (int bytes = 0;
+        MPI_DOUBLE_PRECISION != MPI_DATATYPE_NULL && PMPI_Type_size(MPI_DOUBLE_PRECISION, &bytes) == MPI_SUCCESS)
+        if (bytes == 8) add(MPI_DOUBLE_PRECISION, category::real, type::float64);
+    add_without_code(MPI_COMPLEX, category::complex);
+    add_without_code(MPI_DOUBLE_COMPLEX, category::complex);
+    add_without_code(MPI_LOGICAL, category::logical);
+    add_without_code(MPI_2INTEGER, category::pair);
+    add_without_code(MPI_2REAL, category::pair);
+    add_without_code(MPI_2DOUBLE_PRECISION, category::pair);
+    return t;
+}
+
+}  // namespace
+
+layout layout_of(MPI_Datatype type) {
+    MPI_Count size = 0;
+    MPI_Aint lower = 0, extent = 0, first = 0, length = 0;
+    PMPI_Type_size_x(type, &size);
+    PMPI_Type_get_extent(type, &lower, &extent);
+    PMPI_Type_get_true_extent(type, &first, &length);
+    layout l{static_cast<std::size_t>(size), extent, first, first + length, false};
+    l.in_row = first == 0 && extent == size && length == size && data_is_in_order(type);
+    return l;
+}
+
+known_type known_type_of(MPI_Datatype type) {
+    static const table known = make_table();
+    const auto found = known.find(type);
+    return found == known.end() ? known_type{} : found->second;
+}
+
+}  // namespace colls_mpi

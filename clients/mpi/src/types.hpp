@@ -1,0 +1,32 @@
+// Datatypes of MPI: how their elements lie in memory, and which of colls' element types they are.
+#pragma once
+
+#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/dynamic_codes.hpp>
+
+#include <cstddef>
+
+namespace colls_mpi {
+
+/// How the elements of a datatype lie in memory.
+struct layout {
+    std::size_t size = 0;  ///< bytes of data in an element
+    MPI_Aint extent = 0;   ///< from one element to the next
+    MPI_Aint first = 0;    ///< of the first byte of data, from the element's address
+    MPI_Aint last = 0;     ///< behind the last byte of data
+    bool in_row = false;   ///< elements are their data in the order of the signature, without gaps
+};
+layout layout_of(MPI_Datatype type);
+
+/// What MPI's operators take a type for.
+enum class category : unsigned char { none, integer, real, complex, logical, bytes, pair };
+
+/// A predefined datatype, to MPI's operators.
+struct known_type {
+    category what = category::none;  ///< none: no operator takes it, or it is not predefined
+    bool has_code = false;           ///< colls has the type
+    colls::dynamic::type code = colls::dynamic::type::bytes;
+};
+known_type known_type_of(MPI_Datatype type);
+
+}  // namespace colls_mpi

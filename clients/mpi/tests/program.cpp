@@ -1,0 +1,922 @@
+// An MPI program that knows nothing of colls: it calls every blocking collective and compares each result, and every
+// byte around it, with what it computes itself.
+//
+//     program [COMMUNICATORS] [threads] [derived] [extremes]
+//
+// How many communicators are made and freed; with MPI_THREAD_MULTIPLE; also with datatypes that have gaps, operators of
+// the program, and MPI_Reduce in place, on which MPICH 4.0 itself fails; also with a datatype whose extent is below 0,
+// with another datatype on each rank, and with MPI_Alltoallv in place, on which Open MPI 4.1 or MPICH 4.0 fail.
+//
+// Rank 0 prints how often it has called each function on an intracommunicator of several ranks, and otherwise, so that
+// it can be compared with what a profiling library has seen.
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <mpi.h>
+
+#include <algorithm>
+#include <atomic>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace {
+
+// ---- what is counted ------------------------------------------------------------------------------------------------
+
+std::atomic<long> checked = 0, wrong = 0;
+struct calls {
+    long of_several = 0, others = 0;
+};
+std::map<std::string, calls> made;
+std::mutex made_mutex;
+
+void expect(bool right, const char* what) {
+    ++checked;
+    if (right || ++wrong > 20) return;
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    std::printf("rank %d: wrong: %s\n", rank, what);
+    std::fflush(stdout);
+}
+int rank_in(MPI_Comm comm) {
+    int rank = 0;
+    MPI_Comm_rank(comm, &rank);
+    return rank;
+}
+int size_of(MPI_Comm comm) {
+    int size = 0;
+    MPI_Comm_size(comm, &size);
+    return size;
+}
+// Before each collective call.
+void calling(const char* function, MPI_Comm comm) {
+    int between = 0;
+    MPI_Comm_test_inter(comm, &between);
+    const std::lock_guard lock(made_mutex);
+    calls& c = made[function];
+    ++(between == 0 && size_of(comm) > 1 ? c.of_several : c.others);
+}
+
+// ---- data that is moved ---------------------------------------------------------------------------------------------
+
+// Byte i of what rank `from` sends to rank `to` in the call `salt`.
+std::byte byte_of(int from, int to, int salt, std::size_t i) {
+    auto x =
+        static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(from) * 0xbf58476d1ce4e5b9u +
+        static_cast<std::uint64_t>(to) * 0x94d049bb133111ebu + static_cast<std::uint64_t>(salt) * 0x2545f4914f6cdd1du;
+    x ^= x >> 31;
+    x *= 0xd6e8feb86659fd93u;
+    return static_cast<std::byte>(x >> 56);
+}
+
+/// A datatype, and where its data lies, in the order of the signature.
+struct shape {
+    const char* name;
+    MPI_Datatype type;
+    int each;  ///< elements of the type that make one unit of the family
+    std::vector<std::pair<std::ptrdiff_t, std::size_t>> places;
+    std::ptrdiff_t extent;
+
+    std::size_t bytes() const {
+        std::size_t all = 0;
+        for (const auto& [at, length] : places) all += length;
+        return all;
+    }
+};
+
+std::vector<MPI_Datatype> to_free;
+MPI_Datatype committed(MPI_Datatype type) {
+    MPI_Type_commit(&type);
+    to_free.push_back(type);
+    return type;
+}
+MPI_Datatype resized(MPI_Datatype type, MPI_Aint lower, MPI_Aint extent) {
+    MPI_Datatype made_type = MPI_DATATYPE_NULL;
+    MPI_Type_create_resized(type, lower, extent, &made_type);
+    to_free.push_back(type);
+    return committed(made_type);
+}
+
+struct padded {
+    char c;
+    double d;
+    int i;
+};
+MPI_Datatype type_of_padded() {
+    const int lengths[] = {1, 1, 1};
+    const MPI_Aint at[] = {offsetof(padded, c), offsetof(padded, d), offsetof(padded, i)};
+    const MPI_Datatype types[] = {MPI_CHAR, MPI_DOUBLE, MPI_INT};
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Type_create_struct(3, lengths, at, types, &type);
+    return resized(type, 0, sizeof(padded));
+}
+
+// Units of six ints, in ways that a rank may choose among: their signatures are the same.
+std::vector<shape> shapes_of_six_ints(bool extremes_too) {
+    std::vector<shape> all;
+    all.push_back({"MPI_INT", MPI_INT, 6, {{0, 4}}, 4});
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Type_vector(3, 2, 4, MPI_INT, &type);
+    all.push_back({"vector", resized(type, 0, 48), 1, {{0, 8}, {16, 8}, {32, 8}}, 48});
+    const int one[] = {1, 1, 1, 1, 1, 1}, backwards[] = {5, 4, 3, 2, 1, 0};
+    MPI_Type_indexed(6, one, backwards, MPI_INT, &type);
+    all.push_back({"backwards", committed(type), 1, {{20, 4}, {16, 4}, {12, 4}, {8, 4}, {4, 4}, {0, 4}}, 24});
+    const int three[] = {3, 3};
+    const MPI_Aint around[] = {-16, 8};
+    MPI_Type_create_hindexed(2, three, around, MPI_INT, &type);
+    all.push_back({"lower bound below 0", resized(type, -16, 40), 1, {{-16, 12}, {8, 12}}, 40});
+    MPI_Type_contiguous(3, MPI_INT, &type);
+    all.push_back({"contiguous", committed(type), 2, {{0, 12}}, 12});
+    if (extremes_too) {
+        MPI_Type_vector(2, 3, 6, MPI_INT, &type);
+        all.push_back({"towards lower addresses", resized(type, 0, -48), 1, {{0, 12}, {24, 12}}, -48});
+    }
+    return all;
+}
+
+/// Memory for `units` units of a shape, with 64 bytes on both sides that nothing may touch.
+class area {
+public:
+    area(const shape& s, int units) : shape_(s), elements_(units * s.each) {
+        std::ptrdiff_t low = 0, high = 0;
+        for (const auto& [at, length] : s.places)
+            for (const std::ptrdiff_t e : {std::ptrdiff_t{0}, std::ptrdiff_t{std::max(0, elements_ - 1)}}) {
+                low = std::min(low, at + e * s.extent);
+                high = std::max(high, at + e * s.extent + static_cast<std::ptrdiff_t>(length));
+            }
+        zero_ = 64 + (-low + 15) / 16 * 16;
+        memory_.assign(static_cast<std::size_t>(zero_ + high + 64), std::byte{0xa5});
+        expected_ = memory_;
+    }
+    void* base() { return memory_.data() + zero_; }
+    MPI_Datatype type() const { return shape_.type; }
+    /// In elements of the type.
+    int count(int units) const { return units * shape_.each; }
+
+    /// The rank has `units` units at `unit`, or is to receive them: those that `from` sends to `to`.
+    void put(int unit, int units, int from, int to, int salt) {
+        write(memory_, unit, units, from, to, salt);
+        write(expected_, unit, units, from, to, salt);
+    }
+    void expect_data(int unit, int units, int from, int to, int salt) { write(expected_, unit, units, from, to, salt); }
+    void check(const char* what) const {
+        expect(memory_ == expected_, (std::string(what) + ", " + shape_.name).c_str());
+    }
+
+private:
+    void write(std::vector<std::byte>& memory, int unit, int units, int from, int to, int salt) const {
+        std::size_t i = 0;
+        for (int e = unit * shape_.each; e < (unit + units) * shape_.each; ++e)
+            for (const auto& [at, length] : shape_.places)
+                for (std::size_t b = 0; b < length; ++b)
+                    memory[static_cast<std::size_t>(zero_ + e * shape_.extent + at) + b] = byte_of(from, to, salt, i++);
+    }
+
+    const shape& shape_;
+    const int elements_;
+    std::ptrdiff_t zero_ = 0;
+    std::vector<std::byte> memory_, expected_;
+};
+
+int salts = 0;
+bool derived = false, extremes = false;
+
+/// All calls that move data, on one communicator. `of(rank)` is the shape that a rank uses.
+template <class ShapeOf>
+void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
+    const int rank = rank_in(comm), size = size_of(comm), salt = ++salts;
+    const shape& mine = of(rank);
+    const shape& other = of(rank + 1);
+    const int everyone = size;  // as a receiver
+    // With gaps between blocks, which lie in reverse order; rank r's has r % 3 * units units.
+    const auto length = [&](int r) { return r % 3 * units; };
+    const auto place = [&](int r) { return (size - 1 - r) * (2 * units + 1) + 1; };
+    const int all_places = size * (2 * units + 1) + 1;
+
+    for (int root = 0; root < size; ++root) {
+        {
+            area a(mine, units);
+            if (rank == root)
+                a.put(0, units, root, everyone, salt);
+            else
+                a.expect_data(0, units, root, everyone, salt);
+            calling("MPI_Bcast", comm);
+            MPI_Bcast(a.base(), a.count(units), a.type(), root, comm);
+            a.check("MPI_Bcast");
+        }
+        for (const bool in_place : {false, true}) {
+            const bool here = in_place && rank == root;
+            area in(mine, units), out(other, units * size);
+            in.put(0, units, rank, root, salt);
+            if (rank == root)
+                for (int r = 0; r < size; ++r) {
+                    if (here && r == rank)
+                        out.put(r * units, units, r, root, salt);
+                    else
+                        out.expect_data(r * units, units, r, root, salt);
+                }
+            calling("MPI_Gather", comm);
+            MPI_Gather(here ? MPI_IN_PLACE : in.base(), in.count(units), in.type(), rank == root ? out.base() : nullptr,
+                out.count(units), out.type(), root, comm);
+            in.check("MPI_Gather, input");
+            out.check("MPI_Gather");
+
+            area from(mine, units * size), to(other, units);
+            if (rank == root)
+                for (int r = 0; r < size; ++r) from.put(r * units, units, root, r, salt);
+            if (!here) to.expect_data(0, units, root, rank, salt);
+            calling("MPI_Scatter", comm);
+            MPI_Scatter(rank == root ? from.base() : nullptr, from.count(units), from.type(),
+                here ? MPI_IN_PLACE : to.base(), to.count(units), to.type(), root, comm);
+            from.check("MPI_Scatter, input");
+            to.check("MPI_Scatter");
+
+            std::vector<int> counts, displacements;
+            area in_v(mine, length(rank)), out_v(other, all_places);
+            in_v.put(0, length(rank), rank, root, salt);
+            if (rank == root)
+                for (int r = 0; r < size; ++r) {
+                    counts.push_back(out_v.count(length(r)));
+                    displacements.push_back(out_v.count(place(r)));
+                    if (here && r == rank)
+                        out_v.put(place(r), length(r), r, root, salt);
+                    else
+                        out_v.expect_data(place(r), length(r), r, root, salt);
+                }
+            calling("MPI_Gatherv", comm);
+            MPI_Gatherv(here ? MPI_IN_PLACE : in_v.base(), in_v.count(length(rank)), in_v.type(), out_v.base(),
+                counts.data(), displacements.data(), out_v.type(), root, comm);
+            in_v.check("MPI_Gatherv, input");
+            out_v.check("MPI_Gatherv");
+
+            area from_v(mine, all_places), to_v(other, length(rank));
+            counts.clear();
+            displacements.clear();
+            if (rank == root)
+                for (int r = 0; r < size; ++r) {
+                    counts.push_back(from_v.count(length(r)));
+                    displacements.push_back(from_v.count(place(r)));
+                    from_v.put(place(r), length(r), root, r, salt);
+                }
+            if (!here) to_v.expect_data(0, length(rank), root, rank, salt);
+            calling("MPI_Scatterv", comm);
+            MPI_Scatterv(from_v.base(), counts.data(), displacements.data(), from_v.type(),
+                here ? MPI_IN_PLACE : to_v.base(), to_v.count(length(rank)), to_v.type(), root, comm);
+            from_v.check("MPI_Scatterv, input");
+            to_v.check("MPI_Scatterv");
+        }
+    }
+
+    for (const bool in_place : {false, true}) {
+        area in(mine, units), out(other, units * size);
+        in.put(0, units, rank, everyone, salt);
+        for (int r = 0; r < size; ++r)
+            if (in_place && r == rank)
+                out.put(r * units, units, r, everyone, salt);
+            else
+                out.expect_data(r * units, units, r, everyone, salt);
+        calling("MPI_Allgather", comm);
+        MPI_Allgather(in_place ? MPI_IN_PLACE : in.base(), in.count(units), in.type(), out.base(), out.count(units),
+            out.type(), comm);
+        in.check("MPI_Allgather, input");
+        out.check("MPI_Allgather");
+
+        // Once with gaps, once in a row.
+        for (const bool gaps : {false, true}) {
+            std::vector<int> counts, displacements;
+            area in_v(mine, length(rank)), out_v(other, all_places);
+            in_v.put(0, length(rank), rank, everyone, salt);
+            for (int r = 0, behind = 0; r < size; behind += length(r++)) {
+                const int at = gaps ? place(r) : behind;
+                counts.push_back(out_v.count(length(r)));
+                displacements.push_back(out_v.count(at));
+                if (in_place && r == rank)
+                    out_v.put(at, length(r), r, everyone, salt);
+                else
+                    out_v.expect_data(at, length(r), r, everyone, salt);
+            }
+            calling("MPI_Allgatherv", comm);
+            MPI_Allgatherv(in_place ? MPI_IN_PLACE : in_v.base(), in_v.count(length(rank)), in_v.type(), out_v.base(),
+                counts.data(), displacements.data(), out_v.type(), comm);
+            in_v.check("MPI_Allgatherv, input");
+            out_v.check("MPI_Allgatherv");
+        }
+
+        area sent(mine, units * size), received(other, units * size);
+        for (int r = 0; r < size; ++r) {
+            sent.put(r * units, units, rank, r, salt);
+            if (in_place) received.put(r * units, units, rank, r, salt);
+            received.expect_data(r * units, units, r, rank, salt);
+        }
+        calling("MPI_Alltoall", comm);
+        MPI_Alltoall(in_place ? MPI_IN_PLACE : sent.base(), sent.count(units), sent.type(), received.base(),
+            received.count(units), received.type(), comm);
+        sent.check("MPI_Alltoall, input");
+        received.check("MPI_Alltoall");
+
+        // Between ranks a and b as many units both ways, as in place demands.
+        const bool replace = in_place && extremes;
+        const auto between = [&](int a, int b) { return length(a + b); };
+        area sent_v(mine, all_places), received_v(other, all_places), received_w(other, all_places);
+        std::vector<int> sent_counts, sent_at, counts, at, sent_bytes_at, bytes_at;
+        std::vector<MPI_Datatype> sent_types, types;
+        for (int r = 0; r < size; ++r) {
+            const int n = between(rank, r);
+            sent_counts.push_back(sent_v.count(n));
+            sent_at.push_back(sent_v.count(place(r)));
+            sent_bytes_at.push_back(static_cast<int>(sent_v.count(place(r)) * mine.extent));
+            sent_types.push_back(mine.type);
+            counts.push_back(received_v.count(n));
+            at.push_back(received_v.count(place(size - 1 - r)));
+            bytes_at.push_back(static_cast<int>(received_v.count(place(size - 1 - r)) * other.extent));
+            types.push_back(other.type);
+            sent_v.put(place(r), n, rank, r, salt);
+            for (area* const a : {&received_v, &received_w}) {
+                if (replace) a->put(place(size - 1 - r), n, rank, r, salt);
+                a->expect_data(place(size - 1 - r), n, r, rank, salt);
+            }
+        }
+        calling("MPI_Alltoallv", comm);
+        MPI_Alltoallv(replace ? MPI_IN_PLACE : sent_v.base(), sent_counts.data(), sent_at.data(), sent_v.type(),
+            received_v.base(), counts.data(), at.data(), received_v.type(), comm);
+        sent_v.check("MPI_Alltoallv, input");
+        received_v.check("MPI_Alltoallv");
+        calling("MPI_Alltoallw", comm);
+        MPI_Alltoallw(replace ? MPI_IN_PLACE : sent_v.base(), sent_counts.data(), sent_bytes_at.data(),
+            sent_types.data(), received_w.base(), counts.data(), bytes_at.data(), types.data(), comm);
+        sent_v.check("MPI_Alltoallw, input");
+        received_w.check("MPI_Alltoallw");
+    }
+    calling("MPI_Barrier", comm);
+    MPI_Barrier(comm);
+}
+
+// ---- reductions -----------------------------------------------------------------------------------------------------
+
+/// Elements as the program lays them out, between guards.
+template <class T>
+class guarded {
+public:
+    explicit guarded(std::size_t count) : count_(count), memory_((count + 2) * sizeof(T) + 128, std::byte{0xa5}) {}
+    T* data() { return reinterpret_cast<T*>(memory_.data() + before()); }
+    T& operator[](std::size_t i) { return data()[i]; }
+    bool guards_are_whole() const {
+        const auto good = [](std::byte b) { return b == std::byte{0xa5}; };
+        return std::all_of(memory_.begin(), memory_.begin() + before(), good) &&
+               std::all_of(
+                   memory_.begin() + before() + static_cast<std::ptrdiff_t>(count_ * sizeof(T)), memory_.end(), good);
+    }
+
+private:
+    // One element at least: that of a type with a lower bound below 0.
+    static constexpr std::ptrdiff_t before() { return (sizeof(T) + 63) / 64 * 64; }
+    const std::size_t count_;
+    std::vector<std::byte> memory_;
+};
+
+/// Reduces by each call and compares with folds from the left in rank order. `make(rank, i)` is a contribution,
+/// `fold(a, b)` is a op b, `same(a, b)` compares. `scale` elements of T are one of the datatype.
+template <class T, class Make, class Fold, class Same>
+void reduce_data(MPI_Comm comm, MPI_Datatype type, MPI_Op op, int count, const char* what, const Make& make,
+    const Fold& fold, const Same& same) {
+    const int rank = rank_in(comm), size = size_of(comm);
+    const auto n = static_cast<std::size_t>(count);
+    const auto folded = [&](int ranks, std::size_t i) {
+        T x = make(0, i);
+        for (int r = 1; r < ranks; ++r) x = fold(x, make(r, i));
+        return x;
+    };
+    const auto fill = [&](guarded<T>& x, std::size_t length) {
+        for (std::size_t i = 0; i < length; ++i) x[i] = make(rank, i);
+    };
+    const auto compare = [&](guarded<T>& x, int ranks, std::size_t first, std::size_t length, const char* call) {
+        bool good = x.guards_are_whole();
+        for (std::size_t i = 0; i < length; ++i) good = good && same(x[i], folded(ranks, first + i));
+        expect(good, (std::string(call) + ", " + what).c_str());
+    };
+
+    for (const bool in_place : {false, true}) {
+        for (int root = 0; root < size; ++root) {
+            const bool here = in_place && derived && rank == root;
+            guarded<T> in(n), out(n);
+            fill(here ? out : in, n);
+            calling("MPI_Reduce", comm);
+            MPI_Reduce(
+                here ? MPI_IN_PLACE : in.data(), rank == root ? out.data() : nullptr, count, type, op, root, comm);
+            if (rank == root) compare(out, size, 0, n, "MPI_Reduce");
+        }
+        {
+            guarded<T> in(n), out(n);
+            fill(in_place ? out : in, n);
+            calling("MPI_Allreduce", comm);
+            MPI_Allreduce(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            compare(out, size, 0, n, "MPI_Allreduce");
+        }
+        {
+            guarded<T> in(n), out(n);
+            fill(in_place ? out : in, n);
+            calling("MPI_Scan", comm);
+            MPI_Scan(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            compare(out, rank + 1, 0, n, "MPI_Scan");
+        }
+        {
+            guarded<T> in(n), out(n);
+            fill(in_place ? out : in, n);
+            calling("MPI_Exscan", comm);
+            MPI_Exscan(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            if (rank > 0) compare(out, rank, 0, n, "MPI_Exscan");
+        }
+        {
+            const std::size_t all = n * static_cast<std::size_t>(size);
+            guarded<T> in(all), out(in_place ? all : n);
+            fill(in_place ? out : in, all);
+            calling("MPI_Reduce_scatter_block", comm);
+            MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            compare(out, size, n * static_cast<std::size_t>(rank), n, "MPI_Reduce_scatter_block");
+        }
+        {
+            std::vector<int> counts;
+            for (int r = 0; r < size; ++r) counts.push_back(r % 3 == 1 ? 0 : count + r);
+            const auto all = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), 0));
+            const auto own = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]);
+            guarded<T> in(all), out(in_place ? all : own);
+            fill(in_place ? out : in, all);
+            calling("MPI_Reduce_scatter", comm);
+            MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : in.data(), out.data(), counts.data(), type, op, comm);
+            compare(out, size, static_cast<std::size_t>(std::accumulate(counts.begin(), counts.begin() + rank, 0)), own,
+                "MPI_Reduce_scatter");
+        }
+    }
+}
+
+// Small numbers, so that floating-point results are exact in any order.
+int number(int rank, std::size_t i) { return static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5 + 3) % 11); }
+
+template <class T>
+void reduce_numbers(MPI_Comm comm, MPI_Datatype type, const char* name, const std::vector<int>& counts) {
+    const auto run = [&](MPI_Op op, const char* operation, auto fold) {
+        const auto make = [](int rank, std::size_t i) {
+            if constexpr (requires { typename T::value_type; })
+                return T(static_cast<typename T::value_type>(number(rank, i)),
+                    static_cast<typename T::value_type>(number(rank, i + 1)));
+            else if constexpr (std::is_same_v<T, bool>)
+                return number(rank, i) % 2 == 0;
+            else
+                return static_cast<T>(number(rank, i));
+        };
+        for (const int count : counts)
+            reduce_data<T>(comm, type, op, count, (std::string(operation) + " of " + name).c_str(), make, fold,
+                [](const T& a, const T& b) { return a == b; });
+    };
+    constexpr bool complex = requires { typename T::value_type; };
+    if constexpr (!std::is_same_v<T, bool>) {
+        run(MPI_SUM, "MPI_SUM", [](T a, T b) { return static_cast<T>(a + b); });
+        run(MPI_PROD, "MPI_PROD", [](T a, T b) { return static_cast<T>(a * b); });
+        if constexpr (!complex) {
+            run(MPI_MIN, "MPI_MIN", [](T a, T b) { return std::min(a, b); });
+            run(MPI_MAX, "MPI_MAX", [](T a, T b) { return std::max(a, b); });
+        }
+    }
+    if constexpr (std::is_integral_v<T>) {
+        run(MPI_LAND, "MPI_LAND", [](T a, T b) { return static_cast<T>(a && b); });
+        run(MPI_LOR, "MPI_LOR", [](T a, T b) { return static_cast<T>(a || b); });
+        run(MPI_LXOR, "MPI_LXOR", [](T a, T b) { return static_cast<T>(!a != !b); });
+    }
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+        run(MPI_BAND, "MPI_BAND", [](T a, T b) { return static_cast<T>(a & b); });
+        run(MPI_BOR, "MPI_BOR", [](T a, T b) { return static_cast<T>(a | b); });
+        run(MPI_BXOR, "MPI_BXOR", [](T a, T b) { return static_cast<T>(a ^ b); });
+    }
+}
+
+template <class V>
+void reduce_pairs(MPI_Comm comm, MPI_Datatype type, const char* name) {
+    struct pair {
+        V value;
+        int index;
+    };
+    const auto make = [](int rank, std::size_t i) {
+        pair p{};
+        p.value = static_cast<V>(number(rank, i) % 3);
+        p.index = 100 - rank * 3;
+        return p;
+    };
+    const auto same = [](const pair& a, const pair& b) { return a.value == b.value && a.index == b.index; };
+    for (const int count : {1, 40}) {
+        reduce_data<pair>(
+            comm, type, MPI_MINLOC, count, (std::string("MPI_MINLOC of ") + name).c_str(), make,
+            [](const pair& a, const pair& b) {
+                return a.value < b.value || (a.value == b.value && a.index < b.index) ? a : b;
+            },
+            same);
+        reduce_data<pair>(
+            comm, type, MPI_MAXLOC, count, (std::string("MPI_MAXLOC of ") + name).c_str(), make,
+            [](const pair& a, const pair& b) {
+                return a.value > b.value || (a.value == b.value && a.index < b.index) ? a : b;
+            },
+            same);
+    }
+}
+
+// Operators of the program's own. x -> a x + b, modulo 2^32: composition is associative, and does not commute.
+struct affine {
+    std::uint32_t a, b;
+    friend bool operator==(const affine&, const affine&) = default;
+};
+affine composed(const affine& f, const affine& g) { return {f.a * g.a, f.a * g.b + f.b}; }
+struct affine_in_gaps {
+    std::uint32_t a;
+    double unused;
+    std::uint32_t b;
+};
+affine composed_in_gaps(const affine_in_gaps& f, const affine_in_gaps& g) { return composed({f.a, f.b}, {g.a, g.b}); }
+
+MPI_Datatype type_seen = MPI_DATATYPE_NULL;
+std::atomic<long> elements_folded = 0;
+
+void note(const int* count, const MPI_Datatype* type) {
+    elements_folded += *count;
+    if (*type != type_seen) expect(false, "an operator gets another datatype than the call");
+}
+void compose(void* in, void* inout, int* count, MPI_Datatype* type) {
+    note(count, type);
+    const auto* f = static_cast<const affine*>(in);
+    auto* g = static_cast<affine*>(inout);
+    for (int i = 0; i < *count; ++i) g[i] = composed(f[i], g[i]);
+}
+void compose_in_gaps(void* in, void* inout, int* count, MPI_Datatype* type) {
+    note(count, type);
+    const auto* f = static_cast<const affine_in_gaps*>(in);
+    auto* g = static_cast<affine_in_gaps*>(inout);
+    for (int i = 0; i < *count; ++i) {
+        const affine h = composed_in_gaps(f[i], g[i]);
+        g[i].a = h.a;
+        g[i].b = h.b;
+    }
+}
+// One int, 8 bytes before the address of the element.
+struct int_before {
+    int value;
+    int unused[3];
+};
+void first_before(void* in, void* inout, int* count, MPI_Datatype* type) {
+    note(count, type);
+    for (int i = 0; i < *count; ++i)
+        std::memcpy(static_cast<char*>(inout) + 16 * i - 8, static_cast<char*>(in) + 16 * i - 8, sizeof(int));
+}
+void add_modulo(void* in, void* inout, int* count, MPI_Datatype* type) {
+    note(count, type);
+    for (int i = 0; i < *count; ++i)
+        static_cast<int*>(inout)[i] = (static_cast<int*>(in)[i] + static_cast<int*>(inout)[i]) % 7;
+}
+
+void reduce_by_own_operators(MPI_Comm comm) {
+    if (!derived) return;
+    const auto make = [](int rank, std::size_t i) {
+        return affine{static_cast<std::uint32_t>(2 * number(rank, i) + 3), static_cast<std::uint32_t>(rank + 1) * 17u};
+    };
+    MPI_Op op = MPI_OP_NULL;
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+
+    MPI_Op_create(&compose, 0, &op);
+    MPI_Type_contiguous(2, MPI_UINT32_T, &type);
+    MPI_Type_commit(&type);
+    type_seen = type;
+    for (const int count : {0, 1, 9, 5000})
+        reduce_data<affine>(comm, type, op, count, "an operator that does not commute", make, &composed,
+            [](const affine& a, const affine& b) { return a == b; });
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+
+    MPI_Op_create(&compose_in_gaps, 0, &op);
+    const int lengths[] = {1, 1};
+    const MPI_Aint at[] = {offsetof(affine_in_gaps, a), offsetof(affine_in_gaps, b)};
+    const MPI_Datatype types[] = {MPI_UINT32_T, MPI_UINT32_T};
+    MPI_Datatype bare = MPI_DATATYPE_NULL;
+    MPI_Type_create_struct(2, lengths, at, types, &bare);
+    MPI_Type_create_resized(bare, 0, sizeof(affine_in_gaps), &type);
+    MPI_Type_free(&bare);
+    MPI_Type_commit(&type);
+    type_seen = type;
+    for (const int count : {0, 1, 9, 20000})
+        reduce_data<affine_in_gaps>(
+            comm, type, op, count, "an operator on a struct with gaps",
+            [&](int rank, std::size_t i) {
+                const affine f = make(rank, i);
+                return affine_in_gaps{f.a, 0.5, f.b};
+            },
+            [](const affine_in_gaps& f, const affine_in_gaps& g) {
+                const affine h = composed_in_gaps(f, g);
+                return affine_in_gaps{h.a, 0.5, h.b};
+            },
+            [](const affine_in_gaps& x, const affine_in_gaps& y) { return x.a == y.a && x.b == y.b; });
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+
+    MPI_Op_create(&add_modulo, 1, &op);
+    type_seen = MPI_INT;
+    for (const int count : {1, 300})
+        reduce_data<int>(
+            comm, MPI_INT, op, count, "an operator that commutes", &number, [](int a, int b) { return (a + b) % 7; },
+            [](int a, int b) { return a % 7 == b % 7; });
+    MPI_Op_free(&op);
+
+    // The address of an element is behind its data: the first element of `guarded` is passed as the one 8 bytes on.
+    MPI_Op_create(&first_before, 0, &op);
+    const MPI_Aint before[] = {-8};
+    const int one[] = {1};
+    MPI_Type_create_hindexed(1, one, before, MPI_INT, &bare);
+    MPI_Type_create_resized(bare, -8, sizeof(int_before), &type);
+    MPI_Type_free(&bare);
+    MPI_Type_commit(&type);
+    type_seen = type;
+    const int rank = rank_in(comm), size = size_of(comm);
+    guarded<int_before> in(50), out(50);
+    for (std::size_t i = 0; i < 50; ++i) {
+        in[i] = {number(rank, i), {1, 2, 3}};
+        out[i] = {-1, {4, 5, 6}};
+    }
+    calling("MPI_Allreduce", comm);
+    MPI_Allreduce(reinterpret_cast<char*>(in.data()) + 8, reinterpret_cast<char*>(out.data()) + 8, 50, type, op, comm);
+    bool good = in.guards_are_whole() && out.guards_are_whole();
+    for (std::size_t i = 0; i < 50; ++i)
+        good = good && out[i].value == number(0, i) && out[i].unused[0] == 4 && out[i].unused[2] == 6;
+    expect(good || size == 0, "MPI_Allreduce, a lower bound below 0");
+    MPI_Type_free(&type);
+    MPI_Op_free(&op);
+    if (size > 1) expect(elements_folded > 0, "the program's operators were never called");
+}
+
+void reduce_all_types(MPI_Comm comm) {
+    const std::vector<int> few = {0, 1, 33}, many = {0, 1, 5, 1000, 30000};
+    reduce_numbers<signed char>(comm, MPI_SIGNED_CHAR, "MPI_SIGNED_CHAR", few);
+    reduce_numbers<unsigned char>(comm, MPI_UNSIGNED_CHAR, "MPI_UNSIGNED_CHAR", few);
+    reduce_numbers<short>(comm, MPI_SHORT, "MPI_SHORT", few);
+    reduce_numbers<unsigned short>(comm, MPI_UNSIGNED_SHORT, "MPI_UNSIGNED_SHORT", few);
+    reduce_numbers<int>(comm, MPI_INT, "MPI_INT", many);
+    reduce_numbers<unsigned>(comm, MPI_UNSIGNED, "MPI_UNSIGNED", few);
+    reduce_numbers<long>(comm, MPI_LONG, "MPI_LONG", few);
+    reduce_numbers<unsigned long>(comm, MPI_UNSIGNED_LONG, "MPI_UNSIGNED_LONG", few);
+    reduce_numbers<long long>(comm, MPI_LONG_LONG, "MPI_LONG_LONG", few);
+    reduce_numbers<unsigned long long>(comm, MPI_UNSIGNED_LONG_LONG, "MPI_UNSIGNED_LONG_LONG", few);
+    reduce_numbers<std::int8_t>(comm, MPI_INT8_T, "MPI_INT8_T", few);
+    reduce_numbers<std::uint16_t>(comm, MPI_UINT16_T, "MPI_UINT16_T", few);
+    reduce_numbers<std::int64_t>(comm, MPI_INT64_T, "MPI_INT64_T", few);
+    reduce_numbers<float>(comm, MPI_FLOAT, "MPI_FLOAT", few);
+    reduce_numbers<double>(comm, MPI_DOUBLE, "MPI_DOUBLE", many);
+    reduce_numbers<long double>(comm, MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE", few);
+    reduce_numbers<bool>(comm, MPI_C_BOOL, "MPI_C_BOOL", few);
+    reduce_numbers<std::complex<float>>(comm, MPI_C_FLOAT_COMPLEX, "MPI_C_FLOAT_COMPLEX", few);
+    reduce_numbers<std::complex<double>>(comm, MPI_C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX", few);
+    reduce_numbers<std::complex<long double>>(comm, MPI_C_LONG_DOUBLE_COMPLEX, "MPI_C_LONG_DOUBLE_COMPLEX", few);
+    reduce_data<unsigned char>(
+        comm, MPI_BYTE, MPI_BXOR, 77, "MPI_BXOR of MPI_BYTE",
+        [](int rank, std::size_t i) { return static_cast<unsigned char>(number(rank, i)); },
+        [](unsigned char a, unsigned char b) { return static_cast<unsigned char>(a ^ b); },
+        [](unsigned char a, unsigned char b) { return a == b; });
+    reduce_pairs<float>(comm, MPI_FLOAT_INT, "MPI_FLOAT_INT");
+    reduce_pairs<double>(comm, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
+    reduce_pairs<short>(comm, MPI_SHORT_INT, "MPI_SHORT_INT");
+    reduce_pairs<int>(comm, MPI_2INT, "MPI_2INT");
+    reduce_pairs<long>(comm, MPI_LONG_INT, "MPI_LONG_INT");
+    reduce_pairs<long double>(comm, MPI_LONG_DOUBLE_INT, "MPI_LONG_DOUBLE_INT");
+}
+
+// ---- communicators --------------------------------------------------------------------------------------------------
+
+void sum_of_ranks(MPI_Comm comm) {
+    const int rank = rank_in(comm), size = size_of(comm);
+    int sum = -1;
+    calling("MPI_Allreduce", comm);
+    MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm);
+    expect(sum == size * (size - 1) / 2, "the sum of ranks");
+}
+
+int copies = 0, deletions = 0;
+int copied(MPI_Comm, int, void*, void* value, void* out, int* flag) {
+    ++copies;
+    *static_cast<void**>(out) = value;
+    *flag = 1;
+    return MPI_SUCCESS;
+}
+int deleted(MPI_Comm, int, void*, void*) {
+    ++deletions;
+    return MPI_SUCCESS;
+}
+
+void use_communicators(int many) {
+    const int rank = rank_in(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
+
+    MPI_Comm halves = MPI_COMM_NULL, reversed = MPI_COMM_NULL, copy = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &halves);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+    MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+    for (int i = 0; i < 3; ++i)
+        for (const MPI_Comm comm : {halves, reversed, copy, MPI_COMM_WORLD, MPI_COMM_SELF}) sum_of_ranks(comm);
+    int first = rank;
+    calling("MPI_Bcast", reversed);
+    MPI_Bcast(&first, 1, MPI_INT, 0, reversed);
+    expect(first == size - 1, "MPI_Bcast in a communicator of another order");
+    reduce_by_own_operators(reversed);
+    MPI_Comm_free(&halves);
+    MPI_Comm_free(&copy);
+    sum_of_ranks(reversed);
+    MPI_Comm_free(&reversed);
+
+    // Many at a time, freed in another order than made.
+    std::vector<MPI_Comm> some(40, MPI_COMM_NULL);
+    for (MPI_Comm& comm : some) {
+        MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &comm);
+        sum_of_ranks(comm);
+    }
+    for (std::size_t i = 0; i < some.size(); ++i) {
+        sum_of_ranks(some[(i * 7) % some.size()]);
+        MPI_Comm_free(&some[(i * 7) % some.size()]);
+    }
+    // Many one after the other.
+    for (int i = 0; i < many; ++i) {
+        MPI_Comm one = MPI_COMM_NULL;
+        MPI_Comm_dup(MPI_COMM_WORLD, &one);
+        if (i % 16 < 12) sum_of_ranks(one);
+        MPI_Comm_free(&one);
+    }
+
+    // The program's attributes.
+    int keyval = MPI_KEYVAL_INVALID, value = 5;
+    MPI_Comm_create_keyval(&copied, &deleted, &keyval, nullptr);
+    MPI_Comm own = MPI_COMM_NULL, own_copy = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &own);
+    MPI_Comm_set_attr(own, keyval, &value);
+    sum_of_ranks(own);
+    expect(copies == 0 && deletions == 0, "a collective calls attribute callbacks");
+    MPI_Comm_dup(own, &own_copy);
+    expect(copies == 1 && deletions == 0, "MPI_Comm_dup calls the copy callback once");
+    sum_of_ranks(own_copy);
+    int* found = nullptr;
+    int there = 0;
+    MPI_Comm_get_attr(own_copy, keyval, &found, &there);
+    expect(there != 0 && found == &value, "the attribute of a copy");
+    MPI_Comm_free(&own);
+    sum_of_ranks(own_copy);
+    MPI_Comm_free(&own_copy);
+    expect(copies == 1 && deletions == 2, "MPI_Comm_free calls the delete callback once");
+    MPI_Comm_free_keyval(&keyval);
+
+    if (size < 2) return;
+    // Between two groups.
+    MPI_Comm half = MPI_COMM_NULL, between = MPI_COMM_NULL, merged = MPI_COMM_NULL;
+    const int side = rank < size / 2 ? 0 : 1;
+    MPI_Comm_split(MPI_COMM_WORLD, side, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, side == 0 ? size / 2 : 0, 3, &between);
+    int there_sum = -1, sum_here = 0, sum_there = 0;
+    for (int r = 0; r < size; ++r) ((r < size / 2) == (side == 0) ? sum_here : sum_there) += r;
+    calling("MPI_Allreduce", between);
+    MPI_Allreduce(&rank, &there_sum, 1, MPI_INT, MPI_SUM, between);
+    expect(there_sum == sum_there, "MPI_Allreduce between groups");
+    int told = side == 0 ? 77 : -1;
+    const int root = side == 1 ? 0 : rank == 0 ? MPI_ROOT : MPI_PROC_NULL;
+    calling("MPI_Bcast", between);
+    MPI_Bcast(&told, 1, MPI_INT, root, between);
+    expect(told == 77, "MPI_Bcast between groups");
+    calling("MPI_Barrier", between);
+    MPI_Barrier(between);
+    MPI_Intercomm_merge(between, side, &merged);
+    sum_of_ranks(merged);
+    MPI_Comm_free(&merged);
+    MPI_Comm_free(&between);
+    sum_of_ranks(half);
+    MPI_Comm_free(&half);
+}
+
+// ---- progress, errors, threads --------------------------------------------------------------------------------------
+
+// A rank that waits in a collective goes on with what it has started before, for which others wait.
+void make_progress() {
+    const int rank = rank_in(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
+    if (size < 2) return;
+    const int ints = 1 << 20;  // more than MPI sends before the receiver asks
+    std::vector<int> data(static_cast<std::size_t>(ints), rank);
+    for (int round = 0; round < 5; ++round) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank == 0) MPI_Isend(data.data(), ints, MPI_INT, size - 1, round, MPI_COMM_WORLD, &request);
+        if (rank == size - 1) {
+            MPI_Recv(data.data(), ints, MPI_INT, 0, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            expect(data.front() == 0 && data.back() == 0, "a message that is received before a collective");
+        }
+        if (round % 2 == 0) {
+            calling("MPI_Barrier", MPI_COMM_WORLD);
+            MPI_Barrier(MPI_COMM_WORLD);
+        } else {
+            sum_of_ranks(MPI_COMM_WORLD);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        // Beside a non-blocking collective, which some ranks wait for first and others last.
+        int sum = 0, more = 0;
+        MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        if (rank % 2 == 0) MPI_Wait(&request, MPI_STATUS_IGNORE);
+        calling("MPI_Allreduce", MPI_COMM_WORLD);
+        MPI_Allreduce(&rank, &more, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        expect(sum == size * (size - 1) / 2 && more == size - 1, "beside MPI_Iallreduce");
+    }
+}
+
+void make_errors() {
+    MPI_Comm comm = MPI_COMM_NULL;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int x = 0, y = 0;
+    expect(MPI_Bcast(&x, 1, MPI_INT, size_of(comm) + 3, comm) != MPI_SUCCESS, "a root out of range is an error");
+    expect(MPI_Bcast(&x, -1, MPI_INT, 0, comm) != MPI_SUCCESS, "a count below 0 is an error");
+    expect(MPI_Allreduce(&x, &y, 1, MPI_DATATYPE_NULL, MPI_SUM, comm) != MPI_SUCCESS, "no datatype is an error");
+    expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_OP_NULL, comm) != MPI_SUCCESS, "no operator is an error");
+    expect(MPI_Allreduce(&x, &y, 1, MPI_INT, MPI_MINLOC, comm) != MPI_SUCCESS, "MPI_MINLOC of MPI_INT is an error");
+    expect(MPI_Barrier(MPI_COMM_NULL) != MPI_SUCCESS, "no communicator is an error");
+    sum_of_ranks(comm);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_free(&comm);
+}
+
+// Each thread has a communicator of its own, whose first call the main thread has made.
+void use_threads() {
+    std::vector<MPI_Comm> comms(2, MPI_COMM_NULL);
+    for (MPI_Comm& comm : comms) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        sum_of_ranks(comm);
+    }
+    std::vector<std::thread> threads;
+    for (const MPI_Comm comm : comms)
+        threads.emplace_back([comm] {
+            for (int i = 0; i < 300; ++i) sum_of_ranks(comm);
+        });
+    for (std::thread& t : threads) t.join();
+    for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int many = argc > 1 ? std::atoi(argv[1]) : 100;
+    const auto is_given = [&](const char* word) {
+        return std::any_of(
+            argv + std::min(argc, 2), argv + argc, [&](const char* a) { return std::strcmp(a, word) == 0; });
+    };
+    const bool threads = is_given("threads");
+    extremes = is_given("extremes");
+    derived = extremes || is_given("derived");
+    int level = MPI_THREAD_SINGLE;
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &level);
+    const int rank = rank_in(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
+
+    const std::vector<shape> family = shapes_of_six_ints(extremes);
+    const shape wide{"MPI_DOUBLE", MPI_DOUBLE, 1, {{0, 8}}, 8};
+    const shape bytes{"MPI_BYTE", MPI_BYTE, 1, {{0, 1}}, 1};
+    const shape with_gaps{"struct", type_of_padded(), 1,
+        {{offsetof(padded, c), 1}, {offsetof(padded, d), 8}, {offsetof(padded, i), 4}}, sizeof(padded)};
+    const shape pair{"MPI_DOUBLE_INT", MPI_DOUBLE_INT, 1, {{0, 8}, {8, 4}}, 16};
+    for (const int units : {0, 1, 5, 400}) {
+        for (int mixed = 0; extremes && mixed < 3; ++mixed)
+            move_data(
+                MPI_COMM_WORLD,
+                [&](int r) -> const shape& { return family[static_cast<std::size_t>(r + 2 * mixed) % family.size()]; },
+                units);
+        std::vector<const shape*> same = {&family[0], &wide, &bytes};
+        if (derived) same.insert(same.end(), {&family[1], &family[2], &family[3], &with_gaps, &pair});
+        for (const shape* const s : same) move_data(MPI_COMM_WORLD, [s](int) -> const shape& { return *s; }, units);
+    }
+    move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
+    reduce_all_types(MPI_COMM_WORLD);
+    reduce_by_own_operators(MPI_COMM_WORLD);
+    use_communicators(many);
+    make_progress();
+    make_errors();
+    if (threads && level == MPI_THREAD_MULTIPLE) use_threads();
+    for (MPI_Datatype& type : to_free) MPI_Type_free(&type);
+
+    long all_wrong = wrong, sum_wrong = 0, all_checked = checked, sum_checked = 0;
+    calling("MPI_Allreduce", MPI_COMM_WORLD);
+    MPI_Allreduce(&all_wrong, &sum_wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    calling("MPI_Allreduce", MPI_COMM_WORLD);
+    MPI_Allreduce(&all_checked, &sum_checked, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) {
+        for (const auto& [name, c] : made) std::printf("called %s %ld %ld\n", name.c_str(), c.of_several, c.others);
+        std::printf("%d ranks, %ld checked, %ld wrong\n", size, sum_checked, sum_wrong);
+    }
+    MPI_Finalize();
+    return sum_wrong == 0 ? 0 : 1;
+}

@@ -1,0 +1,46 @@
+# The MPIs that are installed side by side. Debian installs Open MPI and MPICH under names of their own, and one of them as `mpicxx`;
+# elsewhere there is one.
+
+# Sets `mpis`: openmpi, mpich, or mpi for one without a name of its own, each with COLLS_MPICXX_NAME and COLLS_MPIRUN_NAME in the cache.
+macro(colls_find_mpis)
+    set(mpis openmpi mpich)
+    foreach(mpi IN LISTS mpis)
+        find_program(COLLS_MPICXX_${mpi} mpicxx.${mpi})
+        find_program(COLLS_MPIRUN_${mpi} mpirun.${mpi})
+        mark_as_advanced(COLLS_MPICXX_${mpi} COLLS_MPIRUN_${mpi})
+    endforeach()
+    if(NOT (COLLS_MPICXX_openmpi AND COLLS_MPIRUN_openmpi) AND NOT (COLLS_MPICXX_mpich AND COLLS_MPIRUN_mpich))
+        set(mpis mpi)
+        find_program(COLLS_MPICXX_mpi mpicxx)
+        find_program(COLLS_MPIRUN_mpi NAMES mpirun mpiexec)
+        mark_as_advanced(COLLS_MPICXX_mpi COLLS_MPIRUN_mpi)
+    endif()
+endmacro()
+
+# How the wrapper of an MPI would call its compiler: sets include_folders and libraries. Its C++ bindings are left out. Sets why_not
+# where it is not installed, or the wrapper fails.
+function(colls_mpi_flags mpi)
+    set(why_not "" PARENT_SCOPE)
+    if(NOT COLLS_MPICXX_${mpi} OR NOT COLLS_MPIRUN_${mpi})
+        set(why_not "it is not installed" PARENT_SCOPE)
+        return()
+    endif()
+    execute_process(COMMAND ${COLLS_MPICXX_${mpi}} -show OUTPUT_VARIABLE command OUTPUT_STRIP_TRAILING_WHITESPACE
+                    RESULT_VARIABLE failed ERROR_QUIET)
+    if(failed)
+        set(why_not "\"${COLLS_MPICXX_${mpi}} -show\" failed" PARENT_SCOPE)
+        return()
+    endif()
+    separate_arguments(command UNIX_COMMAND "${command}")
+    set(folders "")
+    set(options "")
+    foreach(word IN LISTS command)
+        if(word MATCHES "^-I(.+)")
+            list(APPEND folders ${CMAKE_MATCH_1})
+        elseif(word MATCHES "^-(L|l|Wl,)" AND NOT word MATCHES "^-l(mpi_cxx|mpichcxx|mpicxx)$")
+            list(APPEND options ${word})
+        endif()
+    endforeach()
+    set(include_folders "${folders}" PARENT_SCOPE)
+    set(libraries "${options}" PARENT_SCOPE)
+endfunction()
