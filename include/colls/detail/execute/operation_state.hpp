@@ -117,9 +117,9 @@ inline std::byte* take_scratch(rank_context& e, operation_state& o, std::size_t 
     return o.scratch.at;
 }
 /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes again
-/// while a peer's cache still has it is as slow as one that comes from there. Its pages are asked for at once, since the
-/// first calls would fault on every one of them. Where there is no room for that much, the operation has no more than
-/// it needs.
+/// while a peer's cache still has it is as slow as one that comes from there. Its pages are asked for at once, since
+/// the first calls would fault on every one of them. Where there is no room for that much, the operation has no more
+/// than it needs.
 inline std::byte* take_staging(rank_context& e, operation_state& o, std::size_t bytes) {
     try {
         take_scratch(e, o, bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
