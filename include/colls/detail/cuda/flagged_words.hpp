@@ -70,8 +70,8 @@ COLLS_DEVICE bool compare_calls(G& g, int channel, std::uint32_t flag, const Fir
 constexpr bool is_near_wraparound(std::uint32_t flag) { return flag + 2 <= 4; }
 
 /// At the end of a call near the wraparound. The last two calls before it clear the words that they have read, or words
-/// of 2^32 calls ago would pass for new ones. No rank writes there before it has received a word of this rank in a later
-/// call; the fences on both sides order that after the clearing.
+/// of 2^32 calls ago would pass for new ones. No rank writes there before it has received a word of this rank in a
+/// later call; the fences on both sides order that after the clearing.
 template <class G>
 COLLS_DEVICE void clear_before_wraparound(G& g, std::uint32_t flag, std::uint64_t* words, std::uint64_t count) {
     if (flag > 2) {
