@@ -44,6 +44,7 @@ public:
     /// Throws invalid_argument where there is no rank, a link has a negative latency, or no bandwidth.
     topology(int ranks, std::vector<link> links, router routes);
 
+    /// How many there are.
     int ranks() const { return ranks_; }
     /// By the numbers that routes name.
     const std::vector<link>& links() const { return links_; }
@@ -76,9 +77,9 @@ enum class spread : unsigned char {
 /// A level of a fat tree, from the lowest: each switch has `down` children, and each child has links to `up` switches
 /// of the level. The next level is oversubscribed where its `up` is below this one's `down`.
 struct tree_level {
-    int down = 1;
-    int up = 1;
-    link each{};
+    int down = 1;  ///< children of a switch
+    int up = 1;    ///< switches of the level that each child has links to
+    link each{};   ///< of these links
 };
 /// A tree of switches, of which each child has several parents (XGFT). Its ranks are the product of all `down`.
 topology fat_tree(const std::vector<tree_level>& levels, spread how = spread::by_destination);
@@ -89,7 +90,7 @@ topology torus(const std::vector<int>& sides, link each);
 
 /// Groups of routers, all joined within a group, and one link between each two groups.
 struct dragonfly_shape {
-    int groups = 1;
+    int groups = 1;   ///< in all
     int routers = 1;  ///< a group
     int ranks = 1;    ///< a router
     int global = 1;   ///< links to other groups, a router: routers * global is at least groups - 1
@@ -102,10 +103,12 @@ topology dragonfly(const dragonfly_shape& shape);
 
 /// A cable between two nodes: nodes 0 ... ranks - 1 are ranks, greater numbers are switches.
 struct cable {
-    int from = 0;
-    int to = 0;
-    link each{};
-    bool both_ways = true;
+    int from = 0;           ///< a node
+    int to = 0;             ///< another node
+    link each{};            ///< of each direction
+    bool both_ways = true;  ///< else data goes from `from` to `to` only
+};
+bool both_ways = true;
 };
 /// Any network. Routes have the fewest links, and of these the widest narrowest link; among equal ones a hash of the
 /// two ranks chooses. Takes 8 bytes for each pair of a rank and a node. Throws invalid_argument where a rank cannot
@@ -151,6 +154,7 @@ outcome simulate(const S& s, int n, const topology& t, double bytes, const optio
 /// Ranks on places of a topology.
 class placement {
 public:
+    /// Rank r at places[r]; place() makes them.
     explicit placement(std::vector<int> places);
 
     /// places()[r]: where rank r is.
@@ -161,7 +165,7 @@ public:
     /// The mapping for permuted<S, table>, valid as long as the placement is: the schedule for ranks that stay where
     /// they are.
     struct table {
-        const placement* of = nullptr;
+        const placement* of = nullptr;  ///< where the ranks are
         int role(int rank, int n) const { return of->find(of->roles_, rank, n); }
         int rank(int role, int n) const { return of->find(of->places_, role, n); }
     };
