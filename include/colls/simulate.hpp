@@ -108,8 +108,6 @@ struct cable {
     link each{};            ///< of each direction
     bool both_ways = true;  ///< else data goes from `from` to `to` only
 };
-bool both_ways = true;
-};
 /// Any network. Routes have the fewest links, and of these the widest narrowest link; among equal ones a hash of the
 /// two ranks chooses. Takes 8 bytes for each pair of a rank and a node. Throws invalid_argument where a rank cannot
 /// reach another one.
