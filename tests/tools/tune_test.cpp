@@ -102,23 +102,26 @@ TEST_CASE("tune: finds the schedule that is faster than the choice, and gives th
     o.iterations = 1;
     o.warmup = 0;
     std::mutex mutex;
-    std::vector<tuned_cell> found(2);
+    std::vector<tuned_cell> found(3);
+    // By the file, since the library's own choice changes when the system moves the ranks to other cores.
     bool kept = true;
-    colls::threads::run(2, [&](colls::communicator& comm) {
-        const shape s = shape_of(job::all_reduce, 4096, 4, 2);
+    colls::threads::run(3, [&](colls::communicator& comm) {
+        const shape s = shape_of(job::all_reduce, 262144, 4, 3);
         std::vector<buffer_pair> pairs;
         pairs.push_back({guarded(comm, s.bytes(), 0, false), guarded(comm, s.bytes(), 0, false)});
-        const std::string before = colls::chosen(comm, colls::collective::all_reduce, 4096);
+        const std::string before = colls::chosen(comm, colls::collective::all_reduce, 262144);
         const tuned_cell cell = tune(comm, {job::all_reduce, &slow, reduction::sum, 0, false, -1, 0}, s, pairs, o);
         const std::lock_guard lock(mutex);
         found[static_cast<std::size_t>(comm.rank())] = cell;
-        kept = kept && colls::chosen(comm, colls::collective::all_reduce, 4096) == before;
+        kept = kept && before == "tree" && colls::chosen(comm, colls::collective::all_reduce, 262144) == before;
     });
     CHECK(kept);
     REQUIRE_FALSE(found[0].faster.empty());  // others may be there by chance, on a busy machine
     CHECK(found[0].faster[0].name == "ring");
-    CHECK(found[1].faster.size() == found[0].faster.size());
-    CHECK((found[0].bytes == 4096 && found[1].bytes == 4096));
+    for (const tuned_cell& cell : found) {
+        CHECK(cell.faster.size() == found[0].faster.size());
+        CHECK(cell.bytes == 262144);
+    }
     CHECK(found[0].usual_seconds >= 3e-3);
     CHECK(found[0].faster[0].seconds < found[0].usual_seconds);
     CHECK(support::says(tuning_table({found[0]}, lines_of({found[0]})), " ring "));

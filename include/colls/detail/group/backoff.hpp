@@ -106,12 +106,17 @@ private:
         if (waited_ <= e_->env.timeout) return;
         if (at.peer == none)
             fail(*e_, errc::timeout, at,
-                message() << "no rank has sent a message: waited " << waited_
+                message() << "no rank has sent a message: waited " << in_tenths(waited_)
                           << " s (COLLS_TIMEOUT sets the deadline)");
         if (!leaves_error_to_peer(at))
             fail(*e_, errc::timeout, at,
-                message() << "rank " << at.peer << " is unreachable: waited " << waited_ << " s for it"
+                message() << "rank " << at.peer << " is unreachable: waited " << in_tenths(waited_) << " s for it"
                           << "; is it stopped, slow, in another call, or cut off? (COLLS_TIMEOUT sets the deadline)");
+    }
+
+    // For people: from 1 s on, the time that has passed between the deadline and its check is left out.
+    static double in_tenths(double seconds) {
+        return seconds < 1 ? seconds : static_cast<double>(static_cast<long long>(10 * seconds)) / 10;
     }
 
     // The peer may have refused the call for an error on its own side. It has 0.1 s to make the call correctly.
