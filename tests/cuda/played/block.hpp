@@ -134,7 +134,8 @@ struct machine_state {
 };
 machine_state& machine();
 
-inline constexpr u64 stack_bytes = 128 << 10;
+/// Not a power of two, so that the stacks of a block do not share the same lines of the caches.
+inline constexpr u64 stack_bytes = (128 << 10) + 7 * 64;
 
 /// The current fiber will wait at `line`: after this and before pause(), wake() may be called for it.
 void will_wait(block_context&, u32 line);

@@ -131,11 +131,11 @@ void begin_thread() {
 
 unsigned char* stack_of(block_context& b, u32 thread) { return b.stacks + thread * stack_bytes; }
 
-/// A stack that enters begin_thread. Tops differ modulo a page, so that they do not share the same lines of the cache.
+/// A stack that enters begin_thread.
 void* new_stack(block_context& b, u32 thread) {
     unsigned char* bottom = stack_of(b, thread);
     std::memcpy(bottom, &canary, sizeof canary);
-    auto** top = reinterpret_cast<void**>(bottom + stack_bytes - 64 - thread % 32 * 128);
+    auto** top = reinterpret_cast<void**>(bottom + stack_bytes - 64);
     *--top = nullptr;
     *--top = reinterpret_cast<void*>(&begin_thread);
     for (int i = 0; i < 6; ++i) *--top = nullptr;
@@ -319,12 +319,16 @@ bool scheduler::run_some(block_context& b) {
     if (m.below(2) == 0) std::reverse(batch.begin(), batch.begin() + size);
     m.here = &b;
     bool progress = false;
+    // The fibers of all blocks are more than the caches hold.
+    for (u32 i = 0; i < size; ++i) __builtin_prefetch(b.fibers[batch[i]].stack_pointer);
     for (u32 i = 0; i < size; ++i) {
         m.current = batch[i];
         fiber& f = b.fibers[m.current];
         f.waits_for_others = false;
         played_switch(&m.scheduler, f.stack_pointer);
-        if (std::memcmp(stack_of(b, m.current), &canary, sizeof canary) != 0)
+        // Not always, since the bottom of a stack is seldom in a cache.
+        if ((f.now == fiber::state::done || m.below(16) == 0) &&
+            std::memcmp(stack_of(b, m.current), &canary, sizeof canary) != 0)
             fail_at(b, m.current, f.line, "the simulated thread's stack has overflowed");
         if (f.waits_for_others) {
             b.ready.insert(b.ready.end(), batch.begin() + i + 1, batch.begin() + size);
