@@ -24,8 +24,8 @@ public:
         whole_ = guard + line + size + guard;
         memory_.reset(by_processes ? shared_pool::of_test().take(whole_)
                                    : static_cast<std::byte*>(::operator new(whole_, std::align_val_t{line})));
-        for (std::size_t i = 0; i < whole_; ++i)
-            if (i < begin() || i >= begin() + size_) memory_[i] = pattern(i);
+        for (std::size_t i = 0; i < begin(); ++i) memory_[i] = pattern(i);
+        for (std::size_t i = begin() + size_; i < whole_; ++i) memory_[i] = pattern(i);
         std::memset(memory_.get() + begin(), 0xcd, size_);
     }
 
