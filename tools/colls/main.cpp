@@ -1,7 +1,8 @@
 // colls: what schedules there are, whether they are right, what they cost, what they look like, and how long they take
-// on a network. docs/colls.md, docs/simulate.md.
+// on a network; and what a run has recorded. docs/colls.md, docs/simulate.md, docs/tracing.md.
 #include "commands.hpp"
 #include "picture.hpp"
+#include "recording.hpp"
 #include "simulations.hpp"
 
 #include <fmt/format.h>
@@ -26,8 +27,8 @@ struct arguments {
     std::string collective, ranks = "8", bytes = "1M", svg, html;
     std::vector<std::string> sizes;
     double alpha = 5, beta = 0.1, gamma = 0.05;
-    std::string topology, tune, stragglers;
-    std::vector<std::string> groups;
+    std::string topology, tune, stragglers, output;
+    std::vector<std::string> groups, traces;
     double noise = 0;
     int trials = 10, tries = 200, network_ranks = 0;
     bool json = false;
@@ -81,7 +82,8 @@ int run(int argc, char** argv) {
         "    colls draw tree broadcast --ranks 7 --svg tree.svg --html tree.html\n"
         "    colls simulate all_reduce --topology cluster.json --bytes 64M --groups 16,64,256\n"
         "    colls choose all_reduce --topology cluster.json --tune cluster.tune\n"
-        "    colls place ring all_reduce --topology cluster.json --bytes 64M\n\n"
+        "    colls place ring all_reduce --topology cluster.json --bytes 64M\n"
+        "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
         "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command.",
         "colls"};
     app.require_subcommand(1);
@@ -121,6 +123,13 @@ int run(int argc, char** argv) {
     CLI::App& place = *app.add_subcommand("place", "searches places of the ranks on a network, for less time");
     add_schedule(place, a);
     place.add_option("--tries", a.tries, "exchanges of two ranks to be tried")->capture_default_str();
+    CLI::App& trace = *app.add_subcommand("trace", "what the ranks of a program did, recorded by COLLS_TRACE");
+    trace.require_subcommand(1);
+    CLI::App& summary = *trace.add_subcommand("summary", "the slowest rank and link, and where the time went");
+    CLI::App& merge = *trace.add_subcommand("merge", "one file of all processes', on one clock, for Perfetto");
+    for (CLI::App* const each : {&summary, &merge})
+        each->add_option("traces", a.traces, "COLLS_TRACE's value, or the files that it has made")->required();
+    merge.add_option("-o,--output", a.output, "the file to be written")->required();
     for (CLI::App* const each : {&simulate, &choose, &place})
         each->add_option("--topology", a.topology, "the network: a file of JSON, docs/simulate.md")->required();
     for (CLI::App* const each : {&choose, &place})
@@ -132,10 +141,16 @@ int run(int argc, char** argv) {
     for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw})
         each->add_option("-n,--ranks", a.ranks, each == &prove ? "group sizes: 8, or 2..512" : "group size")
             ->capture_default_str();
-    for (CLI::App* const each : {&list, &prove, &cost, &compare, &simulate, &choose, &place})
+    for (CLI::App* const each : {&list, &prove, &cost, &compare, &simulate, &choose, &place, &summary})
         each->add_flag("--json", a.json, "print JSON");
     CLI11_PARSE(app, argc, argv);
 
+    if (trace.parsed()) {
+        const tool::recording recorded = tool::read_recording(a.traces);
+        if (summary.parsed()) return tool::summarise(recorded, a.json);
+        write(a.output, recorded.events.dump());
+        return tool::good;
+    }
     if (list.parsed()) return tool::list(a.collective, a.group(), a.json);
     if (prove.parsed()) {
         const auto [first, last] = tool::parse_range(a.ranks);

@@ -352,7 +352,7 @@ inline bool direct_executor::copy(const instruction& i) {
     if (count == 0) return true;
     const std::byte* source_at = address(*source, from);
     auto* to_at = const_cast<std::byte*>(address(*to, i.to));
-    const std::size_t bytes = count * c.element;
+    const std::size_t bytes = o_.moved = count * c.element;
     // Addresses in two processes may be equal.
     if (is_in_other_process(*source, from))
         pull(to_at, from_rank, source_at, bytes, i.round);
@@ -388,6 +388,7 @@ inline bool direct_executor::fold(const instruction& i) {
     const location* sources = o_.program->operands.data() + i.first;
     const std::size_t count = chunk_of(unit_in(own, place::input, i.unit)).count;
     if (count == 0) return true;
+    o_.moved = count * o_.request.element;
     make_room_for_operands(i);
     const int first = first_operand(i);
     for (int k = 0; k < i.count; ++k) {
@@ -464,10 +465,14 @@ inline bool direct_executor::perform(const instruction& i) {
         case opcode::publish:
             line_of(e_.rank).progress.store(progress_word(o_.chunk, i.value), std::memory_order_release);
             return true;
-        case opcode::copy:
-            return copy(i);
+        case opcode::copy: {
+            const int to = rank_of(i.to.rank);
+            return record(recorded::copy, i,
+                to != e_.rank ? to : rank_of(o_.program->operands[static_cast<std::size_t>(i.first)].rank),
+                [&] { return copy(i); });
+        }
         case opcode::fold:
-            return fold(i);
+            return record(recorded::fold, i, none, [&] { return fold(i); });
         default:
             return true;  // the message executor's: see message_executor.hpp
     }

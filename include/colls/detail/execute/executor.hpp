@@ -129,6 +129,17 @@ protected:
         if (i.finish && c.op->finish) c.op->finish(to, count, e_.size, c.op_value);
     }
 
+    /// Does a copy or a fold, f, which says by o_.moved how many bytes it made; records it where calls are recorded.
+    template <class F>
+    bool record(recorded what, const instruction& i, int peer, F f) {
+        if (!e_.events) return f();
+        o_.moved = 0;
+        const double from = seconds_now();
+        const bool done = f();
+        if (o_.moved > 0) e_.events->add({from, seconds_now(), o_.moved, peer, i.round, what});
+        return done;
+    }
+
     rank_context& e_;
     operation_state& o_;
     const execution_plan* plan_;  ///< which the operation follows: o_.plan

@@ -232,7 +232,9 @@ inline void message_executor::copy(const instruction& i) {
     std::size_t count, room;
     const std::byte* const from = address(o_.program->operands[at], i.unit, count);
     std::byte* const to = address(i.to, i.unit, room);
-    if (from != to) copy_bytes(to, from, std::min(count, room) * element());
+    if (from == to) return;
+    o_.moved = std::min(count, room) * element();
+    copy_bytes(to, from, o_.moved);
 }
 
 inline void message_executor::fold(const instruction& i) {
@@ -244,6 +246,7 @@ inline void message_executor::fold(const instruction& i) {
         o_.operands[k] = {address(from, i.unit, count), from.leaf};
     }
     std::byte* const to = address(i.to, i.unit, count);
+    o_.moved = count * o_.request.element;
     if (count > 0) fold_operands(i, to, o_.operands.data(), count);
 }
 
@@ -265,11 +268,9 @@ inline bool message_executor::perform(const instruction& i) {
             return transport_.sent(peer) > sent_number(i.value);
         }
         case opcode::copy:
-            copy(i);
-            return true;
+            return record(recorded::copy, i, none, [&] { return copy(i), true; });
         case opcode::fold:
-            fold(i);
-            return true;
+            return record(recorded::fold, i, none, [&] { return fold(i), true; });
         default:
             return true;  // the direct executor's
     }

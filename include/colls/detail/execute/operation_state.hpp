@@ -84,6 +84,7 @@ struct operation_state {
     message_state* messaging = nullptr;
     void (*drop_messaging)(message_state*) = nullptr;
     prepared* of = nullptr;  ///< the persistent call that started it, or null
+    std::size_t moved = 0;   ///< bytes that the last copy or fold has made, for the trace
     double traced_from = 0;  ///< when it began, where calls are traced; else 0
 };
 inline operation_state::~operation_state() {

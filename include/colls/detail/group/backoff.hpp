@@ -22,15 +22,18 @@ public:
     backoff& operator=(const backoff&) = default;
     ~backoff() {
         if (spins_ > wait_policy::unasked || rests_ > 0) e_->waits.over(spins_, rests_);
+        if (noted_.end != 0) e_->events->add(noted_);
     }
 
     void operator()(const wait_site& at) {
+        if (e_->events) note(at);
         if (spins_ < limit_) {
             ++spins_;
             if (!e_->by_messages) pause();  // polling a device, a socket or rings takes longer than a pause
             return;
         }
         step(at);
+        if (e_->events) note(at);
     }
 
     /// Instead of waiting, for a caller that polls: the same checks and the same deadline. Never waits.
@@ -39,6 +42,13 @@ public:
     }
 
 private:
+    /// For the trace: the wait is from the first look to the last one, since what the caller does then is no wait.
+    [[gnu::cold, gnu::noinline]] void note(const wait_site& at) {
+        noted_.end = seconds_now();
+        if (noted_.begin == 0) noted_.begin = noted_.end;
+        noted_.peer = at.peer;
+        noted_.round = at.round;
+    }
     [[gnu::noinline]] void step(const wait_site& at) {
         wait_policy& policy = e_->waits;
         if (policy.asks(spins_)) {
@@ -191,6 +201,7 @@ private:
     unsigned steps_ = 0, peer_gone_ = 0;
     std::uint64_t told_ = 0;  // 1 + the call in which this rank has published its calls
     double start_ = 0, waited_ = 0;
+    recorded_part noted_;
 };
 
 }  // namespace colls::inline v1::detail

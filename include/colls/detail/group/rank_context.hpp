@@ -5,6 +5,7 @@
 #include <colls/any_schedule.hpp>
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
+#include <colls/detail/group/recorder.hpp>
 #include <colls/detail/group/told_calls.hpp>
 #include <colls/detail/group/wait_policy.hpp>
 #include <colls/detail/support/clock.hpp>
@@ -96,8 +97,9 @@ struct rank_context {
     std::uint64_t completed_by_all = 0, eager_by_all = 0;  ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;  ///< a bit for each operation from `completed` on that is over
     int near_votes = 0;  ///< rank 0: samples of late that say near, less those that say far (execute/distance.hpp)
-    bool has_refused = false;  ///< the call that would have been the next one
-    int lingers = none;        ///< a rank that was still in its call when this one left by an error
+    bool has_refused = false;          ///< the call that would have been the next one
+    std::unique_ptr<recorder> events;  ///< from the first call on, where COLLS_TRACE says so; else null
+    int lingers = none;                ///< a rank that was still in its call when this one left by an error
 
     list<message_count> sent, received;  ///< messages to and from each rank
     int next_source = 0;                 ///< where the search for a sender begins, for recv_any

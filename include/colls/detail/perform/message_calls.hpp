@@ -57,7 +57,7 @@ inline operation_state* begin_checked_message(
     o.done = false;
     if (e.by_messages) e.backend->begin(e, o);
     o.request.non_blocking = non_blocking;
-    o.traced_from = traces(e) ? seconds_now() : 0;
+    o.traced_from = traces(e) ? begin_trace(e) : 0;
     hand_to_caller(e, o);
     if (kind == operation_kind::send && !e.by_messages) offer_message(e, o);
     return &o;

@@ -131,14 +131,15 @@ inline void execute_untraced(rank_context& e, const call& c, const schedule_choi
 }
 
 [[gnu::cold]] [[gnu::noinline]] inline void execute_traced(rank_context& e, const call& c, const schedule_choice& p) {
-    const double from = seconds_now();
+    const double from = begin_trace(e);
+    const std::uint64_t number = e.calls;
     try {
         execute_untraced(e, c, p);
     } catch (...) {
-        put_trace(e, c, name_of(c.what), p.name, none, from, "failed after ");
+        put_trace(e, c, name_of(c.what), p.name, none, number, from, "failed after ");
         throw;
     }
-    put_trace(e, c, name_of(c.what), p.name, none, from, "");
+    put_trace(e, c, name_of(c.what), p.name, none, number, from, "");
 }
 /// Runs a call to its end.
 inline void execute(rank_context& e, const call& c, const schedule_choice& p) {

@@ -38,7 +38,7 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 inline operation_state* begin_call(rank_context& e, const call& c, const schedule_choice& p,
     const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
     if (e.has_refused) tell_refusal(e, nullptr);
-    const double from = traces(e) ? seconds_now() : 0;
+    const double from = traces(e) ? begin_trace(e) : 0;
     taken_operation own(e);
     operation_state& o = *own;
     set_call(o, c, p);

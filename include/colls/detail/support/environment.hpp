@@ -10,6 +10,8 @@
 //                    other; 1: wherever it may; auto (default): where that was measured to be faster
 //   COLLS_TUNE       a file with figures of the machine and measured choices, which `automatic` then follows
 //                    (tuning_file.hpp, which reads it)
+//   COLLS_TRACE      a file, to which each process adds what its ranks do and when (docs/tracing.md); its name gets the
+//                    host and the process before its extension
 //   COLLS_TRANSPORT  between processes. shm (default): shared memory within a host, TCP between hosts; tcp: TCP always;
 //                    verbs: RDMA always; shm+verbs: shared memory within a host, RDMA between hosts
 //
@@ -34,6 +36,7 @@ struct environment {
     /// silent peer is there, also where there is no deadline.
     static constexpr double most_linger = 300;
     const char* schedule = nullptr;
+    const char* trace = nullptr;
     bool reproducible = false;
     enum class single_copies : unsigned char { never, always, measured };
     single_copies single_copy = single_copies::measured;
@@ -57,6 +60,7 @@ struct environment {
                                  << ", which is no number of seconds above 0, such as 2.5, nor inf: none");
         }
         e.schedule = value_of("COLLS_SCHEDULE");
+        e.trace = value_of("COLLS_TRACE");
         if (const char* v = value_of("COLLS_REPRODUCIBLE"))
             e.reproducible = which_of("COLLS_REPRODUCIBLE", v, off_or_on) == 1;
         if (const char* v = value_of("COLLS_SINGLE_COPY"))

@@ -1,0 +1,174 @@
+// The file of a process's recorders: the JSON array of events that Chrome's trace viewer defined. ("Trace Event
+// Format", Google, 2016.) It is complete after each time of writing.
+// IWYU pragma: private
+#pragma once
+
+#include <colls/detail/group/recorder.hpp>
+#include <colls/detail/support/message.hpp>
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+namespace colls::inline v1::detail {
+
+/// What the ranks of a process have in common: one file, whose name is COLLS_TRACE's with the host's name and the
+/// process's number before the extension.
+class trace_file {
+public:
+    static trace_file& of_process() {
+        static trace_file file;
+        return file;
+    }
+    /// Adds events, each of which ends with ",\n".
+    void add(const char* path, const std::string& events) {
+        const std::lock_guard hold(mutex_);
+        if (opened_by_ != getpid() || asked_ != path) open(path);  // a forked process has a file of its own
+        if (file_ < 0 || events.empty()) return;
+        std::string text = end_ == 0 ? "[\n" : ",\n";
+        text.append(events, 0, events.size() - 2).append("\n]\n");
+        const std::size_t at = end_ == 0 ? 0 : end_ - 3;  // over the end of the array
+        for (std::size_t done = 0; done < text.size();) {
+            const ssize_t n = pwrite(file_, text.data() + done, text.size() - done, static_cast<off_t>(at + done));
+            if (n < 0 && errno == EINTR) continue;
+            if (n <= 0) return give_up("write to");
+            done += static_cast<std::size_t>(n);
+        }
+        end_ = at + text.size();
+    }
+
+private:
+    ~trace_file() {
+        if (file_ >= 0) close(file_);
+    }
+    void open(const char* path) {
+        if (file_ >= 0) close(file_);
+        opened_by_ = getpid();
+        asked_ = path;
+        end_ = 0;
+        char host[64] = "host";
+        gethostname(host, sizeof host - 1);
+        name_ = path;
+        const std::size_t folder = name_.rfind('/'), dot = name_.rfind('.');
+        const bool has_extension = dot != std::string::npos && (folder == std::string::npos || dot > folder);
+        name_.insert(has_extension ? dot : name_.size(),
+            "." + std::string(host) + "." + std::to_string(static_cast<long>(opened_by_)));
+        file_ = ::open(name_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+        if (file_ < 0) give_up("open");
+    }
+    void give_up(const char* what) {
+        std::fprintf(stderr, "colls: cannot %s %s, the file of COLLS_TRACE: %s; this process records nothing more\n",
+            what, name_.c_str(), std::strerror(errno));
+        if (file_ >= 0) close(file_);
+        file_ = -1;
+    }
+
+    std::mutex mutex_;
+    int file_ = -1;
+    pid_t opened_by_ = 0;
+    std::size_t end_ = 0;
+    std::string asked_, name_;
+};
+
+/// Text for JSON: names of schedules hold no other characters that it would have to escape.
+inline std::string quotable(const char* text) {
+    std::string s;
+    for (; *text; ++text) s += *text == '"' || *text == '\\' || static_cast<unsigned char>(*text) < 32 ? '?' : *text;
+    return s;
+}
+
+/// The host's run, by which `colls trace` knows whose clocks are one.
+inline std::string boot_of_host() {
+    char text[40] = "";
+    if (std::FILE* const f = std::fopen("/proc/sys/kernel/random/boot_id", "re")) {
+        const std::size_t n = std::fread(text, 1, sizeof text - 1, f);
+        text[n] = '\0';
+        if (char* const end = std::strchr(text, '\n')) *end = '\0';
+        std::fclose(f);
+    }
+    return quotable(text);
+}
+
+COLLS_INLINE recorder::recorder(const char* path, const char* group, int rank, int size)
+    : path_(path), group_(group), rank_(rank), size_(size), thread_(syscall(SYS_gettid)) {}
+COLLS_INLINE recorder::~recorder() { write(); }
+
+COLLS_INLINE void recorder::add(const recorded_call& c, std::string_view schedule) {
+    recorded_call& kept = (calls_.push_back(c), calls_.back());
+    kept.parts = parts_.size();
+    schedule.substr(0, sizeof kept.schedule - 1).copy(kept.schedule, sizeof kept.schedule - 1);
+    if (parts_.size() > most / 2 || calls_.size() > most / 8) write();
+}
+
+COLLS_INLINE void recorder::write() {
+    const long process = getpid();
+    std::string text;
+    char one[512];
+    const auto put = [&](const char* name, double begin, double end, const char* more) {
+        std::snprintf(one, sizeof one,
+            "{\"name\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%ld,\"tid\":%ld,\"args\":{"
+            "\"group\":\"%s\",\"rank\":%d%s}},\n",
+            name, begin * 1e6, (end - begin) * 1e6, process, thread_, group_, rank_, more);
+        text += one;
+    };
+    if (!introduced_ && !calls_.empty()) {
+        char host[64] = "host";
+        gethostname(host, sizeof host - 1);
+        std::snprintf(one, sizeof one,
+            "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%ld,\"tid\":%ld,\"args\":{\"name\":\"rank %d of group "
+            "%s\"}},\n",
+            process, thread_, rank_, group_);
+        text += one;
+        std::snprintf(one, sizeof one,
+            "{\"name\":\"colls\",\"ph\":\"M\",\"pid\":%ld,\"tid\":%ld,\"args\":{\"group\":\"%s\",\"rank\":%d,\"size\":%"
+            "d,"
+            "\"host\":\"%s\",\"clock\":\"%s\"}},\n",
+            process, thread_, group_, rank_, size_, quotable(host).c_str(), boot_of_host().c_str());
+        text += one;
+        introduced_ = true;
+    }
+    constexpr const char* names[] = {"", "", "wait", "copy", "fold"};
+    std::size_t next = 0;
+    for (const recorded_call& c : calls_) {
+        char more[256];
+        std::snprintf(more, sizeof more, ",\"call\":%lld,\"schedule\":\"%s\",\"bytes\":%zu,\"peer\":%d%s%s",
+            c.number == no_recorded_number ? -1LL : static_cast<long long>(c.number), quotable(c.schedule).c_str(),
+            c.whole.bytes, c.whole.peer, c.whole.what == recorded::started ? ",\"started\":true" : "",
+            c.failed ? ",\"failed\":true" : "");
+        put(c.name, c.whole.begin, c.whole.end, more);
+        // A wait is added when the work that follows it is done.
+        std::sort(parts_.begin() + next, parts_.begin() + c.parts, [](const recorded_part& a, const recorded_part& b) {
+            return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+        });
+        while (next < c.parts) {
+            // Parts of one round, one after another, are shown as the round.
+            std::size_t last = next;
+            while (last + 1 < c.parts && parts_[last + 1].round == parts_[next].round) ++last;
+            if (parts_[next].round != none) {
+                std::snprintf(more, sizeof more, ",\"round\":%d", parts_[next].round);
+                put("round", parts_[next].begin, parts_[last].end, more);
+            }
+            for (; next <= last; ++next) {
+                const recorded_part& p = parts_[next];
+                std::snprintf(more, sizeof more, ",\"round\":%d,\"peer\":%d,\"bytes\":%zu", p.round, p.peer, p.bytes);
+                put(names[static_cast<int>(p.what)], p.begin, p.end, more);
+            }
+        }
+    }
+    // Parts of a call that is not over are kept.
+    if (calls_.empty()) return;
+    list<recorded_part> rest;
+    for (std::size_t i = next; i < parts_.size(); ++i) rest.push_back(parts_[i]);
+    parts_ = static_cast<list<recorded_part>&&>(rest);
+    calls_.clear();
+    trace_file::of_process().add(path_, text);
+}
+
+}  // namespace colls::inline v1::detail

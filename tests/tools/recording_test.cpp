@@ -1,0 +1,232 @@
+// COLLS_TRACE, and `colls trace`: what is recorded of calls over shared memory and over messages, who is named as the
+// slowest, and how clocks of several hosts are set.
+#include "execute.hpp"
+
+#include "support/every_transport.hpp"
+#include "support/fault.hpp"
+
+#include <colls/schedules.hpp>
+#include <colls/wait_hook.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+class folder {
+public:
+    folder() {
+        static int number = 0;  // the file of a path is opened once in a process
+        path_ =
+            fs::temp_directory_path() / ("colls trace " + std::to_string(getpid()) + "." + std::to_string(number++));
+        fs::create_directory(path_);
+    }
+    ~folder() { fs::remove_all(path_); }
+    folder(const folder&) = delete;
+    folder& operator=(const folder&) = delete;
+
+    std::string file(const std::string& name) const { return (path_ / name).string(); }
+    /// All events of the files that COLLS_TRACE=trace.json has made.
+    json events() const {
+        json all = json::array();
+        for (const fs::directory_entry& each : fs::directory_iterator(path_)) {
+            std::ifstream in(each.path());
+            for (const json& e : json::parse(in)) all.push_back(e);
+        }
+        return all;
+    }
+    json summary() const {
+        const support::program_result r =
+            support::execute("'" COLLS_TEST_TOOL "' trace summary --json '" + file("trace.json") + "'");
+        REQUIRE(r.status == 0);
+        return json::parse(r.text);
+    }
+
+private:
+    fs::path path_;
+};
+
+// Which rank is in which call, as the hook sees ranks that wait.
+constexpr int ranks = 4, laggard = 2;
+std::array<std::atomic<int>, ranks> waits_in;
+thread_local int own_rank = 0, own_call = -1;
+void note_wait(void*) {
+    if (own_call >= 0) waits_in[static_cast<std::size_t>(own_rank)].store(own_call, std::memory_order_release);
+}
+
+double number(const json& e, const char* name) { return e.at(name).get<double>(); }
+
+}  // namespace
+
+TEST_CASE("trace: a rank that comes last to every call is named in all of them", "[tool]") {
+    const folder f;
+    const support::with_environment traced("COLLS_TRACE", f.file("trace.json").c_str());
+    constexpr int calls = 1000;
+    for (auto& call : waits_in) call = -1;
+    colls::set_wait_hook(&note_wait);
+    colls::threads::run(ranks, [&](colls::communicator& comm) {
+        own_rank = comm.rank();
+        std::vector<float> x(1000, 1);
+        for (int i = 0; i < calls; ++i) {
+            own_call = i;
+            for (int r = 0; own_rank == laggard && r < ranks; ++r)
+                while (r != laggard && waits_in[static_cast<std::size_t>(r)].load(std::memory_order_acquire) < i)
+                    std::this_thread::yield();
+            colls::all_reduce(comm, x, colls::max);
+        }
+        own_call = -1;
+    });
+    colls::set_wait_hook(nullptr);
+    const json s = f.summary();
+    CHECK(s.at("calls") == calls);
+    CHECK(s.at("late").at(0).at("rank").get<std::string>().starts_with("rank 2 of group "));
+    CHECK(s.at("late").at(0).at("last") == calls);
+    CHECK(s.at("waits").at(0).at("for").get<std::string>().starts_with("rank 2 of group "));
+    CHECK(s.at("wait_share").get<double>() > 0.3);
+}
+
+TEST_CASE("trace: waits, copies and folds lie in their call, and folds add up to what a ring folds", "[tool]") {
+    for (const std::string transport : {"threads", "shm", "tcp"}) {
+        INFO(transport);
+        const folder f;
+        const support::with_environment traced("COLLS_TRACE", f.file("trace.json").c_str());
+        constexpr std::size_t count = 30'000;
+        support::run_over(transport, 3, [&](auto& comm) {
+            std::vector<float> x(count, 1), y(count);
+            for (int i = 0; i < 20; ++i) colls::all_reduce<colls::ring>(comm, x, y, colls::sum);
+            colls::broadcast(comm, x, 1);
+            auto started = colls::start::all_gather(comm, std::span(y).first(10), std::span(x).first(30));
+            started.wait();
+            if (comm.rank() == 0) colls::send(comm, x, 2);
+            if (comm.rank() == 2) colls::recv(comm, x, 0);
+        });
+        std::map<std::string, std::map<int, std::vector<json>>> by_name;  // and rank
+        for (const json& e : f.events())
+            if (e.at("ph") == "X") by_name[e.at("name")][e.at("args").at("rank")].push_back(e);
+        CHECK(by_name["send"].size() == 1);
+        CHECK(by_name["recv"].size() == 1);
+        for (int r = 0; r < 3; ++r) {
+            CHECK(by_name["all_reduce"][r].size() == 20);
+            CHECK(by_name["broadcast"][r].size() == 1);
+            REQUIRE(by_name["all_gather"][r].size() == 1);
+            CHECK(by_name["all_gather"][r][0].at("args").at("started") == true);
+            double folded = 0;
+            for (const json& e : by_name["fold"][r]) folded += number(e.at("args"), "bytes");
+            CHECK(folded == 20 * 2 * count * 4 / 3);  // n - 1 blocks of a third
+            long long next = by_name["all_reduce"][r][0].at("args").at("call").get<long long>();
+            for (const json& e : by_name["all_reduce"][r]) {
+                CHECK(e.at("args").at("call") == next++);
+                CHECK(e.at("args").at("schedule") == "ring");
+                CHECK(e.at("args").at("bytes") == count * 4);
+            }
+            for (const char* const part : {"fold", "copy", "wait"})
+                for (const json& e : by_name[part][r]) {
+                    bool within = false;
+                    for (const char* const call : {"all_reduce", "broadcast", "all_gather", "send", "recv"})
+                        for (const json& c : by_name[call][r])
+                            within = within || (number(c, "ts") <= number(e, "ts") + 0.002 &&
+                                                   number(e, "ts") + number(e, "dur") <=
+                                                       number(c, "ts") + number(c, "dur") + 0.004);
+                    CHECK(within);
+                }
+        }
+    }
+}
+
+TEST_CASE("trace: a call that fails is recorded as such, and without the variable there is no file", "[tool]") {
+    const folder f;
+    const auto mistake = [&] {
+        colls::threads::run(2, [](colls::communicator& comm) {
+            std::vector<int> x(comm.rank() == 0 ? 100'000 : 99'999);
+            try {
+                colls::all_reduce(comm, x, colls::sum);
+            } catch (const colls::error&) {}
+        });
+    };
+    mistake();
+    CHECK(f.events().empty());
+    {
+        const support::with_environment traced("COLLS_TRACE", f.file("trace.json").c_str());
+        mistake();
+    }
+    int failed = 0;
+    for (const json& e : f.events())
+        failed += e.at("ph") == "X" && e.at("name") == "all_reduce" && e.at("args").value("failed", false);
+    CHECK(failed == 2);
+}
+
+TEST_CASE("trace: a file that cannot be written costs a warning, and nothing else", "[tool]") {
+    const support::program_result r = support::execute(
+        "COLLS_TRACE=/nowhere/trace.json '" COLLS_TEST_PERF "' --ranks 2 -b 1K -e 1K -n 2 -w 0 all_reduce");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    const std::string warning = "cannot open /nowhere/trace.";
+    REQUIRE(r.text.find(warning) != std::string::npos);
+    CHECK(r.text.find(warning, r.text.find(warning) + 1) == std::string::npos);
+}
+
+TEST_CASE("trace: clocks of two hosts are set by the calls", "[tool]") {
+    const folder f;
+    // What rank r does in call i, on a clock that is ahead: microseconds from the call's true begin.
+    const auto write = [&](int r, double ahead, const std::vector<std::pair<double, double>>& calls) {
+        json all = json::array();
+        const json who{{"group", "0"}, {"rank", r}};
+        json introduction = who;
+        introduction.update({{"size", 2}, {"host", "h" + std::to_string(r)}, {"clock", std::to_string(r)}});
+        all.push_back({{"name", "colls"}, {"ph", "M"}, {"pid", 7}, {"tid", 7}, {"args", introduction}});
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            json args = who;
+            args.update({{"call", i}, {"schedule", "ring"}, {"bytes", 8}, {"peer", -1}});
+            all.push_back(
+                {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + calls[i].first + ahead},
+                    {"dur", calls[i].second - calls[i].first}, {"pid", 7}, {"tid", 7}, {"args", args}});
+        }
+        std::ofstream(f.file("trace.h" + std::to_string(r) + ".7.json")) << all.dump();
+    };
+    write(0, 0, {{0, 100}, {0, 60}, {10, 50}});
+    write(1, 5e6, {{90, 101}, {-50, 2}, {0, 60}});
+    const json s = f.summary();
+    // The first call says that it is ahead by 4,999,990 us or more, the second by 5,000,002 or less.
+    CHECK(s.at("clocks").at(1).at("ahead").get<double>() == Approx(4'999'996));
+    CHECK(s.at("clocks").at(1).at("unsure").get<double>() == Approx(6));
+    CHECK(s.at("calls") == 3);
+    CHECK(s.at("late").at(0).at("rank") == "rank 1 of group 0");  // 94 us in the first call
+    CHECK(s.at("late").at(0).at("microseconds").get<double>() == Approx(94));
+    CHECK(s.at("late").at(1).at("microseconds").get<double>() == Approx(46 + 6));
+
+    const support::program_result merged = support::execute(
+        "'" COLLS_TEST_TOOL "' trace merge '" + f.file("trace.json") + "' -o '" + f.file("all.json") + "'");
+    REQUIRE(merged.status == 0);
+    std::ifstream in(f.file("all.json"));
+    double last = 0;
+    for (const json& e : json::parse(in))
+        if (e.at("ph") == "X") last = std::max(last, number(e, "ts"));
+    CHECK(last == Approx(2010));
+}
+
+TEST_CASE("trace: what is no trace is refused", "[tool]") {
+    const folder f;
+    const auto refusal = [&](const std::string& name) {
+        const support::program_result r =
+            support::execute("'" COLLS_TEST_TOOL "' trace summary '" + f.file(name) + "'");
+        CHECK(r.status == 2);
+        return r.text;
+    };
+    CHECK(refusal("missing.json").find("no file that COLLS_TRACE=") != std::string::npos);
+    std::ofstream(f.file("text.json")) << "hello";
+    CHECK(refusal("text.json").find("is no trace") != std::string::npos);
+    std::ofstream(f.file("other.json")) << "[{\"a\":1}]";
+    CHECK(refusal("other.json").find("no trace of colls") != std::string::npos);
+    std::ofstream(f.file("empty.json")) << "[]";
+    CHECK(refusal("empty.json").find("no call in it") != std::string::npos);
+}

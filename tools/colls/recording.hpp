@@ -1,0 +1,49 @@
+// What COLLS_TRACE has recorded: read from the files of all processes, on one clock, and summed up. docs/tracing.md.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tool {
+
+/// One rank's part of a call, or a wait, copy or fold in it. Times in microseconds.
+struct recorded_span {
+    std::string name;  ///< the collective, send or recv; wait, copy, fold
+    std::string schedule;
+    int thread = 0;  ///< of recording::threads
+    int rank = 0;    ///< in the call's group
+    int peer = -1;
+    double begin = 0, end = 0, bytes = 0;
+    double took() const { return end - begin; }
+};
+
+/// A thread that was a rank; its name is that of the first group in which it was one.
+struct recorded_thread {
+    std::string host, name;
+    int clock = 0;
+};
+
+struct recording {
+    std::vector<recorded_thread> threads;
+    /// The collective calls by group and number: the parts of their ranks.
+    std::map<std::pair<std::string, long long>, std::vector<recorded_span>> calls;
+    std::map<std::string, int> sizes;  ///< of the groups
+    std::vector<recorded_span> parts;  ///< waits, copies and folds
+    std::vector<double> ahead;         ///< microseconds by which a clock is ahead of the first one
+    std::vector<double> unsure;        ///< by how much that may be wrong
+    nlohmann::json events;             ///< all of them, on the first clock
+};
+
+/// Reads the files of a run. A name that is no file stands for those that COLLS_TRACE of that name makes. Clocks of
+/// different hosts are set by the calls in which every rank waits for every other: none of these ends on a rank before
+/// it has begun on all. Throws std::runtime_error.
+recording read_recording(const std::vector<std::string>& names);
+
+/// Which rank comes last, which waits take the most time, and what calls consist of. Prints to the standard output.
+int summarise(const recording& r, bool json);
+
+}  // namespace tool
