@@ -59,7 +59,7 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     exchange way(users, rank);
     if (communicator comm = colls::detail::group_of_one_host(rank, size, way, how.shared_memory); comm.size() > 0) {
         comm.context().hook = &make_progress;
-        colls::detail::join_groups_of_thread(comm.context());
+        if (!how.alone) colls::detail::join_groups_of_thread(comm.context());
         return comm;
     }
     // Made anew instead of duplicated: MPI_Comm_dup would call the program's attribute callbacks.
