@@ -6,7 +6,7 @@
 // How many communicators are made and freed; with MPI_THREAD_MULTIPLE; also with datatypes that have gaps, operators of
 // the program, and MPI_Reduce in place, on which MPICH 4.0 itself fails; also with a datatype whose extent is below 0,
 // with another datatype on each rank, with MPI_Alltoallv in place, and with a communicator or a request that is freed
-// while a call is under way, on which Open MPI 4.1 or MPICH 4.0 fail.
+// while a call is under way, and the status of a call, on which Open MPI 4.1 or MPICH 4.0 fail.
 //
 // Rank 0 prints how often it has called each function on an intracommunicator of several ranks, and otherwise, so that
 // it can be compared with what a profiling library has seen.
@@ -1207,7 +1207,7 @@ void start_many(MPI_Comm comm) {
         MPI_Wait(&request, &status);
         MPI_Test_cancelled(&status, &cancelled);
         MPI_Get_count(&status, MPI_BYTE, &count);
-        expect(cancelled == 0 && count == 0, "the status of a collective");
+        expect(!extremes || (cancelled == 0 && count == 0), "the status of a collective");
     }
     calling_all();
 }

@@ -82,8 +82,8 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
         colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
     check(PMPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    communicator comm =
-        extend::join(group::member_of(context, common.figures, here > cores), context->rank(), context->size());
+    communicator comm = extend::join(
+        group::member_of(context, common.figures, here > cores, how.alone), context->rank(), context->size());
     colls::detail::label_group(comm.context(), common.number);
     return comm;
 }
