@@ -11,9 +11,9 @@ struct options {
     /// Shared memory where all ranks are on one host. False, or COLLS_TRANSPORT=tcp: MPI's messages there, too. The
     /// same on all ranks.
     bool shared_memory = true;
-    /// Waits in other groups of this thread do not advance the group, nor its waits them. So each such group may be used
-    /// by another thread (MPI_THREAD_MULTIPLE), and a wait hook may test the operations of one while the rank waits in
-    /// another one.
+    /// Waits in other groups of this thread do not advance the group, nor its waits them. So each such group may be
+    /// used by another thread (MPI_THREAD_MULTIPLE), and a wait hook may test the operations of one while the rank
+    /// waits in another one.
     bool alone = false;
 };
 
