@@ -48,6 +48,18 @@ void block_list::unpack_all(const std::byte* from) const {
         from += b.count * b.lies.size;
     }
 }
+void block_list::keep_types() {
+    if (in_row_) return;
+    MPI_Datatype latest = MPI_DATATYPE_NULL, kept = MPI_DATATYPE_NULL;  // often the same for all
+    for (block& b : blocks_) {
+        if (b.count == 0 || b.lies.size == 0) continue;
+        if (b.type != latest) {
+            latest = kept = b.type;
+            if (!is_predefined(latest)) kept = kept_.emplace_back(latest).get();
+        }
+        b.type = kept;
+    }
+}
 
 input_blocks::input_blocks(const block_list& from) : data_(from.data()) {
     if (from.in_row()) return;

@@ -29,6 +29,8 @@ public:
     void pack_all(std::byte* to) const;
     void pack_one(int i, std::byte* to) const;
     void unpack_all(const std::byte* from) const;
+    /// The program may free the datatypes before `unpack_all`.
+    void keep_types();
 
 private:
     struct block {
@@ -40,6 +42,7 @@ private:
     void add(const block& b);
 
     std::vector<block> blocks_;
+    std::vector<kept_type> kept_;
     std::vector<std::size_t> bytes_;
     std::size_t total_ = 0;
     bool in_row_ = true;

@@ -70,6 +70,11 @@ output::output(void* data, std::size_t count, MPI_Datatype type, const layout& l
     data_ = packed_.data();
     if (with_contents) pack(data, count, type, l, data_);
 }
+void output::keep_type() {
+    if (data_ == nullptr || data_ == target_ || is_predefined(type_)) return;
+    kept_ = kept_type(type_);
+    type_ = kept_.get();
+}
 void output::deliver() const {
     if (data_ != nullptr && data_ != target_) unpack(data_, target_, count_, type_, layout_);
 }

@@ -54,6 +54,8 @@ public:
     output(void* data, std::size_t count, MPI_Datatype type, const layout& l, bool with_contents = false);
     std::byte* data() const { return data_; }
     std::size_t bytes() const { return bytes_; }
+    /// The program may free the datatype before `deliver`.
+    void keep_type();
     /// Copies the result to where it belongs.
     void deliver() const;
 
@@ -63,6 +65,7 @@ private:
     void* target_ = nullptr;
     std::size_t count_ = 0, bytes_ = 0;
     MPI_Datatype type_ = MPI_DATATYPE_NULL;
+    kept_type kept_;
     layout layout_;
 };
 

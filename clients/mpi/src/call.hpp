@@ -1,29 +1,142 @@
-// How each function of MPI that this library defines runs: through colls, or by MPI itself.
+// How each collective of MPI that this library defines runs: through colls, or by MPI itself.
 #pragma once
 
 #include "failure.hpp"
 #include "groups.hpp"
+#include "outstanding.hpp"
 #include "report.hpp"
 
 #include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/dynamic.hpp>
+#include <colls/transports/mpi.hpp>
 
+#include <atomic>
 #include <exception>
+#include <memory>
+#include <utility>
 
 namespace colls_mpi {
+
+/// What becomes of a call, on all ranks alike.
+enum class verdict : unsigned char {
+    colls,
+    mpi,     ///< MPI runs it
+    refused  ///< the arguments are wrong: MPI reports it
+};
+
+/// The blocking calls of colls, as colls::dynamic::start has the others.
+struct blocking {
+    using result = void;
+#define COLLS_MPI_BLOCKING(name)                             \
+    template <class... A>                                    \
+    static void name(A&&... arguments) {                     \
+        colls::dynamic::name(std::forward<A>(arguments)...); \
+    }
+    COLLS_MPI_BLOCKING(barrier)
+    COLLS_MPI_BLOCKING(broadcast)
+    COLLS_MPI_BLOCKING(gather)
+    COLLS_MPI_BLOCKING(gather_v)
+    COLLS_MPI_BLOCKING(scatter)
+    COLLS_MPI_BLOCKING(scatter_v)
+    COLLS_MPI_BLOCKING(all_gather)
+    COLLS_MPI_BLOCKING(all_gather_v)
+    COLLS_MPI_BLOCKING(all_to_all)
+    COLLS_MPI_BLOCKING(all_to_all_v)
+    COLLS_MPI_BLOCKING(reduce)
+    COLLS_MPI_BLOCKING(all_reduce)
+    COLLS_MPI_BLOCKING(reduce_scatter)
+    COLLS_MPI_BLOCKING(reduce_scatter_v)
+    COLLS_MPI_BLOCKING(inclusive_scan)
+    COLLS_MPI_BLOCKING(exclusive_scan)
+#undef COLLS_MPI_BLOCKING
+};
+
+/// What a collective is to `run` and `start`. Constructed with the group and the arguments of the call.
+template <class C>
+concept collective_call = requires(C& c, const C& looked_at, colls::communicator& comm) {
+    { looked_at.says() } -> std::same_as<verdict>;
+    { looked_at.may_be_started() } -> std::same_as<bool>;  // nothing that it needs later may be freed by the program
+    c.template make<blocking>(comm);
+    { c.template make<colls::dynamic::start>(comm) } -> std::same_as<colls::operation>;
+    c.keep_types();  // the program may free the datatypes before `finish`
+    c.finish();
+};
 
 /// Prints what has gone wrong, and returns what the error handler of the communicator leaves to be returned.
 int failed(function which, MPI_Comm comm, int code, const char* text);
 
-/// Runs a call: `ours(group)` where the communicator has a group, and where that returns false, having done nothing,
-/// `theirs()`. `sound`: the arguments that all ranks have are as MPI demands; else MPI reports them.
-template <class Ours, class Theirs>
-int run(function which, MPI_Comm comm, bool sound, const Ours& ours, const Theirs& theirs) {
+/// Runs a blocking call that colls makes. Those that are outstanding on the communicator end first: all ranks have
+/// started them before this call, in which MPI may wait for all ranks, too. Those of other communicators are advanced
+/// by the wait hook meanwhile.
+template <collective_call Call>
+void perform(group& g, Call& call) {
+    advance_until([&] {
+        if (g.outstanding.load(std::memory_order_acquire) == 0) return true;
+        colls::mpi::make_progress();
+        return false;
+    });
+    call.template make<blocking>(g.comm);
+    call.finish();
+}
+
+/// A blocking call: by colls where the communicator has a group and the call says so, else `theirs()`. `sound`: the
+/// arguments that all ranks have are as MPI demands; else MPI reports them.
+template <collective_call Call, class Theirs, class... A>
+int run(function which, MPI_Comm comm, bool sound, const Theirs& theirs, const A&... arguments) {
     const call_timer timer;
     try {
-        group* const g = sound ? group_of(comm) : nullptr;
-        if (g != nullptr && ours(*g)) {
-            timer.ended(which, true);
-            return MPI_SUCCESS;
+        const shared_group* const g = sound ? group_of(comm) : nullptr;
+        bool waits = g != nullptr && (*g)->several;
+        if (g != nullptr && (*g)->runs_on_colls()) {
+            Call call(**g, arguments...);
+            if (call.says() == verdict::colls) {
+                perform(**g, call);
+                timer.ended(which, true);
+                return MPI_SUCCESS;
+            }
+            waits = call.says() == verdict::mpi;
+        }
+        if (waits) meet(comm);
+    } catch (const mpi_failure& e) {
+        return failed(which, comm, e.code(), e.what());
+    } catch (const std::exception& e) {
+        return failed(which, comm, MPI_ERR_OTHER, e.what());
+    }
+    const int code = theirs();
+    timer.ended(which, false);
+    return code;
+}
+
+template <class Call>
+class started_call final : public outstanding_call {
+public:
+    started_call(function which, shared_group g, std::unique_ptr<Call> call)
+        : outstanding_call(which, std::move(g)), call_(std::move(call)) {}
+    colls::operation begin() override { return call_->template make<colls::dynamic::start>(of().comm); }
+    void finish() override { call_->finish(); }
+
+private:
+    const std::unique_ptr<Call> call_;
+};
+
+/// A non-blocking call: by colls where a blocking call has made a group for the communicator, since to make one is to
+/// wait for the other ranks.
+template <collective_call Call, class Theirs, class... A>
+int start(
+    function which, MPI_Comm comm, MPI_Request* request, bool sound, const Theirs& theirs, const A&... arguments) {
+    const call_timer timer;
+    try {
+        const shared_group* const g = sound && request != nullptr ? existing_group_of(comm) : nullptr;
+        if (g != nullptr && (*g)->runs_on_colls()) {
+            auto call = std::make_unique<Call>(**g, arguments...);
+            if (call->says() == verdict::colls && call->may_be_started()) {
+                call->keep_types();
+                auto started = std::make_unique<started_call<Call>>(which, *g, std::move(call));
+                *request = started->request();
+                submit(std::move(started));
+                timer.ended(which, true);
+                return MPI_SUCCESS;
+            }
         }
     } catch (const mpi_failure& e) {
         return failed(which, comm, e.code(), e.what());

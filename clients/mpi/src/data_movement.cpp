@@ -28,248 +28,477 @@ bool all_sound(const int counts[], int size) {
     return counts != nullptr && std::all_of(counts, counts + size, [](int count) { return count >= 0; });
 }
 
+/// What the calls have in common.
+class movement {
+public:
+    verdict says() const { return says_; }
+    bool may_be_started() const { return true; }
+
+protected:
+    verdict says_ = verdict::refused;
+};
+
+class barrier_call : public movement {
+public:
+    explicit barrier_call(group&) { says_ = verdict::colls; }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::barrier(comm);
+    }
+    void keep_types() {}
+    void finish() {}
+};
+
+class broadcast_call : public movement {
+public:
+    broadcast_call(group& g, void* buffer, int count, MPI_Datatype type, int root) : root_(root) {
+        if (!is_rank(root, g)) return;
+        if (g.rank == root)
+            in_ = input(buffer, static_cast<std::size_t>(count), type);
+        else
+            out_ = output(buffer, static_cast<std::size_t>(count), type);
+        // The root's buffer is not written.
+        data_ = g.rank == root ? dynamic::buffer{const_cast<std::byte*>(in_.data()), in_.bytes()} : bytes_of(out_);
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::broadcast(comm, data_, root_);
+    }
+    void keep_types() { out_.keep_type(); }
+    void finish() { out_.deliver(); }
+
+private:
+    const int root_;
+    input in_;
+    output out_;
+    dynamic::buffer data_;
+};
+
+class gather_call : public movement {
+public:
+    gather_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+        MPI_Datatype type, int root)
+        : root_(root) {
+        const bool in_place = sent == MPI_IN_PLACE;
+        if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
+        if (g.rank == root) {
+            if (!are_sound(count, type)) return;
+            out_ = output(received, in_all(count, g), type);
+        }
+        in_ = in_place ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
+                       : input(sent, static_cast<std::size_t>(sent_count), sent_type);
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::gather(comm, bytes_of(in_), bytes_of(out_), root_);
+    }
+    void keep_types() { out_.keep_type(); }
+    void finish() { out_.deliver(); }
+
+private:
+    const int root_;
+    input in_;
+    output out_;
+};
+
+class gather_v_call : public movement {
+public:
+    gather_v_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
+        const int counts[], const int displacements[], MPI_Datatype type, int root)
+        : root_(root) {
+        const bool in_place = sent == MPI_IN_PLACE;
+        if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
+        if (g.rank == root) {
+            if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return;
+            blocks_ = block_list(received, counts, displacements, type, g.size);
+            out_ = output_blocks(blocks_);
+        }
+        in_ = in_place ? input(displaced(received, displacements[g.rank] * layout_of(type).extent),
+                             static_cast<std::size_t>(counts[g.rank]), type)
+                       : input(sent, static_cast<std::size_t>(sent_count), sent_type);
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::gather_v(
+            comm, bytes_of(in_), dynamic::buffer{out_.data(), blocks_.total()}, blocks_.bytes(), root_);
+    }
+    void keep_types() { blocks_.keep_types(); }
+    void finish() { out_.deliver(); }
+
+private:
+    const int root_;
+    input in_;
+    block_list blocks_;
+    output_blocks out_;
+};
+
+class scatter_call : public movement {
+public:
+    scatter_call(group& g, const void* sent, int count, MPI_Datatype type, void* received, int received_count,
+        MPI_Datatype received_type, int root)
+        : root_(root) {
+        const bool in_place = received == MPI_IN_PLACE;
+        if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
+        if (g.rank == root) {
+            if (!are_sound(count, type)) return;
+            in_ = input(sent, in_all(count, g), type);
+        }
+        if (in_place) {
+            const std::size_t own = in_.bytes() / static_cast<std::size_t>(g.size);
+            to_ = {const_cast<std::byte*>(in_.data()) + own * static_cast<std::size_t>(g.rank), own};
+        } else {
+            out_ = output(received, static_cast<std::size_t>(received_count), received_type);
+            to_ = bytes_of(out_);
+        }
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::scatter(comm, bytes_of(in_), to_, root_);
+    }
+    void keep_types() { out_.keep_type(); }
+    void finish() { out_.deliver(); }
+
+private:
+    const int root_;
+    input in_;
+    output out_;
+    dynamic::buffer to_;
+};
+
+class scatter_v_call : public movement {
+public:
+    scatter_v_call(group& g, const void* sent, const int counts[], const int displacements[], MPI_Datatype type,
+        void* received, int received_count, MPI_Datatype received_type, int root)
+        : root_(root) {
+        const bool in_place = received == MPI_IN_PLACE;
+        if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
+        if (g.rank == root) {
+            if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return;
+            blocks_ = block_list(sent, counts, displacements, type, g.size);
+            in_ = input_blocks(blocks_);
+        }
+        if (in_place) {
+            to_ = {const_cast<std::byte*>(in_.data()) + blocks_.bytes_before(g.rank),
+                blocks_.bytes()[static_cast<std::size_t>(g.rank)]};
+        } else {
+            out_ = output(received, static_cast<std::size_t>(received_count), received_type);
+            to_ = bytes_of(out_);
+        }
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::scatter_v(comm, dynamic::const_buffer{in_.data(), blocks_.total()}, to_, blocks_.bytes(), root_);
+    }
+    void keep_types() { out_.keep_type(); }
+    void finish() { out_.deliver(); }
+
+private:
+    const int root_;
+    block_list blocks_;
+    input_blocks in_;
+    output out_;
+    dynamic::buffer to_;
+};
+
+class all_gather_call : public movement {
+public:
+    all_gather_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+        MPI_Datatype type)
+        : out_(received, in_all(count, g), type),
+          in_(sent == MPI_IN_PLACE ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
+                                   : input(sent, static_cast<std::size_t>(sent_count), sent_type)) {
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::all_gather(comm, bytes_of(in_), bytes_of(out_));
+    }
+    void keep_types() { out_.keep_type(); }
+    void finish() { out_.deliver(); }
+
+private:
+    output out_;
+    const input in_;
+};
+
+class all_gather_v_call : public movement {
+public:
+    all_gather_v_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
+        const int counts[], const int displacements[], MPI_Datatype type) {
+        if (displacements == nullptr || !all_sound(counts, g.size)) return;
+        blocks_ = block_list(received, counts, displacements, type, g.size);
+        out_ = output_blocks(blocks_);
+        in_ = sent == MPI_IN_PLACE ? input(displaced(received, displacements[g.rank] * layout_of(type).extent),
+                                         static_cast<std::size_t>(counts[g.rank]), type)
+                                   : input(sent, static_cast<std::size_t>(sent_count), sent_type);
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::all_gather_v(comm, bytes_of(in_), dynamic::buffer{out_.data(), blocks_.total()}, blocks_.bytes());
+    }
+    void keep_types() { blocks_.keep_types(); }
+    void finish() { out_.deliver(); }
+
+private:
+    block_list blocks_;
+    output_blocks out_;
+    input in_;
+};
+
+class all_to_all_call : public movement {
+public:
+    all_to_all_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+        MPI_Datatype type)
+        : out_(received, in_all(count, g), type),
+          in_(sent == MPI_IN_PLACE ? input(received, in_all(count, g), type)
+                                   : input(sent, in_all(sent_count, g), sent_type)) {
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::all_to_all(comm, bytes_of(in_), bytes_of(out_));
+    }
+    void keep_types() { out_.keep_type(); }
+    void finish() { out_.deliver(); }
+
+private:
+    output out_;
+    const input in_;
+};
+
+/// MPI_Alltoallv and MPI_Alltoallw: `Type` is a datatype, or one for each block.
+template <class Type>
+class all_to_all_v_call : public movement {
+public:
+    all_to_all_v_call(group& g, const void* sent, const int sent_counts[], const int sent_displacements[],
+        Type sent_type, void* received, const int counts[], const int displacements[], Type type) {
+        if (!are_good(counts, displacements, type, g)) return;
+        const bool in_place = sent == MPI_IN_PLACE;
+        if (!in_place && !are_good(sent_counts, sent_displacements, sent_type, g)) return;
+        to_ = block_list(received, counts, displacements, type, g.size);
+        if (!in_place) from_ = block_list(sent, sent_counts, sent_displacements, sent_type, g.size);
+        in_ = input_blocks(in_place ? to_ : from_);
+        sent_ = in_place ? &to_ : &from_;
+        out_ = output_blocks(to_);
+        says_ = verdict::colls;
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::all_to_all_v(comm, dynamic::const_buffer{in_.data(), sent_->total()},
+            dynamic::buffer{out_.data(), to_.total()}, sent_->bytes(), to_.bytes());
+    }
+    void keep_types() { to_.keep_types(); }
+    void finish() { out_.deliver(); }
+
+private:
+    static bool are_good(const int counts[], const int displacements[], MPI_Datatype type, const group& g) {
+        return type != MPI_DATATYPE_NULL && displacements != nullptr && all_sound(counts, g.size);
+    }
+    static bool are_good(const int counts[], const int displacements[], const MPI_Datatype types[], const group& g) {
+        if (types == nullptr || displacements == nullptr || !all_sound(counts, g.size)) return false;
+        for (int i = 0; i < g.size; ++i)
+            if (counts[i] > 0 && types[i] == MPI_DATATYPE_NULL) return false;
+        return true;
+    }
+
+    block_list from_, to_;
+    const block_list* sent_ = nullptr;
+    input_blocks in_;
+    output_blocks out_;
+};
+
+/// The arguments that all ranks have to all_gather and all_to_all.
+bool are_sound(const void* sent, int sent_count, MPI_Datatype sent_type, int count, MPI_Datatype type) {
+    return colls_mpi::are_sound(count, type) && (sent == MPI_IN_PLACE || colls_mpi::are_sound(sent_count, sent_type));
+}
+
 }  // namespace
 
 extern "C" {
 
 int MPI_Barrier(MPI_Comm comm) {
-    const auto ours = [](group& g) {
-        dynamic::barrier(g.comm);
-        return true;
-    };
-    return run(function::barrier, comm, true, ours, [&] { return PMPI_Barrier(comm); });
+    return run<barrier_call>(function::barrier, comm, true, [&] { return PMPI_Barrier(comm); });
+}
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request* request) {
+    return start<barrier_call>(function::ibarrier, comm, request, true, [&] { return PMPI_Ibarrier(comm, request); });
 }
 
 int MPI_Bcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        if (!is_rank(root, g)) return false;
-        if (g.rank == root) {
-            const input in(buffer, static_cast<std::size_t>(count), type);
-            // The root's buffer is not written.
-            dynamic::broadcast(g.comm, {const_cast<std::byte*>(in.data()), in.bytes()}, root);
-        } else {
-            const output out(buffer, static_cast<std::size_t>(count), type);
-            dynamic::broadcast(g.comm, bytes_of(out), root);
-            out.deliver();
-        }
-        return true;
-    };
-    return run(function::bcast, comm, are_sound(count, type), ours,
-        [&] { return PMPI_Bcast(buffer, count, type, root, comm); });
+    return run<broadcast_call>(
+        function::bcast, comm, are_sound(count, type), [&] { return PMPI_Bcast(buffer, count, type, root, comm); },
+        buffer, count, type, root);
+}
+int MPI_Ibcast(void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
+    return start<broadcast_call>(
+        function::ibcast, comm, request, are_sound(count, type),
+        [&] { return PMPI_Ibcast(buffer, count, type, root, comm, request); }, buffer, count, type, root);
 }
 
 int MPI_Gather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count, MPI_Datatype type,
     int root, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        const bool in_place = sent == MPI_IN_PLACE;
-        if (!is_rank(root, g) || (!in_place && !are_sound(sent_count, sent_type))) return false;
-        if (g.rank != root) {
-            if (in_place) return false;
-            dynamic::gather(g.comm, bytes_of(input(sent, static_cast<std::size_t>(sent_count), sent_type)), {}, root);
-            return true;
-        }
-        if (!are_sound(count, type)) return false;
-        const output out(received, in_all(count, g), type);
-        const input in = in_place ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
-                                  : input(sent, static_cast<std::size_t>(sent_count), sent_type);
-        dynamic::gather(g.comm, bytes_of(in), bytes_of(out), root);
-        out.deliver();
-        return true;
-    };
-    return run(function::gather, comm, true, ours,
-        [&] { return PMPI_Gather(sent, sent_count, sent_type, received, count, type, root, comm); });
+    return run<gather_call>(
+        function::gather, comm, true,
+        [&] { return PMPI_Gather(sent, sent_count, sent_type, received, count, type, root, comm); }, sent, sent_count,
+        sent_type, received, count, type, root);
+}
+int MPI_Igather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count, MPI_Datatype type,
+    int root, MPI_Comm comm, MPI_Request* request) {
+    return start<gather_call>(
+        function::igather, comm, request, true,
+        [&] { return PMPI_Igather(sent, sent_count, sent_type, received, count, type, root, comm, request); }, sent,
+        sent_count, sent_type, received, count, type, root);
 }
 
 int MPI_Gatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
     const int displacements[], MPI_Datatype type, int root, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        const bool in_place = sent == MPI_IN_PLACE;
-        if (!is_rank(root, g) || (!in_place && !are_sound(sent_count, sent_type))) return false;
-        if (g.rank != root) {
-            if (in_place) return false;
-            const input in(sent, static_cast<std::size_t>(sent_count), sent_type);
-            dynamic::gather_v(g.comm, bytes_of(in), {}, {}, root);
-            return true;
-        }
-        if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return false;
-        const block_list blocks(received, counts, displacements, type, g.size);
-        const output_blocks out(blocks);
-        const auto own = static_cast<std::size_t>(g.rank);
-        const input in = in_place ? input(displaced(received, displacements[own] * layout_of(type).extent),
-                                        static_cast<std::size_t>(counts[own]), type)
-                                  : input(sent, static_cast<std::size_t>(sent_count), sent_type);
-        dynamic::gather_v(g.comm, bytes_of(in), {out.data(), blocks.total()}, blocks.bytes(), root);
-        out.deliver();
-        return true;
-    };
-    return run(function::gatherv, comm, true, ours,
-        [&] { return PMPI_Gatherv(sent, sent_count, sent_type, received, counts, displacements, type, root, comm); });
+    return run<gather_v_call>(
+        function::gatherv, comm, true,
+        [&] { return PMPI_Gatherv(sent, sent_count, sent_type, received, counts, displacements, type, root, comm); },
+        sent, sent_count, sent_type, received, counts, displacements, type, root);
+}
+int MPI_Igatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
+    const int displacements[], MPI_Datatype type, int root, MPI_Comm comm, MPI_Request* request) {
+    return start<gather_v_call>(
+        function::igatherv, comm, request, true,
+        [&] {
+            return PMPI_Igatherv(
+                sent, sent_count, sent_type, received, counts, displacements, type, root, comm, request);
+        },
+        sent, sent_count, sent_type, received, counts, displacements, type, root);
 }
 
 int MPI_Scatter(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
     MPI_Datatype received_type, int root, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        const bool in_place = received == MPI_IN_PLACE;
-        if (!is_rank(root, g) || (!in_place && !are_sound(received_count, received_type))) return false;
-        if (g.rank != root) {
-            if (in_place) return false;
-            const output out(received, static_cast<std::size_t>(received_count), received_type);
-            dynamic::scatter(g.comm, {}, bytes_of(out), root);
-            out.deliver();
-            return true;
-        }
-        if (!are_sound(count, type)) return false;
-        const input in(sent, in_all(count, g), type);
-        if (in_place) {
-            const std::size_t own = in.bytes() / static_cast<std::size_t>(g.size);
-            auto* const block = const_cast<std::byte*>(in.data()) + own * static_cast<std::size_t>(g.rank);
-            dynamic::scatter(g.comm, bytes_of(in), {block, own}, root);
-            return true;
-        }
-        const output out(received, static_cast<std::size_t>(received_count), received_type);
-        dynamic::scatter(g.comm, bytes_of(in), bytes_of(out), root);
-        out.deliver();
-        return true;
-    };
-    return run(function::scatter, comm, true, ours,
-        [&] { return PMPI_Scatter(sent, count, type, received, received_count, received_type, root, comm); });
+    return run<scatter_call>(
+        function::scatter, comm, true,
+        [&] { return PMPI_Scatter(sent, count, type, received, received_count, received_type, root, comm); }, sent,
+        count, type, received, received_count, received_type, root);
+}
+int MPI_Iscatter(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
+    MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Request* request) {
+    return start<scatter_call>(
+        function::iscatter, comm, request, true,
+        [&] { return PMPI_Iscatter(sent, count, type, received, received_count, received_type, root, comm, request); },
+        sent, count, type, received, received_count, received_type, root);
 }
 
 int MPI_Scatterv(const void* sent, const int counts[], const int displacements[], MPI_Datatype type, void* received,
     int received_count, MPI_Datatype received_type, int root, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        const bool in_place = received == MPI_IN_PLACE;
-        if (!is_rank(root, g) || (!in_place && !are_sound(received_count, received_type))) return false;
-        if (g.rank != root) {
-            if (in_place) return false;
-            const output out(received, static_cast<std::size_t>(received_count), received_type);
-            dynamic::scatter_v(g.comm, {}, bytes_of(out), {}, root);
-            out.deliver();
-            return true;
-        }
-        if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return false;
-        const block_list blocks(sent, counts, displacements, type, g.size);
-        const input_blocks in(blocks);
-        if (in_place) {
-            auto* const own = const_cast<std::byte*>(in.data()) + blocks.bytes_before(g.rank);
-            dynamic::scatter_v(g.comm, {in.data(), blocks.total()},
-                {own, blocks.bytes()[static_cast<std::size_t>(g.rank)]}, blocks.bytes(), root);
-            return true;
-        }
-        const output out(received, static_cast<std::size_t>(received_count), received_type);
-        dynamic::scatter_v(g.comm, {in.data(), blocks.total()}, bytes_of(out), blocks.bytes(), root);
-        out.deliver();
-        return true;
-    };
-    return run(function::scatterv, comm, true, ours, [&] {
-        return PMPI_Scatterv(sent, counts, displacements, type, received, received_count, received_type, root, comm);
-    });
+    return run<scatter_v_call>(
+        function::scatterv, comm, true,
+        [&] {
+            return PMPI_Scatterv(
+                sent, counts, displacements, type, received, received_count, received_type, root, comm);
+        },
+        sent, counts, displacements, type, received, received_count, received_type, root);
+}
+int MPI_Iscatterv(const void* sent, const int counts[], const int displacements[], MPI_Datatype type, void* received,
+    int received_count, MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Request* request) {
+    return start<scatter_v_call>(
+        function::iscatterv, comm, request, true,
+        [&] {
+            return PMPI_Iscatterv(
+                sent, counts, displacements, type, received, received_count, received_type, root, comm, request);
+        },
+        sent, counts, displacements, type, received, received_count, received_type, root);
 }
 
 int MPI_Allgather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
     MPI_Datatype type, MPI_Comm comm) {
-    const bool in_place = sent == MPI_IN_PLACE;
-    const auto ours = [&](group& g) {
-        const output out(received, in_all(count, g), type);
-        const input in = in_place ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
-                                  : input(sent, static_cast<std::size_t>(sent_count), sent_type);
-        dynamic::all_gather(g.comm, bytes_of(in), bytes_of(out));
-        out.deliver();
-        return true;
-    };
-    return run(function::allgather, comm, are_sound(count, type) && (in_place || are_sound(sent_count, sent_type)),
-        ours, [&] { return PMPI_Allgather(sent, sent_count, sent_type, received, count, type, comm); });
+    return run<all_gather_call>(
+        function::allgather, comm, are_sound(sent, sent_count, sent_type, count, type),
+        [&] { return PMPI_Allgather(sent, sent_count, sent_type, received, count, type, comm); }, sent, sent_count,
+        sent_type, received, count, type);
+}
+int MPI_Iallgather(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+    MPI_Datatype type, MPI_Comm comm, MPI_Request* request) {
+    return start<all_gather_call>(
+        function::iallgather, comm, request, are_sound(sent, sent_count, sent_type, count, type),
+        [&] { return PMPI_Iallgather(sent, sent_count, sent_type, received, count, type, comm, request); }, sent,
+        sent_count, sent_type, received, count, type);
 }
 
 int MPI_Allgatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
     const int displacements[], MPI_Datatype type, MPI_Comm comm) {
-    const bool in_place = sent == MPI_IN_PLACE;
-    const auto ours = [&](group& g) {
-        if (displacements == nullptr || !all_sound(counts, g.size)) return false;
-        const block_list blocks(received, counts, displacements, type, g.size);
-        const output_blocks out(blocks);
-        const auto own = static_cast<std::size_t>(g.rank);
-        const input in = in_place ? input(displaced(received, displacements[own] * layout_of(type).extent),
-                                        static_cast<std::size_t>(counts[own]), type)
-                                  : input(sent, static_cast<std::size_t>(sent_count), sent_type);
-        dynamic::all_gather_v(g.comm, bytes_of(in), {out.data(), blocks.total()}, blocks.bytes());
-        out.deliver();
-        return true;
-    };
-    return run(function::allgatherv, comm, type != MPI_DATATYPE_NULL && (in_place || are_sound(sent_count, sent_type)),
-        ours,
-        [&] { return PMPI_Allgatherv(sent, sent_count, sent_type, received, counts, displacements, type, comm); });
+    return run<all_gather_v_call>(
+        function::allgatherv, comm, are_sound(sent, sent_count, sent_type, 0, type),
+        [&] { return PMPI_Allgatherv(sent, sent_count, sent_type, received, counts, displacements, type, comm); }, sent,
+        sent_count, sent_type, received, counts, displacements, type);
+}
+int MPI_Iallgatherv(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, const int counts[],
+    const int displacements[], MPI_Datatype type, MPI_Comm comm, MPI_Request* request) {
+    return start<all_gather_v_call>(
+        function::iallgatherv, comm, request, are_sound(sent, sent_count, sent_type, 0, type),
+        [&] {
+            return PMPI_Iallgatherv(sent, sent_count, sent_type, received, counts, displacements, type, comm, request);
+        },
+        sent, sent_count, sent_type, received, counts, displacements, type);
 }
 
 int MPI_Alltoall(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count, MPI_Datatype type,
     MPI_Comm comm) {
-    const bool in_place = sent == MPI_IN_PLACE;
-    const auto ours = [&](group& g) {
-        const output out(received, in_all(count, g), type);
-        const input in =
-            in_place ? input(received, in_all(count, g), type) : input(sent, in_all(sent_count, g), sent_type);
-        dynamic::all_to_all(g.comm, bytes_of(in), bytes_of(out));
-        out.deliver();
-        return true;
-    };
-    return run(function::alltoall, comm, are_sound(count, type) && (in_place || are_sound(sent_count, sent_type)), ours,
-        [&] { return PMPI_Alltoall(sent, sent_count, sent_type, received, count, type, comm); });
+    return run<all_to_all_call>(
+        function::alltoall, comm, are_sound(sent, sent_count, sent_type, count, type),
+        [&] { return PMPI_Alltoall(sent, sent_count, sent_type, received, count, type, comm); }, sent, sent_count,
+        sent_type, received, count, type);
 }
-
-}  // extern "C"
-
-namespace {
-
-bool exchange_blocks(group& g, const block_list& sent, const block_list& received) {
-    const input_blocks in(sent);
-    const output_blocks out(received);
-    dynamic::all_to_all_v(
-        g.comm, {in.data(), sent.total()}, {out.data(), received.total()}, sent.bytes(), received.bytes());
-    out.deliver();
-    return true;
+int MPI_Ialltoall(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+    MPI_Datatype type, MPI_Comm comm, MPI_Request* request) {
+    return start<all_to_all_call>(
+        function::ialltoall, comm, request, are_sound(sent, sent_count, sent_type, count, type),
+        [&] { return PMPI_Ialltoall(sent, sent_count, sent_type, received, count, type, comm, request); }, sent,
+        sent_count, sent_type, received, count, type);
 }
-
-}  // namespace
-
-extern "C" {
 
 int MPI_Alltoallv(const void* sent, const int sent_counts[], const int sent_displacements[], MPI_Datatype sent_type,
     void* received, const int counts[], const int displacements[], MPI_Datatype type, MPI_Comm comm) {
-    const bool in_place = sent == MPI_IN_PLACE;
-    const auto ours = [&](group& g) {
-        if (displacements == nullptr || !all_sound(counts, g.size)) return false;
-        const block_list to(received, counts, displacements, type, g.size);
-        if (in_place) return exchange_blocks(g, to, to);
-        if (sent_displacements == nullptr || !all_sound(sent_counts, g.size)) return false;
-        return exchange_blocks(g, block_list(sent, sent_counts, sent_displacements, sent_type, g.size), to);
-    };
-    return run(function::alltoallv, comm, type != MPI_DATATYPE_NULL && (in_place || sent_type != MPI_DATATYPE_NULL),
-        ours, [&] {
+    return run<all_to_all_v_call<MPI_Datatype>>(
+        function::alltoallv, comm, are_sound(sent, 0, sent_type, 0, type),
+        [&] {
             return PMPI_Alltoallv(
                 sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type, comm);
-        });
+        },
+        sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type);
+}
+int MPI_Ialltoallv(const void* sent, const int sent_counts[], const int sent_displacements[], MPI_Datatype sent_type,
+    void* received, const int counts[], const int displacements[], MPI_Datatype type, MPI_Comm comm,
+    MPI_Request* request) {
+    return start<all_to_all_v_call<MPI_Datatype>>(
+        function::ialltoallv, comm, request, are_sound(sent, 0, sent_type, 0, type),
+        [&] {
+            return PMPI_Ialltoallv(
+                sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type, comm, request);
+        },
+        sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type);
 }
 
 int MPI_Alltoallw(const void* sent, const int sent_counts[], const int sent_displacements[],
     const MPI_Datatype sent_types[], void* received, const int counts[], const int displacements[],
     const MPI_Datatype types[], MPI_Comm comm) {
-    const auto are_good = [](const int c[], const int d[], const MPI_Datatype t[], const group& g) {
-        if (d == nullptr || t == nullptr || !all_sound(c, g.size)) return false;
-        for (int i = 0; i < g.size; ++i)
-            if (c[i] > 0 && t[i] == MPI_DATATYPE_NULL) return false;
-        return true;
-    };
-    const auto ours = [&](group& g) {
-        if (!are_good(counts, displacements, types, g)) return false;
-        const block_list to(received, counts, displacements, types, g.size);
-        if (sent == MPI_IN_PLACE) return exchange_blocks(g, to, to);
-        if (!are_good(sent_counts, sent_displacements, sent_types, g)) return false;
-        return exchange_blocks(g, block_list(sent, sent_counts, sent_displacements, sent_types, g.size), to);
-    };
-    return run(function::alltoallw, comm, true, ours, [&] {
-        return PMPI_Alltoallw(
-            sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types, comm);
-    });
+    return run<all_to_all_v_call<const MPI_Datatype*>>(
+        function::alltoallw, comm, true,
+        [&] {
+            return PMPI_Alltoallw(
+                sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types, comm);
+        },
+        sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types);
+}
+int MPI_Ialltoallw(const void* sent, const int sent_counts[], const int sent_displacements[],
+    const MPI_Datatype sent_types[], void* received, const int counts[], const int displacements[],
+    const MPI_Datatype types[], MPI_Comm comm, MPI_Request* request) {
+    return start<all_to_all_v_call<const MPI_Datatype*>>(
+        function::ialltoallw, comm, request, true,
+        [&] {
+            return PMPI_Ialltoallw(sent, sent_counts, sent_displacements, sent_types, received, counts, displacements,
+                types, comm, request);
+        },
+        sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types);
 }
 
 }  // extern "C"

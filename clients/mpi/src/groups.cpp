@@ -1,16 +1,16 @@
 #include "groups.hpp"
 
 #include "configuration.hpp"
+#include "outstanding.hpp"
 
 #include <colls/transports/mpi.hpp>
+#include <colls/wait_hook.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 namespace colls_mpi {
@@ -21,21 +21,23 @@ std::atomic<bool> ended = false;
 std::atomic<int> keyval = MPI_KEYVAL_INVALID;
 std::mutex& mutex = *new std::mutex;  // of what follows; never destroyed, since MPI_Finalize may come late
 // In the order in which they were made, on which ranks that share two of them agree.
-auto& groups = *new std::map<unsigned long, group*>;
+auto& groups = *new std::map<unsigned long, shared_group>;
 unsigned long made = 0;
 
-struct numbered_group : group {
+/// The value of the attribute.
+struct kept_group {
+    shared_group shared = std::make_shared<group>();
     unsigned long number = 0;  // 0: not in `groups`
 };
 
 // MPI calls it where the program frees the communicator.
 int forget(MPI_Comm, int, void* value, void*) {
-    auto* const g = static_cast<numbered_group*>(value);
+    auto* const kept = static_cast<kept_group*>(value);
     {
         const std::lock_guard lock(mutex);
-        groups.erase(g->number);
+        groups.erase(kept->number);
     }
-    delete g;
+    delete kept;
     return MPI_SUCCESS;
 }
 // MPI_Finalize frees MPI_COMM_SELF before anything else, also that of Fortran, which may not come by this library.
@@ -76,65 +78,69 @@ bool all_are_of_this_world(MPI_Comm comm, int size) {
 }
 
 colls::communicator join(MPI_Comm comm) {
-    int level = MPI_THREAD_SINGLE;
-    PMPI_Query_thread(&level);
-    if (level != MPI_THREAD_MULTIPLE) return colls::mpi::communicator_of(comm);
-    // Groups that one thread has made advance together, under one lock. The program may use each communicator from
-    // another thread, at the same time: a group of its own thread has a lock of its own.
-    colls::communicator made_here;
-    std::exception_ptr failure;
-    std::thread([&] {
-        try {
-            made_here = colls::mpi::communicator_of(comm);
-        } catch (...) {
-            failure = std::current_exception();
-        }
-    }).join();
-    if (failure) std::rethrow_exception(failure);
-    return made_here;
+    static std::once_flag once;
+    std::call_once(once, [] { colls::set_wait_hook([](void*) { advance(); }); });
+    // The program may use each communicator from another thread. The hook advances the other groups.
+    return colls::mpi::communicator_of(comm, {.alone = true});
 }
 
-numbered_group* make_group(MPI_Comm comm) {
-    auto g = std::make_unique<numbered_group>();
+const shared_group* make_group(MPI_Comm comm) {
+    auto kept = std::make_unique<kept_group>();
+    group& g = *kept->shared;
     int between = 0;
     PMPI_Comm_test_inter(comm, &between);
-    PMPI_Comm_size(comm, &g->size);
-    PMPI_Comm_rank(comm, &g->rank);
-    if (between == 0 && g->size > 1 && all_are_of_this_world(comm, g->size)) {
-        g->comm = join(comm);
-        if (!configured().timeout) g->comm.set_timeout(std::chrono::seconds::max());
+    PMPI_Comm_size(comm, &g.size);
+    PMPI_Comm_rank(comm, &g.rank);
+    g.several = between != 0 || g.size > 1;
+    if (between == 0 && g.size > 1 && all_are_of_this_world(comm, g.size)) {
+        meet(comm);
+        g.comm = join(comm);
+        if (!configured().timeout) g.comm.set_timeout(std::chrono::seconds::max());
     }
-    if (g->comm.size() > 0) {
+    if (g.runs_on_colls()) {
         const std::lock_guard lock(mutex);
-        g->number = ++made;
-        groups[g->number] = g.get();
+        kept->number = ++made;
+        groups[kept->number] = kept->shared;
     }
-    if (PMPI_Comm_set_attr(comm, keyval, g.get()) != MPI_SUCCESS)
+    if (PMPI_Comm_set_attr(comm, keyval, kept.get()) != MPI_SUCCESS)
         throw colls::error(colls::errc::peer_failed, "colls: MPI_Comm_set_attr failed");
-    return g.release();
+    return &kept.release()->shared;
+}
+
+// False: the communicator's calls go to MPI.
+bool find(MPI_Comm comm, const shared_group*& g) {
+    if (!configured().on || comm == MPI_COMM_NULL || ended.load(std::memory_order_relaxed)) return false;
+    if (keyval == MPI_KEYVAL_INVALID && !prepare_keyval()) return false;
+    void* value = nullptr;
+    int there = 0;
+    if (PMPI_Comm_get_attr(comm, keyval, &value, &there) != MPI_SUCCESS) return false;
+    g = there != 0 ? &static_cast<kept_group*>(value)->shared : nullptr;
+    return true;
 }
 
 }  // namespace
 
-group* group_of(MPI_Comm comm) {
-    if (!configured().on || comm == MPI_COMM_NULL || ended.load(std::memory_order_relaxed)) return nullptr;
-    if (keyval == MPI_KEYVAL_INVALID && !prepare_keyval()) return nullptr;
-    void* value = nullptr;
-    int there = 0;
-    if (PMPI_Comm_get_attr(comm, keyval, &value, &there) != MPI_SUCCESS) return nullptr;
-    group* const g = there != 0 ? static_cast<numbered_group*>(value) : make_group(comm);
-    return g->comm.size() > 0 ? g : nullptr;
+const shared_group* group_of(MPI_Comm comm) {
+    const shared_group* g = nullptr;
+    if (!find(comm, g)) return nullptr;
+    return g != nullptr ? g : make_group(comm);
+}
+const shared_group* existing_group_of(MPI_Comm comm) {
+    const shared_group* g = nullptr;
+    find(comm, g);
+    return g;
 }
 
 void end_groups() {
     if (ended.exchange(true)) return;
+    finish_outstanding();
     // A destructor may wait for other ranks, so the lock is not held.
-    std::vector<group*> all;
+    std::vector<shared_group> all;
     {
         const std::lock_guard lock(mutex);
         for (const auto& [number, g] : groups) all.push_back(g);
     }
-    for (group* const g : all) g->comm = {};
+    for (const shared_group& g : all) g->comm = {};
 }
 
 }  // namespace colls_mpi

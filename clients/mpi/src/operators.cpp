@@ -90,6 +90,7 @@ private:
 folding::folding(MPI_Op op, MPI_Datatype type) : op_(op), type_(type) {
     const known_operator known = known_operator_of(op);
     operand_ = layout_of(type);
+    predefined_ = known.predefined;
     if (known.predefined) {
         const known_type t = known_type_of(type);
         if (!known.folds || !takes(known.code, t.what)) return;

@@ -22,142 +22,254 @@ dynamic::buffer elements_of(const output& out, const folding& f) {
     return {out.data(), out.bytes() / f.element_bytes(), f.element()};
 }
 
-/// Input and output as the calls have them: where the input is in place, that is the output's buffer.
-struct operands {
-    operands(const void* sent, void* received, std::size_t count, MPI_Datatype type, const folding& f)
-        : out(received, count, type, f.operand(), sent == MPI_IN_PLACE),
-          in(sent == MPI_IN_PLACE ? input() : input(sent, count, type, f.operand())),
-          fold(f),
-          in_place(sent == MPI_IN_PLACE) {}
+/// What the calls have in common.
+class reduction {
+public:
+    reduction(MPI_Op op, MPI_Datatype type) : fold_(op, type) {
+        says_ = fold_.left_to_mpi() ? verdict::mpi : verdict::colls;
+    }
+    verdict says() const { return says_; }
+    /// The program may free its own operators while the call is under way, and MPI has no other handle for them.
+    bool may_be_started() const { return fold_.is_predefined(); }
+    void keep_types() {}  // the datatypes of predefined operators are predefined
 
-    dynamic::const_buffer source() const { return in_place ? dynamic::const_buffer(target()) : elements_of(in, fold); }
-    dynamic::buffer target() const { return elements_of(out, fold); }
-
-    const output out;
-    const input in;
-    const folding& fold;
-    const bool in_place;
+protected:
+    verdict says_;
+    const folding fold_;
 };
 
-/// A scan or an all_reduce. `has_result`: false on the first rank of an exclusive scan.
-template <class Call>
-bool reduce_everywhere(
-    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, bool has_result, Call call) {
-    const folding f(op, type);
-    if (f.left_to_mpi()) return false;
-    const operands x(sent, received, static_cast<std::size_t>(count), type, f);
-    call(x.source(), x.target(), f.operation());
-    f.check();
-    if (has_result) x.out.deliver();
-    return true;
-}
-
-bool reduce_and_scatter(group& g, const void* sent, void* received, const std::vector<std::size_t>& counts,
-    MPI_Datatype type, MPI_Op op, bool equal_blocks) {
-    const folding f(op, type);
-    if (f.left_to_mpi()) return false;
-    const std::size_t all = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    const std::size_t own = counts[static_cast<std::size_t>(g.rank)];
-    const bool in_place = sent == MPI_IN_PLACE;
-    const input in(in_place ? received : sent, all, type, f.operand());
-    // In place, MPI has the result at the beginning of the input, and colls where the rank's block is.
-    scratch copy;
-    const std::byte* from = in.data();
-    if (in_place && from == received && all > 0) {
-        copy = scratch(in.bytes());
-        std::memcpy(copy.data(), from, in.bytes());
-        from = copy.data();
+/// Input and output as the calls have them: where the input is in place, that is the output's buffer.
+class operands {
+public:
+    operands() = default;
+    operands(const void* sent, void* received, std::size_t count, MPI_Datatype type, const folding& f)
+        : out_(received, count, type, f.operand(), sent == MPI_IN_PLACE), in_place_(sent == MPI_IN_PLACE) {
+        if (!in_place_) in_ = input(sent, count, type, f.operand());
     }
-    const output out(received, own, type, f.operand());
-    const dynamic::const_buffer source{from, all, f.element()};
-    if (equal_blocks)
-        dynamic::reduce_scatter(g.comm, source, elements_of(out, f), f.operation());
-    else
-        dynamic::reduce_scatter_v(g.comm, source, elements_of(out, f), counts, f.operation());
-    f.check();
-    out.deliver();
-    return true;
-}
+    dynamic::const_buffer source(const folding& f) const {
+        return in_place_ ? dynamic::const_buffer(target(f)) : elements_of(in_, f);
+    }
+    dynamic::buffer target(const folding& f) const { return elements_of(out_, f); }
+    void deliver() const { out_.deliver(); }
+
+private:
+    output out_;
+    input in_;
+    bool in_place_ = false;
+};
+
+class reduce_call : public reduction {
+public:
+    reduce_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root)
+        : reduction(op, type), root_(root), is_root_(g.rank == root) {
+        if (!is_rank(root, g) || (sent == MPI_IN_PLACE && !is_root_)) says_ = verdict::refused;
+        if (says_ != verdict::colls) return;
+        const auto n = static_cast<std::size_t>(count);
+        if (is_root_)
+            at_root_ = operands(sent, received, n, type, fold_);
+        else
+            in_ = input(sent, n, type, fold_.operand());
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        const dynamic::buffer out = is_root_ ? at_root_.target(fold_) : dynamic::buffer{nullptr, 0, fold_.element()};
+        return Mode::reduce(
+            comm, is_root_ ? at_root_.source(fold_) : elements_of(in_, fold_), out, fold_.operation(), root_);
+    }
+    void finish() {
+        fold_.check();
+        at_root_.deliver();
+    }
+
+private:
+    const int root_;
+    const bool is_root_;
+    operands at_root_;
+    input in_;
+};
+
+/// A scan or an all_reduce.
+class reduce_everywhere : public reduction {
+public:
+    reduce_everywhere(group&, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
+        : reduction(op, type) {
+        if (says_ == verdict::colls) operands_ = operands(sent, received, static_cast<std::size_t>(count), type, fold_);
+    }
+    void finish() {
+        fold_.check();
+        operands_.deliver();
+    }
+
+protected:
+    dynamic::const_buffer in() const { return operands_.source(fold_); }
+    dynamic::buffer out() const { return operands_.target(fold_); }
+    const dynamic::reduction& by() const { return fold_.operation(); }
+
+private:
+    operands operands_;
+};
+class all_reduce_call : public reduce_everywhere {
+public:
+    using reduce_everywhere::reduce_everywhere;
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::all_reduce(comm, in(), out(), by());
+    }
+};
+class inclusive_scan_call : public reduce_everywhere {
+public:
+    using reduce_everywhere::reduce_everywhere;
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::inclusive_scan(comm, in(), out(), by());
+    }
+};
+class exclusive_scan_call : public reduce_everywhere {
+public:
+    exclusive_scan_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
+        : reduce_everywhere(g, sent, received, count, type, op), has_result_(g.rank > 0) {}
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        return Mode::exclusive_scan(comm, in(), out(), by());
+    }
+    void finish() {
+        if (has_result_)
+            reduce_everywhere::finish();
+        else
+            fold_.check();
+    }
+
+private:
+    const bool has_result_;
+};
+
+class reduce_scatter_call : public reduction {
+public:
+    /// `counts`: of each rank, or one for all.
+    reduce_scatter_call(
+        group& g, const void* sent, void* received, const int counts[], bool equal, MPI_Datatype type, MPI_Op op)
+        : reduction(op, type), equal_(equal) {
+        const auto size = static_cast<std::size_t>(g.size);
+        if (!equal && (counts == nullptr || std::any_of(counts, counts + size, [](int count) { return count < 0; })))
+            says_ = verdict::refused;
+        if (says_ != verdict::colls) return;
+        for (std::size_t r = 0; r < size; ++r) counts_.push_back(static_cast<std::size_t>(counts[equal ? 0 : r]));
+        all_ = std::accumulate(counts_.begin(), counts_.end(), std::size_t{0});
+        in_ = input(sent == MPI_IN_PLACE ? received : sent, all_, type, fold_.operand());
+        // In place, MPI has the result at the beginning of the input, and colls where the rank's block is.
+        from_ = in_.data();
+        if (sent == MPI_IN_PLACE && from_ == received && all_ > 0) {
+            copy_ = scratch(in_.bytes());
+            std::memcpy(copy_.data(), from_, in_.bytes());
+            from_ = copy_.data();
+        }
+        out_ = output(received, counts_[static_cast<std::size_t>(g.rank)], type, fold_.operand());
+    }
+    template <class Mode>
+    auto make(colls::communicator& comm) {
+        const dynamic::const_buffer source{from_, all_, fold_.element()};
+        if (equal_) return Mode::reduce_scatter(comm, source, elements_of(out_, fold_), fold_.operation());
+        return Mode::reduce_scatter_v(comm, source, elements_of(out_, fold_), counts_, fold_.operation());
+    }
+    void finish() {
+        fold_.check();
+        out_.deliver();
+    }
+
+private:
+    const bool equal_;
+    std::vector<std::size_t> counts_;
+    std::size_t all_ = 0;
+    input in_;
+    scratch copy_;
+    const std::byte* from_ = nullptr;
+    output out_;
+};
 
 }  // namespace
 
 extern "C" {
 
 int MPI_Reduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        if (!is_rank(root, g)) return false;
-        const folding f(op, type);
-        if (f.left_to_mpi()) return false;
-        const auto n = static_cast<std::size_t>(count);
-        if (g.rank == root) {
-            const operands x(sent, received, n, type, f);
-            dynamic::reduce(g.comm, x.source(), x.target(), f.operation(), root);
-            f.check();
-            x.out.deliver();
-        } else {
-            if (sent == MPI_IN_PLACE) return false;
-            const input in(sent, n, type, f.operand());
-            dynamic::reduce(g.comm, elements_of(in, f), {nullptr, 0, f.element()}, f.operation(), root);
-            f.check();
-        }
-        return true;
-    };
-    return run(function::reduce, comm, are_sound(count, type), ours,
-        [&] { return PMPI_Reduce(sent, received, count, type, op, root, comm); });
+    return run<reduce_call>(
+        function::reduce, comm, are_sound(count, type),
+        [&] { return PMPI_Reduce(sent, received, count, type, op, root, comm); }, sent, received, count, type, op,
+        root);
+}
+int MPI_Ireduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm,
+    MPI_Request* request) {
+    return start<reduce_call>(
+        function::ireduce, comm, request, are_sound(count, type),
+        [&] { return PMPI_Ireduce(sent, received, count, type, op, root, comm, request); }, sent, received, count, type,
+        op, root);
 }
 
 int MPI_Allreduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        return reduce_everywhere(sent, received, count, type, op, true,
-            [&](const dynamic::const_buffer& in, const dynamic::buffer& out, const dynamic::reduction& by) {
-                dynamic::all_reduce(g.comm, in, out, by);
-            });
-    };
-    return run(function::allreduce, comm, are_sound(count, type), ours,
-        [&] { return PMPI_Allreduce(sent, received, count, type, op, comm); });
+    return run<all_reduce_call>(
+        function::allreduce, comm, are_sound(count, type),
+        [&] { return PMPI_Allreduce(sent, received, count, type, op, comm); }, sent, received, count, type, op);
+}
+int MPI_Iallreduce(
+    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+    return start<all_reduce_call>(
+        function::iallreduce, comm, request, are_sound(count, type),
+        [&] { return PMPI_Iallreduce(sent, received, count, type, op, comm, request); }, sent, received, count, type,
+        op);
 }
 
 int MPI_Scan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        return reduce_everywhere(sent, received, count, type, op, true,
-            [&](const dynamic::const_buffer& in, const dynamic::buffer& out, const dynamic::reduction& by) {
-                dynamic::inclusive_scan(g.comm, in, out, by);
-            });
-    };
-    return run(function::scan, comm, are_sound(count, type), ours,
-        [&] { return PMPI_Scan(sent, received, count, type, op, comm); });
+    return run<inclusive_scan_call>(
+        function::scan, comm, are_sound(count, type), [&] { return PMPI_Scan(sent, received, count, type, op, comm); },
+        sent, received, count, type, op);
+}
+int MPI_Iscan(
+    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+    return start<inclusive_scan_call>(
+        function::iscan, comm, request, are_sound(count, type),
+        [&] { return PMPI_Iscan(sent, received, count, type, op, comm, request); }, sent, received, count, type, op);
 }
 
 int MPI_Exscan(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        return reduce_everywhere(sent, received, count, type, op, g.rank > 0,
-            [&](const dynamic::const_buffer& in, const dynamic::buffer& out, const dynamic::reduction& by) {
-                dynamic::exclusive_scan(g.comm, in, out, by);
-            });
-    };
-    return run(function::exscan, comm, are_sound(count, type), ours,
-        [&] { return PMPI_Exscan(sent, received, count, type, op, comm); });
+    return run<exclusive_scan_call>(
+        function::exscan, comm, are_sound(count, type),
+        [&] { return PMPI_Exscan(sent, received, count, type, op, comm); }, sent, received, count, type, op);
+}
+int MPI_Iexscan(
+    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+    return start<exclusive_scan_call>(
+        function::iexscan, comm, request, are_sound(count, type),
+        [&] { return PMPI_Iexscan(sent, received, count, type, op, comm, request); }, sent, received, count, type, op);
 }
 
 int MPI_Reduce_scatter_block(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        const std::vector<std::size_t> counts(static_cast<std::size_t>(g.size), static_cast<std::size_t>(count));
-        return reduce_and_scatter(g, sent, received, counts, type, op, true);
-    };
-    return run(function::reduce_scatter_block, comm, are_sound(count, type), ours,
-        [&] { return PMPI_Reduce_scatter_block(sent, received, count, type, op, comm); });
+    const int* const counts = &count;
+    return run<reduce_scatter_call>(
+        function::reduce_scatter_block, comm, are_sound(count, type),
+        [&] { return PMPI_Reduce_scatter_block(sent, received, count, type, op, comm); }, sent, received, counts, true,
+        type, op);
+}
+int MPI_Ireduce_scatter_block(
+    const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
+    const int* const counts = &count;
+    return start<reduce_scatter_call>(
+        function::ireduce_scatter_block, comm, request, are_sound(count, type),
+        [&] { return PMPI_Ireduce_scatter_block(sent, received, count, type, op, comm, request); }, sent, received,
+        counts, true, type, op);
 }
 
 int MPI_Reduce_scatter(
     const void* sent, void* received, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const auto ours = [&](group& g) {
-        if (counts == nullptr || std::any_of(counts, counts + g.size, [](int count) { return count < 0; }))
-            return false;
-        return reduce_and_scatter(
-            g, sent, received, std::vector<std::size_t>(counts, counts + g.size), type, op, false);
-    };
-    return run(function::reduce_scatter, comm, are_sound(0, type), ours,
-        [&] { return PMPI_Reduce_scatter(sent, received, counts, type, op, comm); });
+    return run<reduce_scatter_call>(
+        function::reduce_scatter, comm, are_sound(0, type),
+        [&] { return PMPI_Reduce_scatter(sent, received, counts, type, op, comm); }, sent, received, counts, false,
+        type, op);
+}
+int MPI_Ireduce_scatter(const void* sent, void* received, const int counts[], MPI_Datatype type, MPI_Op op,
+    MPI_Comm comm, MPI_Request* request) {
+    return start<reduce_scatter_call>(
+        function::ireduce_scatter, comm, request, are_sound(0, type),
+        [&] { return PMPI_Ireduce_scatter(sent, received, counts, type, op, comm, request); }, sent, received, counts,
+        false, type, op);
 }
 
 }  // extern "C"

@@ -12,9 +12,12 @@ namespace {
 
 constexpr const char* names[] = {"MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv",
     "MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Alltoallw", "MPI_Reduce", "MPI_Allreduce",
-    "MPI_Reduce_scatter_block", "MPI_Reduce_scatter", "MPI_Scan", "MPI_Exscan"};
+    "MPI_Reduce_scatter_block", "MPI_Reduce_scatter", "MPI_Scan", "MPI_Exscan", "MPI_Ibarrier", "MPI_Ibcast",
+    "MPI_Igather", "MPI_Igatherv", "MPI_Iscatter", "MPI_Iscatterv", "MPI_Iallgather", "MPI_Iallgatherv",
+    "MPI_Ialltoall", "MPI_Ialltoallv", "MPI_Ialltoallw", "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ireduce_scatter_block",
+    "MPI_Ireduce_scatter", "MPI_Iscan", "MPI_Iexscan"};
 constexpr std::size_t count = sizeof names / sizeof *names;
-static_assert(count == static_cast<std::size_t>(function::exscan) + 1);
+static_assert(count == static_cast<std::size_t>(function::iexscan) + 1);
 
 struct figures {
     std::atomic<std::int64_t> calls = 0, nanoseconds = 0;

@@ -5,7 +5,7 @@
 
 namespace colls_mpi {
 
-/// The functions that this library defines.
+/// The collectives that this library defines.
 enum class function : unsigned char {
     barrier,
     bcast,
@@ -23,12 +23,30 @@ enum class function : unsigned char {
     reduce_scatter_block,
     reduce_scatter,
     scan,
-    exscan
+    exscan,
+    ibarrier,
+    ibcast,
+    igather,
+    igatherv,
+    iscatter,
+    iscatterv,
+    iallgather,
+    iallgatherv,
+    ialltoall,
+    ialltoallv,
+    ialltoallw,
+    ireduce,
+    iallreduce,
+    ireduce_scatter_block,
+    ireduce_scatter,
+    iscan,
+    iexscan
 };
 /// As MPI names it.
 const char* name_of(function which);
 
-/// Times one call, from its construction to `ended`. Costs nothing where no report is wanted.
+/// Times one call, from its construction to `ended`: of a non-blocking one only its start. Costs nothing where no
+/// report is wanted.
 class call_timer {
 public:
     call_timer();

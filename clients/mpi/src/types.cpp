@@ -1,18 +1,24 @@
 #include "types.hpp"
 
+#include "failure.hpp"
+
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 namespace colls_mpi {
 
-namespace {
-
 bool is_predefined(MPI_Datatype type) {
     int integers = 0, addresses = 0, types = 0, combiner = 0;
     PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
     return combiner == MPI_COMBINER_NAMED;
 }
+kept_type::kept_type(MPI_Datatype type) {
+    check(PMPI_Type_contiguous(1, type, &type_), "MPI_Type_contiguous");
+    check(PMPI_Type_commit(&type_), "MPI_Type_commit");
+}
+
+namespace {
 
 /// What a derived datatype was made from.
 class contents {

@@ -5,6 +5,7 @@
 #include <colls/dynamic_codes.hpp>
 
 #include <cstddef>
+#include <utility>
 
 namespace colls_mpi {
 
@@ -17,6 +18,29 @@ struct layout {
     bool in_row = false;   ///< elements are their data in the order of the signature, without gaps
 };
 layout layout_of(MPI_Datatype type);
+
+/// False: it is a derived datatype, which the program may free.
+bool is_predefined(MPI_Datatype type);
+
+/// A datatype that describes the same data as another one for as long as it lives, also where the program frees that.
+/// No copy of it, which would call the callbacks of its attributes.
+class kept_type {
+public:
+    kept_type() = default;
+    explicit kept_type(MPI_Datatype type);
+    kept_type(kept_type&& other) noexcept : type_(std::exchange(other.type_, MPI_DATATYPE_NULL)) {}
+    kept_type& operator=(kept_type&& other) noexcept {
+        std::swap(type_, other.type_);
+        return *this;
+    }
+    ~kept_type() {
+        if (type_ != MPI_DATATYPE_NULL) PMPI_Type_free(&type_);
+    }
+    MPI_Datatype get() const { return type_; }
+
+private:
+    MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
 
 /// What MPI's operators take a type for.
 enum class category : unsigned char { none, integer, real, complex, logical, bytes, pair };

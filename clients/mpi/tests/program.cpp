@@ -1,11 +1,12 @@
-// An MPI program that knows nothing of colls: it calls every blocking collective and compares each result, and every
-// byte around it, with what it computes itself.
+// An MPI program that knows nothing of colls: it calls every collective, blocking and not, and compares each result,
+// and every byte around it, with what it computes itself.
 //
 //     program [COMMUNICATORS] [threads] [derived] [extremes]
 //
 // How many communicators are made and freed; with MPI_THREAD_MULTIPLE; also with datatypes that have gaps, operators of
 // the program, and MPI_Reduce in place, on which MPICH 4.0 itself fails; also with a datatype whose extent is below 0,
-// with another datatype on each rank, and with MPI_Alltoallv in place, on which Open MPI 4.1 or MPICH 4.0 fail.
+// with another datatype on each rank, with MPI_Alltoallv in place, and with a communicator or a request that is freed
+// while a call is under way, and the status of a call, on which Open MPI 4.1 or MPICH 4.0 fail.
 //
 // Rank 0 prints how often it has called each function on an intracommunicator of several ranks, and otherwise, so that
 // it can be compared with what a profiling library has seen.
@@ -63,12 +64,72 @@ int size_of(MPI_Comm comm) {
     return size;
 }
 // Before each collective call.
-void calling(const char* function, MPI_Comm comm) {
+void calling(const char* function, MPI_Comm comm, bool as_others = false) {
     int between = 0;
     MPI_Comm_test_inter(comm, &between);
     const std::lock_guard lock(made_mutex);
     calls& c = made[function];
-    ++(between == 0 && size_of(comm) > 1 ? c.of_several : c.others);
+    ++(between == 0 && size_of(comm) > 1 && !as_others ? c.of_several : c.others);
+}
+
+// Calls are non-blocking, and their operators are the program's own.
+bool started = false, own_operators = false;
+int completions = 0;
+
+// By each of the functions in turn.
+void complete(MPI_Request request) {
+    int over = 0, index = -1;
+    MPI_Status status;
+    std::memset(&status, 0, sizeof status);
+    switch (completions++ % 9) {
+        case 0:
+            MPI_Wait(&request, &status);
+            break;
+        case 1:
+            while (over == 0) MPI_Test(&request, &over, &status);
+            break;
+        case 2:
+            MPI_Waitall(1, &request, &status);
+            break;
+        case 3:
+            while (over == 0) MPI_Testall(1, &request, &over, MPI_STATUSES_IGNORE);
+            break;
+        case 4:
+            MPI_Waitany(1, &request, &index, &status);
+            expect(index == 0, "MPI_Waitany of one request");
+            break;
+        case 5:
+            while (over == 0) MPI_Testany(1, &request, &index, &over, &status);
+            expect(index == 0, "MPI_Testany of one request");
+            break;
+        case 6:
+            MPI_Waitsome(1, &request, &over, &index, &status);
+            expect(over == 1 && index == 0, "MPI_Waitsome of one request");
+            break;
+        case 7:
+            while (over == 0) MPI_Testsome(1, &request, &over, &index, &status);
+            expect(over == 1 && index == 0, "MPI_Testsome of one request");
+            break;
+        default:
+            while (over == 0) MPI_Request_get_status(request, &over, &status);
+            expect(request != MPI_REQUEST_NULL, "MPI_Request_get_status keeps the request");
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    expect(request == MPI_REQUEST_NULL, "a request that is complete is null");
+}
+
+template <class Blocking, class Starting, class... A>
+void call(const char* name, const char* name_of_started, Blocking* blocking, Starting* starting, MPI_Comm comm,
+    const A&... arguments) {
+    if (!started) {
+        calling(name, comm);
+        blocking(arguments..., comm);
+        return;
+    }
+    calling(name_of_started, comm, own_operators);
+    MPI_Request request = MPI_REQUEST_NULL;
+    starting(arguments..., comm, &request);
+    complete(request);
 }
 
 // ---- data that is moved ---------------------------------------------------------------------------------------------
@@ -214,8 +275,7 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                 a.put(0, units, root, everyone, salt);
             else
                 a.expect_data(0, units, root, everyone, salt);
-            calling("MPI_Bcast", comm);
-            MPI_Bcast(a.base(), a.count(units), a.type(), root, comm);
+            call("MPI_Bcast", "MPI_Ibcast", &MPI_Bcast, &MPI_Ibcast, comm, a.base(), a.count(units), a.type(), root);
             a.check("MPI_Bcast");
         }
         for (const bool in_place : {false, true}) {
@@ -229,9 +289,8 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                     else
                         out.expect_data(r * units, units, r, root, salt);
                 }
-            calling("MPI_Gather", comm);
-            MPI_Gather(here ? MPI_IN_PLACE : in.base(), in.count(units), in.type(), rank == root ? out.base() : nullptr,
-                out.count(units), out.type(), root, comm);
+            call("MPI_Gather", "MPI_Igather", &MPI_Gather, &MPI_Igather, comm, here ? MPI_IN_PLACE : in.base(),
+                in.count(units), in.type(), rank == root ? out.base() : nullptr, out.count(units), out.type(), root);
             in.check("MPI_Gather, input");
             out.check("MPI_Gather");
 
@@ -239,9 +298,8 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
             if (rank == root)
                 for (int r = 0; r < size; ++r) from.put(r * units, units, root, r, salt);
             if (!here) to.expect_data(0, units, root, rank, salt);
-            calling("MPI_Scatter", comm);
-            MPI_Scatter(rank == root ? from.base() : nullptr, from.count(units), from.type(),
-                here ? MPI_IN_PLACE : to.base(), to.count(units), to.type(), root, comm);
+            call("MPI_Scatter", "MPI_Iscatter", &MPI_Scatter, &MPI_Iscatter, comm, rank == root ? from.base() : nullptr,
+                from.count(units), from.type(), here ? MPI_IN_PLACE : to.base(), to.count(units), to.type(), root);
             from.check("MPI_Scatter, input");
             to.check("MPI_Scatter");
 
@@ -257,9 +315,9 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                     else
                         out_v.expect_data(place(r), length(r), r, root, salt);
                 }
-            calling("MPI_Gatherv", comm);
-            MPI_Gatherv(here ? MPI_IN_PLACE : in_v.base(), in_v.count(length(rank)), in_v.type(), out_v.base(),
-                counts.data(), displacements.data(), out_v.type(), root, comm);
+            call("MPI_Gatherv", "MPI_Igatherv", &MPI_Gatherv, &MPI_Igatherv, comm, here ? MPI_IN_PLACE : in_v.base(),
+                in_v.count(length(rank)), in_v.type(), out_v.base(), counts.data(), displacements.data(), out_v.type(),
+                root);
             in_v.check("MPI_Gatherv, input");
             out_v.check("MPI_Gatherv");
 
@@ -273,9 +331,9 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                     from_v.put(place(r), length(r), root, r, salt);
                 }
             if (!here) to_v.expect_data(0, length(rank), root, rank, salt);
-            calling("MPI_Scatterv", comm);
-            MPI_Scatterv(from_v.base(), counts.data(), displacements.data(), from_v.type(),
-                here ? MPI_IN_PLACE : to_v.base(), to_v.count(length(rank)), to_v.type(), root, comm);
+            call("MPI_Scatterv", "MPI_Iscatterv", &MPI_Scatterv, &MPI_Iscatterv, comm, from_v.base(), counts.data(),
+                displacements.data(), from_v.type(), here ? MPI_IN_PLACE : to_v.base(), to_v.count(length(rank)),
+                to_v.type(), root);
             from_v.check("MPI_Scatterv, input");
             to_v.check("MPI_Scatterv");
         }
@@ -289,9 +347,8 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                 out.put(r * units, units, r, everyone, salt);
             else
                 out.expect_data(r * units, units, r, everyone, salt);
-        calling("MPI_Allgather", comm);
-        MPI_Allgather(in_place ? MPI_IN_PLACE : in.base(), in.count(units), in.type(), out.base(), out.count(units),
-            out.type(), comm);
+        call("MPI_Allgather", "MPI_Iallgather", &MPI_Allgather, &MPI_Iallgather, comm,
+            in_place ? MPI_IN_PLACE : in.base(), in.count(units), in.type(), out.base(), out.count(units), out.type());
         in.check("MPI_Allgather, input");
         out.check("MPI_Allgather");
 
@@ -309,9 +366,9 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                 else
                     out_v.expect_data(at, length(r), r, everyone, salt);
             }
-            calling("MPI_Allgatherv", comm);
-            MPI_Allgatherv(in_place ? MPI_IN_PLACE : in_v.base(), in_v.count(length(rank)), in_v.type(), out_v.base(),
-                counts.data(), displacements.data(), out_v.type(), comm);
+            call("MPI_Allgatherv", "MPI_Iallgatherv", &MPI_Allgatherv, &MPI_Iallgatherv, comm,
+                in_place ? MPI_IN_PLACE : in_v.base(), in_v.count(length(rank)), in_v.type(), out_v.base(),
+                counts.data(), displacements.data(), out_v.type());
             in_v.check("MPI_Allgatherv, input");
             out_v.check("MPI_Allgatherv");
         }
@@ -322,9 +379,9 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
             if (in_place) received.put(r * units, units, rank, r, salt);
             received.expect_data(r * units, units, r, rank, salt);
         }
-        calling("MPI_Alltoall", comm);
-        MPI_Alltoall(in_place ? MPI_IN_PLACE : sent.base(), sent.count(units), sent.type(), received.base(),
-            received.count(units), received.type(), comm);
+        call("MPI_Alltoall", "MPI_Ialltoall", &MPI_Alltoall, &MPI_Ialltoall, comm,
+            in_place ? MPI_IN_PLACE : sent.base(), sent.count(units), sent.type(), received.base(),
+            received.count(units), received.type());
         sent.check("MPI_Alltoall, input");
         received.check("MPI_Alltoall");
 
@@ -350,19 +407,18 @@ void move_data(MPI_Comm comm, const ShapeOf& of, int units) {
                 a->expect_data(place(size - 1 - r), n, r, rank, salt);
             }
         }
-        calling("MPI_Alltoallv", comm);
-        MPI_Alltoallv(replace ? MPI_IN_PLACE : sent_v.base(), sent_counts.data(), sent_at.data(), sent_v.type(),
-            received_v.base(), counts.data(), at.data(), received_v.type(), comm);
+        call("MPI_Alltoallv", "MPI_Ialltoallv", &MPI_Alltoallv, &MPI_Ialltoallv, comm,
+            replace ? MPI_IN_PLACE : sent_v.base(), sent_counts.data(), sent_at.data(), sent_v.type(),
+            received_v.base(), counts.data(), at.data(), received_v.type());
         sent_v.check("MPI_Alltoallv, input");
         received_v.check("MPI_Alltoallv");
-        calling("MPI_Alltoallw", comm);
-        MPI_Alltoallw(replace ? MPI_IN_PLACE : sent_v.base(), sent_counts.data(), sent_bytes_at.data(),
-            sent_types.data(), received_w.base(), counts.data(), bytes_at.data(), types.data(), comm);
+        call("MPI_Alltoallw", "MPI_Ialltoallw", &MPI_Alltoallw, &MPI_Ialltoallw, comm,
+            replace ? MPI_IN_PLACE : sent_v.base(), sent_counts.data(), sent_bytes_at.data(), sent_types.data(),
+            received_w.base(), counts.data(), bytes_at.data(), types.data());
         sent_v.check("MPI_Alltoallw, input");
         received_w.check("MPI_Alltoallw");
     }
-    calling("MPI_Barrier", comm);
-    MPI_Barrier(comm);
+    call("MPI_Barrier", "MPI_Ibarrier", &MPI_Barrier, &MPI_Ibarrier, comm);
 }
 
 // ---- reductions -----------------------------------------------------------------------------------------------------
@@ -414,38 +470,37 @@ void reduce_data(MPI_Comm comm, MPI_Datatype type, MPI_Op op, int count, const c
             const bool here = in_place && derived && rank == root;
             guarded<T> in(n), out(n);
             fill(here ? out : in, n);
-            calling("MPI_Reduce", comm);
-            MPI_Reduce(
-                here ? MPI_IN_PLACE : in.data(), rank == root ? out.data() : nullptr, count, type, op, root, comm);
+            call("MPI_Reduce", "MPI_Ireduce", &MPI_Reduce, &MPI_Ireduce, comm, here ? MPI_IN_PLACE : in.data(),
+                rank == root ? out.data() : nullptr, count, type, op, root);
             if (rank == root) compare(out, size, 0, n, "MPI_Reduce");
         }
         {
             guarded<T> in(n), out(n);
             fill(in_place ? out : in, n);
-            calling("MPI_Allreduce", comm);
-            MPI_Allreduce(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            call("MPI_Allreduce", "MPI_Iallreduce", &MPI_Allreduce, &MPI_Iallreduce, comm,
+                in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op);
             compare(out, size, 0, n, "MPI_Allreduce");
         }
         {
             guarded<T> in(n), out(n);
             fill(in_place ? out : in, n);
-            calling("MPI_Scan", comm);
-            MPI_Scan(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            call("MPI_Scan", "MPI_Iscan", &MPI_Scan, &MPI_Iscan, comm, in_place ? MPI_IN_PLACE : in.data(), out.data(),
+                count, type, op);
             compare(out, rank + 1, 0, n, "MPI_Scan");
         }
         {
             guarded<T> in(n), out(n);
             fill(in_place ? out : in, n);
-            calling("MPI_Exscan", comm);
-            MPI_Exscan(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            call("MPI_Exscan", "MPI_Iexscan", &MPI_Exscan, &MPI_Iexscan, comm, in_place ? MPI_IN_PLACE : in.data(),
+                out.data(), count, type, op);
             if (rank > 0) compare(out, rank, 0, n, "MPI_Exscan");
         }
         {
             const std::size_t all = n * static_cast<std::size_t>(size);
             guarded<T> in(all), out(in_place ? all : n);
             fill(in_place ? out : in, all);
-            calling("MPI_Reduce_scatter_block", comm);
-            MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op, comm);
+            call("MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block", &MPI_Reduce_scatter_block,
+                &MPI_Ireduce_scatter_block, comm, in_place ? MPI_IN_PLACE : in.data(), out.data(), count, type, op);
             compare(out, size, n * static_cast<std::size_t>(rank), n, "MPI_Reduce_scatter_block");
         }
         {
@@ -455,8 +510,8 @@ void reduce_data(MPI_Comm comm, MPI_Datatype type, MPI_Op op, int count, const c
             const auto own = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]);
             guarded<T> in(all), out(in_place ? all : own);
             fill(in_place ? out : in, all);
-            calling("MPI_Reduce_scatter", comm);
-            MPI_Reduce_scatter(in_place ? MPI_IN_PLACE : in.data(), out.data(), counts.data(), type, op, comm);
+            call("MPI_Reduce_scatter", "MPI_Ireduce_scatter", &MPI_Reduce_scatter, &MPI_Ireduce_scatter, comm,
+                in_place ? MPI_IN_PLACE : in.data(), out.data(), counts.data(), type, op);
             compare(out, size, static_cast<std::size_t>(std::accumulate(counts.begin(), counts.begin() + rank, 0)), own,
                 "MPI_Reduce_scatter");
         }
@@ -804,6 +859,359 @@ void use_communicators(int many) {
 
 // ---- progress, errors, threads --------------------------------------------------------------------------------------
 
+// ---- non-blocking calls ---------------------------------------------------------------------------------------------
+
+/// A sum of many numbers, which no rank has before all have taken part.
+class large_sum {
+public:
+    explicit large_sum(MPI_Comm comm, int count = 50000)
+        : comm_(comm), in_(static_cast<std::size_t>(count)), out_(in_.size(), -1) {
+        const int rank = rank_in(comm);
+        for (std::size_t i = 0; i < in_.size(); ++i) in_[i] = number(rank, i);
+        calling("MPI_Iallreduce", comm);
+        MPI_Iallreduce(in_.data(), out_.data(), count, MPI_INT, MPI_SUM, comm, &request_);
+    }
+    MPI_Request& request() { return request_; }
+    void wait() {
+        MPI_Wait(&request_, MPI_STATUS_IGNORE);
+        check();
+    }
+    void check() const {
+        const int size = size_of(comm_);
+        bool good = true;
+        for (std::size_t i = 0; i < in_.size(); ++i) {
+            int sum = 0;
+            for (int r = 0; r < size; ++r) sum += number(r, i);
+            good = good && out_[i] == sum;
+        }
+        expect(good, "MPI_Iallreduce of many numbers");
+    }
+
+private:
+    MPI_Comm comm_;
+    std::vector<int> in_, out_;
+    MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+/// Rank 0 comes to `here()` while its sum is under way, and rank 1 only after it has the sum, for which it needs rank
+/// 0.
+template <class First, class Second>
+void only_after(MPI_Comm comm, const First& first, const Second& second) {
+    const int rank = rank_in(comm);
+    large_sum sum(comm);
+    if (rank != 1) {
+        first();
+        sum.wait();
+    } else {
+        sum.wait();
+        second();
+    }
+}
+
+// Each function in which a rank may wait advances what is under way.
+void progress_everywhere(MPI_Comm comm) {
+    const int rank = rank_in(comm), size = size_of(comm);
+    if (size < 2) return;
+    std::vector<int> data(100000, rank), other(data.size(), -1);
+    const int ints = static_cast<int>(data.size());
+    const auto good = [&](int from, const char* what) {
+        expect(other.front() == from && other.back() == from, what);
+        other.assign(other.size(), -1);
+    };
+    const auto others_idle = [&](const auto& f) {
+        return [&] {
+            if (rank == 0) f();
+        };
+    };
+    const auto send = [&] { MPI_Send(data.data(), ints, MPI_INT, 0, 5, comm); };
+    const auto receive = [&] { MPI_Recv(other.data(), ints, MPI_INT, 0, 5, comm, MPI_STATUS_IGNORE); };
+    only_after(comm, others_idle([&] {
+        MPI_Status status;
+        MPI_Recv(other.data(), ints, MPI_INT, MPI_ANY_SOURCE, 5, comm, &status);
+        int count = 0;
+        MPI_Get_count(&status, MPI_INT, &count);
+        expect(status.MPI_SOURCE == 1 && status.MPI_TAG == 5 && count == ints, "the status of MPI_Recv");
+        good(1, "MPI_Recv");
+    }),
+        send);
+    only_after(comm, others_idle([&] { MPI_Send(data.data(), ints, MPI_INT, 1, 5, comm); }), [&] {
+        receive();
+        good(0, "MPI_Send");
+    });
+    only_after(comm, others_idle([&] { MPI_Ssend(data.data(), 1, MPI_INT, 1, 5, comm); }), receive);
+    only_after(comm, others_idle([&] {
+        MPI_Sendrecv(data.data(), ints, MPI_INT, 1, 5, other.data(), ints, MPI_INT, 1, 6, comm, MPI_STATUS_IGNORE);
+        good(1, "MPI_Sendrecv");
+    }),
+        [&] {
+            MPI_Sendrecv(data.data(), ints, MPI_INT, 0, 6, other.data(), ints, MPI_INT, 0, 5, comm, MPI_STATUS_IGNORE);
+            good(0, "MPI_Sendrecv");
+        });
+    only_after(comm, others_idle([&] {
+        other = data;
+        MPI_Sendrecv_replace(other.data(), ints, MPI_INT, 1, 5, 1, 6, comm, MPI_STATUS_IGNORE);
+        good(1, "MPI_Sendrecv_replace");
+    }),
+        [&] {
+            other = data;
+            MPI_Sendrecv_replace(other.data(), ints, MPI_INT, 0, 6, 0, 5, comm, MPI_STATUS_IGNORE);
+            good(0, "MPI_Sendrecv_replace");
+        });
+    only_after(comm, others_idle([&] {
+        MPI_Status status;
+        MPI_Probe(1, MPI_ANY_TAG, comm, &status);
+        expect(status.MPI_TAG == 5, "MPI_Probe");
+        MPI_Recv(other.data(), ints, MPI_INT, 1, 5, comm, MPI_STATUS_IGNORE);
+        good(1, "MPI_Probe");
+    }),
+        send);
+    only_after(comm, others_idle([&] {
+        for (int there = 0; there == 0;) MPI_Iprobe(1, 5, comm, &there, MPI_STATUS_IGNORE);
+        MPI_Recv(other.data(), ints, MPI_INT, 1, 5, comm, MPI_STATUS_IGNORE);
+        good(1, "MPI_Iprobe");
+    }),
+        send);
+    only_after(comm, others_idle([&] {
+        MPI_Message message = MPI_MESSAGE_NULL;
+        MPI_Mprobe(1, 5, comm, &message, MPI_STATUS_IGNORE);
+        MPI_Mrecv(other.data(), ints, MPI_INT, &message, MPI_STATUS_IGNORE);
+        good(1, "MPI_Mprobe");
+    }),
+        send);
+    for (int way = 0; way < 9; ++way)
+        only_after(comm, others_idle([&] {
+            MPI_Request request = MPI_REQUEST_NULL;
+            MPI_Irecv(other.data(), ints, MPI_INT, 1, 5, comm, &request);
+            complete(request);
+            good(1, "MPI_Irecv");
+        }),
+            send);
+    // Calls that all ranks wait in: by colls, by MPI, and those that make something.
+    const auto both = [&](const auto& f) { only_after(comm, f, f); };
+    MPI_Comm copy = MPI_COMM_NULL, part = MPI_COMM_NULL, line = MPI_COMM_NULL;
+    both([&] { MPI_Comm_dup(comm, &copy); });
+    both([&] {
+        calling("MPI_Barrier", copy);
+        MPI_Barrier(copy);  // the first call on it
+    });
+    both([&] {
+        calling("MPI_Allgather", copy);
+        std::vector<int> all(static_cast<std::size_t>(size));
+        MPI_Allgather(&rank, 1, MPI_INT, all.data(), 1, MPI_INT, copy);
+        expect(all.front() == 0 && all.back() == size - 1, "MPI_Allgather beside MPI_Iallreduce");
+    });
+    both([&] { MPI_Comm_split(copy, 0, -rank, &part); });
+    both([&] {
+        const int everyone[] = {size}, no[] = {0};
+        MPI_Cart_create(copy, 1, everyone, no, 0, &line);
+    });
+    both([&] {
+        int neighbours[2] = {-1, -1};
+        MPI_Neighbor_allgather(&rank, 1, MPI_INT, neighbours, 1, MPI_INT, line);
+        expect(neighbours[0] == rank - 1 && (neighbours[1] == rank + 1 || rank == size - 1), "MPI_Neighbor_allgather");
+    });
+    MPI_Comm half = MPI_COMM_NULL, between = MPI_COMM_NULL;
+    const int side = rank < size / 2 ? 0 : 1;
+    MPI_Comm_split(copy, side, rank, &half);
+    MPI_Intercomm_create(half, 0, copy, side == 0 ? size / 2 : 0, 3, &between);
+    both([&] {
+        calling("MPI_Barrier", between);
+        MPI_Barrier(between);
+    });
+    for (MPI_Comm* const c : {&between, &half, &line, &part, &copy}) MPI_Comm_free(c);
+}
+
+void start_many(MPI_Comm comm) {
+    const int rank = rank_in(comm), size = size_of(comm);
+    if (size < 2) return;
+    const auto calling_all = [&] {
+        calling("MPI_Barrier", comm);
+        MPI_Barrier(comm);
+    };
+    // A broadcast under way, and a message that its receiver takes before it waits for the broadcast.
+    std::vector<int> data(200000, rank), other(data.size(), -1);
+    const int ints = static_cast<int>(data.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    calling("MPI_Ibcast", comm);
+    MPI_Ibcast(data.data(), ints, MPI_INT, 0, comm, &request);
+    if (rank == 0) MPI_Send(std::vector<int>(other.size(), 7).data(), ints, MPI_INT, 1, 9, comm);
+    if (rank == 1) MPI_Recv(other.data(), ints, MPI_INT, 0, 9, comm, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    expect(data.front() == 0 && data.back() == 0 && (rank != 1 || (other.front() == 7 && other.back() == 7)),
+        "MPI_Ibcast and a message");
+
+    // Twenty at once, of different kinds, waited for in reverse.
+    {
+        std::vector<std::vector<int>> in(20), out(20);
+        std::vector<MPI_Request> requests(20, MPI_REQUEST_NULL);
+        for (std::size_t i = 0; i < 20; ++i) {
+            const int n = i % 3 == 0 ? 20000 : 5, root = static_cast<int>(i) % size;
+            in[i].assign(static_cast<std::size_t>(n), rank + static_cast<int>(i));
+            out[i].assign(static_cast<std::size_t>(n * size), -1);
+            if (i % 4 == 0) {
+                calling("MPI_Iallreduce", comm);
+                MPI_Iallreduce(in[i].data(), out[i].data(), n, MPI_INT, MPI_SUM, comm, &requests[i]);
+            } else if (i % 4 == 1) {
+                calling("MPI_Ibcast", comm);
+                MPI_Ibcast(in[i].data(), n, MPI_INT, root, comm, &requests[i]);
+            } else if (i % 4 == 2) {
+                calling("MPI_Iallgather", comm);
+                MPI_Iallgather(in[i].data(), n, MPI_INT, out[i].data(), n, MPI_INT, comm, &requests[i]);
+            } else {
+                calling("MPI_Ireduce", comm);
+                MPI_Ireduce(in[i].data(), out[i].data(), n, MPI_INT, MPI_MAX, root, comm, &requests[i]);
+            }
+        }
+        for (std::size_t i = 20; i-- > 0;) {
+            MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+            const int k = static_cast<int>(i), root = k % size;
+            const auto n = in[i].size();
+            const auto is = [](const std::vector<int>& x, std::size_t from, std::size_t count, int value) {
+                return std::all_of(x.begin() + static_cast<std::ptrdiff_t>(from),
+                    x.begin() + static_cast<std::ptrdiff_t>(from + count), [&](int y) { return y == value; });
+            };
+            bool right = true;
+            if (i % 4 == 0) right = is(out[i], 0, n, size * (size - 1) / 2 + size * k);
+            if (i % 4 == 1) right = is(in[i], 0, n, root + k);
+            for (int r = 0; i % 4 == 2 && r < size; ++r)
+                right = right && is(out[i], static_cast<std::size_t>(r) * n, n, r + k);
+            if (i % 4 == 3 && rank == root) right = is(out[i], 0, n, size - 1 + k);
+            expect(right, "one of twenty calls under way");
+        }
+    }
+    // More than colls has places for, on a rank that comes first and sends a message behind them.
+    {
+        std::vector<MPI_Request> requests(75, MPI_REQUEST_NULL);
+        std::vector<int> values(75, -1);
+        int token = 0;
+        if (rank == size - 1) MPI_Recv(&token, 1, MPI_INT, 0, 10, comm, MPI_STATUS_IGNORE);
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            if (rank == 0) values[i] = static_cast<int>(i);
+            calling("MPI_Ibcast", comm);
+            MPI_Ibcast(&values[i], 1, MPI_INT, 0, comm, &requests[i]);
+        }
+        if (rank == 0) MPI_Send(&token, 1, MPI_INT, size - 1, 10, comm);
+        MPI_Waitall(75, requests.data(), MPI_STATUSES_IGNORE);
+        bool right = true;
+        for (std::size_t i = 0; i < values.size(); ++i) right = right && values[i] == static_cast<int>(i);
+        expect(right, "75 broadcasts under way");
+    }
+    // Communicators in opposite orders on different ranks.
+    std::vector<MPI_Comm> comms(4, MPI_COMM_NULL);
+    for (MPI_Comm& c : comms) {
+        MPI_Comm_dup(comm, &c);
+        sum_of_ranks(c);
+    }
+    for (int round = 0; round < 5; ++round) {
+        if (rank % 2 == 1) std::reverse(comms.begin(), comms.end());
+        std::vector<large_sum> sums;
+        for (const MPI_Comm c : comms) sums.emplace_back(c, round % 2 == 0 ? 50000 : 10);
+        if (round < 3) std::reverse(sums.begin(), sums.end());
+        for (large_sum& sum : sums) sum.wait();
+        if (rank % 2 == 1) std::reverse(comms.begin(), comms.end());
+    }
+    // Beside blocking calls on the same communicator and on another one, which comes in another order.
+    for (int round = 0; round < 5; ++round) {
+        large_sum one(comm), two(comms[0]);
+        sum_of_ranks(comm);
+        sum_of_ranks(comms[1]);
+        large_sum three(comm);
+        if (rank % 2 == 0) two.wait();
+        three.wait();
+        if (rank % 2 == 1) two.wait();
+        one.wait();
+    }
+    // MPI_Waitany and MPI_Waitsome with messages among collectives.
+    for (const bool some : {false, true}) {
+        std::vector<large_sum> sums;
+        for (int i = 0; i < 3; ++i) sums.emplace_back(i < 2 ? comm : comms[0]);
+        std::vector<int> to(static_cast<std::size_t>(size), -1), mine(1, rank);
+        std::vector<MPI_Request> requests;
+        for (large_sum& sum : sums) requests.push_back(sum.request());
+        for (int r = 0; r < size; ++r) {
+            MPI_Irecv(&to[static_cast<std::size_t>(r)], 1, MPI_INT, r, 11, comm, &requests.emplace_back());
+            MPI_Isend(mine.data(), 1, MPI_INT, r, 11, comm, &requests.emplace_back());
+        }
+        requests.push_back(MPI_REQUEST_NULL);
+        std::vector<int> seen(requests.size(), 0), indices(requests.size(), -1);
+        const int count = static_cast<int>(requests.size());
+        for (int left = count - 1; left > 0;) {
+            int n = 1;
+            if (some)
+                MPI_Waitsome(count, requests.data(), &n, indices.data(), MPI_STATUSES_IGNORE);
+            else
+                MPI_Waitany(count, requests.data(), indices.data(), MPI_STATUS_IGNORE);
+            for (int k = 0; k < n; ++k) {
+                const auto i = static_cast<std::size_t>(indices[static_cast<std::size_t>(k)]);
+                ++seen[i];
+                if (i < 3) sums[i].check();
+            }
+            left -= n;
+        }
+        expect(std::count(seen.begin(), seen.end(), 1) == count - 1, "each request completes once");
+        int none_left = 0;
+        MPI_Waitany(count, requests.data(), &none_left, MPI_STATUS_IGNORE);
+        expect(none_left == MPI_UNDEFINED, "MPI_Waitany of no request");
+        for (int r = 0; r < size; ++r) expect(to[static_cast<std::size_t>(r)] == r, "a message among collectives");
+    }
+    for (MPI_Comm& c : comms) MPI_Comm_free(&c);
+
+    // What the program frees while a call is under way: the communicator, datatypes, an operator, the request.
+    {
+        MPI_Comm own = MPI_COMM_NULL;
+        MPI_Comm_dup(comm, &own);
+        sum_of_ranks(own);
+        MPI_Datatype pairs = MPI_DATATYPE_NULL;
+        MPI_Type_vector(1000, 1, 2, MPI_INT, &pairs);
+        MPI_Type_commit(&pairs);
+        std::vector<int> from(1000, rank), to(static_cast<std::size_t>(size) * 2000, -1), sums(3000, -1);
+        std::vector<int> counts(static_cast<std::size_t>(size), 1), at;
+        std::vector<MPI_Datatype> types(counts.size(), pairs);
+        for (int r = 0; r < size; ++r) at.push_back(r * 8000);
+        const std::vector<int> sent_counts(counts.size(), 1000), sent_at(counts.size(), 0);
+        const std::vector<MPI_Datatype> sent_types(counts.size(), MPI_INT);
+        calling("MPI_Ialltoallw", own);
+        MPI_Ialltoallw(from.data(), sent_counts.data(), sent_at.data(), sent_types.data(), to.data(), counts.data(),
+            at.data(), types.data(), own, &request);
+        MPI_Type_free(&pairs);
+        MPI_Op op = MPI_OP_NULL;
+        MPI_Op_create(&add_modulo, 1, &op);
+        type_seen = MPI_INT;
+        const std::vector<int> addends(3000, rank % 7);
+        MPI_Request reduction = MPI_REQUEST_NULL, forgotten = MPI_REQUEST_NULL;
+        calling("MPI_Iallreduce", comm, true);
+        MPI_Iallreduce(addends.data(), sums.data(), 3000, MPI_INT, op, comm, &reduction);
+        MPI_Op_free(&op);
+        calling("MPI_Ibarrier", own);
+        MPI_Ibarrier(own, &forgotten);
+        if (extremes)
+            MPI_Request_free(&forgotten);
+        else
+            MPI_Wait(&forgotten, MPI_STATUS_IGNORE);
+        expect(forgotten == MPI_REQUEST_NULL, "MPI_Request_free");
+        if (extremes) MPI_Comm_free(&own);
+        MPI_Wait(&reduction, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        if (!extremes) MPI_Comm_free(&own);
+        bool right = sums.front() == size * (size - 1) / 2 % 7 && sums.back() == sums.front();
+        for (std::size_t i = 0; i < to.size(); ++i)
+            right = right && to[i] == (i % 2 == 0 ? static_cast<int>(i / 2000) : -1);
+        expect(right, "calls whose datatype, operator and communicator are freed");
+    }
+    // The status says nothing, and that it was not cancelled.
+    {
+        MPI_Status status;
+        int cancelled = 1, count = -1;
+        calling("MPI_Ibarrier", comm);
+        MPI_Ibarrier(comm, &request);
+        MPI_Wait(&request, &status);
+        MPI_Test_cancelled(&status, &cancelled);
+        MPI_Get_count(&status, MPI_BYTE, &count);
+        expect(!extremes || (cancelled == 0 && count == 0), "the status of a collective");
+    }
+    calling_all();
+}
+
 // A rank that waits in a collective goes on with what it has started before, for which others wait.
 void make_progress() {
     const int rank = rank_in(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
@@ -826,6 +1234,7 @@ void make_progress() {
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         // Beside a non-blocking collective, which some ranks wait for first and others last.
         int sum = 0, more = 0;
+        calling("MPI_Iallreduce", MPI_COMM_WORLD);
         MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
         if (rank % 2 == 0) MPI_Wait(&request, MPI_STATUS_IGNORE);
         calling("MPI_Allreduce", MPI_COMM_WORLD);
@@ -862,7 +1271,13 @@ void use_threads() {
     std::vector<std::thread> threads;
     for (const MPI_Comm comm : comms)
         threads.emplace_back([comm] {
-            for (int i = 0; i < 300; ++i) sum_of_ranks(comm);
+            for (int i = 0; i < 300; ++i) {
+                sum_of_ranks(comm);
+                if (i % 30 != 0) continue;
+                large_sum one(comm), two(comm, 10);
+                two.wait();
+                one.wait();
+            }
         });
     for (std::thread& t : threads) t.join();
     for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
@@ -902,6 +1317,25 @@ int main(int argc, char** argv) {
     move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
     reduce_all_types(MPI_COMM_WORLD);
     reduce_by_own_operators(MPI_COMM_WORLD);
+    started = true;
+    if (extremes) {
+        for (const int units : {0, 5, 400}) {
+            move_data(
+                MPI_COMM_WORLD,
+                [&](int r) -> const shape& { return family[static_cast<std::size_t>(r) % family.size()]; }, units);
+            move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, units);
+        }
+        move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
+        reduce_numbers<int>(MPI_COMM_WORLD, MPI_INT, "MPI_INT", {0, 1, 5, 1000, 30000});
+        reduce_pairs<double>(MPI_COMM_WORLD, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
+    } else {
+        // A few: the calls of MPI itself take milliseconds where ranks share cores.
+        move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 5);
+        reduce_pairs<double>(MPI_COMM_WORLD, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
+    }
+    started = false;
+    progress_everywhere(MPI_COMM_WORLD);
+    start_many(MPI_COMM_WORLD);
     use_communicators(many);
     make_progress();
     make_errors();

@@ -11,6 +11,10 @@ struct options {
     /// Shared memory where all ranks are on one host. False, or COLLS_TRANSPORT=tcp: MPI's messages there, too. The
     /// same on all ranks.
     bool shared_memory = true;
+    /// Waits in other groups of this thread do not advance the group, nor its waits them. So each such group may be
+    /// used by another thread (MPI_THREAD_MULTIPLE), and a wait hook may test the operations of one while the rank
+    /// waits in another one.
+    bool alone = false;
 };
 
 /// A group of the ranks of `users`, an intracommunicator. Collective over `users`, which stays the program's: it may

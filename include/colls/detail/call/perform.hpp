@@ -43,6 +43,9 @@ int probe_any(rank_context& e);
 /// pointer to null.
 operation_state* begin(rank_context& e, request& q);
 operation_state* begin_message(rank_context& e, operation_kind kind, const call& c, int peer);
+/// Would `begin` return without waiting for other ranks? It waits where some rank has so many operations of the group
+/// in flight that there is no place for another one.
+bool begins_at_once(rank_context& e);
 /// Each advances all operations of the thread; where o is over or has failed, it is released and o becomes null.
 void test_operation(rank_context& e, operation_state*& o);
 void wait_operation(rank_context& e, operation_state*& o);

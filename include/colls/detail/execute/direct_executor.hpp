@@ -16,6 +16,7 @@
 #include <colls/detail/support/copy.hpp>
 #include <colls/detail/support/process_copy.hpp>
 
+#include <algorithm>
 #include <cstring>
 
 namespace colls::inline v1::detail {
@@ -103,6 +104,16 @@ private:
     }
     void finish();
 };
+
+/// Has every rank finished the operation that used the place of the next one before?
+inline bool has_free_place(rank_context& e) {
+    if (e.sequence < window || e.completed_by_all + window > e.sequence) return true;
+    std::uint64_t least = ~std::uint64_t{0};
+    for (int r = 0; r < e.size; ++r)
+        least = std::min(least, e.memory.state(r).completed.load(std::memory_order_acquire));
+    e.completed_by_all = least;
+    return least + window > e.sequence;
+}
 
 inline void direct_executor::begin() {
     activate(e_);  // now, while no stores are pending that it would have to wait for

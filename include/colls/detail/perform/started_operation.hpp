@@ -58,6 +58,10 @@ COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
         static_cast<list<std::size_t>&&>(q.out_offsets));
 }
+COLLS_INLINE bool begins_at_once(rank_context& e) {
+    const progress_lock mine(e);
+    return e.by_messages || has_free_place(e);
+}
 
 /// Takes back an operation that is over or has failed.
 inline void release_operation(rank_context* e, operation_state& o) {

@@ -59,7 +59,7 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     exchange way(users, rank);
     if (communicator comm = colls::detail::group_of_one_host(rank, size, way, how.shared_memory); comm.size() > 0) {
         comm.context().hook = &make_progress;
-        colls::detail::join_groups_of_thread(comm.context());
+        if (!how.alone) colls::detail::join_groups_of_thread(comm.context());
         return comm;
     }
     // Made anew instead of duplicated: MPI_Comm_dup would call the program's attribute callbacks.
@@ -82,8 +82,8 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
         colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
     check(PMPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    communicator comm =
-        extend::join(group::member_of(context, common.figures, here > cores), context->rank(), context->size());
+    communicator comm = extend::join(
+        group::member_of(context, common.figures, here > cores, how.alone), context->rank(), context->size());
     colls::detail::label_group(comm.context(), common.number);
     return comm;
 }

@@ -27,17 +27,18 @@ using extend::machine;
 
 class group : public extend::message_group {
 public:
-    group(std::shared_ptr<mpi_context> context, const extend::machine& figures)
-        : context_(std::move(context)), figures_(figures) {}
+    group(std::shared_ptr<mpi_context> context, const extend::machine& figures, bool alone)
+        : context_(std::move(context)), figures_(figures), alone_(alone) {}
 
+    /// `alone`: see mpi::options.
     static extend::message_member member_of(
-        const std::shared_ptr<mpi_context>& context, const extend::machine& figures, bool crowded) {
+        const std::shared_ptr<mpi_context>& context, const extend::machine& figures, bool crowded, bool alone) {
         extend::message_member m;
-        m.group = std::make_shared<group>(context, figures);
+        m.group = std::make_shared<group>(context, figures, alone);
         m.collectives = std::make_unique<colls::detail::mpi_transport>(context, 0);
         m.messages = std::make_unique<colls::detail::mpi_transport>(context, 1);
         m.crowded = crowded;
-        m.advances_others = true;
+        m.advances_others = !alone;
         return m;
     }
 
@@ -56,7 +57,7 @@ public:
         }
         PMPI_Group_free(&all);
         check(code, "MPI_Comm_create_group", own);
-        return member_of(std::make_shared<mpi_context>(part), figures_, f.crowded);
+        return member_of(std::make_shared<mpi_context>(part), figures_, f.crowded, alone_);
     }
     const char* cannot_shrink() const override {
         return "not over MPI, which itself would have to survive the loss of a rank; let its launcher start the "
@@ -69,6 +70,7 @@ public:
 private:
     std::shared_ptr<mpi_context> context_;
     const extend::machine figures_;
+    const bool alone_;
 };
 
 }  // namespace detail

@@ -1,0 +1,75 @@
+// The functions that wait for requests, and those that look at them: they advance what is outstanding.
+#include "outstanding.hpp"
+
+#include <colls/detail/transport/mpi/mpi_header.hpp>
+
+namespace {
+
+using namespace colls_mpi;
+
+/// `test()` looks once and returns whether the wait is over, `wait()` waits without calls that are outstanding. Both
+/// set `code`, with which an error ends the wait.
+template <class Test, class Wait>
+int wait_for(int& code, const Test& test, const Wait& wait) {
+    advance_until([&] {
+        if (!must_advance()) {
+            wait();
+            return true;
+        }
+        return test() || code != MPI_SUCCESS;
+    });
+    return code;
+}
+
+}  // namespace
+
+extern "C" {
+
+int MPI_Wait(MPI_Request* request, MPI_Status* status) {
+    return request == nullptr ? PMPI_Wait(request, status) : complete(*request, status);
+}
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    int code = MPI_SUCCESS, over = 0;
+    return wait_for(
+        code, [&] { return (code = PMPI_Testall(count, requests, &over, statuses)) == MPI_SUCCESS && over != 0; },
+        [&] { code = PMPI_Waitall(count, requests, statuses); });
+}
+int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
+    int code = MPI_SUCCESS, over = 0;
+    return wait_for(
+        code, [&] { return (code = PMPI_Testany(count, requests, index, &over, status)) == MPI_SUCCESS && over != 0; },
+        [&] { code = PMPI_Waitany(count, requests, index, status); });
+}
+int MPI_Waitsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
+    int code = MPI_SUCCESS;
+    return wait_for(
+        code,
+        [&] {
+            code = PMPI_Testsome(count, requests, completed, indices, statuses);
+            return code == MPI_SUCCESS && *completed != 0;  // MPI_UNDEFINED: there are no requests
+        },
+        [&] { code = PMPI_Waitsome(count, requests, completed, indices, statuses); });
+}
+
+int MPI_Test(MPI_Request* request, int* over, MPI_Status* status) {
+    advance();
+    return PMPI_Test(request, over, status);
+}
+int MPI_Testall(int count, MPI_Request requests[], int* over, MPI_Status statuses[]) {
+    advance();
+    return PMPI_Testall(count, requests, over, statuses);
+}
+int MPI_Testany(int count, MPI_Request requests[], int* index, int* over, MPI_Status* status) {
+    advance();
+    return PMPI_Testany(count, requests, index, over, status);
+}
+int MPI_Testsome(int count, MPI_Request requests[], int* completed, int indices[], MPI_Status statuses[]) {
+    advance();
+    return PMPI_Testsome(count, requests, completed, indices, statuses);
+}
+int MPI_Request_get_status(MPI_Request request, int* over, MPI_Status* status) {
+    advance();
+    return PMPI_Request_get_status(request, over, status);
+}
+
+}  // extern "C"
