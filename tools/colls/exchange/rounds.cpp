@@ -271,9 +271,16 @@ void fill(transfer_table& table, const slot_program& p, const std::vector<int>& 
 
 }  // namespace
 
-imported in_rounds(program plan) {
-    imported out{std::move(plan), {}, {}, 0, 0};
-    slot_program p = slots_of(out.plan);
+imported in_rounds(const program& plan) {
+    imported plain = in_rounds(plan, false);
+    if (plain.table.scratch == 0 || plain.table.blocks == 1) return plain;
+    imported packed = in_rounds(plan, true);
+    return packed.table.scratch == 0 ? std::move(packed) : std::move(plain);
+}
+
+imported in_rounds(const program& plan, bool reuse) {
+    imported out{plan, {}, {}, 0, 0};
+    slot_program p = slots_of(out.plan, reuse);
     for (const int blocks : p.apart) out.apart += blocks;
     const std::vector<int> scratch = p.scratch;
     p.scratch.assign(scratch.size(), 0);  // from here on: minus the slots that are added
@@ -318,6 +325,7 @@ imported in_rounds(program plan) {
     t.ranks = out.plan.ranks;
     t.blocks = out.plan.blocks;
     t.root = out.plan.root;
+    t.outputs = p.outputs;
     for (std::size_t r = 0; r < scratch.size(); ++r) t.scratch = std::max(t.scratch, scratch[r] - p.scratch[r]);
     fill(t, p, round_of);
     return out;

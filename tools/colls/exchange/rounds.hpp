@@ -28,7 +28,9 @@ struct imported {
     std::string steps_at(int rank, int round) const;
 };
 
-/// Throws refuted where the plan waits for ever, races, or reads what nothing has written.
-imported in_rounds(program plan);
+/// Throws refuted where the plan waits for ever, races, or reads what nothing has written. `reuse`: as for slots_of.
+imported in_rounds(const program& plan, bool reuse);
+/// Without scratch slots, if slots of the user's suffice: executors have none for schedules of several blocks.
+imported in_rounds(const program& plan);
 
 }  // namespace exchange

@@ -40,7 +40,9 @@ public:
             const place& p = places_[at(x)];
             sets_.push_back({x});
             set_of_.push_back(x);
-            user_slot_.push_back(p.in == memory::input || p.in == memory::output ? p.index : colls::none);
+            // A schedule for all_to_all says itself which slot holds which rank's data at the end.
+            const bool fixed = p.in == memory::input || (p.in == memory::output && !exchange());
+            user_slot_.push_back(fixed ? p.index : colls::none);
         }
     }
 
@@ -74,29 +76,34 @@ public:
         find_accesses();
     }
 
-    /// Input and output first, then the ends of local copies.
+    /// Input and output, and the ends of local copies. Those first where a schedule names the places of the output.
     void share_slots() {
-        if (!plan_.in_place)
-            for (int r = 0; r < plan_.ranks; ++r)
-                for (int b = 0; b < plan_.blocks; ++b)
-                    join(numbers_.at({r, memory::input, b}), numbers_.at({r, memory::output, b}));
+        if (!exchange()) join_ends();
         for (std::size_t i = 0; i < moves_.size(); ++i)
             if (const move& m = moves_[i]; !gone_[i] && local_copy(m)) join(numbers_.at(m.from), numbers_.at(m.to));
+        if (exchange()) join_ends();
+    }
+
+    /// What has no slot of the user's takes one whose content is no longer, or not yet, needed. `outputs_only`: only
+    /// what is the result.
+    void reuse_slots(bool outputs_only) {
+        for (int x = 0; x < count(); ++x) {
+            const place p = places_[at(x)];
+            if (has_input(set_of_[at(x)]) || p.in == memory::input || accesses_[at(x)].empty()) continue;
+            if (outputs_only && p.in != memory::output) continue;
+            user_slot_[at(set_of_[at(x)])] = colls::none;
+            for (int b = 0; b < plan_.blocks && !has_input(set_of_[at(x)]); ++b)
+                join(numbers_.at({p.rank, memory::input, b}), x);
+        }
     }
 
     slot_program result() const {
-        slot_program out{{}, plan_.groups, std::vector<int>(at(plan_.ranks)), std::vector<int>(at(plan_.ranks))};
+        slot_program out{{}, plan_.groups, std::vector<int>(at(plan_.ranks)), std::vector<int>(at(plan_.ranks)), {}};
         std::vector<int> slot(at(count()), colls::none);
-        // An output whose input is still needed has a slot of its own.
-        const auto has_input = [&](int s) {
-            return std::ranges::any_of(sets_[at(s)], [&](int x) { return places_[at(x)].in == memory::input; });
-        };
         for (int x = 0; x < count(); ++x) {
             const int s = set_of_[at(x)], rank = places_[at(x)].rank;
             if (slot[at(s)] != colls::none) continue;
-            const bool user = user_slot_[at(s)] != colls::none, whole = user && has_input(s);
-            if (user && !whole) ++out.apart[at(rank)];
-            if (whole)
+            if (has_input(s))
                 slot[at(s)] = user_slot_[at(s)];
             else if (std::ranges::any_of(sets_[at(s)], [&](int y) { return !accesses_[at(y)].empty(); }))
                 slot[at(s)] = plan_.blocks + out.scratch[at(rank)]++;
@@ -110,15 +117,45 @@ public:
         }
         // What lies elsewhere is copied to where the user finds it.
         constexpr long end = std::numeric_limits<long>::max() - 1;
-        for (int r = 0; r < plan_.ranks; ++r)
-            for (int b = 0; b < plan_.blocks; ++b)
-                if (const place p{r, memory::output, b}; !plan_.in_place && plan_.wanted(r, b) && slot_of(p) != b)
-                    out.moves.push_back({colls::action::copy, r, slot_of(p), r, b, end, end + 1, plan_.groups + r});
+        for (int r = 0; r < plan_.ranks && !plan_.in_place; ++r) {
+            if (exchange() && name_outputs(r, slot, out)) continue;
+            for (int b = 0; b < plan_.blocks; ++b) {
+                const place p{r, memory::output, b};
+                if (!plan_.wanted(r, b) || slot_of(p) == b) continue;
+                ++out.apart[at(r)];
+                out.moves.push_back({colls::action::copy, r, slot_of(p), r, b, end, end + 1, plan_.groups + r});
+            }
+        }
         out.groups += plan_.ranks;
         return out;
     }
 
 private:
+    bool exchange() const { return plan_.implements == colls::collective::all_to_all; }
+    bool has_input(int set) const {
+        return std::ranges::any_of(sets_[at(set)], [&](int x) { return places_[at(x)].in == memory::input; });
+    }
+    /// all_to_all: which rank's data the slots of rank r hold at the end. False where that cannot be said, since a
+    /// result is in scratch memory, or those of one rank are in another order.
+    bool name_outputs(int r, const std::vector<int>& slot, slot_program& out) const {
+        const int each = plan_.blocks / plan_.ranks;
+        std::vector<int> names(at(plan_.blocks), colls::none);
+        int before = colls::none;
+        for (int b = 0; b < plan_.blocks; ++b) {
+            const int s = slot[at(set_of_[at(numbers_.at({r, memory::output, b}))])];
+            if (s >= plan_.blocks || (b % each != 0 && s < before)) return false;
+            names[at(s)] = b / each;
+            before = s;
+        }
+        out.outputs.resize(at(plan_.ranks));
+        out.outputs[at(r)] = std::move(names);
+        return true;
+    }
+    void join_ends() {
+        for (int r = 0; r < plan_.ranks && !plan_.in_place; ++r)
+            for (int b = 0; b < plan_.blocks; ++b)
+                join(numbers_.at({r, memory::input, b}), numbers_.at({r, memory::output, b}));
+    }
     int count() const { return static_cast<int>(places_.size()); }
     void number(const place& p) {
         if (numbers_.emplace(p, count()).second) places_.push_back(p);
@@ -228,11 +265,12 @@ private:
 
 }  // namespace
 
-slot_program slots_of(const program& plan) {
+slot_program slots_of(const program& plan, bool reuse) {
     slot_finder finder(plan);
     finder.check();
     finder.reduce_on_arrival();
     finder.share_slots();
+    finder.reuse_slots(!reuse);
     return finder.result();
 }
 

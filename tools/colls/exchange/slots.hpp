@@ -18,12 +18,15 @@ struct slot_move {
 struct slot_program {
     std::vector<slot_move> moves;
     int groups = 0;            ///< those of the plan, and one for each rank that copies its output at the end
-    std::vector<int> scratch;  ///< of each rank
-    std::vector<int> apart;    ///< of each rank: blocks whose input and output need two slots
+    std::vector<int> scratch;  ///< slots of each rank
+    std::vector<int> apart;    ///< of each rank: blocks of the output that are copied at the end
+    /// all_to_all: of each rank the source of what each slot holds at the end. Empty: as blocks are numbered.
+    std::vector<std::vector<int>> outputs;
 };
 
 /// Throws refuted where two steps access one chunk in no order, where a step reads what nothing has written, or where
-/// a chunk of the output is never written.
-slot_program slots_of(const program& plan);
+/// a chunk of the output is never written. `reuse`: scratch memory takes slots of the user's, while these hold nothing
+/// that is needed; that can delay messages.
+slot_program slots_of(const program& plan, bool reuse);
 
 }  // namespace exchange

@@ -19,6 +19,11 @@ struct listed {
     int blocks(int) const { return table->blocks; }
     int scratch(int) const { return table->scratch; }
     int root(int) const { return table->root; }
+    int output(int rank, int n, int slot) const {
+        const auto r = static_cast<std::size_t>(rank);
+        if (r >= table->outputs.size() || table->outputs[r].empty()) return slot / (table->blocks / n);
+        return table->outputs[r][static_cast<std::size_t>(slot)];
+    }
     colls::step at(int rank, int, int round, int port) const { return table->at(rank, round, port); }
 };
 

@@ -14,6 +14,8 @@ struct transfer_table {
     colls::collective implements = colls::collective::all_reduce;
     int ranks = 0, rounds = 0, ports = 1, blocks = 0, scratch = 0, root = 0;
     std::vector<colls::step> steps;  ///< [round][rank][port]
+    /// all_to_all: of each rank the source of what each slot holds at the end. Empty: as blocks are numbered.
+    std::vector<std::vector<int>> outputs;
 
     const colls::step& at(int rank, int round, int port) const { return steps[index(rank, round, port)]; }
     colls::step& at(int rank, int round, int port) { return steps[index(rank, round, port)]; }
