@@ -76,22 +76,27 @@ public:
         find_accesses();
     }
 
-    /// Input and output, and the ends of local copies. Those first where a schedule names the places of the output.
+    /// Input and output, and the ends of local copies. all_to_all names the places of its output itself.
     void share_slots() {
-        if (!exchange()) join_ends();
+        for (int r = 0; r < plan_.ranks && !plan_.in_place && !exchange(); ++r)
+            for (int b = 0; b < plan_.blocks; ++b)
+                join(numbers_.at({r, memory::input, b}), numbers_.at({r, memory::output, b}));
         for (std::size_t i = 0; i < moves_.size(); ++i)
             if (const move& m = moves_[i]; !gone_[i] && local_copy(m)) join(numbers_.at(m.from), numbers_.at(m.to));
-        if (exchange()) join_ends();
     }
 
-    /// What has no slot of the user's takes one whose content is no longer, or not yet, needed. `outputs_only`: only
-    /// what is the result.
+    /// What has no slot of the user's takes one whose content is no longer, or not yet, needed; in the order in which
+    /// they are written, so that few are left over. `outputs_only`: only what is the result.
     void reuse_slots(bool outputs_only) {
-        for (int x = 0; x < count(); ++x) {
+        std::vector<int> ordered;
+        for (int x = 0; x < count(); ++x)
+            if (!accesses_[at(x)].empty()) ordered.push_back(x);
+        std::ranges::stable_sort(ordered, {}, [&](int x) { return accesses_[at(x)].front().time; });
+        for (const int x : ordered) {
             const place p = places_[at(x)];
-            if (has_input(set_of_[at(x)]) || p.in == memory::input || accesses_[at(x)].empty()) continue;
-            if (outputs_only && p.in != memory::output) continue;
+            if (has_input(set_of_[at(x)]) || (outputs_only && p.in != memory::output)) continue;
             user_slot_[at(set_of_[at(x)])] = colls::none;
+            if (p.index < plan_.blocks) join(numbers_.at({p.rank, memory::input, p.index}), x);
             for (int b = 0; b < plan_.blocks && !has_input(set_of_[at(x)]); ++b)
                 join(numbers_.at({p.rank, memory::input, b}), x);
         }
@@ -150,11 +155,6 @@ private:
         out.outputs.resize(at(plan_.ranks));
         out.outputs[at(r)] = std::move(names);
         return true;
-    }
-    void join_ends() {
-        for (int r = 0; r < plan_.ranks && !plan_.in_place; ++r)
-            for (int b = 0; b < plan_.blocks; ++b)
-                join(numbers_.at({r, memory::input, b}), numbers_.at({r, memory::output, b}));
     }
     int count() const { return static_cast<int>(places_.size()); }
     void number(const place& p) {
