@@ -139,7 +139,7 @@ bool copy_ahead(slot_program& p, const std::vector<constraint>& constraints, con
     throw refused("the plan's local steps depend on each other in a circle");
 }
 
-/// What a group needs for itself in a round: the sending side of one thread block, and the receiving side of another.
+/// What a group needs for itself in a round: one thread block's way to a rank, and another's from a rank.
 struct sides {
     int sender = colls::none, receiver = colls::none;
 };
@@ -304,8 +304,8 @@ imported in_rounds(const program& plan, bool reuse) {
         out.groups[at(m.group)].written_at = m.written_at;
         if (m.from.rank == m.to.rank) continue;
         const event &sent = out.plan.events[at(m.read_at)], &received = out.plan.events[at(m.written_at)];
-        if (sent.rank == m.from.rank) threads[at(m.group)].sender = sent.thread;
-        if (received.rank == m.to.rank) threads[at(m.group)].receiver = received.thread;
+        if (sent.rank == m.from.rank) threads[at(m.group)].sender = sent.thread * plan.ranks + m.to.rank;
+        if (received.rank == m.to.rank) threads[at(m.group)].receiver = received.thread * plan.ranks + m.from.rank;
     }
     for (const slot_move& m : p.moves) {
         times[at(m.group)] = std::min(times[at(m.group)], m.read_time);

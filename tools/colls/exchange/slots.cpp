@@ -152,6 +152,9 @@ private:
             names[at(s)] = b / each;
             before = s;
         }
+        bool as_numbered = true;
+        for (int b = 0; b < plan_.blocks; ++b) as_numbered = as_numbered && names[at(b)] == b / each;
+        if (as_numbered) return true;
         out.outputs.resize(at(plan_.ranks));
         out.outputs[at(r)] = std::move(names);
         return true;
