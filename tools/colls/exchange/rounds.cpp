@@ -18,7 +18,7 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// `later` is in a later round than `first`, or, if not `strict`, in the same one: sends read the state at the start of
-/// a round, and reductions into one slot may arrive together.
+/// a round, and reductions into one slot may come in any order.
 struct constraint {
     int first = 0, later = 0;
     bool strict = false;
@@ -56,7 +56,6 @@ std::vector<constraint> constraints_of(const slot_program& p) {
                 reduced.clear();
                 read.clear();
             } else {
-                if (!reduced.empty()) add(reduced.back(), a.group, false);
                 reduced.push_back(a.group);
             }
         }
