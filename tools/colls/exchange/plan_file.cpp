@@ -1,6 +1,7 @@
 #include "plan_file.hpp"
 
 #include "msccl.hpp"
+#include "mscclpp.hpp"
 
 #include <fstream>
 #include <map>
@@ -12,10 +13,12 @@ namespace exchange {
 bool names_plan(const std::string& file) { return file.ends_with(".xml") || file.ends_with(".json"); }
 
 std::shared_ptr<const plan_schedule> read_plan(const std::string& text, const std::string& file) {
-    if (!file.ends_with(".xml")) throw refused("plans are files of MSCCL's XML (.xml)");
-    auto from = std::make_unique<const imported>(in_rounds(read_msccl(text)));
+    if (!names_plan(file)) throw refused("plans are files of MSCCL's XML (.xml) and of MSCCL++'s JSON (.json)");
+    const bool xml = file.ends_with(".xml");
+    auto from = std::make_unique<const imported>(in_rounds(xml ? read_msccl(text) : read_mscclpp(text)));
     const colls::any_schedule schedule = schedule_of(from->table);
-    return std::make_shared<const plan_schedule>(plan_schedule{"MSCCL XML", std::move(from), schedule});
+    return std::make_shared<const plan_schedule>(
+        plan_schedule{xml ? "MSCCL XML" : "MSCCL++ JSON", std::move(from), schedule});
 }
 
 std::shared_ptr<const plan_schedule> load_plan(const std::string& file) {
