@@ -12,6 +12,8 @@
 #include <colls/verify.hpp>
 #include <colls/views.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -95,6 +97,48 @@ TEST_CASE("exchange: sample plans are proven, and run", "[exchange]") {
         ++found;
     }
     CHECK(found >= 20);
+}
+
+TEST_CASE(
+    "exchange: MSCCL++ plans are proven, and run; those that lack an operation, or move another chunk, are refuted",
+    "[exchange]") {
+    using nlohmann::json;
+    int found = 0, changed = 0;
+    for (const auto& file : samples(".json")) {
+        INFO(file.filename().string());
+        const std::string text = text_of(file);
+        const judgement j = judge(text, file.string());
+        INFO(j.text);
+        REQUIRE(j.what == verdict::proven);
+        const exchange::transfer_table& t = j.read->from->table;
+        // Executors have no scratch slots beside several blocks.
+        if (t.scratch == 0) CHECK(exchange::try_plan(j.read->schedule, t.ranks, 37) == "");
+        found += t.scratch == 0;
+        const json plan = json::parse(text);
+        for (std::size_t g = 0; g < plan["gpus"].size(); ++g) {
+            const json& ops = plan["gpus"][g]["threadblocks"][0]["ops"];
+            for (std::size_t i = 0; i < ops.size(); ++i) {
+                if (ops[i]["name"] == "nop") continue;
+                INFO("gpu " << g << ", operation " << i << ": " << ops[i].dump());
+                json less = plan;
+                less["gpus"][g]["threadblocks"][0]["ops"].erase(i);
+                CHECK(judge(less.dump(), file.string()).what != verdict::proven);
+                ++changed;
+                if (!ops[i].contains("dst_buff")) continue;
+                json other = plan;
+                json& index = other["gpus"][g]["threadblocks"][0]["ops"][i]["dst_buff"].back()["index"];
+                index = index.get<int>() > 0 ? index.get<int>() - 1 : 1;
+                CHECK(judge(other.dump(), file.string()).what != verdict::proven);
+                ++changed;
+            }
+        }
+    }
+    CHECK(found >= 5);
+    CHECK(changed > 150);
+    const std::string pipeline =
+        R"({"name": "p", "collective": "allreduce", "inplace": true, "gpus": [{"id": 0, "input_chunks": 1,)"
+        R"( "output_chunks": 1, "scratch_chunks": 0, "threadblocks": [{"id": 0, "ops": [{"name": "pipeline"}]}]}]})";
+    CHECK(support::lacks(judge(pipeline, "p.json").text, {"gpu 0, thread block 0, step 0 (pipeline)"}) == "");
 }
 
 TEST_CASE("exchange: what is written is read as the same transfers", "[exchange]") {

@@ -67,7 +67,7 @@ struct arguments {
 
 void add_schedule(CLI::App& to, arguments& a) {
     to.add_option("family", a.asked.name,
-          "a family of the library (`colls list`), with --include a C++ type, or a plan's file (.xml)")
+          "a family of the library (`colls list`), with --include a C++ type, or a plan's file (.xml, .json)")
         ->required();
     to.add_option("collective", a.asked.collective, "all_reduce, allgather, ...; without it all that the family has");
     to.add_option("--include", a.asked.include,
@@ -148,7 +148,7 @@ int run(int argc, char** argv) {
         "a plan of another library: what it is, proven or refuted, priced, run\n\n"
         "    colls import ring.xml --run\n\n"
         "prove, cost, draw, simulate, place and export take a plan's file in the place of a family.");
-    import.add_option("plan", a.asked.name, "MSCCL XML (.xml)")->required();
+    import.add_option("plan", a.asked.name, "MSCCL XML (.xml), or an execution plan of MSCCL++ (.json)")->required();
     import.add_flag("--run", a.run, "run it over threads, with a serial computation beside it");
     add_machine(import, a);
     for (CLI::App* const each : {&export_plan, &import})
