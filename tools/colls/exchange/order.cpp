@@ -70,7 +70,7 @@ const ordered_pair* unordered_pair(
     const followers next = followers_of(plan);
     std::vector<const ordered_pair*> sorted;
     for (const ordered_pair& p : pairs) sorted.push_back(&p);
-    std::ranges::stable_sort(sorted, {}, [](const ordered_pair* p) { return p->first; });
+    std::ranges::sort(sorted, {}, [](const ordered_pair* p) { return std::tuple(p->first, p->second, p->subject); });
     // Which of `width` first events each event waits for, by bits; then the next ones.
     constexpr int width = 1024;
     std::vector<std::uint64_t> reached;

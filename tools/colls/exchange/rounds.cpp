@@ -40,7 +40,7 @@ std::vector<constraint> constraints_of(const slot_program& p) {
         if (first != colls::none && first != later) found.emplace(first, later, strict);
     };
     for (auto& [slot, all] : slots) {
-        std::ranges::stable_sort(all, {}, &access::time);
+        std::ranges::sort(all, {}, [](const access& a) { return std::pair(a.time, a.group); });
         int copied = colls::none;
         std::vector<int> reduced, read;  // since then
         for (const access& a : all) {
@@ -159,7 +159,7 @@ public:
                 before_[at(component[at(c.later)])].emplace_back(component[at(c.first)], c.strict);
         std::vector<int> groups(component.size());
         for (std::size_t g = 0; g < groups.size(); ++g) groups[g] = static_cast<int>(g);
-        std::ranges::stable_sort(groups, {}, [&](int g) { return times[at(g)]; });
+        std::ranges::sort(groups, {}, [&](int g) { return std::pair(times[at(g)], g); });
         std::vector<char> listed(at(count));
         for (const int g : groups) {
             const int c = component[at(g)];

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 namespace exchange {
 
@@ -91,7 +92,7 @@ public:
         std::vector<int> ordered;
         for (int x = 0; x < count(); ++x)
             if (!accesses_[at(x)].empty()) ordered.push_back(x);
-        std::ranges::stable_sort(ordered, {}, [&](int x) { return accesses_[at(x)].front().time; });
+        std::ranges::sort(ordered, {}, [&](int x) { return std::pair(accesses_[at(x)].front().time, x); });
         for (const int x : ordered) {
             const place p = places_[at(x)];
             if (has_input(set_of_[at(x)]) || (outputs_only && p.in != memory::output)) continue;
@@ -176,7 +177,8 @@ private:
             accesses_[at(numbers_.at(m.to))].push_back({write_time(m), static_cast<int>(i),
                 m.action == colls::action::copy ? use::copied_to : use::reduced_to});
         }
-        for (auto& all : accesses_) std::ranges::stable_sort(all, {}, &access::time);
+        for (auto& all : accesses_)
+            std::ranges::sort(all, {}, [](const access& a) { return std::pair(a.time, a.move); });
     }
 
     bool given(const place& p) const { return p.in == memory::input && plan_.given(p.rank, p.index); }
