@@ -93,7 +93,7 @@ std::string write_trace(const colls::any_schedule& s, int n, double bytes, const
     json all = json::array();
     for (int r = 0; r < n; ++r) all.push_back({{"rank", r}, {"nodes", ranks[static_cast<std::size_t>(r)].nodes}});
     const json trace{
-        {"schema", "chakra 0.0.4, as JSON"}, {"name", name}, {"ranks", n}, {"bytes", bytes}, {"traces", all}};
+        {"schema", "nodes of Chakra, as JSON"}, {"name", name}, {"ranks", n}, {"bytes", bytes}, {"traces", all}};
     return trace.dump(1) + "\n";
 }
 
