@@ -1,5 +1,6 @@
 #include "catalogue.hpp"
 
+#include "exchange/plan_file.hpp"
 #include "own_header.hpp"
 
 #include <colls/detail/choose/explanation.hpp>
@@ -21,7 +22,7 @@ const std::vector<entry>& catalogue() {
             for (int c = 0; c < colls::collective_count; ++c) {
                 const auto list = colls::detail::all_candidates_of(static_cast<colls::collective>(c));
                 for (int i = 0; i < list.count; ++i)
-                    if (list.first[i].name == family) found.push_back({family, list.first[i].schedule});
+                    if (list.first[i].name == family) found.push_back({family, list.first[i].schedule, 0});
             }
         return found;
     }();
@@ -50,17 +51,21 @@ std::vector<entry> find(const request& asked) {
     std::optional<colls::collective> only;
     if (!asked.collective.empty()) only = collective_named(asked.collective);
     std::vector<entry> all;
-    if (asked.include.empty()) {
+    if (exchange::names_plan(asked.name)) {
+        const auto plan = exchange::load_plan(asked.name);
+        all.push_back({asked.name, plan->schedule, plan->from->table.ranks});
+    } else if (asked.include.empty()) {
         const auto names = families();
         if (std::ranges::find(names, asked.name) == names.end())
             throw std::runtime_error(
-                fmt::format("there is no family '{}'; there are: {}. A type of your own needs --include HEADER",
+                fmt::format("there is no family '{}'; there are: {}. A type of your own needs --include HEADER, and a "
+                            "plan of another library ends in .xml",
                     asked.name, fmt::join(names, ", ")));
         for (const entry& e : catalogue())
             if (e.family == asked.name) all.push_back(e);
     } else {
         for (const colls::any_schedule& s : schedules_of_header(asked.include, asked.name))
-            all.push_back({asked.name, s});
+            all.push_back({asked.name, s, 0});
     }
     if (!only) return all;
     std::vector<std::string> has;

@@ -14,6 +14,7 @@ namespace tool {
 struct entry {
     std::string family;
     colls::any_schedule schedule;
+    int ranks = 0;  ///< of a plan, which is for one group size; 0: of any
 };
 
 /// All schedules of the library's families, those of one family after those of another.
@@ -27,7 +28,7 @@ colls::collective collective_named(std::string_view name);
 
 /// What the user asks for on the command line.
 struct request {
-    std::string name;        ///< of a family; with `include`, of a C++ type: a schedule or a family
+    std::string name;        ///< of a family; with `include`, of a C++ type: a schedule or a family; or a plan's file
     std::string collective;  ///< empty: all that it has
     std::string include;     ///< a header that declares `name`; empty: a family of the library
 };

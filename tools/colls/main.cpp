@@ -1,6 +1,8 @@
 // colls: what schedules there are, whether they are right, what they cost, what they look like, and how long they take
 // on a network; and what a run has recorded. docs/colls.md, docs/simulate.md, docs/tracing.md.
 #include "commands.hpp"
+#include "exchange/program.hpp"
+#include "exchanges.hpp"
 #include "picture.hpp"
 #include "recording.hpp"
 #include "simulations.hpp"
@@ -24,18 +26,25 @@ void write(const std::string& file, const std::string& text) {
 
 struct arguments {
     tool::request asked;
-    std::string collective, ranks = "8", bytes = "1M", svg, html;
+    std::string collective, ranks, bytes = "1M", svg, html;
     std::vector<std::string> sizes;
     double alpha = 5, beta = 0.1, gamma = 0.05;
-    std::string topology, tune, stragglers, output;
+    std::string topology, tune, stragglers;
     std::vector<std::string> groups, traces;
     double noise = 0;
     int trials = 10, tries = 200, network_ranks = 0;
-    bool json = false;
+    bool json = false, run = false;
+    std::string output;
+    tool::export_request format;
 
     colls::model machine() const { return {alpha * 1e-6, beta * 1e-9, gamma * 1e-9}; }
-    int group() const {
-        const auto [first, last] = tool::parse_range(ranks);
+    /// The group sizes asked for; without any that of a plan, or 8.
+    std::pair<int, int> group_range(int of_plan = 0) const {
+        if (ranks.empty()) return {of_plan > 0 ? of_plan : 8, of_plan > 0 ? of_plan : 8};
+        return tool::parse_range(ranks);
+    }
+    int group(int of_plan = 0) const {
+        const auto [first, last] = group_range(of_plan);
         if (first != last) throw std::runtime_error("one group size is wanted here, not a range");
         return first;
     }
@@ -58,7 +67,8 @@ struct arguments {
 };
 
 void add_schedule(CLI::App& to, arguments& a) {
-    to.add_option("family", a.asked.name, "a family of the library (`colls list`), or with --include a C++ type")
+    to.add_option("family", a.asked.name,
+          "a family of the library (`colls list`), with --include a C++ type, or a plan's file (.xml, .json)")
         ->required();
     to.add_option("collective", a.asked.collective, "all_reduce, allgather, ...; without it all that the family has");
     to.add_option("--include", a.asked.include,
@@ -73,7 +83,7 @@ void add_machine(CLI::App& to, arguments& a) {
 int run(int argc, char** argv) {
     arguments a;
     CLI::App app{
-        "Schedules of collectives: what there is, proofs, costs and pictures.\n\n"
+        "Schedules of collectives: what there is, proofs, costs and pictures; plans of other libraries.\n\n"
         "    colls list --ranks 8\n"
         "    colls prove circulant --ranks 2..512\n"
         "    colls prove --include my.hpp my::schedule --ranks 2..64\n"
@@ -83,6 +93,8 @@ int run(int argc, char** argv) {
         "    colls simulate all_reduce --topology cluster.json --bytes 64M --groups 16,64,256\n"
         "    colls choose all_reduce --topology cluster.json --tune cluster.tune\n"
         "    colls place ring all_reduce --topology cluster.json --bytes 64M\n"
+        "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
+        "    colls import ring.xml --run\n"
         "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
         "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command.",
         "colls"};
@@ -130,6 +142,26 @@ int run(int argc, char** argv) {
     for (CLI::App* const each : {&summary, &merge})
         each->add_option("traces", a.traces, "COLLS_TRACE's value, or the files that it has made")->required();
     merge.add_option("-o,--output", a.output, "the file to be written")->required();
+    CLI::App& export_plan = *app.add_subcommand("export",
+        "a schedule in another library's format\n\n"
+        "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
+        "    colls export tree broadcast --ranks 7 --format dot | dot -Tsvg -o tree.svg");
+    add_schedule(export_plan, a);
+    export_plan
+        .add_option("--format", a.format.format,
+            "msccl: MSCCL XML, which MSCCL and RCCL run; dot: a graph for Graphviz; trace: Chakra's nodes as JSON")
+        ->capture_default_str();
+    export_plan.add_flag("--out-of-place", a.format.out_of_place, "msccl: input and output are different buffers");
+    export_plan.add_option("-o,--output", a.output, "write to this file");
+    CLI::App& import = *app.add_subcommand("import",
+        "a plan of another library: what it is, proven or refuted, priced, run\n\n"
+        "    colls import ring.xml --run\n\n"
+        "prove, cost, draw, simulate, place and export take a plan's file in the place of a family.");
+    import.add_option("plan", a.asked.name, "MSCCL XML (.xml), or an execution plan of MSCCL++ (.json)")->required();
+    import.add_flag("--run", a.run, "run it over threads, with a serial computation beside it");
+    add_machine(import, a);
+    for (CLI::App* const each : {&export_plan, &import})
+        each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&simulate, &choose, &place})
         each->add_option("--topology", a.topology, "the network: a file of JSON, docs/simulate.md")->required();
     for (CLI::App* const each : {&choose, &place})
@@ -138,10 +170,11 @@ int run(int argc, char** argv) {
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&compare, &draw})
         each->add_option("--svg,--plot", a.svg, "write a picture to this file");
-    for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw})
-        each->add_option("-n,--ranks", a.ranks, each == &prove ? "group sizes: 8, or 2..512" : "group size")
-            ->capture_default_str();
-    for (CLI::App* const each : {&list, &prove, &cost, &compare, &simulate, &choose, &place, &summary})
+    for (CLI::App* const each : {&list, &prove, &cost, &compare, &draw, &export_plan})
+        each->add_option("-n,--ranks", a.ranks,
+            each == &prove ? "group sizes: 8, or 2..512; without it 8, or that of a plan"
+                           : "group size; without it 8, or that of a plan");
+    for (CLI::App* const each : {&list, &prove, &cost, &compare, &simulate, &choose, &place, &import, &summary})
         each->add_flag("--json", a.json, "print JSON");
     CLI11_PARSE(app, argc, argv);
 
@@ -153,11 +186,15 @@ int run(int argc, char** argv) {
     }
     if (list.parsed()) return tool::list(a.collective, a.group(), a.json);
     if (prove.parsed()) {
-        const auto [first, last] = tool::parse_range(a.ranks);
-        return tool::prove(tool::find(a.asked), first, last, a.json);
+        const std::vector<tool::entry> found = tool::find(a.asked);
+        const auto [first, last] = a.group_range(found[0].ranks);
+        return tool::prove(found, first, last, a.json);
     }
-    if (cost.parsed())
-        return tool::cost(tool::find(a.asked), a.group(), tool::parse_size(a.bytes), a.machine(), a.json);
+    if (cost.parsed()) {
+        const std::vector<tool::entry> found = tool::find(a.asked);
+        return tool::cost(found, a.group(found[0].ranks), tool::parse_size(a.bytes), a.machine(), a.json);
+    }
+    if (import.parsed()) return tool::import(a.asked.name, tool::parse_size(a.bytes), a.machine(), a.run, a.json);
     if (compare.parsed()) return tool::compare(a.collective, a.group(), a.sizes_or_steps(), a.machine(), a.svg, a.json);
     if (simulate.parsed() || choose.parsed() || place.parsed()) {
         const tool::network on = tool::read_network(a.topology);
@@ -180,11 +217,20 @@ int run(int argc, char** argv) {
             a.collective, a.asked.name, on, groups, tool::parse_size(a.bytes), a.disturbances(), a.json);
     }
     const std::vector<tool::entry> found = tool::find(a.asked);
-    if (found.size() > 1 || (a.svg.empty() && a.html.empty()))
-        throw std::runtime_error(found.size() > 1 ? "name one collective to be drawn: `colls draw ring all_gather`"
-                                                  : "name a file to draw to: --svg FILE, --html FILE");
-    if (!a.svg.empty()) write(a.svg, tool::svg_of(found[0], a.group()));
-    if (!a.html.empty()) write(a.html, tool::html_of(found[0], a.group()));
+    if (found.size() > 1) throw std::runtime_error("name one collective: `colls draw ring all_gather`");
+    const int n = a.group(found[0].ranks);
+    if (export_plan.parsed()) {
+        a.format.bytes = tool::parse_size(a.bytes);
+        const std::string text = tool::exported(found[0], n, a.format);
+        if (a.output.empty())
+            fmt::print("{}", text);
+        else
+            write(a.output, text);
+        return tool::good;
+    }
+    if (a.svg.empty() && a.html.empty()) throw std::runtime_error("name a file to draw to: --svg FILE, --html FILE");
+    if (!a.svg.empty()) write(a.svg, tool::svg_of(found[0], n));
+    if (!a.html.empty()) write(a.html, tool::html_of(found[0], n));
     return tool::good;
 }
 
@@ -193,6 +239,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
     try {
         return run(argc, argv);
+    } catch (const exchange::refuted& e) {
+        fmt::print(stderr, "refuted: {}\n", e.what());
+        return tool::refuted;
     } catch (const std::exception& e) {
         fmt::print(stderr, "colls: {}\n", e.what());
         return tool::misused;

@@ -1,12 +1,12 @@
 #include "nccl_topology.hpp"
 
+#include "exchange/xml.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <stdexcept>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,96 +15,7 @@ namespace tool {
 namespace {
 
 namespace sim = colls::simulation;
-
-struct element {
-    std::string name;
-    std::map<std::string, std::string> attributes;
-    std::vector<element> children;
-
-    std::string text(const std::string& attribute) const {
-        const auto found = attributes.find(attribute);
-        if (found == attributes.end()) throw std::runtime_error(fmt::format("a <{}> lacks '{}'", name, attribute));
-        return found->second;
-    }
-    /// The number that an attribute begins with: "16.0 GT/s PCIe".
-    double number(const std::string& attribute) const {
-        const std::string value = text(attribute);
-        try {
-            return std::stod(value);
-        } catch (const std::exception&) {
-            throw std::runtime_error(fmt::format("a <{}> has {}=\"{}\", which is no number", name, attribute, value));
-        }
-    }
-};
-
-/// Reads elements and attributes, which is all that such a file has; comments and declarations are passed over.
-class xml_reader {
-public:
-    explicit xml_reader(std::string_view text) : text_(text) {}
-
-    element document() {
-        skip_to_tag();
-        return next();
-    }
-
-private:
-    [[noreturn]] void fail(std::string_view what) const {
-        const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_), '\n');
-        throw std::runtime_error(fmt::format("line {}: {}", line, what));
-    }
-    bool takes(std::string_view word) {
-        if (text_.substr(at_, word.size()) != word) return false;
-        at_ += word.size();
-        return true;
-    }
-    void skip_spaces() {
-        while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-    }
-    void skip_past(std::string_view word) {
-        const std::size_t found = text_.find(word, at_);
-        if (found == std::string_view::npos) fail(fmt::format("there is no {}", word));
-        at_ = found + word.size();
-    }
-    void skip_to_tag() {
-        for (;;) {
-            skip_spaces();
-            if (takes("<!--"))
-                skip_past("-->");
-            else if (takes("<?") || takes("<!"))
-                skip_past(">");
-            else
-                return;
-        }
-    }
-    std::string word() {
-        const std::size_t first = at_;
-        while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
-        if (at_ == first) fail("a name is wanted here");
-        return std::string(text_.substr(first, at_ - first));
-    }
-    element next() {
-        if (!takes("<")) fail("an element is wanted here");
-        element e{word(), {}, {}};
-        for (skip_spaces(); !takes("/>"); skip_spaces()) {
-            if (takes(">")) return with_children(std::move(e));
-            const std::string attribute = word();
-            if (!takes("=\"")) fail("=\" is wanted here");
-            const std::size_t first = at_;
-            skip_past("\"");
-            e.attributes[attribute] = text_.substr(first, at_ - 1 - first);
-        }
-        return e;
-    }
-    element with_children(element e) {
-        for (skip_to_tag(); !takes("</"); skip_to_tag()) e.children.push_back(next());
-        if (word() != e.name) fail(fmt::format("<{}> is not closed", e.name));
-        skip_past(">");
-        return e;
-    }
-
-    std::string_view text_;
-    std::size_t at_ = 0;
-};
+using exchange::element;
 
 /// Bytes a second of one NVLink, by compute capability: the figures of NCCL.
 double nvlink_bandwidth(int sm) {
@@ -195,7 +106,7 @@ private:
 }  // namespace
 
 sim::topology nccl_topology(const std::string& xml, const nccl_hosts& hosts) {
-    const element system = xml_reader(xml).document();
+    const element system = exchange::read_xml(xml);
     if (system.name != "system") throw std::runtime_error(fmt::format("<system> is wanted, not <{}>", system.name));
     const host one(system);
     if (hosts.count < 1) throw std::runtime_error(fmt::format("there is 1 host or more, not {}", hosts.count));

@@ -1,0 +1,529 @@
+// Plans of other libraries: the samples in plans/ are proven, run, written and read again; changed plans are refuted.
+#include "catch.hpp"
+
+#include "support/says.hpp"
+
+#include <exchange/msccl.hpp>
+#include <exchange/plan_file.hpp>
+#include <exchange/try_plan.hpp>
+#include <exchange/xml.hpp>
+
+#include <colls/cost.hpp>
+#include <colls/verify.hpp>
+#include <colls/views.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using exchange::element;
+using plan = std::shared_ptr<const exchange::plan_schedule>;
+
+std::vector<std::filesystem::path> samples(const std::string& kind) {
+    std::vector<std::filesystem::path> all;
+    for (const auto& file : std::filesystem::directory_iterator(COLLS_TEST_PLANS))
+        if (file.path().extension() == kind) all.push_back(file.path());
+    std::ranges::sort(all);
+    return all;
+}
+std::string text_of(const std::filesystem::path& file) {
+    std::ifstream in(file);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+}
+
+/// What a schedule moves, block by block, without rounds and ports.
+using transfers = std::multiset<std::tuple<int, int, int, int, colls::action>>;
+transfers transfers_of(const colls::any_schedule& s, int n) {
+    transfers all;
+    for (const colls::views::transfer& t : colls::views::transfers(s, n))
+        for (int i = 0; i < t.blocks.size(); ++i) all.emplace(t.from, t.to, t.blocks[i], t.stored[i], t.action);
+    return all;
+}
+
+std::string xml_of(const element& e) {
+    std::string text = "<" + e.name;
+    for (const auto& [name, value] : e.attributes) text += " " + name + "=\"" + exchange::escaped(value) + "\"";
+    text += ">\n";
+    for (const element& child : e.children) text += xml_of(child);
+    return text + "</" + e.name + ">\n";
+}
+
+enum class verdict { proven, refuted, refused };
+struct judgement {
+    verdict what = verdict::proven;
+    std::string text;
+    plan read;
+};
+judgement judge(const std::string& text, const std::string& name) {
+    try {
+        const plan p = exchange::read_plan(text, name);
+        const colls::report r = colls::verify(p->schedule, p->from->table.ranks);
+        return {r.ok() ? verdict::proven : verdict::refuted, r.ok() ? std::string() : r.text(), p};
+    } catch (const exchange::refuted& e) {
+        return {verdict::refuted, e.what(), nullptr};
+    } catch (const exchange::refused& e) {
+        return {verdict::refused, e.what(), nullptr};
+    }
+}
+
+}  // namespace
+
+TEST_CASE("exchange: sample plans are proven, and run", "[exchange]") {
+    int found = 0;
+    for (const auto& file : samples(".xml")) {
+        INFO(file.filename().string());
+        const judgement j = judge(text_of(file), file.string());
+        INFO(j.text);
+        REQUIRE(j.what == verdict::proven);
+        const exchange::transfer_table& t = j.read->from->table;
+        CHECK(t.scratch == 0);
+        CHECK(exchange::try_plan(j.read->schedule, t.ranks, 37) == "");
+        ++found;
+    }
+    CHECK(found >= 20);
+}
+
+TEST_CASE(
+    "exchange: MSCCL++ plans are proven, and run; those that lack an operation, or move another chunk, are refuted",
+    "[exchange]") {
+    using nlohmann::json;
+    int found = 0, changed = 0;
+    for (const auto& file : samples(".json")) {
+        INFO(file.filename().string());
+        const std::string text = text_of(file);
+        const judgement j = judge(text, file.string());
+        INFO(j.text);
+        REQUIRE(j.what == verdict::proven);
+        const exchange::transfer_table& t = j.read->from->table;
+        // Executors have no scratch slots beside several blocks.
+        if (t.scratch == 0) CHECK(exchange::try_plan(j.read->schedule, t.ranks, 37) == "");
+        found += t.scratch == 0;
+        const json plan = json::parse(text);
+        for (std::size_t g = 0; g < plan["gpus"].size(); ++g) {
+            const json& ops = plan["gpus"][g]["threadblocks"][0]["ops"];
+            for (std::size_t i = 0; i < ops.size(); ++i) {
+                if (ops[i]["name"] == "nop") continue;
+                INFO("gpu " << g << ", operation " << i << ": " << ops[i].dump());
+                json less = plan;
+                less["gpus"][g]["threadblocks"][0]["ops"].erase(i);
+                CHECK(judge(less.dump(), file.string()).what != verdict::proven);
+                ++changed;
+                if (!ops[i].contains("dst_buff")) continue;
+                json other = plan;
+                json& index = other["gpus"][g]["threadblocks"][0]["ops"][i]["dst_buff"].back()["index"];
+                index = index.get<int>() > 0 ? index.get<int>() - 1 : 1;
+                CHECK(judge(other.dump(), file.string()).what != verdict::proven);
+                ++changed;
+            }
+        }
+    }
+    CHECK(found >= 5);
+    CHECK(changed > 150);
+    const std::string pipeline =
+        R"({"name": "p", "collective": "allreduce", "inplace": true, "gpus": [{"id": 0, "input_chunks": 1,)"
+        R"( "output_chunks": 1, "scratch_chunks": 0, "threadblocks": [{"id": 0, "ops": [{"name": "pipeline"}]}]}]})";
+    CHECK(support::lacks(judge(pipeline, "p.json").text, {"gpu 0, thread block 0, step 0 (pipeline)"}) == "");
+}
+
+TEST_CASE("exchange: what is written is read as the same transfers", "[exchange]") {
+    for (const auto& file : samples(".xml"))
+        for (const bool out_of_place : {false, true}) {
+            INFO(file.filename().string() << (out_of_place ? ", out of place" : ""));
+            const plan first = exchange::read_plan(text_of(file), file.string());
+            const int n = first->from->table.ranks;
+            const std::string written = exchange::write_msccl(first->schedule, n, {"again <1>", out_of_place});
+            const plan again = exchange::read_plan(written, "again.xml");
+            CHECK(again->from->table.name == "again <1>");
+            CHECK(colls::verify(again->schedule, n).ok());
+            CHECK(again->schedule.implements == first->schedule.implements);
+            CHECK(again->from->table.rounds <= first->from->table.rounds);
+            if (!out_of_place) CHECK(again->from->plan.in_place == first->from->table.outputs.empty());
+            // Names of slots may differ where results lie in other slots.
+            if (first->from->table.outputs.empty() && !out_of_place)
+                CHECK(transfers_of(again->schedule, n) == transfers_of(first->schedule, n));
+            else
+                CHECK(transfers_of(again->schedule, n).size() == transfers_of(first->schedule, n).size());
+        }
+}
+
+TEST_CASE("exchange: a chain is pipelined, a ring has its rounds, and scratch memory takes no slots", "[exchange]") {
+    const std::string folder = COLLS_TEST_PLANS "/";
+    const auto table = [&](const std::string& name) {
+        return exchange::read_plan(text_of(folder + name), name)->from->table;
+    };
+    CHECK(table("pipelined_broadcast_4.xml").rounds == 3 + 5);
+    CHECK(table("pipelined_broadcast_5_root_2.xml").root == 2);
+    CHECK(table("ring_all_reduce_4.xml").rounds == 6);
+    CHECK(table("ring_all_reduce_5_4_channels.xml").rounds == 8);
+    CHECK(table("ring_all_reduce_5_4_channels.xml").ports == 2);  // to both neighbours
+    CHECK(table("ring_all_reduce_4_2_channels.xml").ports == 1);  // both channels to one neighbour: one message
+    CHECK(table("all_pairs_all_reduce_6.xml").rounds == 2);       // reduced on arrival
+    CHECK(table("bruck_all_to_all_5.xml").scratch == 0);
+    CHECK(table("one_step_all_reduce_4_out_of_place.xml").rounds == 1);
+}
+
+TEST_CASE("exchange: a message whose place is overwritten before it arrives is copied first", "[exchange]") {
+    // Rank 1 sends its block to rank 0 and then receives another there, which rank 0 has sent before it received one
+    // from rank 2, over which it receives the first one: each of the three would have to be before the next.
+    exchange::program p;
+    p.ranks = 3;
+    p.blocks = 1;
+    p.in_place = true;
+    p.events = {{0, 0, 0, 0, "s"}, {1, 1, 0, 0, "s"}, {2, 2, 0, 0, "s"}, {0, 0, 0, 1, "r"}, {0, 0, 0, 2, "r"},
+        {1, 1, 0, 1, "r"}};
+    p.waits = {{0, 3}, {2, 3}, {3, 4}, {1, 4}, {1, 5}, {0, 5}};
+    const auto block = [](int rank) { return exchange::place{rank, exchange::memory::input, 0}; };
+    p.moves = {{colls::action::copy, block(0), block(1), 0, 5, 2, 1, 0},
+        {colls::action::copy, block(2), block(0), 2, 3, 2, 1, 1},
+        {colls::action::copy, block(1), block(0), 1, 4, 2, 1, 2}};
+    p.groups = 3;
+    const exchange::imported in = exchange::in_rounds(p, false);
+    CHECK(in.copied_ahead == 1);
+    CHECK(in.table.scratch == 1);
+    CHECK(in.table.rounds == 2);
+}
+
+TEST_CASE("exchange: plans that are wrong are refuted in words, and what is no plan is refused", "[exchange]") {
+    // Rank 0 sends i[0] to rank 1, which copies it: of a broadcast of one chunk, with one thing changed.
+    const auto broadcast = [](const std::string& sender, const std::string& receiver, const std::string& more = "") {
+        return R"(<algo name="b" ngpus="2" coll="broadcast" nchunksperloop="1" inplace="1">)"
+               R"(<gpu id="0" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="1" recv="-1" chan="0">)" +
+               sender + R"(</tb></gpu><gpu id="1" i_chunks="1" o_chunks="1" s_chunks="1">)" +
+               R"(<tb id="0" send="-1" recv="0" chan="0">)" + receiver + "</tb>" + more + "</gpu></algo>";
+    };
+    const auto step = [](int s, const std::string& type, const std::string& buffer, int offset,
+                          const std::string& waits = R"(depid="-1" deps="-1" hasdep="0")") {
+        const std::string at = std::to_string(offset);
+        return "<step s=\"" + std::to_string(s) + "\" type=\"" + type + "\" srcbuf=\"" + buffer + "\" srcoff=\"" + at +
+               "\" dstbuf=\"" + buffer + "\" dstoff=\"" + at + "\" cnt=\"1\" " + waits + "/>";
+    };
+    const std::string send = step(0, "s", "i", 0), receive = step(0, "r", "i", 0);
+    const auto expect = [](const std::string& text, verdict what, std::initializer_list<std::string> words) {
+        const judgement j = judge(text, "x.xml");
+        CHECK(j.what == what);
+        CHECK(support::lacks(j.text, words) == "");
+    };
+    expect(broadcast(send, receive), verdict::proven, {});
+    expect(broadcast(send, ""), verdict::refuted, {"gpu 0, thread block 0, step 0 (s)", "is never received"});
+    expect(broadcast("", receive), verdict::refuted, {"gpu 1, thread block 0, step 0 (r) waits for ever"});
+    expect(broadcast(send, step(0, "r", "s", 0)), verdict::refuted, {"gpu 1 ends with nothing in i[0]"});
+    expect(broadcast(send, step(0, "rrc", "i", 0)), verdict::refuted, {"reduces into i[0], which holds nothing yet"});
+    expect(broadcast(send, step(0, "r", "i", 1)), verdict::refused, {"i[1]", "has 1 chunks"});
+    expect(broadcast(send, step(0, "r", "x", 0)), verdict::refused, {"buffer 'x'"});
+    expect(broadcast(send, step(0, "sr", "i", 0)), verdict::refused, {"(sr) has a type that is not known"});
+    expect(broadcast(send, step(1, "r", "i", 0)), verdict::refused, {"out of order"});
+    expect(broadcast(send, step(0, "s", "i", 0)), verdict::refused, {"has no gpu to send to"});
+    expect(broadcast(send, step(0, "r", "i", 0, R"(depid="4" deps="0" hasdep="0")")), verdict::refused,
+        {"waits for thread block 4, and there is none"});
+    expect(broadcast(send, step(0, "r", "i", 0, R"(depid="0" deps="0" hasdep="1")")), verdict::refuted,
+        {"the plan waits for ever", "(r), which waits for the first"});
+    const std::string local = R"(<tb id="1" send="-1" recv="-1" chan="0">)";
+    expect(broadcast(send, receive, local + step(0, "cpy", "s", 0) + "</tb>"), verdict::refuted,
+        {"gpu 1, thread block 1, step 0 (cpy) reads s[0], which holds nothing yet"});
+    const std::string to_scratch =
+        R"(<step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="0" deps="0" hasdep="0"/>)";
+    expect(broadcast(send, step(0, "r", "i", 0, R"(depid="-1" deps="-1" hasdep="1")"), local + to_scratch + "</tb>"),
+        verdict::proven, {});
+    expect(broadcast(send, receive, local + to_scratch + "</tb>"), verdict::refuted,
+        {"waits for step 0 of thread block 0 for ever", "hasdep"});
+    std::string no_wait = to_scratch;
+    no_wait.replace(no_wait.find("depid=\"0\""), 9, "depid=\"-1\"");
+    expect(broadcast(send, receive, local + no_wait + "</tb>"), verdict::refuted,
+        {"access i[0] of gpu 1, and neither waits for the other"});
+    expect(broadcast(send, receive, R"(<tb id="0" send="-1" recv="-1" chan="0"></tb>)"), verdict::refused,
+        {"is there twice"});
+    expect(broadcast(send, receive, R"(<tb id="1" send="-1" recv="0" chan="0"></tb>)"), verdict::refused,
+        {"another thread block receives from gpu 0 on channel 0"});
+    expect(R"(<algo name="c" ngpus="1" coll="custom" nchunksperloop="1"><gpu id="0"/></algo>)", verdict::refused,
+        {"'custom' is no collective with a known result"});
+    CHECK_THROWS(exchange::read_plan("<algo", "x.xml"));
+    CHECK_THROWS(exchange::read_plan("<algo name=\"x\"></gpu>", "x.xml"));
+    CHECK_THROWS(exchange::read_plan("{}", "x.txt"));
+}
+
+namespace {
+
+/// Runs a plan as the format says, step by step, thread blocks in an order drawn from a seed; on numbers that no two
+/// sums share. It knows nothing of the reader.
+class plan_runner {
+public:
+    explicit plan_runner(const element& algo) : algo_(algo) {
+        n_ = static_cast<int>(algo.children.size());
+        chunks_ = algo.integer("nchunksperloop");
+        in_place_ = algo.integer("inplace") != 0;
+        coll_ = algo.text("coll");
+        root_ = algo.integer_or("root", 0);
+        parts_in_ = coll_ == "allgather" || coll_ == "gather";
+        parts_out_ = coll_ == "reducescatter" || coll_ == "scatter";
+        each_ = parts_in_ || parts_out_ || coll_ == "alltoall" ? chunks_ / n_ : chunks_;
+    }
+
+    /// Whether it ends, with nothing under way, and the result of the collective. `seed` 0 and 1: the first, or the
+    /// last thread block that can go on does so.
+    bool right(unsigned seed) {
+        fill();
+        std::vector<std::pair<int, int>> all;  // gpu and position of the thread block
+        std::map<std::pair<int, int>, std::size_t> next;
+        for (int g = 0; g < n_; ++g)
+            for (std::size_t t = 0; t < algo_.children[std::size_t(g)].children.size(); ++t)
+                all.emplace_back(g, int(t));
+        for (;;) {
+            std::vector<std::pair<int, int>> ready;
+            bool ended = true;
+            for (const auto& tb : all) {
+                const element& e = block(tb);
+                if (next[tb] == e.children.size()) continue;
+                ended = false;
+                if (ready_for(tb, e.children[next[tb]])) ready.push_back(tb);
+            }
+            if (ended) break;
+            if (ready.empty()) return false;
+            random_ = random_ * 6364136223846793005ULL + 1442695040888963407ULL + seed;
+            const auto tb = seed == 0   ? ready.front()
+                            : seed == 1 ? ready.back()
+                                        : ready[(random_ >> 33) % ready.size()];
+            const element& step = block(tb).children[next[tb]++];
+            if (!run(tb, step)) return false;
+            if (step.integer("hasdep") != 0) announced_[{tb.first, block(tb).integer("id")}] = step.integer("s");
+        }
+        for (const auto& [key, queue] : messages_)
+            if (!queue.empty()) return false;
+        return result();
+    }
+
+private:
+    using value = std::uint64_t;
+    static value mixed(value x) {
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+        x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+        return x ^ (x >> 31);
+    }
+    static value given(int rank, int chunk) { return mixed(value(rank) * 65536 + value(chunk) + 1); }
+
+    const element& block(const std::pair<int, int>& tb) const {
+        return algo_.children[std::size_t(tb.first)].children[std::size_t(tb.second)];
+    }
+    void fill() {
+        values_.clear();
+        messages_.clear();
+        announced_.clear();
+        for (int r = 0; r < n_; ++r)
+            for (int c = 0; c < (parts_in_ ? each_ : chunks_); ++c)
+                if ((coll_ != "broadcast" && coll_ != "scatter") || r == root_)
+                    *at(r, "i", c) = given(r, parts_in_ ? r * each_ + c : c);
+    }
+    /// Null beyond the buffer; what holds nothing has a value that nothing else has.
+    value* at(int r, const std::string& buffer, int index) {
+        const int size = buffer == "s"   ? algo_.children[std::size_t(r)].integer("s_chunks")
+                         : buffer == "i" ? (parts_in_ ? each_ : chunks_)
+                                         : (parts_out_ ? each_ : chunks_);
+        if (index < 0 || index >= size) return nullptr;
+        std::string where = buffer;
+        if (in_place_ && buffer == "i" && parts_in_) where = "o", index += r * each_;
+        if (in_place_ && buffer == "o" && !parts_in_) where = "i", index += parts_out_ ? r * each_ : 0;
+        const auto [found, fresh] = values_.try_emplace({r, where, index}, 0);
+        if (fresh) found->second = mixed(++garbage_ + (value{1} << 40));
+        return &found->second;
+    }
+    bool ready_for(const std::pair<int, int>& tb, const element& step) {
+        if (const int waits = step.integer("depid"); waits >= 0) {
+            const auto done = announced_.find({tb.first, waits});
+            if (done == announced_.end() || done->second < step.integer("deps")) return false;
+        }
+        const std::string type = step.text("type");
+        return type[0] != 'r' || type == "re" ||
+               !messages_[{block(tb).integer("recv"), tb.first, block(tb).integer("chan")}].empty();
+    }
+    bool run(const std::pair<int, int>& tb, const element& step) {
+        const std::string type = step.text("type");
+        if (type == "nop") return true;
+        const int r = tb.first, count = step.integer("cnt"), channel = block(tb).integer("chan");
+        std::vector<value> data;
+        const auto source = [&](int i) { return at(r, step.text("srcbuf"), step.integer("srcoff") + i); };
+        const auto target = [&](int i) { return at(r, step.text("dstbuf"), step.integer("dstoff") + i); };
+        const bool local = type == "cpy" || type == "re" || type == "s";
+        if (local)
+            for (int i = 0; i < count; ++i) {
+                if (source(i) == nullptr) return false;
+                data.push_back(*source(i));
+            }
+        else {
+            auto& queue = messages_[{block(tb).integer("recv"), r, channel}];
+            data = queue.front();
+            queue.erase(queue.begin());
+            if (static_cast<int>(data.size()) != count) return false;
+        }
+        for (int i = 0; i < count && type != "s"; ++i) {
+            if (type.starts_with("rr")) {
+                if (source(i) == nullptr) return false;
+                data[std::size_t(i)] += *source(i);
+            }
+            if (type == "rrs") continue;
+            if (target(i) == nullptr) return false;
+            *target(i) = type == "re" ? *target(i) + data[std::size_t(i)] : data[std::size_t(i)];
+        }
+        if (type.back() == 's') messages_[{r, block(tb).integer("send"), channel}].push_back(data);
+        return true;
+    }
+    bool result() {
+        for (int r = 0; r < n_; ++r) {
+            if ((coll_ == "gather" || coll_ == "reduce") && r != root_) continue;
+            for (int c = 0; c < (parts_out_ ? each_ : chunks_); ++c) {
+                const int chunk = parts_out_ ? r * each_ + c : c;
+                value wanted = 0;
+                if (coll_ == "allreduce" || coll_ == "reduce" || coll_ == "reducescatter")
+                    for (int other = 0; other < n_; ++other) wanted += given(other, chunk);
+                else if (parts_in_)
+                    wanted = given(chunk / each_, chunk);
+                else if (coll_ == "alltoall")
+                    wanted = given(chunk / each_, r * each_ + chunk % each_);
+                else
+                    wanted = given(root_, chunk);
+                if (*at(r, "o", c) != wanted) return false;
+            }
+        }
+        return true;
+    }
+
+    const element& algo_;
+    int n_ = 0, chunks_ = 0, each_ = 0, root_ = 0;
+    bool in_place_ = true, parts_in_ = false, parts_out_ = false;
+    std::string coll_;
+    std::map<std::tuple<int, std::string, int>, value> values_;
+    std::map<std::tuple<int, int, int>, std::vector<std::vector<value>>> messages_;
+    std::map<std::pair<int, int>, int> announced_;
+    value garbage_ = 0, random_ = 88172645463325252ULL;
+};
+/// Whether a plan is right in each of several orders.
+bool always_right(const element& algo) {
+    plan_runner runner(algo);
+    for (unsigned seed = 0; seed < 10; ++seed)
+        if (!runner.right(seed)) return false;
+    return true;
+}
+
+/// One change of a plan: a step is dropped; its thread block's peers are changed; its offset, count or type; what it
+/// waits for is removed.
+struct change {
+    std::string kind, what;
+    std::function<void(element&)> make;
+};
+
+std::string set_to(element& e, const std::string& name, const std::string& value) {
+    std::string before = e.attributes[name];
+    e.attributes[name] = value;
+    return before;
+}
+
+std::vector<change> changes_of(const element& algo) {
+    std::vector<change> all;
+    for (std::size_t g = 0; g < algo.children.size(); ++g)
+        for (std::size_t t = 0; t < algo.children[g].children.size(); ++t) {
+            const element& tb = algo.children[g].children[t];
+            const std::string place = "gpu " + algo.children[g].text("id") + ", thread block " + tb.text("id");
+            const int ranks = static_cast<int>(algo.children.size());
+            for (const std::string side : {"send", "recv"})
+                if (const int peer = tb.integer(side); peer >= 0)
+                    all.push_back({"peer", place + " " + side, [=](element& e) {
+                                       int other = (peer + 1) % ranks;
+                                       if (other == static_cast<int>(g)) other = (other + 1) % ranks;
+                                       set_to(e.children[g].children[t], side, std::to_string(other));
+                                   }});
+            for (std::size_t s = 0; s < tb.children.size(); ++s) {
+                const element& step = tb.children[s];
+                const std::string type = step.text("type"),
+                                  at = place + ", step " + std::to_string(s) + " (" + type + ")";
+                const auto edit = [=](const auto& f) {
+                    return [=](element& e) { f(e.children[g].children[t].children[s]); };
+                };
+                // Dropped: the steps behind it, and what waits for them, are numbered anew.
+                all.push_back({"drop", at, [=](element& e) {
+                                   auto& steps = e.children[g].children[t].children;
+                                   steps.erase(steps.begin() + static_cast<long>(s));
+                                   for (std::size_t i = s; i < steps.size(); ++i)
+                                       set_to(steps[i], "s", std::to_string(i));
+                                   for (element& block : e.children[g].children)
+                                       for (element& each : block.children) {
+                                           if (each.integer("depid") != tb.integer("id")) continue;
+                                           const int waits = each.integer("deps");
+                                           if (waits >= static_cast<int>(s))
+                                               set_to(each, "deps", std::to_string(std::max(waits - 1, 0)));
+                                           if (steps.empty()) set_to(each, "depid", "-1");
+                                       }
+                               }});
+                if (step.integer("depid") >= 0)
+                    all.push_back({"wait", at, edit([](element& e) { set_to(e, "depid", "-1"); })});
+                if (type == "nop") continue;
+                const bool writes = type != "s" && type != "rrs", reads = type != "r" && type != "rcs";
+                for (const std::string side : {"src", "dst"})
+                    if (side == "src" ? reads : writes)
+                        all.push_back({"offset", at + " " + side, edit([=](element& e) {
+                                           const int offset = e.integer(side + "off");
+                                           set_to(
+                                               e, side + "off", std::to_string(offset > 0 ? offset - 1 : offset + 1));
+                                       })});
+                all.push_back(
+                    {"count", at, edit([](element& e) { set_to(e, "cnt", std::to_string(e.integer("cnt") + 1)); })});
+                static const std::map<std::string, std::string> other{{"r", "rrc"}, {"rrc", "r"}, {"rcs", "rrcs"},
+                    {"rrcs", "rcs"}, {"rrs", "rcs"}, {"cpy", "re"}, {"re", "cpy"}};
+                if (const auto o = other.find(type); o != other.end())
+                    all.push_back({"type", at, edit([=](element& e) { set_to(e, "type", o->second); })});
+                if (s + 1 < tb.children.size() && step.attributes.at("depid") == "-1" &&
+                    tb.children[s + 1].attributes.at("depid") == "-1")
+                    all.push_back({"swap", at, [=](element& e) {
+                                       auto& steps = e.children[g].children[t].children;
+                                       std::swap(steps[s], steps[s + 1]);
+                                       for (std::size_t i = 0; i < steps.size(); ++i)
+                                           set_to(steps[i], "s", std::to_string(i));
+                                   }});
+            }
+        }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("exchange: changed plans are refuted", "[exchange]") {
+    std::map<std::string, std::array<int, 3>> kinds;  // refuted, equivalent, and refuted though no run was wrong
+    int wrong = 0, missed = 0;
+    for (const auto& file : samples(".xml")) {
+        const element algo = exchange::read_xml(text_of(file));
+        CHECK(always_right(algo));
+        const std::vector<change> all = changes_of(algo);
+        const std::size_t each = std::max<std::size_t>(1, all.size() / 80);  // of large plans every k-th change
+        for (std::size_t i = 0; i < all.size(); i += each) {
+            element changed = algo;
+            all[i].make(changed);
+            const judgement j = judge(xml_of(changed), file.string());
+            const bool right = always_right(changed);
+            INFO(file.filename().string() << ": " << all[i].kind << " of " << all[i].what << ": " << j.text);
+            CHECK((j.what == verdict::proven) == j.text.empty());
+            wrong += !right;
+            missed += !right && j.what == verdict::proven;
+            if (!right) CHECK(j.what != verdict::proven);
+            ++kinds[all[i].kind][j.what == verdict::proven ? 1 : right ? 2 : 0];
+        }
+    }
+    for (const auto& [kind, counts] : kinds)
+        std::cout << "exchange: " << kind << ": " << counts[0] << " refuted, " << counts[1] << " equivalent, "
+                  << counts[2] << " refuted though no run was wrong\n";
+    std::cout << "exchange: of " << wrong << " wrong plans " << missed << " are not refuted\n";
+    CHECK(wrong > 1000);
+    CHECK(missed * 100 <= wrong);
+}

@@ -1,0 +1,24 @@
+// Execution plans of MSCCL++ (JSON).
+//
+// The facts of the format (microsoft/mscclpp, src/core/executor/execution_plan.cc, python/mscclpp/language): a gpu has
+// thread blocks with operations, channels to other gpus (the k-th channel from a to b belongs to the k-th one from b to
+// a), and remote buffers. An operation names channels and remote buffers by their position in its thread block's
+// lists. put stores into a remote buffer, get reads from one, re, rre, res and rres reduce local and remote chunks into
+// the first destination and store it into the others; signal and wait count on a channel; those on packets (ppkt, upkt,
+// repkt, respkt, ...) wait for the packets that they read.
+//
+// One-sided operations have no rounds. A put is a message that its sender writes at once, a get one that its receiver
+// reads at once; what orders them is that the k-th wait on a channel comes after the k-th signal there. So a plan is a
+// graph of steps as any other, and rounds follow as for those.
+#pragma once
+
+#include "program.hpp"
+
+#include <string>
+
+namespace exchange {
+
+/// Reads a plan. Throws refuted or refused, or std::runtime_error where it is no such JSON.
+program read_mscclpp(const std::string& text);
+
+}  // namespace exchange

@@ -1,0 +1,31 @@
+// The XML that topologies and plans are written in: elements and attributes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace exchange {
+
+struct element {
+    std::string name;
+    std::map<std::string, std::string> attributes;
+    std::vector<element> children;
+    long line = 0;
+
+    /// The value of an attribute. Throws std::runtime_error where there is none.
+    std::string text(const std::string& attribute) const;
+    /// The number that an attribute begins with: "16.0 GT/s PCIe".
+    double number(const std::string& attribute) const;
+    /// The whole number that an attribute is.
+    int integer(const std::string& attribute) const;
+    int integer_or(const std::string& attribute, int otherwise) const;
+};
+
+/// Reads a document; comments and declarations are passed over. Throws std::runtime_error that names the line.
+element read_xml(const std::string& text);
+
+/// A text as the value of an attribute.
+std::string escaped(const std::string& text);
+
+}  // namespace exchange
