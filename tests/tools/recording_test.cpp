@@ -91,8 +91,10 @@ TEST_CASE("trace: a rank that comes last to every call is named in all of them",
     CHECK(s.at("calls") == calls);
     CHECK(s.at("late").at(0).at("rank").get<std::string>().starts_with("rank 2 of group "));
     CHECK(s.at("late").at(0).at("last") == calls);
-    CHECK(s.at("waits").at(0).at("for").get<std::string>().starts_with("rank 2 of group "));
-    CHECK(s.at("wait_share").get<double>() > 0.3);
+    int wait_for_it = 0;  // for how long is left to chance
+    for (const json& w : s.at("waits")) wait_for_it += w.at("for").get<std::string>().starts_with("rank 2 of group ");
+    CHECK(wait_for_it == ranks - 1);
+    CHECK(s.at("wait_share").get<double>() > 0);
 }
 
 TEST_CASE("trace: waits, copies and folds lie in their call, and folds add up to what a ring folds", "[tool]") {
