@@ -29,7 +29,7 @@ thread_local int allocations_left = -1;
 
 }  // namespace
 
-#ifndef __CUDA_ARCH__  // operators of a device are another matter
+#ifndef __CUDA_ARCH__  // operators of a device are another matter; inlined alone, one would look like a mismatch to g++
 void* operator new(std::size_t bytes) {
     if (allocations_left == 0) {
         allocations_left = -1;
@@ -39,8 +39,8 @@ void* operator new(std::size_t bytes) {
     if (void* const at = std::malloc(bytes == 0 ? 1 : bytes)) return at;
     throw std::bad_alloc();
 }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+[[gnu::noinline]] void operator delete(void* at) noexcept { std::free(at); }
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { std::free(at); }
 #endif
 
 namespace {
