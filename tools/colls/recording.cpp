@@ -213,10 +213,11 @@ int summarise(const recording& r, bool as_json) {
     }
     std::vector<std::size_t> by_lateness(r.threads.size());
     for (std::size_t i = 0; i < by_lateness.size(); ++i) by_lateness[i] = i;
-    std::stable_sort(by_lateness.begin(), by_lateness.end(),
-        [&](std::size_t a, std::size_t b) { return late[a].total > late[b].total; });
+    std::sort(by_lateness.begin(), by_lateness.end(), [&](std::size_t a, std::size_t b) {
+        return late[a].total != late[b].total ? late[a].total > late[b].total : a < b;
+    });
     std::vector<std::pair<std::pair<int, int>, link>> by_wait(links.begin(), links.end());
-    std::stable_sort(
+    std::sort(
         by_wait.begin(), by_wait.end(), [](const auto& a, const auto& b) { return a.second.waited > b.second.waited; });
     const auto name = [&](int thread) {
         const recorded_thread& t = r.threads[static_cast<std::size_t>(thread)];
