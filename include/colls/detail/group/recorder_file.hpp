@@ -24,7 +24,7 @@ namespace colls::inline v1::detail {
 class trace_file {
 public:
     static trace_file& of_process() {
-        static trace_file file;
+        static trace_file& file = *new trace_file;  // never destroyed: a communicator may end later than statics
         return file;
     }
     /// Adds events, each of which ends with ",\n".
@@ -45,9 +45,6 @@ public:
     }
 
 private:
-    ~trace_file() {
-        if (file_ >= 0) close(file_);
-    }
     void open(const char* path) {
         if (file_ >= 0) close(file_);
         opened_by_ = getpid();
