@@ -7,7 +7,6 @@
 #include "program.hpp"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <Eigen/Dense>
 
 #include <algorithm>

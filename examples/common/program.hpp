@@ -4,7 +4,7 @@
 //     int main(int argc, char** argv) {
 //         example::program program("Computes ... and compares it with ...");
 //         int heads = 4;
-//         program.cli.add_option("--heads", heads, "attention heads");
+//         program.options.add("--heads", heads, "attention heads");
 //         return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
 //             ...
 //             out.print("{} heads\n", heads);                        // by rank 0
@@ -13,22 +13,17 @@
 //     }
 #pragma once
 
+#include "options.hpp"
 #include "plot.hpp"
 #include "table.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/transports/shm.hpp>
-#include <colls/transports/threads.hpp>
-#include <colls/world.hpp>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
+#include <functional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,57 +79,20 @@ private:
 class program {
 public:
     /// `purpose`: what --help says first.
-    explicit program(const std::string& purpose) : cli(purpose) {
-        cli.option_defaults()->always_capture_default();
-        cli.add_option("-r,--ranks", ranks_, "ranks, where no launcher says how many")->check(CLI::Range(1, 1024));
-        cli.add_option("-t,--transport", transport_,
-               "what ranks are: threads; processes (shared memory); tcp (processes); world (what mpirun, srun or "
-               "torchrun started); auto: world under a launcher, else threads")
-            ->check(CLI::IsMember({"auto", "threads", "processes", "tcp", "world"}));
-        cli.add_flag("--quick", quick_, "small sizes: a few seconds");
-        cli.add_option("--plot", plot_, "the SVG file to write the chart to");
-    }
+    explicit program(const std::string& purpose);
 
-    CLI::App cli;
+    example::options options;  ///< those of all programs; a program adds its own
 
     void default_ranks(int n) { ranks_ = n; }
+    /// What --ranks and --transport say, or their defaults.
+    int ranks() const { return ranks_; }
+    const std::string& transport() const { return transport_; }
 
-    /// Parses the options and calls f(communicator&, output&) on every rank. Returns main's value: 0; 1 where a check
-    /// failed; 2 where there was an error, which is printed.
-    template <class F>
-    int run(int argc, char** argv, F f) {
-        CLI11_PARSE(cli, argc, argv);
-        try {
-            const auto rank = [&](colls::communicator& comm) {
-                output out(comm, quick_, plot_);
-                f(comm, out);
-                std::fflush(stdout);
-                if (!out.failed().empty()) throw check_failed(out.failed());
-            };
-            if (transport_ == "world" || (transport_ == "auto" && colls::read_launch().source != "none")) {
-                colls::communicator comm = colls::world();
-                rank(comm);
-            } else if (transport_ == "processes" || transport_ == "tcp") {
-                if (transport_ == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
-                colls::processes::run(ranks_, rank);
-            } else {
-                colls::threads::run(ranks_, rank);
-            }
-        } catch (const std::exception& e) {
-            // A failed check of processes arrives as the library's report of the rank that threw it.
-            const std::string text = e.what();
-            fmt::print(stderr, "{}\n", text);
-            return text.find(check_failed::mark) != std::string::npos ? 1 : 2;
-        }
-        return 0;
-    }
+    /// Parses the options and calls f on every rank. Returns main's value: 0; 1 where a check failed; 2 where there was
+    /// an error, which is printed.
+    int run(int argc, const char* const* argv, const std::function<void(colls::communicator&, output&)>& f);
 
 private:
-    struct check_failed : std::runtime_error {
-        static constexpr const char* mark = "check failed: ";
-        explicit check_failed(const std::string& what) : std::runtime_error(mark + what) {}
-    };
-
     int ranks_ = 4;
     std::string transport_ = "auto", plot_;
     bool quick_ = false;

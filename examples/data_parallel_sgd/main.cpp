@@ -7,6 +7,7 @@
 //     build/examples/data_parallel_sgd/data_parallel_sgd [OPTION...]
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
+#include "../common/options.hpp"
 #include "../common/pin.hpp"
 #include "methods.hpp"
 #include "train.hpp"
@@ -16,7 +17,6 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -210,19 +210,19 @@ int main(int argc, char** argv) {
     std::vector<std::string> names{"automatic"};
     for (const auto& m : methods) names.emplace_back(m.name);
 
-    CLI::App app(
+    example::options options(
         "Trains a small network on Fashion-MNIST by several ranks (threads), which all-reduce their gradients.");
-    app.option_defaults()->always_capture_default();
-    app.add_option("-r,--ranks", how.ranks, "ranks that share each batch")->check(CLI::Range(1, 64));
-    app.add_option("-e,--epochs", how.epochs, "times through the training set")->check(CLI::PositiveNumber);
-    app.add_option("-b,--batch", how.batch, "images in a batch, of all ranks together")->check(CLI::PositiveNumber);
-    app.add_option("--bucket", how.bucket_bytes, "bytes of gradient to reduce at a time")->check(CLI::PositiveNumber);
-    app.add_option("-s,--schedule", schedule, "what reduces the gradients")->check(CLI::IsMember(names));
-    app.add_option("--check", check_steps, "steps of the comparison with one rank")->check(CLI::NonNegativeNumber);
-    app.add_flag("--pin", how.pin, "bind each rank to a core");
-    app.add_option("--seed", how.seed, "of the weights and of the order of the images");
-    app.add_option("--data", folder, "folder of the dataset");
-    CLI11_PARSE(app, argc, argv);
+    options.add("-r,--ranks", how.ranks, "ranks that share each batch", example::between(1, 64));
+    options.add("-e,--epochs", how.epochs, "times through the training set", example::positive);
+    options.add("-b,--batch", how.batch, "images in a batch, of all ranks together", example::positive);
+    options.add("--bucket", how.bucket_bytes, "bytes of gradient to reduce at a time", example::positive);
+    options.add("-s,--schedule", schedule, "what reduces the gradients", names);
+    options.add("--check", check_steps, "steps of the comparison with one rank", example::not_negative);
+    options.add("--pin", how.pin, "bind each rank to a core");
+    options.add("--seed", how.seed, "of the weights and of the order of the images");
+    options.add("--data", folder, "folder of the dataset");
+    int status = 0;
+    if (!options.parse(argc, argv, status)) return status;
 
     try {
         const dataset training = load_fashion_mnist(folder, "train"), test = load_fashion_mnist(folder, "t10k");

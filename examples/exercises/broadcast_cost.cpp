@@ -40,10 +40,10 @@ int main(int argc, char** argv) {
         "A broadcast to 256 actors by the cost model: linear, tree, pipelined; and the gather back.");
     int n = 256;
     double alpha = 5, beta = 0.1, gathered = 1e6;
-    program.cli.add_option("--actors", n, "ranks, the root among them")->check(CLI::Range(2, 4096));
-    program.cli.add_option("--alpha", alpha, "microseconds a message")->check(CLI::PositiveNumber);
-    program.cli.add_option("--beta", beta, "nanoseconds a byte")->check(CLI::PositiveNumber);
-    program.cli.add_option("--gathered", gathered, "bytes that each actor sends back")->check(CLI::PositiveNumber);
+    program.options.add("--actors", n, "ranks, the root among them", example::between(2, 4096));
+    program.options.add("--alpha", alpha, "microseconds a message", example::positive);
+    program.options.add("--beta", beta, "nanoseconds a byte", example::positive);
+    program.options.add("--gathered", gathered, "bytes that each actor sends back", example::positive);
     program.default_ranks(1);
     return program.run(argc, argv, [&](colls::communicator&, example::output& out) {
         // example-begin cost

@@ -33,12 +33,12 @@ int main(int argc, char** argv) {
     example::program program("The exposed part of a gradient all_reduce in buckets, by the cost model.");
     int n = 32;
     double parameters = 7e9, bandwidth = 200, alpha = 5, tokens = 4096, rate = 400;
-    program.cli.add_option("--group", n, "ranks")->check(CLI::Range(2, 1024));
-    program.cli.add_option("--parameters", parameters, "of the model, 2 bytes each")->check(CLI::PositiveNumber);
-    program.cli.add_option("--bandwidth", bandwidth, "GB/s of a rank")->check(CLI::PositiveNumber);
-    program.cli.add_option("--alpha", alpha, "microseconds a round")->check(CLI::NonNegativeNumber);
-    program.cli.add_option("--tokens", tokens, "of a rank in a step")->check(CLI::PositiveNumber);
-    program.cli.add_option("--rate", rate, "Tflop/s of a rank")->check(CLI::PositiveNumber);
+    program.options.add("--group", n, "ranks", example::between(2, 1024));
+    program.options.add("--parameters", parameters, "of the model, 2 bytes each", example::positive);
+    program.options.add("--bandwidth", bandwidth, "GB/s of a rank", example::positive);
+    program.options.add("--alpha", alpha, "microseconds a round", example::not_negative);
+    program.options.add("--tokens", tokens, "of a rank in a step", example::positive);
+    program.options.add("--rate", rate, "Tflop/s of a rank", example::positive);
     program.default_ranks(1);
     return program.run(argc, argv, [&](colls::communicator&, example::output& out) {
         const colls::model m{.alpha = alpha * 1e-6, .beta = 1e-9 / bandwidth};

@@ -106,7 +106,7 @@ std::vector<float> look_up(colls::communicator& comm, std::span<const float> own
 int main(int argc, char** argv) {
     example::program program("Distributed mean, argmax, softmax, bucketed gradients and embedding, as one process.");
     std::size_t total = 100'003;
-    program.cli.add_option("--elements", total, "elements of the whole data")->check(CLI::PositiveNumber);
+    program.options.add("--elements", total, "elements of the whole data", example::positive);
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         std::vector<double> whole(total);
         for (std::size_t i = 0; i < total; ++i) whole[i] = element(i);

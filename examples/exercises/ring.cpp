@@ -4,6 +4,8 @@
 // ranks: 5 3 2
 #include "../common/program.hpp"
 
+#include <colls/transports/threads.hpp>
+
 #include <fmt/format.h>
 
 #include <cstring>
@@ -81,7 +83,7 @@ outcome run_once(colls::communicator& comm, std::size_t count) {
 int main(int argc, char** argv) {
     example::program program("A ring all_reduce by sends and receives alone, with its bytes counted.");
     std::size_t count = 100'000;
-    program.cli.add_option("--count", count, "floats of each rank");
+    program.options.add("--count", count, "floats of each rank");
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         const outcome here = run_once(comm, count);
         out.check(fmt::format("{} ranks: the sum is right", comm.size()), here.right_sum);

@@ -145,9 +145,9 @@ int main(int argc, char** argv) {
     system_of_actors base;
     double compression = 4;
     int group = 25;
-    program.cli.add_option("--compression", compression, "factor by which aggregators compress")
-        ->check(CLI::Range(1.0, 100.0));
-    program.cli.add_option("--group", group, "actors of an aggregator")->check(CLI::Range(2, 200));
+    program.options.add(
+        "--compression", compression, "factor by which aggregators compress", example::between(1.0, 100.0));
+    program.options.add("--group", group, "actors of an aggregator", example::between(2, 200));
     program.default_ranks(1);
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         measured at_200, flat_1000, grouped_1000, compressed_1000;

@@ -74,10 +74,10 @@ int main(int argc, char** argv) {
     example::program program("Rounds, volume and predicted time of the families in one group, for several sizes.");
     int n = 64;
     double alpha = 5, beta = 0.1, gamma = 0.05;
-    program.cli.add_option("--group", n, "ranks")->check(CLI::Range(2, 512));
-    program.cli.add_option("--alpha", alpha, "microseconds a round")->check(CLI::NonNegativeNumber);
-    program.cli.add_option("--beta", beta, "nanoseconds a byte sent")->check(CLI::NonNegativeNumber);
-    program.cli.add_option("--gamma", gamma, "nanoseconds a byte reduced")->check(CLI::NonNegativeNumber);
+    program.options.add("--group", n, "ranks", example::between(2, 512));
+    program.options.add("--alpha", alpha, "microseconds a round", example::not_negative);
+    program.options.add("--beta", beta, "nanoseconds a byte sent", example::not_negative);
+    program.options.add("--gamma", gamma, "nanoseconds a byte reduced", example::not_negative);
     program.default_ranks(1);
     return program.run(argc, argv, [&](colls::communicator&, example::output& out) {
         const colls::model m{.alpha = alpha * 1e-6, .beta = beta * 1e-9, .gamma = gamma * 1e-9};

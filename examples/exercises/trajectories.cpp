@@ -4,6 +4,8 @@
 // ranks: 6 3 2
 #include "../common/program.hpp"
 
+#include <colls/transports/threads.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -209,8 +211,8 @@ int main(int argc, char** argv) {
     example::program program("Returns and trajectories gathered at a learner, flat, in two levels, and compressed.");
     std::size_t steps = 1000;
     bool no_times = false;
-    program.cli.add_option("--steps", steps, "of an episode")->check(CLI::PositiveNumber);
-    program.cli.add_flag("--no-times", no_times, "leave out the column of times, which differ from run to run");
+    program.options.add("--steps", steps, "of an episode", example::positive);
+    program.options.add("--no-times", no_times, "leave out the column of times, which differ from run to run");
     program.default_ranks(6);
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         // Every rank is an actor; rank 0 keeps every actor's own return, and its trajectory.

@@ -109,11 +109,11 @@ int main(int argc, char** argv) {
         "Eight verbs on a cluster of two levels: flat against hierarchical, counted and predicted.");
     int n = 64, node = 8;
     double inside = 600, between = 400, alpha_inside = 2, alpha_between = 5, megabytes = 256;
-    program.cli.add_option("--gpus", n, "ranks of the cluster")->check(CLI::Range(2, 512));
-    program.cli.add_option("--node", node, "ranks of a node")->check(CLI::Range(1, 64));
-    program.cli.add_option("--inside", inside, "GB/s of a rank's link inside its node")->check(CLI::PositiveNumber);
-    program.cli.add_option("--between", between, "Gb/s of a rank's link to other nodes")->check(CLI::PositiveNumber);
-    program.cli.add_option("--megabytes", megabytes, "MB of the whole buffer")->check(CLI::PositiveNumber);
+    program.options.add("--gpus", n, "ranks of the cluster", example::between(2, 512));
+    program.options.add("--node", node, "ranks of a node", example::between(1, 64));
+    program.options.add("--inside", inside, "GB/s of a rank's link inside its node", example::positive);
+    program.options.add("--between", between, "Gb/s of a rank's link to other nodes", example::positive);
+    program.options.add("--megabytes", megabytes, "MB of the whole buffer", example::positive);
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         if (n % node != 0) throw std::runtime_error("--node must divide --gpus");
         // The same start on all workers, then both kinds of schedules on this group, with the same results.

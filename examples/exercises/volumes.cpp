@@ -62,7 +62,7 @@ private:
 int main(int argc, char** argv) {
     example::program program("Volumes a rank of every collective, counted from schedules and compared with formulas.");
     int largest = 64;
-    program.cli.add_option("--largest", largest, "largest group")->check(CLI::Range(8, 512));
+    program.options.add("--largest", largest, "largest group", example::between(8, 512));
     program.default_ranks(1);
     return program.run(argc, argv, [&](colls::communicator&, example::output& out) {
         constexpr auto sends = &example::rank_traffic::sent, receives = &example::rank_traffic::received;

@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
     example::program program(
         "Which collective: four jobs, each by several calls with one result, and the bytes that each call moves.");
     int workers = 64;
-    program.cli.add_option("--workers", workers, "ranks of the table")->check(CLI::Range(2, 512));
+    program.options.add("--workers", workers, "ranks of the table", example::between(2, 512));
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         const int n = comm.size(), rank = comm.rank();
         const std::size_t ranks = static_cast<std::size_t>(n), count = 1000;

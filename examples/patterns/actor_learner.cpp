@@ -8,6 +8,8 @@
 #include "actor_learner/cart_pole.hpp"
 #include "actor_learner/simulation.hpp"
 
+#include <colls/transports/threads.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -157,10 +159,10 @@ int main(int argc, char** argv) {
     int iterations = 120, episodes = 16;
     std::string throughput_plot;
     simulated_cluster cluster;
-    program.cli.add_option("--iterations", iterations, "policies broadcast")->check(CLI::Range(4, 100'000));
-    program.cli.add_option("--episodes", episodes, "of an iteration, by all actors")->check(CLI::Range(1, 10'000));
-    program.cli.add_option("--plot-throughput", throughput_plot, "SVG file for the simulated throughput");
-    cluster.add_options(program.cli);
+    program.options.add("--iterations", iterations, "policies broadcast", example::between(4, 100'000));
+    program.options.add("--episodes", episodes, "of an iteration, by all actors", example::between(1, 10'000));
+    program.options.add("--plot-throughput", throughput_plot, "SVG file for the simulated throughput");
+    cluster.add_options(program.options);
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         if (out.quick()) iterations = 40;
         const int actors = comm.size() - 1, groups = groups_for(actors);

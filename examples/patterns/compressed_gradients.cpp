@@ -247,12 +247,11 @@ int main(int argc, char** argv) {
         "Trains a network on Fashion-MNIST with gradients exchanged as float, bfloat16, int8, fp8, and their largest 1 "
         "%.");
     settings how;
-    program.cli.add_option("-e,--epochs", how.epochs, "times through the training set")->check(CLI::PositiveNumber);
-    program.cli.add_option("--seeds", how.seeds, "runs of each kind, whose results are averaged")
-        ->check(CLI::PositiveNumber);
-    program.cli.add_option("-b,--batch", how.batch, "images in a batch, of all ranks")->check(CLI::PositiveNumber);
-    program.cli.add_option("--rate", how.learning_rate, "learning rate at the start; it falls to 0");
-    program.cli.add_option("--data", how.folder, "folder of the dataset");
+    program.options.add("-e,--epochs", how.epochs, "times through the training set", example::positive);
+    program.options.add("--seeds", how.seeds, "runs of each kind, whose results are averaged", example::positive);
+    program.options.add("-b,--batch", how.batch, "images in a batch, of all ranks", example::positive);
+    program.options.add("--rate", how.learning_rate, "learning rate at the start; it falls to 0");
+    program.options.add("--data", how.folder, "folder of the dataset");
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         settings mine = how;
         if (out.quick()) mine.epochs = 2, mine.seeds = 1, mine.samples = 6000, mine.widths = {784, 32, 10};

@@ -403,18 +403,17 @@ void sweep(colls::communicator& comm, output& out, const settings& how, const da
 int main(int argc, char** argv) {
     program program("Data-parallel training with buckets of gradients, compared with one rank, and measured.");
     settings how;
-    auto& cli = program.cli;
-    cli.add_option("-b,--batch", how.batch, "images in a batch, of all ranks together")->check(CLI::PositiveNumber);
-    cli.add_option("--bucket-kb", how.bucket_kb, "sizes of buckets to measure, in KB")->check(CLI::PositiveNumber);
-    cli.add_option("--panel-kb", how.panel_kb, "a layer's gradient is ready in parts of this size")
-        ->check(CLI::PositiveNumber);
-    cli.add_option("--steps", how.steps, "steps of each way in each round")->check(CLI::PositiveNumber);
-    cli.add_option("--rounds", how.rounds, "rounds over all ways")->check(CLI::PositiveNumber);
-    cli.add_option("--quantile", how.quantile, "of the times to show: 0.5, or less where others use the machine")
-        ->check(CLI::Range(0.0, 1.0));
-    cli.add_flag("--progress-thread", how.progress_thread, "a progress_thread beside each rank");
-    cli.add_flag("--pin", how.pin, "bind each rank to a core");
-    cli.add_option("--data", how.folder, "folder of the dataset");
+    auto& options = program.options;
+    options.add("-b,--batch", how.batch, "images in a batch, of all ranks together", example::positive);
+    options.add("--bucket-kb", how.bucket_kb, "sizes of buckets to measure, in KB", example::positive);
+    options.add("--panel-kb", how.panel_kb, "a layer's gradient is ready in parts of this size", example::positive);
+    options.add("--steps", how.steps, "steps of each way in each round", example::positive);
+    options.add("--rounds", how.rounds, "rounds over all ways", example::positive);
+    options.add("--quantile", how.quantile, "of the times to show: 0.5, or less where others use the machine",
+        example::between(0.0, 1.0));
+    options.add("--progress-thread", how.progress_thread, "a progress_thread beside each rank");
+    options.add("--pin", how.pin, "bind each rank to a core");
+    options.add("--data", how.folder, "folder of the dataset");
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         settings mine = how;
         if (out.quick()) {

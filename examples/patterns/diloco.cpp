@@ -206,13 +206,11 @@ int main(int argc, char** argv) {
     std::string folder = "/usr/share/datasets/fashion-mnist", steps_plot;
     double alpha = 5e-3, megabits = 100;
     int steps = 640;
-    program.cli.add_option("--steps", steps, "of each rank, of 32 images")->check(CLI::Range(64, 1'000'000));
-    program.cli.add_option("--alpha", alpha, "seconds that the link adds to an exchange")
-        ->check(CLI::NonNegativeNumber);
-    program.cli.add_option("--megabits", megabits, "a second, that the link carries from a rank")
-        ->check(CLI::PositiveNumber);
-    program.cli.add_option("--data", folder, "folder of the dataset");
-    program.cli.add_option("--plot-steps", steps_plot, "SVG file for the accuracy against steps");
+    program.options.add("--steps", steps, "of each rank, of 32 images", example::between(64, 1'000'000));
+    program.options.add("--alpha", alpha, "seconds that the link adds to an exchange", example::not_negative);
+    program.options.add("--megabits", megabits, "a second, that the link carries from a rank", example::positive);
+    program.options.add("--data", folder, "folder of the dataset");
+    program.options.add("--plot-steps", steps_plot, "SVG file for the accuracy against steps");
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         // With --quick it learns from the test images, which are read sooner: accuracy then says little.
         const dataset test = load_fashion_mnist(folder, "t10k");

@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     program program("Computes mean, variance, softmax, arg_max and top-k over ranks and compares them with one rank.");
     program.default_ranks(7);
     int count = 2'000'000;
-    program.cli.add_option("--values", count, "values of all ranks together")->check(CLI::Range(1000, 100'000'000));
+    program.options.add("--values", count, "values of all ranks together", example::between(1000, 100'000'000));
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         const int n = comm.size();
         if (out.quick()) count = 20'000;

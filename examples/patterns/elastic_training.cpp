@@ -8,6 +8,7 @@
 #include "../common/difference.hpp"
 #include "../common/fashion_mnist.hpp"
 #include "../common/network.hpp"
+#include "../common/options.hpp"
 #include "../common/plot.hpp"
 #include "../common/table.hpp"
 
@@ -18,7 +19,6 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -251,17 +251,16 @@ int main(int argc, char** argv) {
     int ranks = 4;
     bool quick = false;
     std::string transport = "processes", plot_file, folder = "/usr/share/datasets/fashion-mnist";
-    CLI::App app("Training that goes on when a rank is killed, and resumes when all are.");
-    app.option_defaults()->always_capture_default();
-    app.add_option("-r,--ranks", ranks, "ranks, each a process")->check(CLI::Range(2, 64));
-    app.add_option("-t,--transport", transport, "processes (shared memory), or tcp")
-        ->check(CLI::IsMember({"processes", "tcp"}));
-    app.add_option("--steps", how.steps, "training steps")->check(CLI::Range(10, 100'000));
-    app.add_option("--checkpoint-every", how.checkpoint_every, "steps between checkpoints")->check(CLI::PositiveNumber);
-    app.add_flag("--quick", quick, "small sizes: a few seconds");
-    app.add_option("--plot", plot_file, "the SVG file to write the chart to");
-    app.add_option("--data", folder, "folder of the dataset");
-    CLI11_PARSE(app, argc, argv);
+    example::options options("Training that goes on when a rank is killed, and resumes when all are.");
+    options.add("-r,--ranks", ranks, "ranks, each a process", example::between(2, 64));
+    options.add("-t,--transport", transport, "processes (shared memory), or tcp", {"processes", "tcp"});
+    options.add("--steps", how.steps, "training steps", example::between(10, 100'000));
+    options.add("--checkpoint-every", how.checkpoint_every, "steps between checkpoints", example::positive);
+    options.add("--quick", quick, "small sizes: a few seconds");
+    options.add("--plot", plot_file, "the SVG file to write the chart to");
+    options.add("--data", folder, "folder of the dataset");
+    int status = 0;
+    if (!options.parse(argc, argv, status)) return status;
     if (transport == "tcp") setenv("COLLS_TRANSPORT", "tcp", 1);
     if (quick) how.steps = 32;
     if (transport == "tcp" && ranks < 3)
@@ -270,7 +269,6 @@ int main(int argc, char** argv) {
 
     std::string place = (fs::temp_directory_path() / "elastic_training.XXXXXX").string();
     if (mkdtemp(place.data()) == nullptr) return fmt::print(stderr, "cannot make {}\n", place), 2;
-    int status = 0;
     try {
         const dataset data = load_fashion_mnist(folder, "t10k");
         const fs::path path = fs::path(place) / "checkpoint";

@@ -171,7 +171,7 @@ std::vector<text> made_texts(double skew, int words) {
 int main(int argc, char** argv) {
     program program("Counts words and builds an inverted index by MapReduce, and compares both with a serial program.");
     std::string folder = "/usr/share/common-licenses";
-    program.cli.add_option("--texts", folder, "folder of text files");
+    program.options.add("--texts", folder, "folder of text files");
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         table rows({"texts", "job", "combiner", "records sent", "bytes sent", "busiest reducer: bytes", "of the mean"});
         plot chart("Bytes received by the busiest reducer", {"share of the most frequent word"}, {"bytes"});

@@ -249,13 +249,13 @@ int main(int argc, char** argv) {
     int batch = 96, steps = 200;
     moe_options o;
     double balance = 0.05;
-    program.cli.add_option("--data", folder, "folder of Fashion-MNIST");
-    program.cli.add_option("--batch", batch, "images a step")->check(CLI::Range(1, 10'000));
-    program.cli.add_option("--steps", steps, "training steps")->check(CLI::Range(1, 100'000));
-    program.cli.add_option("--experts", o.experts, "experts over all ranks")->check(CLI::Range(2, 1024));
-    program.cli.add_option("--capacity", o.capacity_factor, "tokens that an expert takes, 1: of equal shares")
-        ->check(CLI::PositiveNumber);
-    program.cli.add_option("--balance", balance, "weight of the loss of balance")->check(CLI::NonNegativeNumber);
+    program.options.add("--data", folder, "folder of Fashion-MNIST");
+    program.options.add("--batch", batch, "images a step", example::between(1, 10'000));
+    program.options.add("--steps", steps, "training steps", example::between(1, 100'000));
+    program.options.add("--experts", o.experts, "experts over all ranks", example::between(2, 1024));
+    program.options.add(
+        "--capacity", o.capacity_factor, "tokens that an expert takes, 1: of equal shares", example::positive);
+    program.options.add("--balance", balance, "weight of the loss of balance", example::not_negative);
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         const dataset data = load_fashion_mnist(folder, out.quick() ? "t10k" : "train");
         std::vector<int> first(20);

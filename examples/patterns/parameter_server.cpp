@@ -6,6 +6,8 @@
 #include "../common/program.hpp"
 #include "parameter_server/training.hpp"
 
+#include <colls/transports/shm.hpp>
+
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -57,12 +59,11 @@ int main(int argc, char** argv) {
     std::string folder = "/usr/share/datasets/fashion-mnist";
     setup how{.pushes = 0};
     program.default_ranks(5);
-    program.cli.add_option("--servers", how.servers, "ranks that hold the parameters; 0: a third of all");
-    program.cli.add_option("--pushes", how.pushes, "gradients of a run, of all workers; 0: 1500, or 60 with --quick");
-    program.cli.add_option("--batch", how.batch, "images of a gradient")->check(CLI::PositiveNumber);
-    program.cli.add_option("--delay", how.delay, "milliseconds of a delay; with --quick 4")
-        ->check(CLI::Range(0, 10'000));
-    program.cli.add_option("--data", folder, "folder of the dataset");
+    program.options.add("--servers", how.servers, "ranks that hold the parameters; 0: a third of all");
+    program.options.add("--pushes", how.pushes, "gradients of a run, of all workers; 0: 1500, or 60 with --quick");
+    program.options.add("--batch", how.batch, "images of a gradient", example::positive);
+    program.options.add("--delay", how.delay, "milliseconds of a delay; with --quick 4", example::between(0, 10'000));
+    program.options.add("--data", folder, "folder of the dataset");
     how.servers = 0;
     const auto sized = [&](int ranks, bool quick) {
         setup s = how;
@@ -164,9 +165,9 @@ int main(int argc, char** argv) {
         }
     });
     // A process that is killed is an error of the run, so this one is a run of its own.
-    const auto transport = program.cli.get_option("--transport")->as<std::string>();
+    const auto transport = program.transport();
     if (status != 0 || (transport != "processes" && transport != "tcp")) return status;
-    const int ranks = std::max(3, program.cli.get_option("--ranks")->as<int>());
+    const int ranks = std::max(3, program.ranks());
     auto* went_on =
         static_cast<bool*>(mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     int killed = colls::none;

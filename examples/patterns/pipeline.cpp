@@ -254,11 +254,11 @@ int main(int argc, char** argv) {
     std::string folder = "/usr/share/datasets/fashion-mnist";
     int samples = 240, steps = 200;
     double least = 4;
-    program.cli.add_option("--data", folder, "folder of Fashion-MNIST");
-    program.cli.add_option("--batch", samples, "samples a step")->check(CLI::Range(1, 10'000));
-    program.cli.add_option("--steps", steps, "training steps")->check(CLI::Range(1, 100'000));
-    program.cli.add_option("--least", least, "ms that a forward pass takes at least, where the bubble is measured")
-        ->check(CLI::Range(0.0, 1000.0));
+    program.options.add("--data", folder, "folder of Fashion-MNIST");
+    program.options.add("--batch", samples, "samples a step", example::between(1, 10'000));
+    program.options.add("--steps", steps, "training steps", example::between(1, 100'000));
+    program.options.add("--least", least, "ms that a forward pass takes at least, where the bubble is measured",
+        example::between(0.0, 1000.0));
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         job task{load_fashion_mnist(folder, out.quick() ? "t10k" : "train"), samples};
         out.check("both schedules end, with a bubble of (p-1)/(m+p-1): 1 to 12 stages, 1 to 16 microbatches",

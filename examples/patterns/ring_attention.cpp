@@ -165,9 +165,9 @@ void measure(colls::communicator& comm, output& out, const attention_shape& shap
 int main(int argc, char** argv) {
     program program("Attention over a sequence that is spread over the ranks: by a ring, and by all_to_all.");
     int length = 2048, heads = 4, size = 32;
-    program.cli.add_option("--tokens", length, "length of the sequence")->check(CLI::Range(1, 1 << 20));
-    program.cli.add_option("--heads", heads, "heads")->check(CLI::Range(1, 256));
-    program.cli.add_option("--size", size, "numbers a head")->check(CLI::Range(1, 1024));
+    program.options.add("--tokens", length, "length of the sequence", example::between(1, 1 << 20));
+    program.options.add("--heads", heads, "heads", example::between(1, 256));
+    program.options.add("--size", size, "numbers a head", example::between(1, 1024));
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         out.check("the gradient of one rank is that of finite differences", gradient_error() < 3e-6);
         compare_with_one_rank(comm, out, out.quick() ? std::array{1, 3, 70} : std::array{1, 3, 401});

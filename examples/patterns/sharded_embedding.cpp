@@ -172,10 +172,10 @@ int main(int argc, char** argv) {
     program program("Trains a skip-gram model whose tables of rows are spread over the ranks.");
     std::string folder = "/usr/share/common-licenses";
     int width = 32, batch = 2048, steps = 600;
-    program.cli.add_option("--texts", folder, "folder of the texts");
-    program.cli.add_option("--width", width, "numbers a row")->check(CLI::Range(1, 4096));
-    program.cli.add_option("--batch", batch, "samples a step")->check(CLI::Range(1, 1'000'000));
-    program.cli.add_option("--steps", steps, "training steps")->check(CLI::Range(1, 1'000'000));
+    program.options.add("--texts", folder, "folder of the texts");
+    program.options.add("--width", width, "numbers a row", example::between(1, 4096));
+    program.options.add("--batch", batch, "samples a step", example::between(1, 1'000'000));
+    program.options.add("--steps", steps, "training steps", example::between(1, 1'000'000));
     return program.run(argc, argv, [&](colls::communicator& comm, output& out) {
         const corpus words = load_words(folder);
         out.print("{} words, {} different; tables of {} rows on each of {} ranks, or one less\n", words.text.size(),

@@ -231,15 +231,14 @@ int main(int argc, char** argv) {
     std::string file = "/usr/share/common-licenses/GPL-3";
     transformer_shape shape{48, 6, 192, 2, 32};
     int batch = 4, steps = 100;
-    program.cli.add_option("--text", file, "the text to learn");
-    program.cli.add_option("--width", shape.width, "numbers a token")->check(CLI::Range(1, 4096));
-    program.cli.add_option("--heads", shape.heads, "attention heads, a divisor of the width")
-        ->check(CLI::Range(1, 4096));
-    program.cli.add_option("--hidden", shape.hidden, "hidden units of a block")->check(CLI::Range(1, 65536));
-    program.cli.add_option("--blocks", shape.blocks, "transformer blocks")->check(CLI::Range(1, 100));
-    program.cli.add_option("--length", shape.length, "tokens of a sequence")->check(CLI::Range(1, 4096));
-    program.cli.add_option("--batch", batch, "sequences a step")->check(CLI::Range(1, 4096));
-    program.cli.add_option("--steps", steps, "steps of training")->check(CLI::Range(1, 1000000));
+    program.options.add("--text", file, "the text to learn");
+    program.options.add("--width", shape.width, "numbers a token", example::between(1, 4096));
+    program.options.add("--heads", shape.heads, "attention heads, a divisor of the width", example::between(1, 4096));
+    program.options.add("--hidden", shape.hidden, "hidden units of a block", example::between(1, 65536));
+    program.options.add("--blocks", shape.blocks, "transformer blocks", example::between(1, 100));
+    program.options.add("--length", shape.length, "tokens of a sequence", example::between(1, 4096));
+    program.options.add("--batch", batch, "sequences a step", example::between(1, 4096));
+    program.options.add("--steps", steps, "steps of training", example::between(1, 1000000));
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         transformer_shape s = shape;
         s.check();

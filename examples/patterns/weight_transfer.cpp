@@ -179,12 +179,12 @@ int main(int argc, char** argv) {
     program.default_ranks(7);
     std::string folder = "/usr/share/datasets/fashion-mnist";
     int trainers = 0, replicas = 2, rounds = 3, steps = 200;
-    program.cli.add_option("--data", folder, "folder of Fashion-MNIST");
-    program.cli.add_option(
+    program.options.add("--data", folder, "folder of Fashion-MNIST");
+    program.options.add(
         "--trainers", trainers, "ranks that train; 0: half of them, or fewer so that replicas are equal");
-    program.cli.add_option("--replicas", replicas, "replicas of the served model")->check(CLI::Range(1, 64));
-    program.cli.add_option("--rounds", rounds, "rounds of training, each with a transfer")->check(CLI::Range(1, 1000));
-    program.cli.add_option("--steps", steps, "steps of a round")->check(CLI::Range(1, 100000));
+    program.options.add("--replicas", replicas, "replicas of the served model", example::between(1, 64));
+    program.options.add("--rounds", rounds, "rounds of training, each with a transfer", example::between(1, 1000));
+    program.options.add("--steps", steps, "steps of a round", example::between(1, 100000));
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         int train = trainers > 0 ? trainers : comm.size() / 2;
         while (trainers == 0 && train > 1 && (comm.size() - train) % replicas != 0) --train;

@@ -309,13 +309,13 @@ int main(int argc, char** argv) {
     std::string folder = "/usr/share/datasets/fashion-mnist";
     double megabits = 500;
     int steps = 60, batch = 256, width = 256, hidden = 8;
-    program.cli.add_option("--data", folder, "folder of the data set's files");
-    program.cli.add_option("--steps", steps, "training steps of each stage")->check(CLI::Range(1, 1000000));
-    program.cli.add_option("--batch", batch, "samples a step, over all ranks")->check(CLI::Range(1, 60000));
-    program.cli.add_option("--width", width, "outputs of a hidden layer")->check(CLI::Range(1, 10000));
-    program.cli.add_option("--link", megabits, "Mb/s of the emulated network between ranks; 0: none")
-        ->check(CLI::NonNegativeNumber);
-    program.cli.add_option("--hidden", hidden, "hidden layers")->check(CLI::Range(0, 1000));
+    program.options.add("--data", folder, "folder of the data set's files");
+    program.options.add("--steps", steps, "training steps of each stage", example::between(1, 1000000));
+    program.options.add("--batch", batch, "samples a step, over all ranks", example::between(1, 60000));
+    program.options.add("--width", width, "outputs of a hidden layer", example::between(1, 10000));
+    program.options.add(
+        "--link", megabits, "Mb/s of the emulated network between ranks; 0: none", example::not_negative);
+    program.options.add("--hidden", hidden, "hidden layers", example::between(0, 1000));
     return program.run(argc, argv, [&](colls::communicator& comm, example::output& out) {
         const bool quick = out.quick();
         const auto data = example::load_fashion_mnist(folder, quick ? "t10k" : "train");

@@ -23,14 +23,13 @@ struct simulated_cluster {
     double compression = 4;   ///< bytes before by bytes after
     double packing = 0.1e-9;  ///< seconds a byte that an aggregator, or an actor, takes to compress
 
-    void add_options(CLI::App& cli) {
-        cli.add_option("--alpha", alpha, "simulation: seconds a message")->check(CLI::PositiveNumber);
-        cli.add_option("--beta", beta, "simulation: seconds a byte")->check(CLI::PositiveNumber);
-        cli.add_option("--trajectory", trajectory, "simulation: bytes of a trajectory")->check(CLI::PositiveNumber);
-        cli.add_option("--period", period, "simulation: seconds of acting a trajectory")->check(CLI::PositiveNumber);
-        cli.add_option("--compression", compression, "simulation: factor of compression")->check(CLI::PositiveNumber);
-        cli.add_option("--packing", packing, "simulation: seconds a byte of compressing")
-            ->check(CLI::NonNegativeNumber);
+    void add_options(example::options& options) {
+        options.add("--alpha", alpha, "simulation: seconds a message", example::positive);
+        options.add("--beta", beta, "simulation: seconds a byte", example::positive);
+        options.add("--trajectory", trajectory, "simulation: bytes of a trajectory", example::positive);
+        options.add("--period", period, "simulation: seconds of acting a trajectory", example::positive);
+        options.add("--compression", compression, "simulation: factor of compression", example::positive);
+        options.add("--packing", packing, "simulation: seconds a byte of compressing", example::not_negative);
     }
     /// Seconds of the learner's link for one trajectory, where `together` of them are one message.
     double learner_time(int together, bool compressed) const {
