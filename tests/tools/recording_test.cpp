@@ -1,5 +1,5 @@
-// COLLS_TRACE, and `colls trace`: what is recorded of calls over shared memory and over messages, who is named as the
-// slowest, and how clocks of several hosts are set.
+// COLLS_TRACE, and `colls trace`: what is recorded of calls over shared memory and over messages, which rank is named
+// as the slowest, and how clocks of several hosts are set.
 #include "execute.hpp"
 
 #include "support/every_transport.hpp"
@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -44,6 +45,24 @@ public:
             for (const json& e : json::parse(in)) all.push_back(e);
         }
         return all;
+    }
+    /// The file of process 7 of a host: the begin and end of one of two ranks in each of its calls, in microseconds
+    /// from the call's true begin, on a clock that is ahead.
+    void write(const std::string& name, int rank, const std::string& host, const std::string& clock, double ahead,
+        const std::vector<std::pair<double, double>>& calls, const std::string& group = "0") const {
+        json all = json::array();
+        const json self{{"group", group}, {"rank", rank}};
+        json introduction = self;
+        introduction.update({{"size", 2}, {"host", host}, {"clock", clock}});
+        all.push_back({{"name", "colls"}, {"ph", "M"}, {"pid", 7}, {"tid", 7}, {"args", introduction}});
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            json args = self;
+            args.update({{"call", i}, {"schedule", "ring"}, {"bytes", 8}, {"peer", -1}});
+            all.push_back(
+                {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + calls[i].first + ahead},
+                    {"dur", calls[i].second - calls[i].first}, {"pid", 7}, {"tid", 7}, {"args", args}});
+        }
+        std::ofstream(file(name)) << all.dump();
     }
     json summary() const {
         const support::program_result r =
@@ -179,24 +198,8 @@ TEST_CASE("trace: a file that cannot be written costs a warning, and nothing els
 
 TEST_CASE("trace: clocks of two hosts are set by the calls", "[tool]") {
     const folder f;
-    // What rank r does in call i, on a clock that is ahead: microseconds from the call's true begin.
-    const auto write = [&](int r, double ahead, const std::vector<std::pair<double, double>>& calls) {
-        json all = json::array();
-        const json who{{"group", "0"}, {"rank", r}};
-        json introduction = who;
-        introduction.update({{"size", 2}, {"host", "h" + std::to_string(r)}, {"clock", std::to_string(r)}});
-        all.push_back({{"name", "colls"}, {"ph", "M"}, {"pid", 7}, {"tid", 7}, {"args", introduction}});
-        for (std::size_t i = 0; i < calls.size(); ++i) {
-            json args = who;
-            args.update({{"call", i}, {"schedule", "ring"}, {"bytes", 8}, {"peer", -1}});
-            all.push_back(
-                {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + calls[i].first + ahead},
-                    {"dur", calls[i].second - calls[i].first}, {"pid", 7}, {"tid", 7}, {"args", args}});
-        }
-        std::ofstream(f.file("trace.h" + std::to_string(r) + ".7.json")) << all.dump();
-    };
-    write(0, 0, {{0, 100}, {0, 60}, {10, 50}});
-    write(1, 5e6, {{90, 101}, {-50, 2}, {0, 60}});
+    f.write("trace.h0.7.json", 0, "h0", "a", 0, {{0, 100}, {0, 60}, {10, 50}});
+    f.write("trace.h1.7.json", 1, "h1", "b", 5e6, {{90, 101}, {-50, 2}, {0, 60}});
     const json s = f.summary();
     // The first call says that it is ahead by 4,999,990 us or more, the second by 5,000,002 or less.
     CHECK(s.at("clocks").at(1).at("ahead").get<double>() == Approx(4'999'996));
@@ -209,11 +212,49 @@ TEST_CASE("trace: clocks of two hosts are set by the calls", "[tool]") {
     const support::program_result merged = support::execute(
         "'" COLLS_TEST_TOOL "' trace merge '" + f.file("trace.json") + "' -o '" + f.file("all.json") + "'");
     REQUIRE(merged.status == 0);
-    std::ifstream in(f.file("all.json"));
     double last = 0;
-    for (const json& e : json::parse(in))
-        if (e.at("ph") == "X") last = std::max(last, number(e, "ts"));
+    std::map<int, std::set<int>> ranks_of;  // by process
+    std::map<int, std::string> names;
+    std::ifstream in(f.file("all.json"));
+    for (const json& e : json::parse(in)) {
+        if (e.at("name") == "process_name") names[e.at("pid").get<int>()] = e.at("args").at("name").get<std::string>();
+        if (e.at("ph") != "X") continue;
+        last = std::max(last, number(e, "ts"));
+        ranks_of[e.at("pid").get<int>()].insert(e.at("args").at("rank").get<int>());
+    }
     CHECK(last == Approx(2010));
+    CHECK(ranks_of == std::map<int, std::set<int>>{{1, {0}}, {2, {1}}});  // both are process 7 of their hosts
+    CHECK(names == std::map<int, std::string>{{1, "h0, process 7"}, {2, "h1, process 7"}});
+
+    // What merge has made, it reads again.
+    fs::remove(f.file("trace.h0.7.json"));
+    fs::remove(f.file("trace.h1.7.json"));
+    fs::rename(f.file("all.json"), f.file("trace.json"));
+    const json again = f.summary();
+    CHECK(again.at("late") == s.at("late"));
+    CHECK(again.at("calls") == 3);
+}
+
+TEST_CASE("trace: ranks of two containers, with the same process and thread on one clock, are two", "[tool]") {
+    const folder f;
+    f.write("trace.c0.7.json", 0, "c0", "boot", 0, {{0, 100}});
+    f.write("trace.c1.7.json", 1, "c1", "boot", 0, {{90, 101}});
+    const json s = f.summary();
+    CHECK(s.at("clocks").size() == 1);
+    CHECK(s.at("late").size() == 2);
+    CHECK(s.at("late").at(0).at("host") == "c1");
+}
+
+TEST_CASE("trace: a clock that no call joins with the first is said to be unknown", "[tool]") {
+    const folder f;
+    f.write("trace.h0.7.json", 0, "h0", "a", 0, {{0, 100}});
+    f.write("trace.h1.7.json", 1, "h1", "b", 0, {{90, 101}}, "1");
+    CHECK(f.summary().at("clocks").at(1).at("unsure").is_null());
+    const support::program_result r =
+        support::execute("'" COLLS_TEST_TOOL "' trace summary '" + f.file("trace.json") + "'");
+    CHECK(r.status == 0);
+    INFO(r.text);
+    CHECK(r.text.find("The clock of h1 is not set: no call joins it with that of h0.") != std::string::npos);
 }
 
 TEST_CASE("trace: what is no trace is refused", "[tool]") {

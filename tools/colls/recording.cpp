@@ -1,5 +1,9 @@
 #include "recording.hpp"
 
+#include "catalogue.hpp"
+
+#include <colls/detail/execute/eager.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +19,7 @@ namespace {
 
 using json = nlohmann::json;
 namespace fs = std::filesystem;
+constexpr double far = std::numeric_limits<double>::infinity();
 
 /// TRACE.json stands for TRACE.HOST.PROCESS.json in the same folder.
 std::vector<fs::path> files_of(const std::string& name) {
@@ -43,34 +48,53 @@ json events_in(const fs::path& file) {
     return all;
 }
 
-bool all_wait_for_all(const std::string& name) {
-    return name == "all_reduce" || name == "all_gather" || name == "reduce_scatter" || name == "all_to_all" ||
-           name == "barrier";
+/// When the ranks of one clock were in a call: no rank's part ends before the last one has begun.
+struct presence {
+    std::size_t clock;
+    double last_begin, first_end;
+};
+/// Of the calls in which each rank waits for each other, those on several clocks.
+std::vector<std::vector<presence>> calls_on_several_clocks(const recording& r) {
+    std::vector<std::vector<presence>> all;
+    for (const auto& [key, ranks] : r.calls) {
+        if (!colls::detail::waits_for_all(collective_named(ranks.front().name))) continue;
+        std::map<std::size_t, presence> by_clock;
+        for (const recorded_span& s : ranks) {
+            const auto clock = static_cast<std::size_t>(r.threads[static_cast<std::size_t>(s.thread)].clock);
+            presence& p = by_clock.try_emplace(clock, presence{clock, s.begin, s.end}).first->second;
+            p.last_begin = std::max(p.last_begin, s.begin);
+            p.first_end = std::min(p.first_end, s.end);
+        }
+        if (by_clock.size() < 2) continue;
+        all.emplace_back();
+        for (const auto& [clock, p] : by_clock) all.back().push_back(p);
+    }
+    return all;
 }
 
 /// Sets `ahead` and `unsure` of each clock. A call bounds the difference of two clocks from both sides.
-void set_clocks(recording& r, std::size_t clocks) {
-    constexpr double far = std::numeric_limits<double>::infinity();
-    r.ahead.assign(clocks, 0);
-    r.unsure.assign(clocks, far);
-    r.unsure[0] = 0;
+void set_clocks(recording& r) {
+    const std::size_t clocks = r.clocks.size();
+    for (std::size_t c = 1; c < clocks; ++c) r.clocks[c].unsure = far;
+    if (clocks == 1) return;
+    const auto calls = calls_on_several_clocks(r);
     for (bool more = true; more;) {
         more = false;
         std::vector<double> least(clocks, -far), most(clocks, far);
-        for (const auto& [key, ranks] : r.calls)
-            for (const recorded_span& known : ranks)
-                for (const recorded_span& other : ranks) {
-                    const auto a = static_cast<std::size_t>(r.threads[static_cast<std::size_t>(known.thread)].clock);
-                    const auto b = static_cast<std::size_t>(r.threads[static_cast<std::size_t>(other.thread)].clock);
-                    if (r.unsure[a] == far || r.unsure[b] != far || !all_wait_for_all(known.name)) continue;
-                    // other.end - ahead >= known.begin, and known.end >= other.begin - ahead
-                    most[b] = std::min(most[b], other.end - (known.begin - r.ahead[a]));
-                    least[b] = std::max(least[b], other.begin - (known.end - r.ahead[a]));
+        for (const auto& ranks : calls)
+            for (const presence& known : ranks)
+                for (const presence& other : ranks) {
+                    const recorded_clock& clock = r.clocks[known.clock];
+                    if (clock.unsure == far || r.clocks[other.clock].unsure != far) continue;
+                    // other.first_end - ahead >= known.last_begin, and known.first_end >= other.last_begin - ahead
+                    double &low = least[other.clock], &high = most[other.clock];
+                    high = std::min(high, other.first_end - (known.last_begin - clock.ahead));
+                    low = std::max(low, other.last_begin - (known.first_end - clock.ahead));
                 }
         for (std::size_t b = 0; b < clocks; ++b) {
-            if (r.unsure[b] != far || most[b] == far) continue;
-            r.ahead[b] = (least[b] + most[b]) / 2;
-            r.unsure[b] = std::abs(most[b] - least[b]) / 2;
+            if (r.clocks[b].unsure != far || most[b] == far) continue;
+            r.clocks[b].ahead = (least[b] + most[b]) / 2;
+            r.clocks[b].unsure = std::abs(most[b] - least[b]) / 2;
             more = true;
         }
     }
@@ -97,107 +121,140 @@ struct link {
     double waited = 0, after_entry = 0;
 };
 
-}  // namespace
+/// Reads files into a recording, whose clocks are not set yet.
+class reader {
+public:
+    explicit reader(recording& r) : r_(r) { r_.events = json::array(); }
 
-recording read_recording(const std::vector<std::string>& names) {
-    recording r;
-    r.events = json::array();
-    std::set<fs::path> files;
-    for (const std::string& name : names)
-        for (const fs::path& file : files_of(name)) files.insert(fs::canonical(file));
-    std::map<std::string, int> clocks;
-    std::map<std::string, int> threads;  // by clock, process and thread
-    std::vector<int> clock_of_event;
-    try {
-        for (const fs::path& file : files) {
-            std::string clock = "?";
-            const json all = events_in(file);
-            for (const json& e : all)
-                if (e.at("name") == "colls") clock = e.at("args").at("clock").get<std::string>();
-            const int c = clocks.try_emplace(clock, static_cast<int>(clocks.size())).first->second;
-            for (const json& e : all) {
-                r.events.push_back(e);
-                clock_of_event.push_back(c);
-                const std::string name = e.at("name").get<std::string>();
-                const json& args = e.at("args");
-                const std::string id =
-                    fmt::format("{}/{}/{}", clock, e.at("pid").get<long long>(), e.at("tid").get<long long>());
-                if (name == "colls") {
-                    const std::string group = args.at("group").get<std::string>();
-                    r.sizes[group] = args.at("size").get<int>();
-                    if (threads.try_emplace(id, static_cast<int>(threads.size())).second)
-                        r.threads.push_back({args.at("host").get<std::string>(),
-                            fmt::format("rank {} of group {}", args.at("rank").get<int>(), group), c});
-                }
-                if (e.at("ph") != "X" || name == "round") continue;
-                recorded_span s;
-                s.name = name;
-                s.schedule = args.value("schedule", "");
-                s.thread = threads.at(id);
-                s.rank = args.at("rank").get<int>();
-                s.peer = args.value("peer", -1);
-                s.begin = e.at("ts").get<double>();
-                s.end = s.begin + e.at("dur").get<double>();
-                s.bytes = args.value("bytes", 0.0);
-                if (!args.contains("call"))
-                    r.parts.push_back(s);
-                else if (args.at("call").get<long long>() >= 0)
-                    r.calls[{args.at("group").get<std::string>(), args.at("call").get<long long>()}].push_back(s);
+    void read(const fs::path& file) {
+        const json all = events_in(file);
+        std::string clock = "?", host;
+        for (const json& e : all)
+            if (e.at("name") == "colls") {
+                clock = e.at("args").at("clock").get<std::string>();
+                host = e.at("args").at("host").get<std::string>();
             }
-        }
-    } catch (const json::exception& e) {
-        throw std::runtime_error(fmt::format("this is no trace of colls: {}", e.what()));
-    } catch (const std::out_of_range&) {
-        throw std::runtime_error("this is no trace of colls: events of a thread that no event introduces");
+        const auto [at, is_new] = clocks_.try_emplace(clock, static_cast<int>(clocks_.size()));
+        if (is_new) r_.clocks.push_back({host, 0, 0});
+        clock_ = at->second;
+        processes_.clear();
+        threads_.clear();
+        for (const json& e : all) take(e);
+        for (const auto& [number, p] : processes_)
+            add({{"name", "process_name"}, {"ph", "M"}, {"pid", p.number}, {"args", {{"name", p.name}}}});
     }
-    if (r.threads.empty()) throw std::runtime_error("the trace has no call in it");
-    set_clocks(r, clocks.size());
-    const auto moved = [&](recorded_span& s) {
-        const double by = r.ahead[static_cast<std::size_t>(r.threads[static_cast<std::size_t>(s.thread)].clock)];
-        s.begin -= by;
-        s.end -= by;
-    };
-    for (auto& [key, ranks] : r.calls) std::for_each(ranks.begin(), ranks.end(), moved);
-    std::for_each(r.parts.begin(), r.parts.end(), moved);
-    for (std::size_t i = 0; i < clock_of_event.size(); ++i)
-        if (r.events[i].contains("ts"))
-            r.events[i]["ts"] = r.events[i]["ts"].get<double>() - r.ahead[static_cast<std::size_t>(clock_of_event[i])];
-    return r;
-}
+    /// On the first clock.
+    void move_events() {
+        for (std::size_t i = 0; i < clock_of_event_.size(); ++i)
+            if (json& e = r_.events[i]; e.contains("ts"))
+                e["ts"] = e["ts"].get<double>() - r_.clocks[static_cast<std::size_t>(clock_of_event_[i])].ahead;
+    }
 
-int summarise(const recording& r, bool as_json) {
-    std::map<std::string, std::vector<double>> kinds;  // durations by collective, schedule and size
-    std::vector<lateness> late(r.threads.size());
-    long long complete = 0;
-    double begin = std::numeric_limits<double>::infinity(), end = 0, in_calls = 0;
+private:
+    struct process {
+        int number;  ///< in r_.events: those of several hosts may have one number in their files
+        std::string name;
+    };
+
+    void take(json e) {
+        const std::string name = e.at("name").get<std::string>();
+        const json& args = e.at("args");
+        const long long number = e.at("pid").get<long long>();
+        const auto [p, is_new] = processes_.try_emplace(number, process{processes_in_all_ + 1, ""});
+        processes_in_all_ += is_new;
+        if (name == "process_name") {  // of a file that `merge` has made
+            p->second.name = args.at("name").get<std::string>();
+            return;
+        }
+        const std::pair id{number, e.at("tid").get<long long>()};
+        if (name == "colls") introduce(id, args, p->second);
+        if (e.at("ph") == "X" && name != "round") {
+            recorded_span s;
+            s.name = name;
+            s.schedule = args.value("schedule", "");
+            s.thread = threads_.at(id);
+            s.rank = args.at("rank").get<int>();
+            s.peer = args.value("peer", -1);
+            s.begin = e.at("ts").get<double>();
+            s.end = s.begin + e.at("dur").get<double>();
+            s.bytes = args.value("bytes", 0.0);
+            if (!args.contains("call"))
+                r_.parts.push_back(s);
+            else if (args.at("call").get<long long>() >= 0)
+                r_.calls[{args.at("group").get<std::string>(), args.at("call").get<long long>()}].push_back(s);
+        }
+        e["pid"] = p->second.number;
+        add(std::move(e));
+    }
+    void introduce(const std::pair<long long, long long>& id, const json& args, process& p) {
+        const std::string group = args.at("group").get<std::string>(), host = args.at("host").get<std::string>();
+        r_.sizes[group] = args.at("size").get<int>();
+        if (p.name.empty()) p.name = fmt::format("{}, process {}", host, id.first);
+        if (threads_.try_emplace(id, static_cast<int>(r_.threads.size())).second)
+            r_.threads.push_back({host, fmt::format("rank {} of group {}", args.at("rank").get<int>(), group), clock_});
+    }
+    void add(json e) {
+        r_.events.push_back(std::move(e));
+        clock_of_event_.push_back(clock_);
+    }
+
+    recording& r_;
+    std::map<std::string, int> clocks_;
+    std::vector<int> clock_of_event_;
+    int processes_in_all_ = 0;
+    // Of the file at hand:
+    int clock_ = 0;
+    std::map<long long, process> processes_;                  // by their number in the file
+    std::map<std::pair<long long, long long>, int> threads_;  // by process and thread
+};
+
+/// What a recording says, summed up. Indices are those of recording::threads; times in microseconds.
+struct summary {
+    std::map<std::string, std::vector<double>> kinds;  ///< durations by collective, schedule and size
+    std::vector<lateness> late;
+    std::vector<std::size_t> by_lateness;  ///< the latest rank first
+    std::vector<std::pair<std::pair<std::size_t, std::size_t>, link>>
+        waits;               ///< of a rank for another, the longest first
+    long long complete = 0;  ///< calls that all ranks of their group recorded
+    double begin = far, end = 0, in_calls = 0, waited = 0, copied = 0, folded = 0;
+};
+
+void sum_up_calls(const recording& r, summary& out) {
+    out.late.resize(r.threads.size());
     for (const auto& [key, ranks] : r.calls) {
         for (const recorded_span& s : ranks) {
-            kinds[fmt::format("{:<16} {:<24} {:>12.0f}", s.name, s.schedule, s.bytes)].push_back(s.took());
-            begin = std::min(begin, s.begin);
-            end = std::max(end, s.end);
-            in_calls += s.took();
+            out.kinds[fmt::format("{:<16} {:<24} {:>12.0f}", s.name, s.schedule, s.bytes)].push_back(s.took());
+            out.begin = std::min(out.begin, s.begin);
+            out.end = std::max(out.end, s.end);
+            out.in_calls += s.took();
         }
         const auto size = r.sizes.find(key.first);
         if (ranks.size() < 2 || size == r.sizes.end() || ranks.size() != static_cast<std::size_t>(size->second))
             continue;
-        ++complete;
+        ++out.complete;
         std::vector<const recorded_span*> order;
         for (const recorded_span& s : ranks) order.push_back(&s);
         std::sort(order.begin(), order.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
-        lateness& last = late[static_cast<std::size_t>(order.back()->thread)];
+        lateness& last = out.late[static_cast<std::size_t>(order.back()->thread)];
         last.last += 1;
         last.total += order.back()->begin - order[order.size() - 2]->begin;
     }
-    // When each rank of a group has entered which call, for the waits in it.
+    for (std::size_t i = 0; i < out.late.size(); ++i) out.by_lateness.push_back(i);
+    std::sort(out.by_lateness.begin(), out.by_lateness.end(), [&](std::size_t a, std::size_t b) {
+        return out.late[a].total != out.late[b].total ? out.late[a].total > out.late[b].total : a < b;
+    });
+}
+
+void sum_up_parts(const recording& r, summary& out) {
+    // The calls of each rank in the order of time, for the waits in them.
     std::map<int, std::vector<std::pair<const recorded_span*, const std::vector<recorded_span>*>>> of_thread;
     for (const auto& [key, ranks] : r.calls)
         for (const recorded_span& s : ranks) of_thread[s.thread].push_back({&s, &ranks});
     for (auto& [thread, all] : of_thread)
         std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first->begin < b.first->begin; });
-    double waited = 0, copied = 0, folded = 0;
-    std::map<std::pair<int, int>, link> links;  // threads
+    std::map<std::pair<std::size_t, std::size_t>, link> links;
     for (const recorded_span& s : r.parts) {
-        (s.name == "wait" ? waited : s.name == "copy" ? copied : folded) += s.took();
+        (s.name == "wait" ? out.waited : s.name == "copy" ? out.copied : out.folded) += s.took();
         if (s.name != "wait" || s.peer < 0) continue;
         const auto& calls = of_thread[s.thread];
         auto in = std::upper_bound(calls.begin(), calls.end(), s.begin + 1e-3,
@@ -206,71 +263,112 @@ int summarise(const recording& r, bool as_json) {
         --in;
         for (const recorded_span& peer : *in->second)
             if (peer.rank == s.peer) {
-                link& l = links[{s.thread, peer.thread}];
+                link& l = links[{static_cast<std::size_t>(s.thread), static_cast<std::size_t>(peer.thread)}];
                 l.waited += s.took();
                 l.after_entry += std::max(0.0, s.end - std::max(s.begin, peer.begin));
             }
     }
-    std::vector<std::size_t> by_lateness(r.threads.size());
-    for (std::size_t i = 0; i < by_lateness.size(); ++i) by_lateness[i] = i;
-    std::sort(by_lateness.begin(), by_lateness.end(), [&](std::size_t a, std::size_t b) {
-        return late[a].total != late[b].total ? late[a].total > late[b].total : a < b;
-    });
-    std::vector<std::pair<std::pair<int, int>, link>> by_wait(links.begin(), links.end());
-    std::sort(
-        by_wait.begin(), by_wait.end(), [](const auto& a, const auto& b) { return a.second.waited > b.second.waited; });
-    const auto name = [&](int thread) {
-        const recorded_thread& t = r.threads[static_cast<std::size_t>(thread)];
-        return fmt::format("{} ({})", t.name, t.host);
-    };
-    const auto slowest_link = std::max_element(by_wait.begin(), by_wait.end(),
-        [](const auto& a, const auto& b) { return a.second.after_entry < b.second.after_entry; });
+    out.waits.assign(links.begin(), links.end());
+    std::sort(out.waits.begin(), out.waits.end(),
+        [](const auto& a, const auto& b) { return a.second.waited > b.second.waited; });
+}
 
-    if (as_json) {
-        json out{{"calls", complete}, {"seconds", (end - begin) * 1e-6}, {"wait_share", waited / in_calls},
-            {"copy_share", copied / in_calls}, {"fold_share", folded / in_calls}, {"late", json::array()},
-            {"waits", json::array()}, {"clocks", json::array()}};
-        for (const std::size_t i : by_lateness)
-            out["late"].push_back({{"rank", r.threads[i].name}, {"host", r.threads[i].host}, {"last", late[i].last},
-                {"microseconds", late[i].total}});
-        for (const auto& [who, l] : by_wait)
-            out["waits"].push_back({{"rank", name(who.first)}, {"for", name(who.second)}, {"microseconds", l.waited},
-                {"after_entry", l.after_entry}});
-        for (std::size_t c = 0; c < r.ahead.size(); ++c)
-            out["clocks"].push_back({{"ahead", r.ahead[c]}, {"unsure", r.unsure[c]}});
-        fmt::print("{}\n", out.dump(2));
-        return 0;
-    }
-    fmt::print("{} ranks, {} collective calls, {}\n\n", r.threads.size(), r.calls.size(), time(end - begin));
-    for (std::size_t c = 1; c < r.ahead.size(); ++c)
-        fmt::print("clock {}: ahead by {}, known to {}\n", c, time(r.ahead[c]), time(r.unsure[c]));
+std::string name_of(const recorded_thread& t) { return fmt::format("{} ({})", t.name, t.host); }
+
+json in_json(const recording& r, const summary& s) {
+    json out{{"calls", s.complete}, {"seconds", (s.end - s.begin) * 1e-6}, {"wait_share", s.waited / s.in_calls},
+        {"copy_share", s.copied / s.in_calls}, {"fold_share", s.folded / s.in_calls}, {"late", json::array()},
+        {"waits", json::array()}, {"clocks", json::array()}};
+    for (const std::size_t i : s.by_lateness)
+        out["late"].push_back({{"rank", r.threads[i].name}, {"host", r.threads[i].host}, {"last", s.late[i].last},
+            {"microseconds", s.late[i].total}});
+    for (const auto& [ranks, l] : s.waits)
+        out["waits"].push_back({{"rank", name_of(r.threads[ranks.first])}, {"for", name_of(r.threads[ranks.second])},
+            {"microseconds", l.waited}, {"after_entry", l.after_entry}});
+    for (const recorded_clock& c : r.clocks)
+        out["clocks"].push_back({{"host", c.host}, {"ahead", c.ahead}, {"unsure", c.unsure}});
+    return out;
+}
+
+void print(const recording& r, const summary& s) {
+    fmt::print("{} ranks, {} collective calls, {}\n\n", r.threads.size(), r.calls.size(), time(s.end - s.begin));
+    for (std::size_t c = 1; c < r.clocks.size(); ++c)
+        if (const recorded_clock& clock = r.clocks[c]; clock.unsure == far)
+            fmt::print("The clock of {} is not set: no call joins it with that of {}.\n", clock.host, r.clocks[0].host);
+        else
+            fmt::print("The clock of {} is ahead of that of {} by {}, known to {}.\n", clock.host, r.clocks[0].host,
+                time(clock.ahead), time(clock.unsure));
     fmt::print("{:<16} {:<24} {:>12} {:>9} {:>12} {:>12} {:>12}\n", "call", "schedule", "bytes", "times", "median",
         "p99", "worst");
-    for (const auto& [kind, times] : kinds)
+    for (const auto& [kind, times] : s.kinds)
         fmt::print("{} {:>9} {:>12} {:>12} {:>12}\n", kind, times.size(), time(middle(times)),
             time(middle(times, 0.99)), time(middle(times, 1)));
     fmt::print("\nIn calls, ranks waited for {:.0f} % of the time, copied for {:.0f} % and folded for {:.0f} %.\n",
-        100 * waited / in_calls, 100 * copied / in_calls, 100 * folded / in_calls);
-    if (complete > 0) {
-        fmt::print("\nWho came last to the {} calls that all ranks recorded, and how long after the one before it:\n",
-            complete);
-        for (std::size_t i = 0; i < std::min<std::size_t>(5, by_lateness.size()); ++i) {
-            const lateness& l = late[by_lateness[i]];
+        100 * s.waited / s.in_calls, 100 * s.copied / s.in_calls, 100 * s.folded / s.in_calls);
+    constexpr std::size_t shown = 5;
+    if (s.complete > 0) {
+        fmt::print(
+            "\nThe rank that came last to a call, of {} that all ranks recorded, and how long after the one before "
+            "it:\n",
+            s.complete);
+        for (std::size_t i = 0; i < std::min(shown, s.by_lateness.size()); ++i) {
+            const lateness& l = s.late[s.by_lateness[i]];
             if (l.last > 0)
                 fmt::print("    {:<32} {:>9} times, {:>10} on average, {:>10} in all\n",
-                    name(static_cast<int>(by_lateness[i])), l.last, time(l.total / static_cast<double>(l.last)),
+                    name_of(r.threads[s.by_lateness[i]]), l.last, time(l.total / static_cast<double>(l.last)),
                     time(l.total));
         }
     }
-    if (!by_wait.empty()) {
-        fmt::print("\nThe waits that took the most time; of it, while both ranks were in the call:\n");
-        for (std::size_t i = 0; i < std::min<std::size_t>(5, by_wait.size()); ++i)
-            fmt::print("    {} for {}: {}; {}\n", name(by_wait[i].first.first), name(by_wait[i].first.second),
-                time(by_wait[i].second.waited), time(by_wait[i].second.after_entry));
-        fmt::print("\n");
-        if (complete > 0) fmt::print("Slowest rank: {}. ", name(static_cast<int>(by_lateness[0])));
-        fmt::print("Slowest link: from {} to {}.\n", name(slowest_link->first.second), name(slowest_link->first.first));
+    if (s.waits.empty()) return;
+    fmt::print("\nThe waits that took the most time; of it, while both ranks were in the call:\n");
+    for (std::size_t i = 0; i < std::min(shown, s.waits.size()); ++i)
+        fmt::print("    {} for {}: {}; {}\n", name_of(r.threads[s.waits[i].first.first]),
+            name_of(r.threads[s.waits[i].first.second]), time(s.waits[i].second.waited),
+            time(s.waits[i].second.after_entry));
+    const auto slowest = std::max_element(s.waits.begin(), s.waits.end(),
+        [](const auto& a, const auto& b) { return a.second.after_entry < b.second.after_entry; });
+    fmt::print("\n");
+    if (s.complete > 0) fmt::print("Slowest rank: {}. ", name_of(r.threads[s.by_lateness[0]]));
+    fmt::print("Slowest link: from {} to {}.\n", name_of(r.threads[slowest->first.second]),
+        name_of(r.threads[slowest->first.first]));
+}
+
+}  // namespace
+
+recording read_recording(const std::vector<std::string>& names) {
+    recording r;
+    std::set<fs::path> files;
+    for (const std::string& name : names)
+        for (const fs::path& file : files_of(name)) files.insert(fs::canonical(file));
+    reader in(r);
+    try {
+        for (const fs::path& file : files) in.read(file);
+    } catch (const json::exception& e) {
+        throw std::runtime_error(fmt::format("this is no trace of colls: {}", e.what()));
+    } catch (const std::out_of_range&) {
+        throw std::runtime_error("this is no trace of colls: events of a thread that no event introduces");
     }
+    if (r.threads.empty()) throw std::runtime_error("the trace has no call in it");
+    set_clocks(r);
+    const auto moved = [&](recorded_span& s) {
+        const auto clock = static_cast<std::size_t>(r.threads[static_cast<std::size_t>(s.thread)].clock);
+        s.begin -= r.clocks[clock].ahead;
+        s.end -= r.clocks[clock].ahead;
+    };
+    for (auto& [key, ranks] : r.calls) std::for_each(ranks.begin(), ranks.end(), moved);
+    std::for_each(r.parts.begin(), r.parts.end(), moved);
+    in.move_events();
+    return r;
+}
+
+int summarise(const recording& r, bool as_json) {
+    summary s;
+    sum_up_calls(r, s);
+    sum_up_parts(r, s);
+    if (as_json)
+        fmt::print("{}\n", in_json(r, s).dump(2));
+    else
+        print(r, s);
     return 0;
 }
 

@@ -27,15 +27,21 @@ struct recorded_thread {
     int clock = 0;
 };
 
+/// What one clock shows, that of a host.
+struct recorded_clock {
+    std::string host;
+    double ahead = 0;   ///< microseconds, of the first clock
+    double unsure = 0;  ///< by how much `ahead` may be wrong; infinite where no call joins it with the first
+};
+
 struct recording {
     std::vector<recorded_thread> threads;
+    std::vector<recorded_clock> clocks;
     /// The collective calls by group and number: the parts of their ranks.
     std::map<std::pair<std::string, long long>, std::vector<recorded_span>> calls;
     std::map<std::string, int> sizes;  ///< of the groups
     std::vector<recorded_span> parts;  ///< waits, copies and folds
-    std::vector<double> ahead;         ///< microseconds by which a clock is ahead of the first one
-    std::vector<double> unsure;        ///< by how much that may be wrong
-    nlohmann::json events;             ///< all of them, on the first clock
+    nlohmann::json events;             ///< all of them, on the first clock; processes are numbered anew, and named
 };
 
 /// Reads the files of a run. A name that is no file stands for those that COLLS_TRACE of that name makes. Clocks of

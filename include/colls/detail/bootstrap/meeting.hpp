@@ -5,6 +5,7 @@
 #include <colls/detail/bootstrap/interfaces.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/records.hpp>
+#include <colls/detail/support/host.hpp>
 
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -46,14 +47,8 @@ inline std::uint64_t random_id() {
 /// (containers have their own), and of one user. COLLS_HOST divides them further.
 inline std::uint64_t host_identity() {
     sha256 sum;
-    char boot[64] = {};
-    if (std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "re")) {
-        [[maybe_unused]] const std::size_t n = std::fread(boot, 1, sizeof boot - 1, file);
-        std::fclose(file);
-    } else {
-        gethostname(boot, sizeof boot - 1);
-    }
-    sum.add(std::as_bytes(std::span(boot)));
+    const host_label boot = boot_of_host();
+    sum.add(std::as_bytes(std::span(boot.text)));
     std::uint64_t numbers[3] = {getuid(), 0, 0};
     struct stat status;
     if (stat("/proc/self/ns/net", &status) == 0) numbers[1] = status.st_ino;

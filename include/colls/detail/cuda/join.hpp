@@ -7,6 +7,7 @@
 #include <colls/detail/cuda/peer_watch.hpp>
 #include <colls/detail/cuda/shared_allocations.hpp>
 #include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/host.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -52,14 +53,11 @@ struct joined_rank {
     std::unique_ptr<peer_watch> watch;  ///< of other processes; null where there are none
 };
 
-/// A number that is the same in all processes of a host, and differs between hosts: a hash of the kernel's boot id.
+/// A number that is the same in all processes of a host, and differs between hosts.
 inline std::uint64_t host_identity() {
     std::uint64_t h = 0xcbf29ce484222325ull;
-    if (std::FILE* const f = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
-        for (int c = std::fgetc(f); c != EOF; c = std::fgetc(f))
-            h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-        std::fclose(f);
-    }
+    for (const char c : colls::detail::boot_of_host().text)
+        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
     return h;
 }
 

@@ -105,14 +105,14 @@ private:
     void finish();
 };
 
-/// Has every rank finished the operation that used the place of the next one before?
-inline bool has_free_place(rank_context& e) {
-    if (e.sequence < window || e.completed_by_all + window > e.sequence) return true;
+/// Has every rank finished the operation that used the place of operation `sequence` before?
+inline bool has_free_place(rank_context& e, std::uint64_t sequence) {
+    if (sequence < window || e.completed_by_all + window > sequence) return true;
     std::uint64_t least = ~std::uint64_t{0};
     for (int r = 0; r < e.size; ++r)
         least = std::min(least, e.memory.state(r).completed.load(std::memory_order_acquire));
     e.completed_by_all = least;
-    return least + window > e.sequence;
+    return least + window > sequence;
 }
 
 inline void direct_executor::begin() {
@@ -133,17 +133,13 @@ inline void direct_executor::begin() {
 
 /// Waits until every rank has finished the operation that used this one's slot before.
 inline void direct_executor::wait_for_slot() {
-    if (o_.sequence < window || e_.completed_by_all + window > o_.sequence) return;
-    std::uint64_t least = ~std::uint64_t{0};
+    if (has_free_place(e_, o_.sequence)) return;
     for (int r = 0; r < e_.size; ++r) {
         backoff wait(e_);
         o_.site.peer = r;
-        std::uint64_t seen;
-        while ((seen = e_.memory.state(r).completed.load(std::memory_order_acquire)) + window <= o_.sequence)
-            wait(o_.site);
-        if (seen < least) least = seen;
+        while (e_.memory.state(r).completed.load(std::memory_order_acquire) + window <= o_.sequence) wait(o_.site);
     }
-    e_.completed_by_all = least;
+    e_.completed_by_all = o_.sequence - window + 1;
 }
 
 /// Decides whether copies are pulled or pushed, from what all ranks know. For an all_reduce it is decided later: in

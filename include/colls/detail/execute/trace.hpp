@@ -16,19 +16,22 @@ inline bool traces(const rank_context& e) { return e.env.debug == debug_level::t
     return seconds_now();
 }
 
+/// How a call went that is traced.
+struct traced_outcome {
+    bool started = false, failed = false;
+};
 /// Traces a call that began at `from`. `what` is the collective, send or recv; `peer` that of a message, none for a
-/// collective; `number` the call's; `how` comes before the time that the call took.
+/// collective; `number` the call's.
 [[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& e, const call& c, const char* what,
-    std::string_view schedule, int peer, std::uint64_t number, double from, const char* how) {
+    std::string_view schedule, int peer, std::uint64_t number, double from, traced_outcome how = {}) {
     const double took = seconds_now() - from;
-    const std::string_view outcome = how;
     if (e.events) {
         recorded_call r;
         r.whole = {from, from + took, (c.count > 0 ? c.count : c.own_count) * c.element, peer, none,
-            outcome.substr(0, 7) == "started" ? recorded::started : recorded::call};
-        r.number = peer == none ? number : no_recorded_number;
+            how.started ? recorded::started : recorded::call};
+        r.number = peer == none ? number : no_call;
         r.name = what;
-        r.failed = outcome.find("failed") != std::string_view::npos;
+        r.failed = how.failed;
         e.events->add(r, schedule);
     }
     if (e.env.debug != debug_level::trace) return;
@@ -39,18 +42,17 @@ inline bool traces(const rank_context& e) { return e.env.debug == debug_level::t
         std::snprintf(by, sizeof by, "by %.*s", static_cast<int>(schedule.size()), schedule.data());
     else
         std::snprintf(by, sizeof by, "%s rank %d", what[0] == 's' ? "to" : "from", peer);
-    std::snprintf(text, sizeof text, "colls: %.6f s: rank %d of group %s: %s of %zu elements (%zu bytes) %s: %s%.1f us",
-        from - e.began, e.rank, e.label, what, count, count * c.element, by, how, took * 1e6);
+    std::snprintf(text, sizeof text,
+        "colls: %.6f s: rank %d of group %s: %s of %zu elements (%zu bytes) %s: %s%s%.1f us", from - e.began, e.rank,
+        e.label, what, count, count * c.element, by, how.started ? "started, " : "", how.failed ? "failed after " : "",
+        took * 1e6);
     say(message() << text);
 }
 /// Likewise of an operation, when its caller gives it back.
 [[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& e, const operation_state& o) {
-    const bool started = o.request.non_blocking, is_message = o.kind != operation_kind::collective;
+    const bool is_message = o.kind != operation_kind::collective;
     put_trace(e, o.request, is_message ? o.site.what : name_of(o.request.what), o.schedule,
-        is_message ? o.site.peer : none, o.number, o.traced_from,
-        !o.done   ? started ? "started, failed after " : "failed after "
-        : started ? "started, "
-                  : "");
+        is_message ? o.site.peer : none, o.number, o.traced_from, {o.request.non_blocking, !o.done});
 }
 
 }  // namespace colls::inline v1::detail

@@ -2,6 +2,7 @@
 // IWYU pragma: private
 #pragma once
 
+#include <colls/detail/group/wait_site.hpp>
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/support/list.hpp>
 #include <colls/error.hpp>
@@ -11,9 +12,6 @@
 #include <string_view>
 
 namespace colls::inline v1::detail {
-
-/// The number of a message, which is no call.
-inline constexpr std::uint64_t no_recorded_number = ~std::uint64_t{0};
 
 enum class recorded : unsigned char { call, started, wait, copy, fold };
 
@@ -26,7 +24,7 @@ struct recorded_part {
 };
 struct recorded_call {
     recorded_part whole;
-    std::uint64_t number = 0;  ///< in the group; no_recorded_number: a message
+    std::uint64_t number = 0;  ///< in the group; no_call: a message
     const char* name = "";     ///< the collective, send or recv
     bool failed = false;
     std::size_t parts = 0;  ///< that had been recorded when it was over

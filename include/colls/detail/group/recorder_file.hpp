@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/detail/group/recorder.hpp>
+#include <colls/detail/support/host.hpp>
 #include <colls/detail/support/message.hpp>
 
 #include <fcntl.h>
@@ -50,13 +51,11 @@ private:
         opened_by_ = getpid();
         asked_ = path;
         end_ = 0;
-        char host[64] = "host";
-        gethostname(host, sizeof host - 1);
         name_ = path;
         const std::size_t folder = name_.rfind('/'), dot = name_.rfind('.');
         const bool has_extension = dot != std::string::npos && (folder == std::string::npos || dot > folder);
         name_.insert(has_extension ? dot : name_.size(),
-            "." + std::string(host) + "." + std::to_string(static_cast<long>(opened_by_)));
+            "." + std::string(host_name().text) + "." + std::to_string(static_cast<long>(opened_by_)));
         file_ = ::open(name_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
         if (file_ < 0) give_up("open");
     }
@@ -79,18 +78,6 @@ inline std::string quotable(const char* text) {
     std::string s;
     for (; *text; ++text) s += *text == '"' || *text == '\\' || static_cast<unsigned char>(*text) < 32 ? '?' : *text;
     return s;
-}
-
-/// The host's run, by which `colls trace` knows whose clocks are one.
-inline std::string boot_of_host() {
-    char text[40] = "";
-    if (std::FILE* const f = std::fopen("/proc/sys/kernel/random/boot_id", "re")) {
-        const std::size_t n = std::fread(text, 1, sizeof text - 1, f);
-        text[n] = '\0';
-        if (char* const end = std::strchr(text, '\n')) *end = '\0';
-        std::fclose(f);
-    }
-    return quotable(text);
 }
 
 COLLS_INLINE recorder::recorder(const char* path, const char* group, int rank, int size)
@@ -116,8 +103,7 @@ COLLS_INLINE void recorder::write() {
         text += one;
     };
     if (!introduced_ && !calls_.empty()) {
-        char host[64] = "host";
-        gethostname(host, sizeof host - 1);
+        // The boot's number says which processes have one clock.
         std::snprintf(one, sizeof one,
             "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%ld,\"tid\":%ld,\"args\":{\"name\":\"rank %d of group "
             "%s\"}},\n",
@@ -127,7 +113,8 @@ COLLS_INLINE void recorder::write() {
             "{\"name\":\"colls\",\"ph\":\"M\",\"pid\":%ld,\"tid\":%ld,\"args\":{\"group\":\"%s\",\"rank\":%d,\"size\":%"
             "d,"
             "\"host\":\"%s\",\"clock\":\"%s\"}},\n",
-            process, thread_, group_, rank_, size_, quotable(host).c_str(), boot_of_host().c_str());
+            process, thread_, group_, rank_, size_, quotable(host_name().text).c_str(),
+            quotable(boot_of_host().text).c_str());
         text += one;
         introduced_ = true;
     }
@@ -136,8 +123,8 @@ COLLS_INLINE void recorder::write() {
     for (const recorded_call& c : calls_) {
         char more[256];
         std::snprintf(more, sizeof more, ",\"call\":%lld,\"schedule\":\"%s\",\"bytes\":%zu,\"peer\":%d%s%s",
-            c.number == no_recorded_number ? -1LL : static_cast<long long>(c.number), quotable(c.schedule).c_str(),
-            c.whole.bytes, c.whole.peer, c.whole.what == recorded::started ? ",\"started\":true" : "",
+            c.number == no_call ? -1LL : static_cast<long long>(c.number), quotable(c.schedule).c_str(), c.whole.bytes,
+            c.whole.peer, c.whole.what == recorded::started ? ",\"started\":true" : "",
             c.failed ? ",\"failed\":true" : "");
         put(c.name, c.whole.begin, c.whole.end, more);
         // A wait is added when the work that follows it is done.

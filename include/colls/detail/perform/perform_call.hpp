@@ -136,10 +136,10 @@ inline void execute_untraced(rank_context& e, const call& c, const schedule_choi
     try {
         execute_untraced(e, c, p);
     } catch (...) {
-        put_trace(e, c, name_of(c.what), p.name, none, number, from, "failed after ");
+        put_trace(e, c, name_of(c.what), p.name, none, number, from, {.failed = true});
         throw;
     }
-    put_trace(e, c, name_of(c.what), p.name, none, number, from, "");
+    put_trace(e, c, name_of(c.what), p.name, none, number, from);
 }
 /// Runs a call to its end.
 inline void execute(rank_context& e, const call& c, const schedule_choice& p) {

@@ -60,7 +60,7 @@ COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
 }
 COLLS_INLINE bool begins_at_once(rank_context& e) {
     const progress_lock mine(e);
-    return e.by_messages || has_free_place(e);
+    return e.by_messages || has_free_place(e, e.sequence);
 }
 
 /// Takes back an operation that is over or has failed.
