@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -169,6 +171,78 @@ TEST_CASE("colls draw: an arrow for each message, a step for each round", "[tool
     CHECK(count_of(page, "class=\"step\"") == schedule.rounds(6) + 1);
     CHECK(count_of(page, "http://") == count_of(page, "http://www.w3.org/2000/svg"));  // nothing is loaded
     CHECK(count_of(page, "<svg") == count_of(page, "</svg>"));
+}
+
+TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of nodes", "[tool]") {
+    const scratch folder;
+    for (const int n : {2, 3, 6}) {
+        INFO(n);
+        constexpr auto schedule = colls::schedule_of<colls::collective::all_reduce>(colls::ring{});
+        const long messages = ranges::distance(colls::views::transfers(schedule, n));
+        const std::string of = "export ring all_reduce -n " + std::to_string(n);
+        const program_result graph = folder.run(of + " --format dot");
+        REQUIRE(graph.status == 0);
+        CHECK(count_of(graph.text, "constraint=false") == messages);
+        CHECK(count_of(graph.text, "[label=\"rank ") == n * (schedule.rounds(n) + 1));
+        CHECK(count_of(graph.text, "->") == messages + n * schedule.rounds(n));  // and each rank from round to round
+
+        const program_result trace = folder.run(of + " --format trace --bytes 6000");
+        REQUIRE(trace.status == 0);
+        const json all = json::parse(trace.text);
+        std::map<std::array<int, 3>, int> sent, received;  // by sender, receiver and tag
+        double bytes = 0;
+        for (const json& rank : all.at("traces")) {
+            std::map<int, json> before;
+            int sends_of_rank = 0;
+            for (const json& node : rank.at("nodes")) {
+                const json& a = node.at("attr");
+                for (const char* const kind : {"data_deps", "ctrl_deps"})
+                    for (const int id : node.at(kind)) CHECK(before.contains(id));
+                const std::string type = node.at("type");
+                if (type == "COMP_NODE") {
+                    const json& from = before.at(node.at("data_deps").at(0));
+                    CHECK(from.at("type") == "COMM_RECV_NODE");
+                    CHECK(from.at("attr").at("comm_size") == a.at("num_bytes"));
+                } else {
+                    const bool sends = type == "COMM_SEND_NODE";
+                    CHECK(a.at(sends ? "comm_src" : "comm_dst") == rank.at("rank"));
+                    if (sends) bytes += a.at("comm_size").get<double>();
+                    // What a ring sends after its first round has come in the round before.
+                    if (sends) CHECK(node.at("data_deps").size() == (sends_of_rank++ > 0 ? 1 : 0));
+                    ++(sends ? sent : received)[{a.at("comm_src"), a.at("comm_dst"), a.at("comm_tag")}];
+                }
+                CHECK(before.emplace(node.at("id"), node).second);
+            }
+        }
+        CHECK(static_cast<long>(sent.size()) == messages);
+        CHECK(sent == received);
+        CHECK(bytes == 2.0 * (n - 1) * 6000);
+    }
+}
+
+TEST_CASE("colls import: an exported plan is proven, priced and run, and a changed one is refuted", "[tool]") {
+    const scratch folder;
+    const std::string file = folder.file("ring.xml"), quoted = "'" + file + "'";
+    REQUIRE(folder.run("export ring all_reduce -n 4 -o " + quoted).status == 0);
+    const program_result r = folder.run("import " + quoted + " --run");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(r.says("proven for 4 ranks"));
+    CHECK(r.says("24 messages, 6 blocks sent by the busiest rank"));
+    CHECK(r.says("run over 4 threads: every element is right"));
+    CHECK(folder.run("prove " + quoted).status == 0);
+    CHECK(folder.run("draw " + quoted + " --svg '" + folder.file("ring.svg") + "'").status == 0);
+
+    std::string plan = folder.read("ring.xml");
+    const std::string block = "srcoff=\"1\"";
+    REQUIRE(plan.find(block) != std::string::npos);
+    plan.replace(plan.find(block), block.size(), "srcoff=\"0\"");
+    std::ofstream(file) << plan;
+    const program_result wrong = folder.run("import " + quoted + " --run");
+    INFO(wrong.text);
+    CHECK(wrong.status == 1);
+    CHECK(wrong.says("refuted: round 1: rank 0 reduces block 1 from rank 3"));
+    CHECK_FALSE(wrong.says("run over"));
 }
 
 TEST_CASE("colls simulate: times on a network are those of the simulation", "[tool]") {
@@ -369,6 +443,8 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     refused("prove --include '" + folder.file("broken.hpp") + "' s", "does not compile:");
     std::ofstream(folder.file("empty.hpp")) << "struct s {};";
     refused("prove --include '" + folder.file("empty.hpp") + "' s", "s is no schedule and no family");
+    refused("import /nowhere/plan.xml", "cannot read /nowhere/plan.xml");
+    refused("export ring all_reduce --format svg", "there is no format 'svg'; there are: msccl, dot, trace");
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
 }

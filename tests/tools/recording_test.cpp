@@ -46,23 +46,30 @@ public:
         }
         return all;
     }
-    /// The file of process 7 of a host: the begin and end of one of two ranks in each of its calls, in microseconds
-    /// from the call's true begin, on a clock that is ahead.
-    void write(const std::string& name, int rank, const std::string& host, const std::string& clock, double ahead,
-        const std::vector<std::pair<double, double>>& calls, const std::string& group = "0") const {
+    /// What a rank, process 7 of its host, has recorded of all_reduces.
+    struct rank_file {
+        int rank;
+        std::string host, clock;
+        double ahead;                                  ///< of its clock, in microseconds
+        std::vector<std::pair<double, double>> calls;  ///< their begin and end, from the call's true begin
+        std::string group = "0";
+        int size = 2;
+    };
+    void write(const rank_file& of) const {
         json all = json::array();
-        const json self{{"group", group}, {"rank", rank}};
+        const json self{{"group", of.group}, {"rank", of.rank}};
         json introduction = self;
-        introduction.update({{"size", 2}, {"host", host}, {"clock", clock}});
+        introduction.update({{"size", of.size}, {"host", of.host}, {"clock", of.clock}});
         all.push_back({{"name", "colls"}, {"ph", "M"}, {"pid", 7}, {"tid", 7}, {"args", introduction}});
-        for (std::size_t i = 0; i < calls.size(); ++i) {
+        for (std::size_t i = 0; i < of.calls.size(); ++i) {
+            const auto [begin, end] = of.calls[i];
             json args = self;
             args.update({{"call", i}, {"schedule", "ring"}, {"bytes", 8}, {"peer", -1}});
             all.push_back(
-                {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + calls[i].first + ahead},
-                    {"dur", calls[i].second - calls[i].first}, {"pid", 7}, {"tid", 7}, {"args", args}});
+                {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + begin + of.ahead},
+                    {"dur", end - begin}, {"pid", 7}, {"tid", 7}, {"args", args}});
         }
-        std::ofstream(file(name)) << all.dump();
+        std::ofstream(file("trace." + of.host + ".7.json")) << all.dump();
     }
     json summary() const {
         const support::program_result r =
@@ -198,8 +205,8 @@ TEST_CASE("trace: a file that cannot be written costs a warning, and nothing els
 
 TEST_CASE("trace: clocks of two hosts are set by the calls", "[tool]") {
     const folder f;
-    f.write("trace.h0.7.json", 0, "h0", "a", 0, {{0, 100}, {0, 60}, {10, 50}});
-    f.write("trace.h1.7.json", 1, "h1", "b", 5e6, {{90, 101}, {-50, 2}, {0, 60}});
+    f.write({0, "h0", "a", 0, {{0, 100}, {0, 60}, {10, 50}}});
+    f.write({1, "h1", "b", 5e6, {{90, 101}, {-50, 2}, {0, 60}}});
     const json s = f.summary();
     // The first call says that it is ahead by 4,999,990 us or more, the second by 5,000,002 or less.
     CHECK(s.at("clocks").at(1).at("ahead").get<double>() == Approx(4'999'996));
@@ -237,18 +244,30 @@ TEST_CASE("trace: clocks of two hosts are set by the calls", "[tool]") {
 
 TEST_CASE("trace: ranks of two containers, with the same process and thread on one clock, are two", "[tool]") {
     const folder f;
-    f.write("trace.c0.7.json", 0, "c0", "boot", 0, {{0, 100}});
-    f.write("trace.c1.7.json", 1, "c1", "boot", 0, {{90, 101}});
+    f.write({0, "c0", "boot", 0, {{0, 100}}});
+    f.write({1, "c1", "boot", 0, {{90, 101}}});
     const json s = f.summary();
     CHECK(s.at("clocks").size() == 1);
     CHECK(s.at("late").size() == 2);
     CHECK(s.at("late").at(0).at("host") == "c1");
 }
 
+TEST_CASE(
+    "trace: of several ranks with one clock, the last to begin and the first to end set the other clock", "[tool]") {
+    const folder f;
+    f.write({0, "c0", "a", 0, {{10, 100}}, "0", 3});
+    f.write({1, "c1", "a", 0, {{40, 70}}, "0", 3});
+    f.write({2, "h2", "b", 1000, {{20, 90}}, "0", 3});
+    const json clock = f.summary().at("clocks").at(1);
+    // Not before rank 1 had begun, at 40, does rank 2 end; it has begun when rank 1 ends, at 70.
+    CHECK(clock.at("ahead").get<double>() == Approx((1090 - 40 + 1020 - 70) / 2.0));
+    CHECK(clock.at("unsure").get<double>() == Approx(50));
+}
+
 TEST_CASE("trace: a clock that no call joins with the first is said to be unknown", "[tool]") {
     const folder f;
-    f.write("trace.h0.7.json", 0, "h0", "a", 0, {{0, 100}});
-    f.write("trace.h1.7.json", 1, "h1", "b", 0, {{90, 101}}, "1");
+    f.write({0, "h0", "a", 0, {{0, 100}}});
+    f.write({1, "h1", "b", 0, {{90, 101}}, "1"});
     CHECK(f.summary().at("clocks").at(1).at("unsure").is_null());
     const support::program_result r =
         support::execute("'" COLLS_TEST_TOOL "' trace summary '" + f.file("trace.json") + "'");

@@ -26,7 +26,7 @@ std::shared_ptr<const plan_schedule> load_plan(const std::string& file) {
     auto& plan = loaded[file];
     if (!plan) {
         std::ifstream in(file);
-        if (!in) throw refused("cannot read it");
+        if (!in) throw refused("cannot read " + file);
         std::ostringstream text;
         text << in.rdbuf();
         plan = read_plan(text.str(), file);
