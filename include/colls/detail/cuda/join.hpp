@@ -56,8 +56,7 @@ struct joined_rank {
 /// A number that is the same in all processes of a host, and differs between hosts.
 inline std::uint64_t host_identity() {
     std::uint64_t h = 0xcbf29ce484222325ull;
-    for (const char c : colls::detail::boot_of_host().text)
-        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    for (const char c : colls::detail::boot_of_host().text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
     return h;
 }
 
