@@ -7,7 +7,10 @@
 
 #include <colls/detail/group/backoff.hpp>
 
+#include <chrono>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -115,5 +118,44 @@ TEST_CASE("mismatch: a call that did not match is named when a later call finds 
         CHECK(says(text, "the collective is "));
         CHECK(says(text, "call 1 of this group"));
         CHECK(says(text, "broadcast on rank 0"));
+    }
+}
+
+TEST_CASE("errors: an error has the rank's latest calls", "[mismatch]") {
+    const auto f = [](colls::communicator& comm) {
+        std::vector<float> x(30), whole(90);
+        std::vector<int> y(5);
+        for (int i = 0; i < 70; ++i) colls::all_reduce<colls::ring>(comm, x, colls::sum);
+        colls::broadcast<colls::tree<>>(comm, y, 2);
+        auto started = colls::start::all_gather<colls::direct>(comm, x, whole);
+        started.wait();
+        comm.set_timeout(std::chrono::milliseconds(300));
+        const std::string before =
+            "call 9 to 69: all_reduce of 30 float, sum_t, by ring\n"
+            "call 70: broadcast of 5 int, root 2, by tree\n"
+            "call 71: all_gather of 90 float, by direct, started\n";
+        std::string calls = "no error", refused = "not refused";
+        try {
+            colls::broadcast(comm, y, 3);
+        } catch (const colls::error& e) {
+            refused = e.calls();
+        }
+        try {
+            if (comm.rank() != 1) {
+                colls::barrier<colls::direct>(comm);
+                colls::all_reduce<colls::ring>(comm, x, colls::max);
+            }
+            std::this_thread::sleep_for(std::chrono::milliseconds(comm.rank() == 1 ? 1500 : 0));
+        } catch (const colls::error& e) {
+            const colls::error copy = e;
+            calls = copy.calls();
+        }
+        if (!refused.empty()) throw std::runtime_error("a refused call has calls: " + refused);
+        const std::string right = comm.rank() == 1 ? "no error" : before + "call 72: barrier, by direct\n";
+        if (calls != right) throw std::runtime_error("it has these calls: " + calls);
+    };
+    for (const std::string& transport : every_transport()) {
+        INFO(transport);
+        CHECK_NOTHROW(run_over(transport, 3, f));
     }
 }

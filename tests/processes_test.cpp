@@ -541,5 +541,7 @@ TEST_CASE("processes: a dump says in which call each rank is, and for what it wa
         CHECK(text.find("waits in all_reduce") != std::string::npos);
         CHECK(text.find("for rank 2") != std::string::npos);
         CHECK(text.find("rank 2") != std::string::npos);
+        CHECK(text.find("its latest calls:\ncolls:     call 0") != std::string::npos);
+        CHECK(text.find(": all_reduce of 40000 int, max_t, by direct\n") != std::string::npos);
     }
 }

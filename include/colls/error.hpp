@@ -4,7 +4,9 @@
 #include <colls/detail/support/message.hpp>
 #include <colls/schedule.hpp>
 
+#include <memory>
 #include <stdexcept>
+#include <string>
 
 namespace colls::inline v1 {
 
@@ -32,10 +34,19 @@ public:
     int peer() const noexcept { return peer_; }
     /// The round of the schedule; `none` outside of one.
     int round() const noexcept { return round_; }
+    /// The latest 64 calls of the rank that throws, on the group that the error is about: lines of numbers and calls,
+    /// the latest last, with equal ones in one line. "" for an error that was found before the call began, and
+    /// outside of calls.
+    const char* calls() const noexcept { return calls_ ? calls_->c_str() : ""; }
+    /// Sets calls(); the library does, when an error leaves a call.
+    void set_calls(std::string lines) {
+        calls_ = std::make_shared<const std::string>(static_cast<std::string&&>(lines));
+    }
 
 private:
     errc code_;
     int rank_, peer_, round_;
+    std::shared_ptr<const std::string> calls_;  // shared, since the copy of an exception must not throw
 };
 
 }  // namespace colls::inline v1

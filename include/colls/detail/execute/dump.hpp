@@ -39,6 +39,8 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
         if (at->peer != none) text << ", for rank " << at->peer;
         print(text);
     }
+    if (e.calls > 0) print(message() << "colls:   its latest calls:");
+    for_latest_calls(e.recent, e.calls, [&](const message& text) { print(message() << "colls:     " << text.text()); });
     for (const operation_state* o : e.in_flight) {
         message text;
         text << "colls:   in flight:" << o->site;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <colls/detail/group/failure.hpp>
+#include <colls/detail/group/told_calls.hpp>
 
 #include <exception>
 #include <new>
+#include <string>
 
 namespace colls::inline v1::detail {
 
@@ -36,6 +38,18 @@ inline void no_longer_active(rank_context& e) {
     }
     leave(e);
 }
+/// In a handler: an error of the library says which calls the rank has made.
+[[gnu::cold]] [[gnu::noinline]] inline void add_latest_calls(const rank_context& e) {
+    try {
+        throw;
+    } catch (error& x) {
+        try {
+            std::string lines;
+            for_latest_calls(e.recent, e.calls, [&](const message& text) { lines.append(text.text()) += '\n'; });
+            x.set_calls(static_cast<std::string&&>(lines));
+        } catch (const std::bad_alloc&) {}  // then it does not say
+    } catch (...) {}
+}
 
 /// Runs f, which may run a user's operator and throw: then the group is broken before the exception goes on. However f
 /// ends, this rank is not active after it.
@@ -46,6 +60,7 @@ void guarded(rank_context& e, const char* what, F f) {
     } catch (...) {
         call_threw(e, what);
         no_longer_active(e);
+        add_latest_calls(e);
         throw;
     }
     no_longer_active(e);

@@ -23,14 +23,17 @@ struct call_record {
     bool own_lengths = false, non_blocking = false, reproducible = false;
 };
 
+/// The name of a type or an operator, for a text.
+inline std::string_view without_namespace(std::string_view name) {
+    constexpr std::string_view own = "colls::v1::";
+    if (name.starts_with(own)) name.remove_prefix(own.size());
+    return name.substr(0, 40);
+}
+
 /// The parts of a call in the order of call_parts, each followed by a bar.
 [[gnu::cold]] inline message parts_of(const call_record& c) {
     message text;
-    const auto put = [&](std::string_view name) {
-        constexpr std::string_view own = "colls::v1::";
-        if (name.starts_with(own)) name.remove_prefix(own.size());
-        text << name.substr(0, 40) << "|";
-    };
+    const auto put = [&](std::string_view name) { text << without_namespace(name) << "|"; };
     put(name_of(c.what));
     if (c.own_lengths)
         put("each rank's own");
@@ -46,6 +49,36 @@ struct call_record {
     text << (c.non_blocking ? "started" : "blocking") << (c.reproducible ? ", reproducible|" : "|");
     return text;
 }
+/// Calls f with a line for each of a rank's latest calls, the latest last; equal ones in a row share a line.
+template <class F>
+void for_latest_calls(const call_record* recent, std::uint64_t calls, F f) {
+    const auto same = [&](std::uint64_t i, std::uint64_t j) {
+        const call_record &a = recent[i % call_record::kept], &b = recent[j % call_record::kept];
+        return a.what == b.what && a.count == b.count && a.type == b.type && a.op == b.op && a.root == b.root &&
+               a.schedule == b.schedule && a.own_lengths == b.own_lengths && a.non_blocking == b.non_blocking &&
+               a.reproducible == b.reproducible;
+    };
+    for (std::uint64_t i = calls > call_record::kept ? calls - call_record::kept : 0, end; i < calls; i = end) {
+        for (end = i + 1; end < calls && same(i, end);) ++end;
+        const call_record& c = recent[i % call_record::kept];
+        message text;
+        text << "call " << static_cast<std::size_t>(i);
+        if (end - i > 1) text << " to " << static_cast<std::size_t>(end - 1);
+        text << ": " << name_of(c.what);
+        if (c.own_lengths)
+            text << " of each rank's own count";
+        else if (c.type)
+            text << " of " << c.count;
+        if (c.type) text << " " << without_namespace(*c.type);
+        if (c.op) text << ", " << without_namespace(*c.op);
+        if (rooted(c.what)) text << ", root " << c.root;
+        put_brief(text << ", by ", c.schedule);
+        if (c.non_blocking) text << ", started";
+        if (c.reproducible) text << ", reproducible";
+        f(text);
+    }
+}
+
 inline constexpr std::string_view call_parts[] = {
     "the collective", "the count", "the element type", "the operator", "the root", "the schedule", "the call"};
 
