@@ -245,6 +245,23 @@ TEST_CASE("colls import: an exported plan is proven, priced and run, and a chang
     CHECK_FALSE(wrong.says("run over"));
 }
 
+TEST_CASE("colls perf: colls_perf with the options that follow", "[tool]") {
+    const scratch folder;
+    CHECK(folder.run("perf --help").says("COLLS_TUNE"));
+    const program_result r =
+        folder.run("perf all_gather --ranks 3 -b 1200 -e 1200 -n 2 -w 1 --json '" + folder.file("times.json") + "'");
+    INFO(r.text);
+    CHECK(r.status == 0);
+    CHECK(json::parse(folder.read("times.json")).dump().find("all_gather") != std::string::npos);
+    CHECK(folder.run("perf --no-such-option").status != 0);
+
+    // Where there is none beside the tool, nor in PATH.
+    std::filesystem::copy_file(COLLS_TEST_TOOL, folder.file("colls"));
+    const program_result none = support::execute("PATH=/nowhere '" + folder.file("colls") + "' perf --help");
+    CHECK(none.status == 2);
+    CHECK(none.says("there is no colls_perf beside this program"));
+}
+
 TEST_CASE("colls simulate: times on a network are those of the simulation", "[tool]") {
     const scratch folder;
     std::ofstream(folder.file("tree.json")) << R"({"kind": "fat_tree", "gamma_ns": 0.1, "overhead_us": 0.5,

@@ -8,13 +8,16 @@
 #include "simulations.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <string_view>
 
 namespace {
 
@@ -80,7 +83,18 @@ void add_machine(CLI::App& to, arguments& a) {
     to.add_option("--gamma", a.gamma, "nanoseconds to reduce a byte")->capture_default_str();
 }
 
+/// Becomes colls_perf, the one beside this program or else that of PATH.
+[[noreturn]] void become_perf(char** argv) {
+    const std::string beside = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "colls_perf";
+    execv(beside.c_str(), argv);
+    execvp("colls_perf", argv);
+    throw std::runtime_error("there is no colls_perf beside this program (" + beside +
+                             ") nor in PATH; it is built and installed with the tools: docs/perf.md");
+}
+
 int run(int argc, char** argv) {
+    // What follows is for colls_perf, --help too, so that the options of this program do not take part.
+    if (argc > 1 && std::string_view(argv[1]) == "perf") become_perf(argv + 1);
     arguments a;
     CLI::App app{
         "Schedules of collectives: what there is, proofs, costs and pictures; plans of other libraries.\n\n"
@@ -95,6 +109,7 @@ int run(int argc, char** argv) {
         "    colls place ring all_reduce --topology cluster.json --bytes 64M\n"
         "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
         "    colls import ring.xml --run\n"
+        "    colls perf all_reduce --ranks 4 -b 8 -e 16M\n"
         "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
         "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command.",
         "colls"};
@@ -142,6 +157,7 @@ int run(int argc, char** argv) {
     for (CLI::App* const each : {&summary, &merge})
         each->add_option("traces", a.traces, "COLLS_TRACE's value, or the files that it has made")->required();
     merge.add_option("-o,--output", a.output, "the file to be written")->required();
+    app.add_subcommand("perf", "times collectives: colls_perf with these options");  // see above
     CLI::App& export_plan = *app.add_subcommand("export",
         "a schedule in another library's format\n\n"
         "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
