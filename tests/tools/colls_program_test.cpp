@@ -345,6 +345,71 @@ TEST_CASE("colls choose: a file that COLLS_TUNE reads, with the best schedule of
     CHECK(std::string(file.schedules[static_cast<int>(file.schedules.size()) - 1].name) == "ring");
 }
 
+TEST_CASE("colls synthesise: schedules within 5 % of the bound of the links, proven", "[tool]") {
+    const scratch folder;
+    const auto network = [&](const std::string& name, const std::string& text) {
+        std::ofstream(folder.file(name)) << text;
+        return " --topology '" + folder.file(name) + "'";
+    };
+    const std::string torus =
+        network("torus.json", R"({"kind": "torus", "sides": [4, 4], "link": {"latency_us": 1, "gb_s": 10}})");
+    std::string links;
+    for (const auto& [from, to, rate] : {std::array{0, 1, 10}, {1, 2, 25}, {2, 3, 40}, {3, 4, 10}, {4, 5, 25},
+             {5, 0, 40}, {0, 3, 17}, {1, 4, 8}, {2, 5, 30}})
+        links +=
+            (links.empty() ? "" : ", ") + json{{"from", from}, {"to", to}, {"latency_us", 1}, {"gb_s", rate}}.dump();
+    const std::string uneven = network("uneven.json", R"({"kind": "graph", "ranks": 6, "links": [)" + links + "]}");
+    const std::string hosts = network("hosts.json", R"({"kind": "two_level", "nodes": 2, "per_node": 4,
+        "inside": {"latency_us": 0.5, "gb_s": 400}, "rail": {"latency_us": 2, "gb_s": 10}})");
+    const std::string mesh = " --topology '" COLLS_TEST_NETWORKS "/dgx1.json'";
+    const auto made = [&](const std::string& what, const std::string& on, const std::string& more = "") {
+        const program_result r = folder.run("synthesise " + what + on + " --bytes 1G --json" + more);
+        INFO(what << on << ": " << r.text);
+        REQUIRE(r.status == 0);
+        const json j = json::parse(r.text);
+        CHECK(j.at("proven") == true);
+        const double bound = j.at("bound_seconds"), seconds = j.at("seconds");
+        CHECK(seconds >= bound);
+        CHECK(seconds <= 1.05 * bound);
+        for (const json& tried : j.at("tried")) CHECK(tried.at("seconds").get<double>() >= seconds);
+        CHECK(j.at("library").at("seconds").get<double>() >= bound);
+        return j;
+    };
+    constexpr double bytes = 0x1p30;
+    // Four links of 10 GB/s into each rank; six of 25; 50, 43, 95, 67, 43 and 95 GB/s, of which the least counts.
+    CHECK(made("all_gather", torus).at("bound_seconds").get<double>() == Approx(bytes * 15 / 16 / 40e9));
+    CHECK(made("all_reduce", mesh).at("bound_seconds").get<double>() == Approx(2 * bytes * 7 / 8 / 150e9));
+    CHECK(made("reduce_scatter", uneven).at("bound_seconds").get<double>() == Approx(bytes * 5 / 6 / 43e9));
+    CHECK(made("broadcast", torus).at("library").at("seconds").get<double>() > 2 * bytes / 40e9);
+    made("reduce", mesh);
+    // Half of the data goes over the four rails between the hosts.
+    CHECK(made("all_gather", hosts).at("bound_seconds").get<double>() == Approx(bytes / 2 / 40e9));
+
+    // As a header: a schedule like any other.
+    const std::string header = " -o '" + folder.file("own.hpp") + "' --type my::mesh --cut 6";
+    CHECK(made("all_reduce", mesh, header).at("rounds") == 14);
+    const std::string first = folder.read("own.hpp");
+    const std::string prove = "prove --include '" + folder.file("own.hpp") + "' my::mesh -n 8";
+    CHECK(folder.run(prove).says("proven for 1 group size from 8 to 8"));
+    made("all_reduce", mesh, header);
+    CHECK(folder.read("own.hpp") == first);  // the same numbers each time
+    made("all_reduce", mesh, header + " --seed 2");
+    CHECK(folder.read("own.hpp") != first);
+    std::string wrong = first;
+    const std::size_t table = wrong.find("        {", wrong.find("transfers[] = {"));
+    REQUIRE(table != std::string::npos);
+    const std::size_t block = wrong.find(',', table) + 1;  // the first block that rank 0 sends
+    wrong.replace(block, wrong.find(',', block) - block, wrong.compare(block, 2, "7,") == 0 ? "8" : "7");
+    std::ofstream(folder.file("own.hpp")) << wrong;
+    CHECK(folder.run(prove).status == 1);
+
+    CHECK(folder.run("synthesise all_to_all" + torus).says("all_to_all is not synthesised; these are: all_gather,"));
+    CHECK(folder.run("synthesise all_gather" + torus + " -n 17").says("the network has 16 ranks, not 17"));
+    CHECK(folder.run("synthesise all_gather" + torus + " -n 1").says("for two ranks or more"));
+    CHECK(folder.run("synthesise all_gather" + torus + " --cut 1 -o x.hpp --type 'a b'")
+            .says("'a b' is no name of a type"));
+}
+
 TEST_CASE("colls place: ranks that are out of order are put in order", "[tool]") {
     const scratch folder;
     // Two switches with slow links between them; even ranks are at one, odd ones at the other.

@@ -39,6 +39,8 @@ struct arguments {
     bool json = false, run = false;
     std::string output;
     tool::export_request format;
+    tool::synthesis_request synthesis;
+    int cut = 0;
 
     colls::model machine() const { return {alpha * 1e-6, beta * 1e-9, gamma * 1e-9}; }
     /// The group sizes asked for; without any that of a plan, or 8.
@@ -106,6 +108,7 @@ int run(int argc, char** argv) {
         "    colls draw tree broadcast --ranks 7 --svg tree.svg --html tree.html\n"
         "    colls simulate all_reduce --topology cluster.json --bytes 64M --groups 16,64,256\n"
         "    colls choose all_reduce --topology cluster.json --tune cluster.tune\n"
+        "    colls synthesise all_gather --topology cluster.json --bytes 1G -o own.hpp\n"
         "    colls place ring all_reduce --topology cluster.json --bytes 64M\n"
         "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
         "    colls import ring.xml --run\n"
@@ -150,6 +153,23 @@ int run(int argc, char** argv) {
     CLI::App& place = *app.add_subcommand("place", "searches places of the ranks on a network, for less time");
     add_schedule(place, a);
     place.add_option("--tries", a.tries, "exchanges of two ranks to be tried")->capture_default_str();
+    CLI::App& synthesise = *app.add_subcommand("synthesise",
+        "makes a schedule for a network: searched, proven, compared with the bound of its links\n\n"
+        "    colls synthesise --topology torus.json --collective all_gather --bytes 1G -o torus.hpp\n"
+        "    colls prove --include torus.hpp synthesised::all_gather_of_16 -n 16");
+    synthesise
+        .add_option(
+            "--collective,collective", a.collective, "all_gather, reduce_scatter, all_reduce, broadcast, reduce")
+        ->required();
+    synthesise.add_option("--cut", a.cut, "blocks into which each rank's block is cut; without it the best of several")
+        ->check(CLI::Range(1, 1024));
+    synthesise.add_option("--tries", a.synthesis.what.tries, "searches for each cut, of which the best is taken")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1000));
+    synthesise.add_option("--seed", a.synthesis.what.seed, "of the search")->capture_default_str();
+    synthesise.add_option("-o,--output", a.synthesis.output, "write a header with the schedule to this file");
+    synthesise.add_option(
+        "--type", a.synthesis.type, "the name of its type; without it synthesised::COLLECTIVE_of_RANKS");
     CLI::App& trace = *app.add_subcommand("trace", "what the ranks of a program did, recorded by COLLS_TRACE");
     trace.require_subcommand(1);
     CLI::App& summary = *trace.add_subcommand("summary", "the slowest rank and link, and where the time went");
@@ -178,11 +198,11 @@ int run(int argc, char** argv) {
     add_machine(import, a);
     for (CLI::App* const each : {&export_plan, &import})
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
-    for (CLI::App* const each : {&simulate, &choose, &place})
+    for (CLI::App* const each : {&simulate, &choose, &place, &synthesise})
         each->add_option("--topology", a.topology, "the network: a file of JSON, docs/simulate.md")->required();
-    for (CLI::App* const each : {&choose, &place})
+    for (CLI::App* const each : {&choose, &place, &synthesise})
         each->add_option("-n,--ranks", a.network_ranks, "group size: the first ranks of the network; without it all");
-    for (CLI::App* const each : {&simulate, &place})
+    for (CLI::App* const each : {&simulate, &place, &synthesise})
         each->add_option("--bytes", a.bytes, "of the user's buffer, with K, M or G")->capture_default_str();
     for (CLI::App* const each : {&compare, &draw})
         each->add_option("--svg,--plot", a.svg, "write a picture to this file");
@@ -190,7 +210,8 @@ int run(int argc, char** argv) {
         each->add_option("-n,--ranks", a.ranks,
             each == &prove ? "group sizes: 8, or 2..512; without it 8, or that of a plan"
                            : "group size; without it 8, or that of a plan");
-    for (CLI::App* const each : {&list, &prove, &cost, &compare, &simulate, &choose, &place, &import, &summary})
+    for (CLI::App* const each :
+        {&list, &prove, &cost, &compare, &simulate, &choose, &place, &synthesise, &import, &summary})
         each->add_flag("--json", a.json, "print JSON");
     CLI11_PARSE(app, argc, argv);
 
@@ -212,13 +233,23 @@ int run(int argc, char** argv) {
     }
     if (import.parsed()) return tool::import(a.asked.name, tool::parse_size(a.bytes), a.machine(), a.run, a.json);
     if (compare.parsed()) return tool::compare(a.collective, a.group(), a.sizes_or_steps(), a.machine(), a.svg, a.json);
-    if (simulate.parsed() || choose.parsed() || place.parsed()) {
+    if (simulate.parsed() || choose.parsed() || place.parsed() || synthesise.parsed()) {
         const tool::network on = tool::read_network(a.topology);
         const int n = a.network_ranks > 0 ? a.network_ranks : on.topology.ranks();
         if (place.parsed()) return tool::place(tool::find(a.asked), on, n, tool::parse_size(a.bytes), a.tries, a.json);
+        std::string command = "colls";
+        for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+        if (synthesise.parsed()) {
+            tool::synthesis_request& s = a.synthesis;
+            s.what.what = tool::collective_named(a.collective);
+            s.what.ranks = n;
+            s.what.cut = a.cut;
+            s.bytes = tool::parse_size(a.bytes);
+            s.origin = command;
+            if (s.type.empty()) s.type = fmt::format("synthesised::{}_of_{}", colls::name_of(s.what.what), n);
+            return tool::synthesise(s, on, a.json);
+        }
         if (choose.parsed()) {
-            std::string command = "colls";
-            for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
             std::vector<double> sizes = a.sizes_or_steps();
             std::ranges::sort(sizes);
             return tool::choose(a.collective, on, n, sizes, a.tune, command, a.json);

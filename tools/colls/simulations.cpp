@@ -1,6 +1,7 @@
 #include "simulations.hpp"
 
 #include "commands.hpp"
+#include "schedule_header.hpp"
 
 #include <colls/verify.hpp>
 
@@ -32,13 +33,14 @@ void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
 /// A schedule on n ranks of a network, if that can be simulated in a short time.
 class subject {
 public:
-    subject(const entry& e, const network& on, int n) : entry_(&e), network_(&on), n_(n) {
+    /// `always`: however many steps it has.
+    subject(const entry& e, const network& on, int n, bool always = false) : entry_(&e), network_(&on), n_(n) {
         const colls::any_schedule& s = e.schedule;
         if (n > on.topology.ranks() || !s.supports(n)) return;
         const double ports = s.ports(n), rounds = s.rounds(n);
         options_.gamma = on.gamma;
         options_.overhead = on.overhead;
-        possible_ = ports * rounds * n <= most_steps;
+        possible_ = always || ports * rounds * n <= most_steps;
         if (possible_ || ports * n > most_steps || rounds * ports * 3 > 10 * most_steps) return;
         int proven = std::min(n, largest_proof);
         while (proven > 1 && !s.supports(proven)) --proven;
@@ -213,6 +215,72 @@ int choose(const std::string& collective, const network& on, int n, const std::v
         fmt::print("not simulated, since too many steps: {}\n", fmt::join(left_out, ", "));
     if (as_json) print(rows);
     if (!tune.empty()) write_tuning(tune, what, n, origin, choices);
+    return good;
+}
+
+int synthesise(const synthesis_request& asked, const network& on, bool as_json) {
+    const int n = asked.what.ranks;
+    if (n > on.topology.ranks())
+        throw std::runtime_error(fmt::format("the network has {} ranks, not {}", on.topology.ranks(), n));
+    const std::string what(colls::name_of(asked.what.what));
+    const double bound = bandwidth_bound(asked.what, on.topology, asked.bytes);
+    constexpr int most_blocks = 1024;
+    std::vector<int> cuts{asked.what.cut};
+    if (asked.what.cut == 0) {
+        const bool one_buffer =
+            asked.what.what == colls::collective::broadcast || asked.what.what == colls::collective::reduce;
+        cuts.clear();
+        for (const int cut : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512})
+            if (cuts.empty() || cut * (one_buffer ? 1 : n) <= most_blocks) cuts.push_back(cut);
+    }
+    json rows = json::array();
+    if (!as_json)
+        fmt::print("{} of {} on {} ranks; the bound, links without latency: {}\n\n{:>8} {:>8} {:>8} {:>12} {:>12}\n",
+            what, show_size(asked.bytes), n, show_time(bound), "cut", "blocks", "rounds", "time", "over bound");
+    // A schedule refers to its table, which stays where it is.
+    exchange::transfer_table best;
+    double least = 0;
+    for (const int cut : cuts) {
+        synthesis one = asked.what;
+        one.cut = cut;
+        exchange::transfer_table table = synthesised(one, on.topology);
+        const entry made{"synthesised", exchange::schedule_of(table), n};
+        const double seconds = subject(made, on, n, true).seconds(asked.bytes);
+        rows.push_back({{"cut", cut}, {"blocks", table.blocks}, {"rounds", table.rounds}, {"seconds", seconds}});
+        if (!as_json)
+            fmt::print("{:>8} {:>8} {:>8} {:>12} {:>12.3f}\n", cut, table.blocks, table.rounds, show_time(seconds),
+                seconds / bound);
+        if (least > 0 && seconds >= least) continue;
+        least = seconds;
+        best = std::move(table);
+    }
+    const colls::report proof = colls::verify(exchange::schedule_of(best), n);
+    std::vector<subject> known;
+    const std::vector<entry> families = schedules_for(what, "");
+    for (const entry& e : families)
+        if (const subject s(e, on, n); s.possible()) known.push_back(s);
+    const ranking others = ranked(known, asked.bytes);
+    if (as_json) {
+        json out{{"collective", what}, {"ranks", n}, {"bytes", asked.bytes}, {"bound_seconds", bound}, {"tried", rows},
+            {"blocks", best.blocks}, {"rounds", best.rounds}, {"ports", best.ports}, {"seconds", least},
+            {"proven", proof.ok()}};
+        if (!others.empty()) out["library"] = {{"family", others[0].second}, {"seconds", others[0].first}};
+        print(out);
+    } else {
+        fmt::print("\n{} blocks, {} rounds, {} port{}: {}, {:.3f} times the bound\n", best.blocks, best.rounds,
+            best.ports, best.ports == 1 ? "" : "s", show_time(least), least / bound);
+        if (!others.empty())
+            fmt::print("the best of the library: {}, {}, {:.2f} times as long\n", others[0].second,
+                show_time(others[0].first), others[0].first / least);
+        fmt::print("{}\n", proof.ok() ? fmt::format("proven for {} ranks", n) : "refuted: " + proof.text());
+    }
+    if (!proof.ok()) return refuted;
+    if (!asked.output.empty()) {
+        std::ofstream out(asked.output);
+        out << header_of(best, asked.type, "made by `" + asked.origin + "`");
+        if (!out.flush()) throw std::runtime_error("cannot write " + asked.output);
+        if (!as_json) fmt::print("{} is in {}\n", asked.type, asked.output);
+    }
     return good;
 }
 

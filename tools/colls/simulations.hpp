@@ -3,6 +3,7 @@
 
 #include "catalogue.hpp"
 #include "network.hpp"
+#include "synthesis.hpp"
 
 #include <string>
 #include <vector>
@@ -30,5 +31,17 @@ int choose(const std::string& collective, const network& on, int n, const std::v
 
 /// Searches places of the ranks for a schedule: what is gained, and the places.
 int place(const std::vector<entry>& schedules, const network& on, int n, double bytes, int tries, bool json);
+
+/// What to make, and what of it to keep.
+struct synthesis_request {
+    synthesis what;      ///< cut 0: several are tried, and that with the least time is taken
+    double bytes = 0;    ///< of the user's buffer
+    std::string output;  ///< the header to be written; empty: none
+    std::string type;    ///< the name of the schedule's type
+    std::string origin;  ///< the command, for the header
+};
+/// Makes a schedule for the first ranks of a network, proves it, and compares its time with what links need at least
+/// and with the library's schedules.
+int synthesise(const synthesis_request& asked, const network& on, bool json);
 
 }  // namespace tool
