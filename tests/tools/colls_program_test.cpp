@@ -526,7 +526,7 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     std::ofstream(folder.file("empty.hpp")) << "struct s {};";
     refused("prove --include '" + folder.file("empty.hpp") + "' s", "s is no schedule and no family");
     refused("import /nowhere/plan.xml", "cannot read /nowhere/plan.xml");
-    refused("export ring all_reduce --format svg", "there is no format 'svg'; there are: msccl, dot, trace");
+    refused("export ring all_reduce --format svg", "there is no format 'svg'; there are: msccl, mscclpp, dot, trace");
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
 }

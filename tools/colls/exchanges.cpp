@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "exchange/dot.hpp"
 #include "exchange/msccl.hpp"
+#include "exchange/mscclpp.hpp"
 #include "exchange/plan_file.hpp"
 #include "exchange/trace.hpp"
 #include "exchange/try_plan.hpp"
@@ -32,9 +33,10 @@ std::string exported(const entry& e, int n, const export_request& how) {
     if (!proof.ok()) throw std::runtime_error("only schedules that are right are exported: " + proof.text());
     const std::string name = fmt::format("{} {} on {} ranks", e.family, colls::name_of(e.schedule.implements), n);
     if (how.format == "msccl") return exchange::write_msccl(e.schedule, n, {name, how.out_of_place});
+    if (how.format == "mscclpp") return exchange::write_mscclpp(e.schedule, n, name);
     if (how.format == "dot") return exchange::write_dot(e.schedule, n, name);
     if (how.format == "trace") return exchange::write_trace(e.schedule, n, how.bytes, name);
-    throw std::runtime_error(fmt::format("there is no format '{}'; there are: msccl, dot, trace", how.format));
+    throw std::runtime_error(fmt::format("there is no format '{}'; there are: msccl, mscclpp, dot, trace", how.format));
 }
 
 int import(const std::string& file, double bytes, const colls::model& m, bool run, bool as_json) {

@@ -185,7 +185,9 @@ int run(int argc, char** argv) {
     add_schedule(export_plan, a);
     export_plan
         .add_option("--format", a.format.format,
-            "msccl: MSCCL XML, which MSCCL and RCCL run; dot: a graph for Graphviz; trace: Chakra's nodes as JSON")
+            "msccl: MSCCL XML, which MSCCL and RCCL run; mscclpp: a plan of MSCCL++, as JSON; dot: a graph for "
+            "Graphviz; "
+            "trace: Chakra's nodes as JSON")
         ->capture_default_str();
     export_plan.add_flag("--out-of-place", a.format.out_of_place, "msccl: input and output are different buffers");
     export_plan.add_option("-o,--output", a.output, "write to this file");

@@ -57,4 +57,20 @@ place place_of(const program& p, int rank, const std::string& buffer, int index,
     return {rank, memory::scratch, index};
 }
 
+bool slots_are_chunks(const colls::any_schedule& s, int n) {
+    if (!colls::owned(s.implements) && s.implements != collective::all_to_all) return true;
+    const int blocks = s.blocks(n), each = blocks / n;
+    if (blocks % n != 0) throw refused("the blocks are not divided equally among the ranks");
+    for (int slot = 0; slot < blocks; ++slot)
+        for (int r = 0; r < n; ++r) {
+            const bool as_numbered = s.implements == collective::all_to_all
+                                         ? s.input(r, n, slot) == slot / each && s.output(r, n, slot) == slot / each
+                                         : s.home(n, slot) == slot / each;
+            if (!as_numbered) return false;
+        }
+    return true;
+}
+
+char buffer_of_slots(collective c) { return c == collective::all_gather || c == collective::gather ? 'o' : 'i'; }
+
 }  // namespace exchange

@@ -51,7 +51,7 @@ class msccl_writer {
 public:
     msccl_writer(const colls::any_schedule& s, int n, const msccl_options& how)
         : s_(s), n_(n), name_(how.name), coll_(plan_name(s.implements)), blocks_(s.blocks(n)), work_(s.scratch(n)) {
-        in_place_ = !how.out_of_place && plain();
+        in_place_ = !how.out_of_place && slots_are_chunks(s, n);
         if (!in_place_) work_ += blocks_;
     }
 
@@ -71,27 +71,11 @@ public:
 private:
     bool owned() const { return colls::owned(s_.implements) || s_.implements == colls::collective::all_to_all; }
     int each() const { return blocks_ / n_; }
-    /// Whether slots are numbered as the plan's chunks are, so that the user's buffer can be worked on.
-    bool plain() const {
-        if (!owned()) return true;
-        if (blocks_ % n_ != 0) throw refused("the blocks are not divided equally among the ranks");
-        for (int slot = 0; slot < blocks_; ++slot)
-            for (int r = 0; r < n_; ++r) {
-                const bool as_numbered =
-                    s_.implements == colls::collective::all_to_all
-                        ? s_.input(r, n_, slot) == slot / each() && s_.output(r, n_, slot) == slot / each()
-                        : s_.home(n_, slot) == slot / each();
-                if (!as_numbered) return false;
-            }
-        return true;
-    }
     /// Where a slot is while the plan works: in the user's buffer, or in scratch memory.
     span slot(int number) const {
         if (!in_place_) return {'s', number, 1};
         if (number >= blocks_) return {'s', number - blocks_, 1};
-        return {
-            s_.implements == colls::collective::all_gather || s_.implements == colls::collective::gather ? 'o' : 'i',
-            number, 1};
+        return {buffer_of_slots(s_.implements), number, 1};
     }
 
     /// All rounds' transfers in pieces, with a channel for each piece that goes between two ranks in one round.

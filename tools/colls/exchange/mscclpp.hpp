@@ -14,11 +14,17 @@
 
 #include "program.hpp"
 
+#include <colls/any_schedule.hpp>
+
 #include <string>
 
 namespace exchange {
 
 /// Reads a plan. Throws refuted or refused, or std::runtime_error where it is no such JSON.
 program read_mscclpp(const std::string& text);
+
+/// A schedule on n ranks as such a plan, in place, of one thread block a gpu: every rank reads from the others what it
+/// receives. Throws refused where it cannot be one.
+std::string write_mscclpp(const colls::any_schedule& s, int n, const std::string& name);
 
 }  // namespace exchange
