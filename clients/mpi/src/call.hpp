@@ -79,32 +79,42 @@ void perform(group& g, Call& call) {
     call.finish();
 }
 
+/// Times a call: `ours()` makes it by colls, or returns false, and then `theirs()` makes it by MPI.
+template <class Ours, class Theirs>
+int by_colls_or_mpi(function which, MPI_Comm comm, const Ours& ours, const Theirs& theirs) {
+    const call_timer timer;
+    bool by_colls = false;
+    try {
+        by_colls = ours();
+    } catch (const mpi_failure& e) {
+        return failed(which, comm, e.code(), e.what());
+    } catch (const std::exception& e) {
+        return failed(which, comm, MPI_ERR_OTHER, e.what());
+    }
+    const int code = by_colls ? MPI_SUCCESS : theirs();
+    timer.ended(which, by_colls);
+    return code;
+}
+
 /// A blocking call: by colls where the communicator has a group and the call says so, else `theirs()`. `sound`: the
 /// arguments that all ranks have are as MPI demands; else MPI reports them.
 template <collective_call Call, class Theirs, class... A>
 int run(function which, MPI_Comm comm, bool sound, const Theirs& theirs, const A&... arguments) {
-    const call_timer timer;
-    try {
+    const auto ours = [&] {
         const shared_group* const g = sound ? group_of(comm) : nullptr;
         bool waits = g != nullptr && (*g)->several;
         if (g != nullptr && (*g)->runs_on_colls()) {
             Call call(**g, arguments...);
             if (call.says() == verdict::colls) {
                 perform(**g, call);
-                timer.ended(which, true);
-                return MPI_SUCCESS;
+                return true;
             }
             waits = call.says() == verdict::mpi;
         }
         if (waits) meet(comm);
-    } catch (const mpi_failure& e) {
-        return failed(which, comm, e.code(), e.what());
-    } catch (const std::exception& e) {
-        return failed(which, comm, MPI_ERR_OTHER, e.what());
-    }
-    const int code = theirs();
-    timer.ended(which, false);
-    return code;
+        return false;
+    };
+    return by_colls_or_mpi(which, comm, ours, theirs);
 }
 
 template <class Call>
@@ -124,28 +134,18 @@ private:
 template <collective_call Call, class Theirs, class... A>
 int start(
     function which, MPI_Comm comm, MPI_Request* request, bool sound, const Theirs& theirs, const A&... arguments) {
-    const call_timer timer;
-    try {
+    const auto ours = [&] {
         const shared_group* const g = sound && request != nullptr ? existing_group_of(comm) : nullptr;
-        if (g != nullptr && (*g)->runs_on_colls()) {
-            auto call = std::make_unique<Call>(**g, arguments...);
-            if (call->says() == verdict::colls && call->may_be_started()) {
-                call->keep_types();
-                auto started = std::make_unique<started_call<Call>>(which, *g, std::move(call));
-                *request = started->request();
-                submit(std::move(started));
-                timer.ended(which, true);
-                return MPI_SUCCESS;
-            }
-        }
-    } catch (const mpi_failure& e) {
-        return failed(which, comm, e.code(), e.what());
-    } catch (const std::exception& e) {
-        return failed(which, comm, MPI_ERR_OTHER, e.what());
-    }
-    const int code = theirs();
-    timer.ended(which, false);
-    return code;
+        if (g == nullptr || !(*g)->runs_on_colls()) return false;
+        auto call = std::make_unique<Call>(**g, arguments...);
+        if (call->says() != verdict::colls || !call->may_be_started()) return false;
+        call->keep_types();
+        auto started = std::make_unique<started_call<Call>>(which, *g, std::move(call));
+        *request = started->request();
+        submit(std::move(started));
+        return true;
+    };
+    return by_colls_or_mpi(which, comm, ours, theirs);
 }
 
 /// A count and a datatype that MPI takes.

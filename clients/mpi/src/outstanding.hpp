@@ -75,7 +75,7 @@ void advance_until(const Over& over) {
 /// As MPI_Wait, of a request that this library has started.
 int complete(MPI_Request& request, MPI_Status* status);
 /// A barrier of the processes of a communicator, in front of a function of MPI that waits for all of them and cannot be
-/// interrupted: behind it nobody waits in it for a rank that waits for an outstanding call.
+/// interrupted: behind the barrier no rank waits in that function for one that waits for an outstanding call.
 void meet(MPI_Comm comm);
 /// Waits until no call is outstanding.
 void finish_outstanding();
