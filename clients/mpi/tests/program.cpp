@@ -1,12 +1,13 @@
 // An MPI program that knows nothing of colls: it calls every collective, blocking and not, and compares each result,
 // and every byte around it, with what it computes itself.
 //
-//     program [COMMUNICATORS] [threads] [derived] [extremes]
+//     program [COMMUNICATORS] [threads] [types] [derived] [extremes]
 //
-// How many communicators are made and freed; with MPI_THREAD_MULTIPLE; also with datatypes that have gaps, operators of
-// the program, and MPI_Reduce in place, on which MPICH 4.0 itself fails; also with a datatype whose extent is below 0,
-// with another datatype on each rank, with MPI_Alltoallv in place, and with a communicator or a request that is freed
-// while a call is under way, and the status of a call, on which Open MPI 4.1 or MPICH 4.0 fail.
+// How many communicators are made and freed; with MPI_THREAD_MULTIPLE; with reductions of every predefined datatype,
+// else of one of each kind; also with datatypes that have gaps, operators of the program, and MPI_Reduce in place, on
+// which MPICH 4.0 itself fails; also with a datatype whose extent is below 0, with another datatype on each rank, with
+// MPI_Alltoallv in place, and with a communicator or a request that is freed while a call is under way, with the status
+// of a call, with one that is to be cancelled, and with one that fails, on which Open MPI 4.1 or MPICH 4.0 fail.
 //
 // Rank 0 prints how often it has called each function on an intracommunicator of several ranks, and otherwise, so that
 // it can be compared with what a profiling library has seen.
@@ -18,6 +19,7 @@
 #endif
 #include <mpi.h>
 
+#include <sched.h>
 #include <algorithm>
 #include <atomic>
 #include <complex>
@@ -76,6 +78,12 @@ void calling(const char* function, MPI_Comm comm, bool as_others = false) {
 bool started = false, own_operators = false;
 int completions = 0;
 
+/// Looks until `over` is set. Ranks may share cores: those that have nothing to do leave them to the others.
+template <class Look>
+void look_until(const int& over, const Look& look) {
+    for (look(); over == 0; look()) sched_yield();
+}
+
 // By each of the functions in turn.
 void complete(MPI_Request request) {
     int over = 0, index = -1;
@@ -86,20 +94,20 @@ void complete(MPI_Request request) {
             MPI_Wait(&request, &status);
             break;
         case 1:
-            while (over == 0) MPI_Test(&request, &over, &status);
+            look_until(over, [&] { MPI_Test(&request, &over, &status); });
             break;
         case 2:
             MPI_Waitall(1, &request, &status);
             break;
         case 3:
-            while (over == 0) MPI_Testall(1, &request, &over, MPI_STATUSES_IGNORE);
+            look_until(over, [&] { MPI_Testall(1, &request, &over, MPI_STATUSES_IGNORE); });
             break;
         case 4:
             MPI_Waitany(1, &request, &index, &status);
             expect(index == 0, "MPI_Waitany of one request");
             break;
         case 5:
-            while (over == 0) MPI_Testany(1, &request, &index, &over, &status);
+            look_until(over, [&] { MPI_Testany(1, &request, &index, &over, &status); });
             expect(index == 0, "MPI_Testany of one request");
             break;
         case 6:
@@ -107,11 +115,11 @@ void complete(MPI_Request request) {
             expect(over == 1 && index == 0, "MPI_Waitsome of one request");
             break;
         case 7:
-            while (over == 0) MPI_Testsome(1, &request, &over, &index, &status);
+            look_until(over, [&] { MPI_Testsome(1, &request, &over, &index, &status); });
             expect(over == 1 && index == 0, "MPI_Testsome of one request");
             break;
         default:
-            while (over == 0) MPI_Request_get_status(request, &over, &status);
+            look_until(over, [&] { MPI_Request_get_status(request, &over, &status); });
             expect(request != MPI_REQUEST_NULL, "MPI_Request_get_status keeps the request");
             MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
@@ -134,14 +142,31 @@ void call(const char* name, const char* name_of_started, Blocking* blocking, Sta
 
 // ---- data that is moved ---------------------------------------------------------------------------------------------
 
-// Byte i of what rank `from` sends to rank `to` in the call `salt`.
-std::byte byte_of(int from, int to, int salt, std::size_t i) {
-    auto x =
-        static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(from) * 0xbf58476d1ce4e5b9u +
-        static_cast<std::uint64_t>(to) * 0x94d049bb133111ebu + static_cast<std::uint64_t>(salt) * 0x2545f4914f6cdd1du;
+/// Bytes by chance, of which each message is a part.
+const std::vector<std::byte>& noise() {
+    static const std::vector<std::byte> all = [] {
+        std::vector<std::byte> bytes(1 << 19);
+        std::uint64_t x = 0x9e3779b97f4a7c15u;
+        for (std::byte& b : bytes) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            b = static_cast<std::byte>(x >> 56);
+        }
+        return bytes;
+    }();
+    return all;
+}
+// What rank `from` sends to rank `to` in the call `salt`.
+const std::byte* sent_bytes(int from, int to, int salt, std::size_t length) {
+    auto x = static_cast<std::uint64_t>(from) * 0xbf58476d1ce4e5b9u +
+             static_cast<std::uint64_t>(to) * 0x94d049bb133111ebu +
+             static_cast<std::uint64_t>(salt) * 0x2545f4914f6cdd1du;
     x ^= x >> 31;
     x *= 0xd6e8feb86659fd93u;
-    return static_cast<std::byte>(x >> 56);
+    const std::size_t begin = x >> 48;
+    if (begin + length > noise().size()) std::abort();
+    return noise().data() + begin;
 }
 
 /// A datatype, and where its data lies, in the order of the signature.
@@ -240,11 +265,14 @@ public:
 
 private:
     void write(std::vector<std::byte>& memory, int unit, int units, int from, int to, int salt) const {
-        std::size_t i = 0;
-        for (int e = unit * shape_.each; e < (unit + units) * shape_.each; ++e)
-            for (const auto& [at, length] : shape_.places)
-                for (std::size_t b = 0; b < length; ++b)
-                    memory[static_cast<std::size_t>(zero_ + e * shape_.extent + at) + b] = byte_of(from, to, salt, i++);
+        const int first = unit * shape_.each, count = units * shape_.each;
+        const std::byte* data = sent_bytes(from, to, salt, static_cast<std::size_t>(count) * shape_.bytes());
+        for (int e = first; e < first + count; ++e) {
+            for (const auto& [at, length] : shape_.places) {
+                std::memcpy(memory.data() + zero_ + e * shape_.extent + at, data, length);
+                data += length;
+            }
+        }
     }
 
     const shape& shape_;
@@ -522,8 +550,9 @@ void reduce_data(MPI_Comm comm, MPI_Datatype type, MPI_Op op, int count, const c
 int number(int rank, std::size_t i) { return static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5 + 3) % 11); }
 
 template <class T>
-void reduce_numbers(MPI_Comm comm, MPI_Datatype type, const char* name, const std::vector<int>& counts) {
-    const auto run = [&](MPI_Op op, const char* operation, auto fold) {
+void reduce_numbers(
+    MPI_Comm comm, MPI_Datatype type, const char* name, const std::vector<int>& counts, int large_sum_of = 0) {
+    const auto run = [&](MPI_Op op, const char* operation, auto fold, int large = 0) {
         const auto make = [](int rank, std::size_t i) {
             if constexpr (requires { typename T::value_type; })
                 return T(static_cast<typename T::value_type>(number(rank, i)),
@@ -533,13 +562,16 @@ void reduce_numbers(MPI_Comm comm, MPI_Datatype type, const char* name, const st
             else
                 return static_cast<T>(number(rank, i));
         };
-        for (const int count : counts)
+        const auto by_each_call = [&](int count) {
             reduce_data<T>(comm, type, op, count, (std::string(operation) + " of " + name).c_str(), make, fold,
                 [](const T& a, const T& b) { return a == b; });
+        };
+        for (const int count : counts) by_each_call(count);
+        if (large > 0) by_each_call(large);
     };
     constexpr bool complex = requires { typename T::value_type; };
     if constexpr (!std::is_same_v<T, bool>) {
-        run(MPI_SUM, "MPI_SUM", [](T a, T b) { return static_cast<T>(a + b); });
+        run(MPI_SUM, "MPI_SUM", [](T a, T b) { return static_cast<T>(a + b); }, large_sum_of);
         run(MPI_PROD, "MPI_PROD", [](T a, T b) { return static_cast<T>(a * b); });
         if constexpr (!complex) {
             run(MPI_MIN, "MPI_MIN", [](T a, T b) { return std::min(a, b); });
@@ -716,13 +748,25 @@ void reduce_by_own_operators(MPI_Comm comm) {
     if (size > 1) expect(elements_folded > 0, "the program's operators were never called");
 }
 
-void reduce_all_types(MPI_Comm comm) {
-    const std::vector<int> few = {0, 1, 33}, many = {0, 1, 5, 1000, 30000};
+/// On every datatype, or on one of each kind.
+void reduce_types(MPI_Comm comm, bool every) {
+    const std::vector<int> few = {0, 1, 33};
+    reduce_numbers<int>(comm, MPI_INT, "MPI_INT", {0, 1, 5, 1000}, 30000);
+    reduce_numbers<double>(comm, MPI_DOUBLE, "MPI_DOUBLE", {0, 1, 5, 1000}, 30000);
+    reduce_numbers<bool>(comm, MPI_C_BOOL, "MPI_C_BOOL", few);
+    reduce_numbers<std::complex<double>>(comm, MPI_C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX", few);
+    reduce_numbers<std::complex<long double>>(comm, MPI_C_LONG_DOUBLE_COMPLEX, "MPI_C_LONG_DOUBLE_COMPLEX", few);
+    reduce_pairs<double>(comm, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
+    reduce_data<unsigned char>(
+        comm, MPI_BYTE, MPI_BXOR, 77, "MPI_BXOR of MPI_BYTE",
+        [](int rank, std::size_t i) { return static_cast<unsigned char>(number(rank, i)); },
+        [](unsigned char a, unsigned char b) { return static_cast<unsigned char>(a ^ b); },
+        [](unsigned char a, unsigned char b) { return a == b; });
+    if (!every) return;
     reduce_numbers<signed char>(comm, MPI_SIGNED_CHAR, "MPI_SIGNED_CHAR", few);
     reduce_numbers<unsigned char>(comm, MPI_UNSIGNED_CHAR, "MPI_UNSIGNED_CHAR", few);
     reduce_numbers<short>(comm, MPI_SHORT, "MPI_SHORT", few);
     reduce_numbers<unsigned short>(comm, MPI_UNSIGNED_SHORT, "MPI_UNSIGNED_SHORT", few);
-    reduce_numbers<int>(comm, MPI_INT, "MPI_INT", many);
     reduce_numbers<unsigned>(comm, MPI_UNSIGNED, "MPI_UNSIGNED", few);
     reduce_numbers<long>(comm, MPI_LONG, "MPI_LONG", few);
     reduce_numbers<unsigned long>(comm, MPI_UNSIGNED_LONG, "MPI_UNSIGNED_LONG", few);
@@ -732,19 +776,9 @@ void reduce_all_types(MPI_Comm comm) {
     reduce_numbers<std::uint16_t>(comm, MPI_UINT16_T, "MPI_UINT16_T", few);
     reduce_numbers<std::int64_t>(comm, MPI_INT64_T, "MPI_INT64_T", few);
     reduce_numbers<float>(comm, MPI_FLOAT, "MPI_FLOAT", few);
-    reduce_numbers<double>(comm, MPI_DOUBLE, "MPI_DOUBLE", many);
     reduce_numbers<long double>(comm, MPI_LONG_DOUBLE, "MPI_LONG_DOUBLE", few);
-    reduce_numbers<bool>(comm, MPI_C_BOOL, "MPI_C_BOOL", few);
     reduce_numbers<std::complex<float>>(comm, MPI_C_FLOAT_COMPLEX, "MPI_C_FLOAT_COMPLEX", few);
-    reduce_numbers<std::complex<double>>(comm, MPI_C_DOUBLE_COMPLEX, "MPI_C_DOUBLE_COMPLEX", few);
-    reduce_numbers<std::complex<long double>>(comm, MPI_C_LONG_DOUBLE_COMPLEX, "MPI_C_LONG_DOUBLE_COMPLEX", few);
-    reduce_data<unsigned char>(
-        comm, MPI_BYTE, MPI_BXOR, 77, "MPI_BXOR of MPI_BYTE",
-        [](int rank, std::size_t i) { return static_cast<unsigned char>(number(rank, i)); },
-        [](unsigned char a, unsigned char b) { return static_cast<unsigned char>(a ^ b); },
-        [](unsigned char a, unsigned char b) { return a == b; });
     reduce_pairs<float>(comm, MPI_FLOAT_INT, "MPI_FLOAT_INT");
-    reduce_pairs<double>(comm, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
     reduce_pairs<short>(comm, MPI_SHORT_INT, "MPI_SHORT_INT");
     reduce_pairs<int>(comm, MPI_2INT, "MPI_2INT");
     reduce_pairs<long>(comm, MPI_LONG_INT, "MPI_LONG_INT");
@@ -793,7 +827,7 @@ void use_communicators(int many) {
     MPI_Comm_free(&reversed);
 
     // Many at a time, freed in another order than made.
-    std::vector<MPI_Comm> some(40, MPI_COMM_NULL);
+    std::vector<MPI_Comm> some(static_cast<std::size_t>(std::min(many, 40)), MPI_COMM_NULL);
     for (MPI_Comm& comm : some) {
         MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &comm);
         sum_of_ranks(comm);
@@ -966,7 +1000,8 @@ void progress_everywhere(MPI_Comm comm) {
     }),
         send);
     only_after(comm, others_idle([&] {
-        for (int there = 0; there == 0;) MPI_Iprobe(1, 5, comm, &there, MPI_STATUS_IGNORE);
+        int there = 0;
+        look_until(there, [&] { MPI_Iprobe(1, 5, comm, &there, MPI_STATUS_IGNORE); });
         MPI_Recv(other.data(), ints, MPI_INT, 1, 5, comm, MPI_STATUS_IGNORE);
         good(1, "MPI_Iprobe");
     }),
@@ -1261,6 +1296,88 @@ void make_errors() {
     MPI_Comm_free(&comm);
 }
 
+// A call that cannot be cancelled: rank 1 takes part when rank 0 has tried.
+void cancel_a_call() {
+    const int rank = rank_in(MPI_COMM_WORLD);
+    if (!extremes || size_of(MPI_COMM_WORLD) < 2) return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int token = 0, cancelled = 1;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Status status;
+    if (rank == 1) MPI_Recv(&token, 1, MPI_INT, 0, 12, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    calling("MPI_Ibarrier", MPI_COMM_WORLD);
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    if (rank == 0) {
+        expect(MPI_Cancel(&request) != MPI_SUCCESS, "MPI_Cancel of a collective is an error");
+        MPI_Send(&token, 1, MPI_INT, 1, 12, MPI_COMM_WORLD);
+    }
+    expect(MPI_Wait(&request, &status) == MPI_SUCCESS, "a call that was to be cancelled ends well");
+    MPI_Test_cancelled(&status, &cancelled);
+    expect(cancelled == 0, "a collective is not cancelled");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
+// Two ranks that give different lengths, which each function that waits reports.
+void fail_calls() {
+    const int rank = rank_in(MPI_COMM_WORLD);
+    if (!extremes || size_of(MPI_COMM_WORLD) < 2) return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int way = 0; way < 8; ++way) {
+        MPI_Comm comm = MPI_COMM_NULL;
+        MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &comm);
+        if (comm == MPI_COMM_NULL) continue;
+        sum_of_ranks(comm);
+        int in[8] = {}, out[8] = {}, over = 0, index = -1, code = MPI_SUCCESS;
+        MPI_Request request = MPI_REQUEST_NULL;
+        MPI_Status status;
+        status.MPI_ERROR = MPI_SUCCESS;
+        calling("MPI_Iallreduce", comm);
+        expect(MPI_Iallreduce(in, out, rank + 1, MPI_INT, MPI_SUM, comm, &request) == MPI_SUCCESS,
+            "a call that fails later is started");
+        const auto look = [&](const auto& test) {
+            look_until(over, [&] {
+                code = test();
+                if (code != MPI_SUCCESS) over = 1;
+            });
+        };
+        switch (way) {
+            case 0:
+                code = MPI_Wait(&request, &status);
+                break;
+            case 1:
+                look([&] { return MPI_Test(&request, &over, &status); });
+                break;
+            case 2:
+                code = MPI_Waitall(1, &request, &status);
+                break;
+            case 3:
+                look([&] { return MPI_Testall(1, &request, &over, &status); });
+                break;
+            case 4:
+                code = MPI_Waitany(1, &request, &index, &status);
+                break;
+            case 5:
+                look([&] { return MPI_Testany(1, &request, &index, &over, &status); });
+                break;
+            case 6:
+                code = MPI_Waitsome(1, &request, &over, &index, &status);
+                break;
+            default:
+                look([&] { return MPI_Testsome(1, &request, &over, &index, &status); });
+        }
+        int kind = MPI_SUCCESS, kind_in_status = MPI_SUCCESS;
+        MPI_Error_class(code, &kind);
+        MPI_Error_class(status.MPI_ERROR, &kind_in_status);
+        const bool of_several = way == 2 || way == 3 || way >= 6;
+        expect(kind == (of_several ? MPI_ERR_IN_STATUS : MPI_ERR_OTHER), "the error of a call that has failed");
+        if (of_several) expect(kind_in_status == MPI_ERR_OTHER, "the error in a status");
+        expect(request == MPI_REQUEST_NULL, "a call that has failed has ended");
+        MPI_Comm_free(&comm);
+    }
+    sum_of_ranks(MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 // Each thread has a communicator of its own, whose first call the main thread has made.
 void use_threads() {
     std::vector<MPI_Comm> comms(2, MPI_COMM_NULL);
@@ -1315,7 +1432,7 @@ int main(int argc, char** argv) {
         for (const shape* const s : same) move_data(MPI_COMM_WORLD, [s](int) -> const shape& { return *s; }, units);
     }
     move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
-    reduce_all_types(MPI_COMM_WORLD);
+    reduce_types(MPI_COMM_WORLD, is_given("types"));
     reduce_by_own_operators(MPI_COMM_WORLD);
     started = true;
     if (extremes) {
@@ -1326,7 +1443,7 @@ int main(int argc, char** argv) {
             move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, units);
         }
         move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
-        reduce_numbers<int>(MPI_COMM_WORLD, MPI_INT, "MPI_INT", {0, 1, 5, 1000, 30000});
+        reduce_numbers<int>(MPI_COMM_WORLD, MPI_INT, "MPI_INT", {0, 1, 5, 1000}, 30000);
         reduce_pairs<double>(MPI_COMM_WORLD, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
     } else {
         // A few: the calls of MPI itself take milliseconds where ranks share cores.
@@ -1339,6 +1456,8 @@ int main(int argc, char** argv) {
     use_communicators(many);
     make_progress();
     make_errors();
+    cancel_a_call();
+    fail_calls();
     if (threads && level == MPI_THREAD_MULTIPLE) use_threads();
     for (MPI_Datatype& type : to_free) MPI_Type_free(&type);
 
