@@ -55,10 +55,9 @@ struct blocking {
 template <class C>
 concept collective_call = requires(C& c, const C& looked_at, colls::communicator& comm) {
     { looked_at.says() } -> std::same_as<verdict>;
-    { looked_at.may_be_started() } -> std::same_as<bool>;  // nothing that it needs later may be freed by the program
     c.template make<blocking>(comm);
     { c.template make<colls::dynamic::start>(comm) } -> std::same_as<colls::operation>;
-    c.keep_types();  // the program may free the datatypes before `finish`
+    c.keep_handles();  // the program may free datatypes and the operator before `finish`
     c.finish();
 };
 
@@ -138,8 +137,8 @@ int start(
         const shared_group* const g = sound && request != nullptr ? existing_group_of(comm) : nullptr;
         if (g == nullptr || !(*g)->runs_on_colls()) return false;
         auto call = std::make_unique<Call>(**g, arguments...);
-        if (call->says() != verdict::colls || !call->may_be_started()) return false;
-        call->keep_types();
+        if (call->says() != verdict::colls) return false;
+        call->keep_handles();
         auto started = std::make_unique<started_call<Call>>(which, *g, std::move(call));
         *request = started->request();
         submit(std::move(started));

@@ -32,7 +32,6 @@ bool all_sound(const int counts[], int size) {
 class movement {
 public:
     verdict says() const { return says_; }
-    bool may_be_started() const { return true; }
 
 protected:
     verdict says_ = verdict::refused;
@@ -45,7 +44,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::barrier(comm);
     }
-    void keep_types() {}
+    void keep_handles() {}
     void finish() {}
 };
 
@@ -65,7 +64,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::broadcast(comm, data_, root_);
     }
-    void keep_types() { out_.keep_type(); }
+    void keep_handles() { out_.keep_type(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -94,7 +93,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::gather(comm, bytes_of(in_), bytes_of(out_), root_);
     }
-    void keep_types() { out_.keep_type(); }
+    void keep_handles() { out_.keep_type(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -125,7 +124,7 @@ public:
         return Mode::gather_v(
             comm, bytes_of(in_), dynamic::buffer{out_.data(), blocks_.total()}, blocks_.bytes(), root_);
     }
-    void keep_types() { blocks_.keep_types(); }
+    void keep_handles() { blocks_.keep_types(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -159,7 +158,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::scatter(comm, bytes_of(in_), to_, root_);
     }
-    void keep_types() { out_.keep_type(); }
+    void keep_handles() { out_.keep_type(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -194,7 +193,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::scatter_v(comm, dynamic::const_buffer{in_.data(), blocks_.total()}, to_, blocks_.bytes(), root_);
     }
-    void keep_types() { out_.keep_type(); }
+    void keep_handles() { out_.keep_type(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -218,7 +217,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::all_gather(comm, bytes_of(in_), bytes_of(out_));
     }
-    void keep_types() { out_.keep_type(); }
+    void keep_handles() { out_.keep_type(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -242,7 +241,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::all_gather_v(comm, bytes_of(in_), dynamic::buffer{out_.data(), blocks_.total()}, blocks_.bytes());
     }
-    void keep_types() { blocks_.keep_types(); }
+    void keep_handles() { blocks_.keep_types(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -264,7 +263,7 @@ public:
     auto make(colls::communicator& comm) {
         return Mode::all_to_all(comm, bytes_of(in_), bytes_of(out_));
     }
-    void keep_types() { out_.keep_type(); }
+    void keep_handles() { out_.keep_type(); }
     void finish() { out_.deliver(); }
 
 private:
@@ -293,7 +292,7 @@ public:
         return Mode::all_to_all_v(comm, dynamic::const_buffer{in_.data(), sent_->total()},
             dynamic::buffer{out_.data(), to_.total()}, sent_->bytes(), to_.bytes());
     }
-    void keep_types() { to_.keep_types(); }
+    void keep_handles() { to_.keep_types(); }
     void finish() { out_.deliver(); }
 
 private:

@@ -111,6 +111,12 @@ folding::folding(MPI_Op op, MPI_Datatype type) : op_(op), type_(type) {
     element_ = dynamic::element_type::bytes(operand_.size);
 }
 
+void folding::keep_handles() {
+    if (predefined_) return;
+    held_operator_ = held_operator(op_);
+    held_type_ = held_type(type_);
+}
+
 void folding::check() const { colls_mpi::check(error_, "MPI_Reduce_local"); }
 
 void folding::fold(const void* in, void* inout, std::size_t count, void* context) {

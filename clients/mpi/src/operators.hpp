@@ -2,6 +2,7 @@
 #pragma once
 
 #include "buffers.hpp"
+#include "held.hpp"
 #include "types.hpp"
 
 #include <colls/dynamic.hpp>
@@ -20,8 +21,8 @@ public:
 
     /// MPI folds, on all ranks: it has no such pair, and reports that, or it is one that colls does not know.
     bool left_to_mpi() const { return way_ == way::mpi; }
-    /// The operator is one of MPI's, which the program cannot free, nor the datatypes that it takes.
-    bool is_predefined() const { return predefined_; }
+    /// The program may free its operator and the datatype before the last fold and the delivery of the result.
+    void keep_handles();
     const colls::dynamic::reduction& operation() const { return operation_; }
     const colls::dynamic::element_type& element() const { return element_; }
     /// How an operand is passed: the layout that `input` and `output` get.
@@ -41,7 +42,9 @@ private:
     const MPI_Op op_;
     const MPI_Datatype type_;
     way way_ = way::mpi;
-    bool predefined_ = false;
+    bool predefined_ = false;  // the operator is one of MPI's, which takes predefined datatypes alone
+    held_operator held_operator_;
+    held_type held_type_;
     layout operand_;
     colls::dynamic::reduction operation_ = colls::dynamic::op::sum;
     colls::dynamic::element_type element_ = colls::dynamic::type::bytes;

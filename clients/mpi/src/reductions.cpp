@@ -29,13 +29,11 @@ public:
         says_ = fold_.left_to_mpi() ? verdict::mpi : verdict::colls;
     }
     verdict says() const { return says_; }
-    /// The program may free its own operators while the call is under way, and MPI has no other handle for them.
-    bool may_be_started() const { return fold_.is_predefined(); }
-    void keep_types() {}  // the datatypes of predefined operators are predefined
+    void keep_handles() { fold_.keep_handles(); }
 
 protected:
     verdict says_;
-    const folding fold_;
+    folding fold_;
 };
 
 /// Input and output as the calls have them: where the input is in place, that is the output's buffer.

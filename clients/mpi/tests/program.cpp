@@ -1,13 +1,14 @@
 // An MPI program that knows nothing of colls: it calls every collective, blocking and not, and compares each result,
 // and every byte around it, with what it computes itself.
 //
-//     program [COMMUNICATORS] [threads] [types] [derived] [extremes]
+//     program [COMMUNICATORS] [threads] [types] [derived] [extremes] [failures]
 //
 // How many communicators are made and freed; with MPI_THREAD_MULTIPLE; with reductions of every predefined datatype,
 // else of one of each kind; also with datatypes that have gaps, operators of the program, and MPI_Reduce in place, on
 // which MPICH 4.0 itself fails; also with a datatype whose extent is below 0, with another datatype on each rank, with
 // MPI_Alltoallv in place, and with a communicator or a request that is freed while a call is under way, with the status
-// of a call, with one that is to be cancelled, and with one that fails, on which Open MPI 4.1 or MPICH 4.0 fail.
+// of a call, and with one that is to be cancelled, on which Open MPI 4.1 or MPICH 4.0 fail; with calls that do not
+// match on two ranks, both of which are to report it.
 //
 // Rank 0 prints how often it has called each function on an intracommunicator of several ranks, and otherwise, so that
 // it can be compared with what a profiling library has seen.
@@ -66,16 +67,16 @@ int size_of(MPI_Comm comm) {
     return size;
 }
 // Before each collective call.
-void calling(const char* function, MPI_Comm comm, bool as_others = false) {
+void calling(const char* function, MPI_Comm comm) {
     int between = 0;
     MPI_Comm_test_inter(comm, &between);
     const std::lock_guard lock(made_mutex);
     calls& c = made[function];
-    ++(between == 0 && size_of(comm) > 1 && !as_others ? c.of_several : c.others);
+    ++(between == 0 && size_of(comm) > 1 ? c.of_several : c.others);
 }
 
-// Calls are non-blocking, and their operators are the program's own.
-bool started = false, own_operators = false;
+// Calls are non-blocking.
+bool started = false;
 int completions = 0;
 
 /// Looks until `over` is set. Ranks may share cores: those that have nothing to do leave them to the others.
@@ -134,7 +135,7 @@ void call(const char* name, const char* name_of_started, Blocking* blocking, Sta
         blocking(arguments..., comm);
         return;
     }
-    calling(name_of_started, comm, own_operators);
+    calling(name_of_started, comm);
     MPI_Request request = MPI_REQUEST_NULL;
     starting(arguments..., comm, &request);
     complete(request);
@@ -1214,7 +1215,7 @@ void start_many(MPI_Comm comm) {
         type_seen = MPI_INT;
         const std::vector<int> addends(3000, rank % 7);
         MPI_Request reduction = MPI_REQUEST_NULL, forgotten = MPI_REQUEST_NULL;
-        calling("MPI_Iallreduce", comm, true);
+        calling("MPI_Iallreduce", comm);
         MPI_Iallreduce(addends.data(), sums.data(), 3000, MPI_INT, op, comm, &reduction);
         MPI_Op_free(&op);
         calling("MPI_Ibarrier", own);
@@ -1232,6 +1233,45 @@ void start_many(MPI_Comm comm) {
         for (std::size_t i = 0; i < to.size(); ++i)
             right = right && to[i] == (i % 2 == 0 ? static_cast<int>(i / 2000) : -1);
         expect(right, "calls whose datatype, operator and communicator are freed");
+    }
+    // An operator that does not commute, and its datatype, both of two calls, of which one ends before the other.
+    if (extremes) {
+        MPI_Op op = MPI_OP_NULL;
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        MPI_Op_create(&compose, 0, &op);
+        MPI_Type_contiguous(2, MPI_UINT32_T, &type);
+        MPI_Type_commit(&type);
+        type_seen = type;
+        const auto function_of = [](int r, std::size_t i) {
+            return affine{static_cast<std::uint32_t>(number(r, i)) * 2 + 3, static_cast<std::uint32_t>(r) + 7};
+        };
+        std::vector<affine> few(3), many(30000), few_composed(few), many_composed(many);
+        for (std::size_t i = 0; i < many.size(); ++i) many[i] = function_of(rank, i);
+        std::copy_n(many.begin(), few.size(), few.begin());
+        MPI_Request of_few = MPI_REQUEST_NULL, of_many = MPI_REQUEST_NULL;
+        calling("MPI_Iallreduce", comm);
+        MPI_Iallreduce(few.data(), few_composed.data(), 3, type, op, comm, &of_few);
+        calling("MPI_Iscan", comm);
+        MPI_Iscan(many.data(), many_composed.data(), 30000, type, op, comm, &of_many);
+        MPI_Op_free(&op);
+        MPI_Type_free(&type);
+        expect(op == MPI_OP_NULL && type == MPI_DATATYPE_NULL, "handles that are freed");
+        MPI_Op new_op = MPI_OP_NULL;  // it must not get the handle that is still needed
+        MPI_Op_create(&add_modulo, 1, &new_op);
+        MPI_Wait(&of_few, MPI_STATUS_IGNORE);
+        MPI_Wait(&of_many, MPI_STATUS_IGNORE);
+        MPI_Op_free(&new_op);
+        bool right = true;
+        for (std::size_t i = 0; i < many.size(); ++i) {
+            affine all = function_of(0, i);
+            for (int r = 1; r < size; ++r) {
+                if (r == rank + 1) right = right && many_composed[i] == all;
+                all = composed(all, function_of(r, i));
+            }
+            if (rank == size - 1) right = right && many_composed[i] == all;
+            if (i < few.size()) right = right && few_composed[i] == all;
+        }
+        expect(right, "calls whose operator and datatype are freed");
     }
     // The status says nothing, and that it was not cancelled.
     {
@@ -1320,7 +1360,7 @@ void cancel_a_call() {
 // Two ranks that give different lengths, which each function that waits reports.
 void fail_calls() {
     const int rank = rank_in(MPI_COMM_WORLD);
-    if (!extremes || size_of(MPI_COMM_WORLD) < 2) return;
+    if (size_of(MPI_COMM_WORLD) < 2) return;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int way = 0; way < 8; ++way) {
         MPI_Comm comm = MPI_COMM_NULL;
@@ -1445,6 +1485,7 @@ int main(int argc, char** argv) {
         move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 20000);
         reduce_numbers<int>(MPI_COMM_WORLD, MPI_INT, "MPI_INT", {0, 1, 5, 1000}, 30000);
         reduce_pairs<double>(MPI_COMM_WORLD, MPI_DOUBLE_INT, "MPI_DOUBLE_INT");
+        reduce_by_own_operators(MPI_COMM_WORLD);
     } else {
         // A few: the calls of MPI itself take milliseconds where ranks share cores.
         move_data(MPI_COMM_WORLD, [&](int) -> const shape& { return wide; }, 5);
@@ -1457,7 +1498,7 @@ int main(int argc, char** argv) {
     make_progress();
     make_errors();
     cancel_a_call();
-    fail_calls();
+    if (is_given("failures")) fail_calls();
     if (threads && level == MPI_THREAD_MULTIPLE) use_threads();
     for (MPI_Datatype& type : to_free) MPI_Type_free(&type);
 
