@@ -1414,6 +1414,18 @@ void fail_calls() {
         expect(request == MPI_REQUEST_NULL, "a call that has failed has ended");
         MPI_Comm_free(&comm);
     }
+    // A rank that has its error leaves at once, while the other one may still wait for its own.
+    for (int i = 0; i < 20; ++i) {
+        MPI_Comm comm = MPI_COMM_NULL;
+        MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &comm);
+        if (comm == MPI_COMM_NULL) continue;
+        sum_of_ranks(comm);
+        std::vector<int> in(i % 2 == 0 ? 1 : 1000), out(in.size() + 1);
+        in.resize(in.size() + static_cast<std::size_t>(rank));
+        const int code = MPI_Allreduce(in.data(), out.data(), static_cast<int>(in.size()), MPI_INT, MPI_SUM, comm);
+        expect(code != MPI_SUCCESS, "ranks that give different lengths have an error each");
+        MPI_Comm_free(&comm);
+    }
     sum_of_ranks(MPI_COMM_WORLD);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }

@@ -111,6 +111,7 @@ public:
                 step_ = "a rank that leaves the group";
                 rank_leaves();
                 for (int i = 0; i < mismatches; ++i) mismatch(i);
+                for (int i = 0; i < mismatches; ++i) leaves_after_mismatch(i);
             }
             step_ = "the last agreement";
             agree(true, "");
@@ -462,6 +463,25 @@ private:
             barrier(own);
         });
         agree(true, "");
+    }
+    // Each rank leaves as soon as it has its error, while others may still wait for theirs. The result of an all_reduce
+    // hangs on every rank's operand: so no rank has one.
+    void leaves_after_mismatch(int turn) {
+        step_ = "a rank that leaves after calls that do not match";
+        communicator own = part(comm_, 0, 0);
+        const bool differs = rank_ == draw(hash(index(n_), index(turn)), n_);
+        constexpr std::size_t counts[] = {1, 1000, 30'000};
+        std::vector<std::uint64_t> x(counts[turn % 3] + (differs ? 1 : 0), 1);
+        barrier(own);  // connects the ranks
+        agree(true, "");
+        try {
+            all_reduce(own, x, sum);
+        } catch (const error& e) {
+            expect(e.code() == errc::mismatch || e.code() == errc::peer_failed,
+                std::string("one rank gives another count: this rank has a different error: ") + e.what());
+            return;
+        }
+        found("one rank gives another count: the all_reduce of this rank succeeds");
     }
 
     communicator& comm_;
