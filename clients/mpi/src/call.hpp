@@ -4,6 +4,7 @@
 #include "failure.hpp"
 #include "groups.hpp"
 #include "outstanding.hpp"
+#include "persistent.hpp"
 #include "report.hpp"
 
 #include <colls/detail/transport/mpi/mpi_header.hpp>
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 namespace colls_mpi {
@@ -51,7 +53,7 @@ struct blocking {
 #undef COLLS_MPI_BLOCKING
 };
 
-/// What a collective is to `run` and `start`. Constructed with the group and the arguments of the call.
+/// What a collective is to `run`, `start` and `prepare`. Constructed with the group and the arguments of the call.
 template <class C>
 concept collective_call = requires(C& c, const C& looked_at, colls::communicator& comm) {
     { looked_at.says() } -> std::same_as<verdict>;
@@ -78,9 +80,10 @@ void perform(group& g, Call& call) {
     call.finish();
 }
 
-/// Times a call: `ours()` makes it by colls, or returns false, and then `theirs()` makes it by MPI.
+/// Times a call: `ours()` makes it by colls, or returns false, and then `theirs()` makes it by MPI. `counts_ours`: what
+/// colls makes is a call already.
 template <class Ours, class Theirs>
-int by_colls_or_mpi(function which, MPI_Comm comm, const Ours& ours, const Theirs& theirs) {
+int by_colls_or_mpi(function which, MPI_Comm comm, const Ours& ours, const Theirs& theirs, bool counts_ours = true) {
     const call_timer timer;
     bool by_colls = false;
     try {
@@ -91,28 +94,34 @@ int by_colls_or_mpi(function which, MPI_Comm comm, const Ours& ours, const Their
         return failed(which, comm, MPI_ERR_OTHER, e.what());
     }
     const int code = by_colls ? MPI_SUCCESS : theirs();
-    timer.ended(which, by_colls);
+    if (!by_colls || counts_ours) timer.ended(which, by_colls);
     return code;
+}
+
+/// `use(group, call)` where the communicator has a group and the call says so. Else false: MPI runs the call. Where it
+/// may wait for all ranks in it, they meet before.
+template <collective_call Call, class Use, class... A>
+bool use_group(MPI_Comm comm, bool sound, const Use& use, const A&... arguments) {
+    const shared_group* const g = sound ? group_of(comm) : nullptr;
+    bool waits = g != nullptr && (*g)->several;
+    if (g != nullptr && (*g)->runs_on_colls()) {
+        Call call(**g, arguments...);
+        if (call.says() == verdict::colls) {
+            use(*g, call);
+            return true;
+        }
+        waits = call.says() == verdict::mpi;
+    }
+    if (waits) meet(comm);
+    return false;
 }
 
 /// A blocking call: by colls where the communicator has a group and the call says so, else `theirs()`. `sound`: the
 /// arguments that all ranks have are as MPI demands; else MPI reports them.
 template <collective_call Call, class Theirs, class... A>
 int run(function which, MPI_Comm comm, bool sound, const Theirs& theirs, const A&... arguments) {
-    const auto ours = [&] {
-        const shared_group* const g = sound ? group_of(comm) : nullptr;
-        bool waits = g != nullptr && (*g)->several;
-        if (g != nullptr && (*g)->runs_on_colls()) {
-            Call call(**g, arguments...);
-            if (call.says() == verdict::colls) {
-                perform(**g, call);
-                return true;
-            }
-            waits = call.says() == verdict::mpi;
-        }
-        if (waits) meet(comm);
-        return false;
-    };
+    const auto by_group = [](const shared_group& g, Call& call) { perform(*g, call); };
+    const auto ours = [&] { return use_group<Call>(comm, sound, by_group, arguments...); };
     return by_colls_or_mpi(which, comm, ours, theirs);
 }
 
@@ -128,6 +137,18 @@ private:
     const std::unique_ptr<Call> call_;
 };
 
+/// False: MPI runs the call.
+template <collective_call Call, class... A>
+bool start_in(const shared_group& g, function which, MPI_Request& request, const A&... arguments) {
+    auto call = std::make_unique<Call>(*g, arguments...);
+    if (call->says() != verdict::colls) return false;
+    call->keep_handles();
+    auto started = std::make_unique<started_call<Call>>(which, g, std::move(call));
+    request = started->request();
+    submit(std::move(started));
+    return true;
+}
+
 /// A non-blocking call: by colls where a blocking call has made a group for the communicator, since to make one is to
 /// wait for the other ranks.
 template <collective_call Call, class Theirs, class... A>
@@ -135,16 +156,41 @@ int start(
     function which, MPI_Comm comm, MPI_Request* request, bool sound, const Theirs& theirs, const A&... arguments) {
     const auto ours = [&] {
         const shared_group* const g = sound && request != nullptr ? existing_group_of(comm) : nullptr;
-        if (g == nullptr || !(*g)->runs_on_colls()) return false;
-        auto call = std::make_unique<Call>(**g, arguments...);
-        if (call->says() != verdict::colls) return false;
-        call->keep_handles();
-        auto started = std::make_unique<started_call<Call>>(which, *g, std::move(call));
-        *request = started->request();
-        submit(std::move(started));
-        return true;
+        return g != nullptr && (*g)->runs_on_colls() && start_in<Call>(*g, which, *request, arguments...);
     };
     return by_colls_or_mpi(which, comm, ours, theirs);
+}
+
+template <class Call, class... A>
+class prepared_call final : public persistent_call {
+public:
+    prepared_call(function which, shared_group g, const A&... arguments)
+        : which_(which), group_(std::move(g)), arguments_(arguments...) {}
+    int start() override {
+        const auto ours = [&](const A&... arguments) {
+            return start_in<Call>(group_, which_, request(), arguments...);
+        };
+        // The communicator may have been freed. What the call says is what it has said when it was made.
+        return by_colls_or_mpi(
+            which_, MPI_COMM_WORLD, [&] { return std::apply(ours, arguments_); }, [] { return MPI_ERR_INTERN; });
+    }
+
+private:
+    const function which_;
+    const shared_group group_;
+    const std::tuple<A...> arguments_;
+};
+
+/// A persistent call, which as a blocking one may wait for the other ranks. Arguments that the program may free before
+/// the last start are held ones. Its starts are counted.
+template <collective_call Call, class Theirs, class... A>
+int prepare(
+    function which, MPI_Comm comm, MPI_Request* request, bool sound, const Theirs& theirs, const A&... arguments) {
+    const auto keep = [&](const shared_group& g, Call&) {
+        *request = add_persistent(std::make_unique<prepared_call<Call, A...>>(which, g, arguments...));
+    };
+    const auto ours = [&] { return use_group<Call>(comm, sound && request != nullptr, keep, arguments...); };
+    return by_colls_or_mpi(which, comm, ours, theirs, false);
 }
 
 /// A count and a datatype that MPI takes.

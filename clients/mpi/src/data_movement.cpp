@@ -2,6 +2,7 @@
 #include "blocks.hpp"
 #include "buffers.hpp"
 #include "call.hpp"
+#include "held.hpp"
 
 #include <colls/dynamic.hpp>
 
@@ -312,6 +313,13 @@ private:
     output_blocks out_;
 };
 
+/// How many datatypes MPI_Alltoallw has in an array, where colls may run it.
+int datatypes_of(MPI_Comm comm) {
+    int between = 0, size = 0;
+    if (comm == MPI_COMM_NULL || PMPI_Comm_test_inter(comm, &between) != MPI_SUCCESS || between != 0) return 0;
+    PMPI_Comm_size(comm, &size);
+    return size;
+}
 /// The arguments that all ranks have to all_gather and all_to_all.
 bool are_sound(const void* sent, int sent_count, MPI_Datatype sent_type, int count, MPI_Datatype type) {
     return colls_mpi::are_sound(count, type) && (sent == MPI_IN_PLACE || colls_mpi::are_sound(sent_count, sent_type));
@@ -499,5 +507,126 @@ int MPI_Ialltoallw(const void* sent, const int sent_counts[], const int sent_dis
         },
         sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types);
 }
+
+#if COLLS_MPI_HAS_PERSISTENT
+int COLLS_MPI_PERSISTENT(Barrier)(MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<barrier_call>(function::barrier_init, comm, request, true,
+        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Barrier)(comm, info, request); });
+}
+
+int COLLS_MPI_PERSISTENT(Bcast)(
+    void* buffer, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<broadcast_call>(
+        function::bcast_init, comm, request, are_sound(count, type),
+        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Bcast)(buffer, count, type, root, comm, info, request); }, buffer,
+        count, held_type(type), root);
+}
+
+int COLLS_MPI_PERSISTENT(Gather)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+    MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<gather_call>(
+        function::gather_init, comm, request, true,
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Gather)(
+                sent, sent_count, sent_type, received, count, type, root, comm, info, request);
+        },
+        sent, sent_count, held_type(sent_type), received, count, held_type(type), root);
+}
+
+int COLLS_MPI_PERSISTENT(Gatherv)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
+    const int counts[], const int displacements[], MPI_Datatype type, int root, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request) {
+    return prepare<gather_v_call>(
+        function::gatherv_init, comm, request, true,
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Gatherv)(
+                sent, sent_count, sent_type, received, counts, displacements, type, root, comm, info, request);
+        },
+        sent, sent_count, held_type(sent_type), received, counts, displacements, held_type(type), root);
+}
+
+int COLLS_MPI_PERSISTENT(Scatter)(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
+    MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<scatter_call>(
+        function::scatter_init, comm, request, true,
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Scatter)(
+                sent, count, type, received, received_count, received_type, root, comm, info, request);
+        },
+        sent, count, held_type(type), received, received_count, held_type(received_type), root);
+}
+
+int COLLS_MPI_PERSISTENT(Scatterv)(const void* sent, const int counts[], const int displacements[], MPI_Datatype type,
+    void* received, int received_count, MPI_Datatype received_type, int root, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request) {
+    return prepare<scatter_v_call>(
+        function::scatterv_init, comm, request, true,
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Scatterv)(
+                sent, counts, displacements, type, received, received_count, received_type, root, comm, info, request);
+        },
+        sent, counts, displacements, held_type(type), received, received_count, held_type(received_type), root);
+}
+
+int COLLS_MPI_PERSISTENT(Allgather)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+    MPI_Datatype type, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<all_gather_call>(
+        function::allgather_init, comm, request, are_sound(sent, sent_count, sent_type, count, type),
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Allgather)(
+                sent, sent_count, sent_type, received, count, type, comm, info, request);
+        },
+        sent, sent_count, held_type(sent_type), received, count, held_type(type));
+}
+
+int COLLS_MPI_PERSISTENT(Allgatherv)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
+    const int counts[], const int displacements[], MPI_Datatype type, MPI_Comm comm, MPI_Info info,
+    MPI_Request* request) {
+    return prepare<all_gather_v_call>(
+        function::allgatherv_init, comm, request, are_sound(sent, sent_count, sent_type, 0, type),
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Allgatherv)(
+                sent, sent_count, sent_type, received, counts, displacements, type, comm, info, request);
+        },
+        sent, sent_count, held_type(sent_type), received, counts, displacements, held_type(type));
+}
+
+int COLLS_MPI_PERSISTENT(Alltoall)(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
+    MPI_Datatype type, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<all_to_all_call>(
+        function::alltoall_init, comm, request, are_sound(sent, sent_count, sent_type, count, type),
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Alltoall)(
+                sent, sent_count, sent_type, received, count, type, comm, info, request);
+        },
+        sent, sent_count, held_type(sent_type), received, count, held_type(type));
+}
+
+int COLLS_MPI_PERSISTENT(Alltoallv)(const void* sent, const int sent_counts[], const int sent_displacements[],
+    MPI_Datatype sent_type, void* received, const int counts[], const int displacements[], MPI_Datatype type,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<all_to_all_v_call<MPI_Datatype>>(
+        function::alltoallv_init, comm, request, are_sound(sent, 0, sent_type, 0, type),
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Alltoallv)(sent, sent_counts, sent_displacements, sent_type, received,
+                counts, displacements, type, comm, info, request);
+        },
+        sent, sent_counts, sent_displacements, held_type(sent_type), received, counts, displacements, held_type(type));
+}
+
+int COLLS_MPI_PERSISTENT(Alltoallw)(const void* sent, const int sent_counts[], const int sent_displacements[],
+    const MPI_Datatype sent_types[], void* received, const int counts[], const int displacements[],
+    const MPI_Datatype types[], MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    const int types_of_each = datatypes_of(comm);
+    return prepare<all_to_all_v_call<const MPI_Datatype*>>(
+        function::alltoallw_init, comm, request, true,
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Alltoallw)(sent, sent_counts, sent_displacements, sent_types, received,
+                counts, displacements, types, comm, info, request);
+        },
+        sent, sent_counts, sent_displacements, held_types(sent == MPI_IN_PLACE ? nullptr : sent_types, types_of_each),
+        received, counts, displacements, held_types(types, types_of_each));
+}
+#endif
 
 }  // extern "C"

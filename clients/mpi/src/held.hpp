@@ -4,6 +4,7 @@
 #include <colls/detail/transport/mpi/mpi_header.hpp>
 
 #include <utility>
+#include <vector>
 
 namespace colls_mpi {
 
@@ -41,5 +42,18 @@ private:
 };
 using held_operator = held<MPI_Op, &hold, &let_go>;
 using held_type = held<MPI_Datatype, &hold_type, &let_go_type>;
+
+/// Likewise a datatype for each rank, in the program's array.
+class held_types {
+public:
+    held_types(const MPI_Datatype types[], int count) : types_(types) {
+        for (int i = 0; types != nullptr && i < count; ++i) all_.emplace_back(types[i]);
+    }
+    operator const MPI_Datatype*() const { return types_; }
+
+private:
+    const MPI_Datatype* types_;
+    std::vector<held_type> all_;
+};
 
 }  // namespace colls_mpi

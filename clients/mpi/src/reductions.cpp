@@ -1,6 +1,7 @@
 // The collectives that reduce.
 #include "buffers.hpp"
 #include "call.hpp"
+#include "held.hpp"
 #include "operators.hpp"
 
 #include <colls/dynamic.hpp>
@@ -184,6 +185,12 @@ private:
     output out_;
 };
 
+class reduce_scatter_block_call : public reduce_scatter_call {
+public:
+    reduce_scatter_block_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
+        : reduce_scatter_call(g, sent, received, &count, true, type, op) {}
+};
+
 }  // namespace
 
 extern "C" {
@@ -240,19 +247,17 @@ int MPI_Iexscan(
 }
 
 int MPI_Reduce_scatter_block(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const int* const counts = &count;
-    return run<reduce_scatter_call>(
+    return run<reduce_scatter_block_call>(
         function::reduce_scatter_block, comm, are_sound(count, type),
-        [&] { return PMPI_Reduce_scatter_block(sent, received, count, type, op, comm); }, sent, received, counts, true,
-        type, op);
+        [&] { return PMPI_Reduce_scatter_block(sent, received, count, type, op, comm); }, sent, received, count, type,
+        op);
 }
 int MPI_Ireduce_scatter_block(
     const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request) {
-    const int* const counts = &count;
-    return start<reduce_scatter_call>(
+    return start<reduce_scatter_block_call>(
         function::ireduce_scatter_block, comm, request, are_sound(count, type),
         [&] { return PMPI_Ireduce_scatter_block(sent, received, count, type, op, comm, request); }, sent, received,
-        counts, true, type, op);
+        count, type, op);
 }
 
 int MPI_Reduce_scatter(
@@ -269,5 +274,60 @@ int MPI_Ireduce_scatter(const void* sent, void* received, const int counts[], MP
         [&] { return PMPI_Ireduce_scatter(sent, received, counts, type, op, comm, request); }, sent, received, counts,
         false, type, op);
 }
+
+#if COLLS_MPI_HAS_PERSISTENT
+int COLLS_MPI_PERSISTENT(Reduce)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<reduce_call>(
+        function::reduce_init, comm, request, are_sound(count, type),
+        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Reduce)(sent, received, count, type, op, root, comm, info, request); },
+        sent, received, count, held_type(type), held_operator(op), root);
+}
+
+int COLLS_MPI_PERSISTENT(Allreduce)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<all_reduce_call>(
+        function::allreduce_init, comm, request, are_sound(count, type),
+        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Allreduce)(sent, received, count, type, op, comm, info, request); },
+        sent, received, count, held_type(type), held_operator(op));
+}
+
+int COLLS_MPI_PERSISTENT(Scan)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+    MPI_Info info, MPI_Request* request) {
+    return prepare<inclusive_scan_call>(
+        function::scan_init, comm, request, are_sound(count, type),
+        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Scan)(sent, received, count, type, op, comm, info, request); }, sent,
+        received, count, held_type(type), held_operator(op));
+}
+
+int COLLS_MPI_PERSISTENT(Exscan)(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op,
+    MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<exclusive_scan_call>(
+        function::exscan_init, comm, request, are_sound(count, type),
+        [&] { return COLLS_MPI_PERSISTENT_OF_MPI(Exscan)(sent, received, count, type, op, comm, info, request); }, sent,
+        received, count, held_type(type), held_operator(op));
+}
+
+int COLLS_MPI_PERSISTENT(Reduce_scatter_block)(const void* sent, void* received, int count, MPI_Datatype type,
+    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<reduce_scatter_block_call>(
+        function::reduce_scatter_block_init, comm, request, are_sound(count, type),
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Reduce_scatter_block)(
+                sent, received, count, type, op, comm, info, request);
+        },
+        sent, received, count, held_type(type), held_operator(op));
+}
+
+int COLLS_MPI_PERSISTENT(Reduce_scatter)(const void* sent, void* received, const int counts[], MPI_Datatype type,
+    MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) {
+    return prepare<reduce_scatter_call>(
+        function::reduce_scatter_init, comm, request, are_sound(0, type),
+        [&] {
+            return COLLS_MPI_PERSISTENT_OF_MPI(Reduce_scatter)(sent, received, counts, type, op, comm, info, request);
+        },
+        sent, received, counts, false, held_type(type), held_operator(op));
+}
+#endif
 
 }  // extern "C"

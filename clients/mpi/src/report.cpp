@@ -15,9 +15,12 @@ constexpr const char* names[] = {"MPI_Barrier", "MPI_Bcast", "MPI_Gather", "MPI_
     "MPI_Reduce_scatter_block", "MPI_Reduce_scatter", "MPI_Scan", "MPI_Exscan", "MPI_Ibarrier", "MPI_Ibcast",
     "MPI_Igather", "MPI_Igatherv", "MPI_Iscatter", "MPI_Iscatterv", "MPI_Iallgather", "MPI_Iallgatherv",
     "MPI_Ialltoall", "MPI_Ialltoallv", "MPI_Ialltoallw", "MPI_Ireduce", "MPI_Iallreduce", "MPI_Ireduce_scatter_block",
-    "MPI_Ireduce_scatter", "MPI_Iscan", "MPI_Iexscan"};
+    "MPI_Ireduce_scatter", "MPI_Iscan", "MPI_Iexscan", "MPI_Barrier_init", "MPI_Bcast_init", "MPI_Gather_init",
+    "MPI_Gatherv_init", "MPI_Scatter_init", "MPI_Scatterv_init", "MPI_Allgather_init", "MPI_Allgatherv_init",
+    "MPI_Alltoall_init", "MPI_Alltoallv_init", "MPI_Alltoallw_init", "MPI_Reduce_init", "MPI_Allreduce_init",
+    "MPI_Reduce_scatter_block_init", "MPI_Reduce_scatter_init", "MPI_Scan_init", "MPI_Exscan_init"};
 constexpr std::size_t count = sizeof names / sizeof *names;
-static_assert(count == static_cast<std::size_t>(function::iexscan) + 1);
+static_assert(count == static_cast<std::size_t>(function::exscan_init) + 1);
 
 struct figures {
     std::atomic<std::int64_t> calls = 0, nanoseconds = 0;
@@ -53,11 +56,11 @@ void call_timer::ended(function which, bool by_colls) const {
 
 void print_report(int rank, int size) {
     std::fprintf(stderr, "colls_mpi: the calls of rank %d of %d\n", rank, size);
-    std::fprintf(stderr, "%-26s%12s%12s%12s%12s\n", "function", "colls", "mean us", "MPI", "mean us");
+    std::fprintf(stderr, "%-30s%12s%12s%12s%12s\n", "function", "colls", "mean us", "MPI", "mean us");
     for (std::size_t i = 0; i < count; ++i) {
         const figures &colls = all[i].colls, &mpi = all[i].mpi;
         if (colls.calls == 0 && mpi.calls == 0) continue;
-        std::fprintf(stderr, "%-26s%12lld%12.2f%12lld%12.2f\n", names[i], static_cast<long long>(colls.calls),
+        std::fprintf(stderr, "%-30s%12lld%12.2f%12lld%12.2f\n", names[i], static_cast<long long>(colls.calls),
             colls.mean_us(), static_cast<long long>(mpi.calls), mpi.mean_us());
     }
 }

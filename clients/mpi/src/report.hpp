@@ -40,13 +40,30 @@ enum class function : unsigned char {
     ireduce_scatter_block,
     ireduce_scatter,
     iscan,
-    iexscan
+    iexscan,
+    barrier_init,
+    bcast_init,
+    gather_init,
+    gatherv_init,
+    scatter_init,
+    scatterv_init,
+    allgather_init,
+    allgatherv_init,
+    alltoall_init,
+    alltoallv_init,
+    alltoallw_init,
+    reduce_init,
+    allreduce_init,
+    reduce_scatter_block_init,
+    reduce_scatter_init,
+    scan_init,
+    exscan_init
 };
-/// As MPI names it.
+/// As MPI names it; the extension of Open MPI 4 says MPIX_ instead of MPI_.
 const char* name_of(function which);
 
-/// Times one call, from its construction to `ended`: of a non-blocking one only its start. Costs nothing where no
-/// report is wanted.
+/// Times one call, from its construction to `ended`: of a non-blocking or persistent one only its start. Costs nothing
+/// where no report is wanted.
 class call_timer {
 public:
     call_timer();

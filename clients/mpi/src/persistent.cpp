@@ -1,0 +1,100 @@
+#include "persistent.hpp"
+
+#include "failure.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <unordered_map>
+
+namespace colls_mpi {
+
+namespace {
+
+// By the request that the program has. Never destroyed, since MPI_Finalize may come late.
+auto& all = *new std::unordered_map<MPI_Request, std::shared_ptr<persistent_call>>;
+auto& mutex = *new std::mutex;
+std::atomic<bool> any = false;
+
+std::shared_ptr<persistent_call> find(MPI_Request request) {
+    if (!any) return nullptr;
+    const std::lock_guard lock(mutex);
+    const auto found = all.find(request);
+    return found == all.end() ? nullptr : found->second;
+}
+std::shared_ptr<persistent_call> take(MPI_Request request) {
+    if (!any) return nullptr;
+    const std::lock_guard lock(mutex);
+    const auto found = all.find(request);
+    if (found == all.end()) return nullptr;
+    std::shared_ptr<persistent_call> taken = std::move(found->second);
+    all.erase(found);
+    any = !all.empty();
+    return taken;
+}
+
+}  // namespace
+
+MPI_Request add_persistent(std::unique_ptr<persistent_call> call) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(PMPI_Send_init(nullptr, 0, MPI_BYTE, MPI_PROC_NULL, 0, MPI_COMM_SELF, &request), "MPI_Send_init");
+    const std::lock_guard lock(mutex);
+    all[request] = std::move(call);
+    any = true;
+    return request;
+}
+
+beneath::beneath(int count, MPI_Request* requests) : requests_(requests) {
+    if (!any || requests == nullptr) return;
+    for (int i = 0; i < count; ++i) {
+        std::shared_ptr<persistent_call> call = find(requests[i]);
+        if (call == nullptr || !call->is_active()) continue;
+        if (copies_.empty()) {
+            copies_.assign(requests, requests + count);
+            active_.resize(copies_.size());
+        }
+        const auto at = static_cast<std::size_t>(i);
+        copies_[at] = call->request();
+        active_[at] = std::move(call);
+    }
+}
+beneath::~beneath() {
+    for (std::size_t i = 0; i < copies_.size(); ++i) {
+        if (active_[i] == nullptr)
+            requests_[i] = copies_[i];
+        else
+            active_[i]->request() = copies_[i];  // null when the call is over: the program's request is inactive again
+    }
+}
+
+}  // namespace colls_mpi
+
+extern "C" {
+
+int MPI_Start(MPI_Request* request) {
+    const auto call = request == nullptr ? nullptr : colls_mpi::find(*request);
+    if (call == nullptr) return PMPI_Start(request);
+    if (!call->is_active()) return call->start();
+    PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_REQUEST);
+    return MPI_ERR_REQUEST;
+}
+int MPI_Startall(int count, MPI_Request requests[]) {
+    if (!colls_mpi::any || requests == nullptr) return PMPI_Startall(count, requests);
+    for (int i = 0; i < count; ++i) {
+        const int code = MPI_Start(&requests[i]);
+        if (code != MPI_SUCCESS) return code;
+    }
+    return MPI_SUCCESS;
+}
+// A call that is under way goes on.
+int MPI_Request_free(MPI_Request* request) {
+    const auto call = request == nullptr ? nullptr : colls_mpi::take(*request);
+    if (call != nullptr && call->is_active()) PMPI_Request_free(&call->request());
+    return PMPI_Request_free(request);
+}
+int MPI_Cancel(MPI_Request* request) {
+    const auto call = request == nullptr ? nullptr : colls_mpi::find(*request);
+    return PMPI_Cancel(call != nullptr && call->is_active() ? &call->request() : request);
+}
+
+}  // extern "C"
