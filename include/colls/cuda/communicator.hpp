@@ -90,6 +90,8 @@ public:
     /// where options.through_host says so.
     bool through_host() const { return ranks_->hides_memory(); }
 
+    /// Has the group multicast memory, for options.multicast? Where it has none, the same calls go by schedules.
+    bool multicast() const { return ranks_->multicast().bytes_each != 0; }
     /// Throws colls::error if a kernel of this rank has failed: timeout, mismatch, or peer_failed where a rank has
     /// aborted, has died or could not make its call, invalid_argument where a call within a kernel was made by wrong
     /// blocks; error::peer() and error::round() say where. Does not wait for kernels: synchronise the stream first to

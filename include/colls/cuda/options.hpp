@@ -11,11 +11,12 @@ inline constexpr int max_ranks = 72;
 /// How a call moves its data. Results are the same bits by `packets` and `pulled`.
 ///   eager      each rank writes to every other rank what that one needs, whatever the schedule: one hop
 ///   packets    ranks write what the schedule sends into memory of the receiver, with flags in the data: without
-///   fences,
-///              at twice the bytes
+///              fences, at twice the bytes
 ///   pulled     ranks read what the schedule sends from each other's memory, and wait for counters
-///   automatic  by the size of the call, from a table that scripts/test-cuda measures, see protocol_table.hpp
-enum class protocol { automatic, eager, packets, pulled };
+///   multicast  the switch between the devices of one process folds, whatever the schedule (NVLS): see
+///   options.multicast automatic  by the size of the call, from a table that scripts/test-cuda measures, see
+///   protocol_table.hpp
+enum class protocol { automatic, eager, packets, pulled, multicast };
 
 /// The same on all ranks of a group.
 struct options {
@@ -29,8 +30,19 @@ struct options {
     /// fits packet_bytes. 0: none does.
     std::size_t middle_bytes = 1 << 20;
     /// Takes one protocol for every call that fits it, whatever small_bytes and middle_bytes; a call that does not is
-    /// `pulled`. Barriers are always eager. Calls within kernels are eager or pulled, by small_bytes.
+    /// `pulled`. Barriers are always eager. Calls within kernels are eager or pulled, by small_bytes. Where `multicast`
+    /// is taken and the group cannot have multicast memory, the group is refused (unsupported).
     cuda::protocol protocol = protocol::automatic;
+    /// Allows `automatic` to take multicast memory for all_reduce on several devices of one process, where they have
+    /// it: calls that are neither eager nor by packets, of sums and averages of float, double, half and bfloat16, and
+    /// of sums, averages, minima, maxima and bitwise operators of integers of 4 and 8 bytes, in programs compiled for
+    /// sm_90 or later. The switch adds floats in an order of its own, so that sums may differ in their last bits from
+    /// those of the schedule, and from run to run. Groups without multicast memory, and other calls, take what they
+    /// take without this.
+    bool multicast = false;
+    /// Multicast memory of a channel, through which each call copies its data. It is allocated only where it is asked
+    /// for, in whole granules of the device (2 MiB).
+    std::size_t multicast_bytes = 512 << 10;
     /// A channel passes its slice on in chunks of this many bytes, at most; all rounds of a chunk precede the next.
     std::size_t chunk_bytes = 128 << 10;
     /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.

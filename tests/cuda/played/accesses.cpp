@@ -106,7 +106,8 @@ unsigned char* in_global(thread_context& t, u64 address, const own_access& mine)
     if (a->kind == memory_kind::multicast)
         t.fail(mine.line, "multicast memory at %#lx is for multimem instructions only",
             static_cast<unsigned long>(address));
-    if (a->device != t.block->device && a->kind == memory_kind::device && !may_access(t.block->device, *a))
+    if (!t.by_multicast && a->device != t.block->device && a->kind == memory_kind::device &&
+        !may_access(t.block->device, *a))
         t.fail(mine.line, "device %d has no access to memory of device %d at %#lx", t.block->device, a->device,
             static_cast<unsigned long>(address));
     if (a->cells) {
@@ -260,6 +261,8 @@ release released_by(thread_context& t, bool releases, scope reach) {
     if (clock == 0) return {};
     auto v = std::make_shared<view>(*t.order.now);
     v->set(b.slot, clock);
+    // A fence releases nothing that its block does behind it, which barriers have added to the view since.
+    v->limit(b.slot, clock);
     return {std::move(v), b.slot, std::min(reach, of_fence)};
 }
 
@@ -417,15 +420,25 @@ std::vector<u64> copies_at(thread_context& t, u64 address, u32 bytes, u32 line) 
     if (at.empty())
         t.fail(line, "multimem access to %#lx, which is not multicast memory: %s", static_cast<unsigned long>(address),
             describe(address).c_str());
+    if (const allocation* const a = lookup(address, bytes); a && !may_access(t.block->device, *a))
+        t.fail(line, "device %d has no access to multicast memory at %#lx", t.block->device,
+            static_cast<unsigned long>(address));
     return at;
 }
+struct multicast_access {
+    explicit multicast_access(thread_context& t) : of(t) { of.by_multicast = true; }
+    ~multicast_access() { of.by_multicast = false; }
+    thread_context& of;
+};
 }  // namespace
 
 u64 thread_context::load_multicast(
     u64 address, u32 bytes, semantics how, scope reach, u64 (*f)(u64, u64, u64), u32 line) {
     u64 result = 0;
     bool is_first = true;
-    for (const u64 at : copies_at(*this, address, bytes, line)) {
+    const std::vector<u64> copies = copies_at(*this, address, bytes, line);
+    const multicast_access here(*this);
+    for (const u64 at : copies) {
         u64 x = 0;
         load_strong(space::global, at, &x, bytes, how, reach, line);
         result = is_first ? x : f(result, x, 0);
@@ -434,13 +447,15 @@ u64 thread_context::load_multicast(
     return result;
 }
 void thread_context::store_multicast(u64 address, u32 bytes, semantics how, scope reach, u64 value, u32 line) {
-    for (const u64 at : copies_at(*this, address, bytes, line))
-        store_strong(space::global, at, &value, bytes, how, reach, line);
+    const std::vector<u64> copies = copies_at(*this, address, bytes, line);
+    const multicast_access here(*this);
+    for (const u64 at : copies) store_strong(space::global, at, &value, bytes, how, reach, line);
 }
 void thread_context::update_multicast(
     u64 address, u32 bytes, semantics how, scope reach, u64 (*f)(u64, u64, u64), u64 value, u32 line) {
-    for (const u64 at : copies_at(*this, address, bytes, line))
-        update(space::global, at, bytes, how, reach, f, value, 0, line);
+    const std::vector<u64> copies = copies_at(*this, address, bytes, line);
+    const multicast_access here(*this);
+    for (const u64 at : copies) update(space::global, at, bytes, how, reach, f, value, 0, line);
 }
 
 // ---- addresses

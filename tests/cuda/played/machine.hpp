@@ -38,6 +38,7 @@ public:
     block_context* block = nullptr;
     thread_order order;  ///< what this thread has synchronised with
     local_frame* frames = nullptr;
+    bool by_multicast = false;  ///< accesses a copy of multicast memory: the right to that is the multicast memory's
 
     u32 lane() const { return index & 31; }
 

@@ -72,7 +72,7 @@ void add_allocation(const void* address, std::size_t bytes, int device, memory_k
 void add_multicast(const void* address, std::size_t bytes, std::span<void* const> copies) {
     std::vector<u64> at;
     for (void* c : copies) at.push_back(number_of(c));
-    add(address, bytes, 0, memory_kind::multicast, std::move(at));
+    add(address, bytes, -1, memory_kind::multicast, std::move(at));
 }
 
 bool remove_allocation(const void* address) {

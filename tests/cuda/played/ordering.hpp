@@ -27,6 +27,10 @@ public:
         if (seen_.size() <= slot) seen_.resize(slot + 1);
         seen_[slot] = std::max(seen_[slot], clock);
     }
+    /// No more of the slot than this.
+    void limit(u32 slot, u32 clock) {
+        if (seen_.size() > slot) seen_[slot] = std::min(seen_[slot], clock);
+    }
     void join(const view& other) {
         if (seen_.size() < other.seen_.size()) seen_.resize(other.seen_.size());
         for (std::size_t i = 0; i < other.seen_.size(); ++i) seen_[i] = std::max(seen_[i], other.seen_[i]);

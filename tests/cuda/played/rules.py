@@ -123,6 +123,7 @@ KERNELS = [
     ("blocks_no_barrier_before", 64, blocks(before=""), "in some runs: " + RACE + "|trap"),
     ("blocks_no_barrier_after", 64, blocks(after=""), RACE + "|trap"),
     ("blocks_relaxed_store", 64, blocks(flag_store="st.relaxed.sys.global.u32"), RACE),
+    ("blocks_fence_before_the_stores", 64, "setp.ne.u32 %p, %i, 0; @!%p membar.sys;" + blocks(flag_store="st.relaxed.sys.global.u32"), RACE),
     ("blocks_relaxed_load", 64, blocks(flag_load="ld.relaxed.sys.global.u32"), RACE),
     ("blocks_fences", 64, blocks(fence="membar.gl;", flag_store="st.volatile.global.u32", flag_load="ld.volatile.global.u32",
                                  second_fence="membar.gl;"), RIGHT),

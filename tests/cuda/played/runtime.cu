@@ -3,6 +3,7 @@
 // PLAYED_SMS=4 and two devices.)
 #include "player.hpp"
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <sys/wait.h>
@@ -195,6 +196,86 @@ void host_memory_after_device_memory() {
     check(cudaFree(kept));
 }
 
+template <class... X>
+CUresult driver(const char* name, X... x) {
+    void* f = nullptr;
+    check(cudaGetDriverEntryPointByVersion(name, &f, 12010, cudaEnableDefault, nullptr));
+    return f == nullptr ? CUDA_ERROR_NOT_FOUND : reinterpret_cast<CUresult (*)(X...)>(f)(x...);
+}
+
+cudaMemoryType find(CUdeviceptr at) {
+    cudaPointerAttributes p{};
+    check(cudaPointerGetAttributes(&p, reinterpret_cast<const void*>(at)));
+    return p.type;
+}
+
+/// Multicast objects: whole granules; all devices before any memory; memory of its devices only, once each.
+void multicast_objects() {
+    const auto expect_code = [](CUresult got, CUresult expected, const char* what) {
+        if (got != expected) ++wrong, std::printf("wrong: %s: %d\n", what, static_cast<int>(got));
+    };
+    const auto done = [&](CUresult got) { expect_code(got, CUDA_SUCCESS, "a call of the driver that should succeed"); };
+    CUmulticastObjectProp p{};
+    p.numDevices = 2;
+    p.size = 1;
+    const CUmulticastObjectProp* const object_of = &p;
+    std::size_t granule = 0;
+    done(driver("cuMulticastGetGranularity", &granule, object_of, CU_MULTICAST_GRANULARITY_MINIMUM));
+    CUmemGenericAllocationHandle object = 0, memory[2] = {}, more = 0;
+    p.size = granule / 2;
+    expect_code(driver("cuMulticastCreate", &object, object_of), CUDA_ERROR_INVALID_VALUE, "half a granule");
+    p.size = granule;
+    p.numDevices = 3;
+    expect_code(
+        driver("cuMulticastCreate", &object, object_of), CUDA_ERROR_INVALID_VALUE, "more devices than there are");
+    p.numDevices = 2;
+    done(driver("cuMulticastCreate", &object, object_of));
+    CUmemAllocationProp of{};
+    of.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    of.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    const CUmemAllocationProp* const memory_of = &of;
+    for (int d = 0; d < 2; ++d) {
+        of.location.id = d;
+        done(driver("cuMemCreate", &memory[d], granule, memory_of, 0ull));
+    }
+    expect_code(driver("cuMemCreate", &more, granule - 1, memory_of, 0ull), CUDA_ERROR_INVALID_VALUE,
+        "memory that is no whole granule");
+    const auto bind = [&](int d, std::size_t bytes) {
+        return driver("cuMulticastBindMem", object, std::size_t{0}, memory[d], std::size_t{0}, bytes, 0ull);
+    };
+    done(driver("cuMulticastAddDevice", object, CUdevice{0}));
+    expect_code(bind(0, granule), CUDA_ERROR_ILLEGAL_STATE, "memory before all devices are there");
+    expect_code(driver("cuMulticastAddDevice", object, CUdevice{0}), CUDA_ERROR_INVALID_DEVICE, "a device twice");
+    done(driver("cuMulticastAddDevice", object, CUdevice{1}));
+    expect_code(bind(0, granule / 2), CUDA_ERROR_INVALID_VALUE, "a part of a granule");
+    expect_code(bind(0, 2 * granule), CUDA_ERROR_INVALID_VALUE, "more memory than the object has");
+    for (int d = 0; d < 2; ++d) done(bind(d, granule));
+    expect_code(bind(0, granule), CUDA_ERROR_INVALID_DEVICE, "memory of a device twice");
+    CUdeviceptr at = 0;
+    done(driver("cuMemAddressReserve", &at, granule, granule, CUdeviceptr{0}, 0ull));
+    expect_code(driver("cuMemMap", at, granule / 2, std::size_t{0}, memory[0], 0ull), CUDA_ERROR_INVALID_VALUE,
+        "half a granule mapped");
+    done(driver("cuMemMap", at, granule, std::size_t{0}, memory[0], 0ull));
+    expect_code(driver("cuMemAddressFree", at, granule), CUDA_ERROR_INVALID_VALUE, "addresses that are mapped");
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const CUmemAccessDesc* const by = &access;
+    const int word = 7;
+    expect(find(at) == cudaMemoryTypeUnregistered, "memory that no device may access yet");
+    done(driver("cuMemSetAccess", at, granule, by, std::size_t{1}));
+    expect(find(at) == cudaMemoryTypeDevice, "memory that a device may access");
+    check(cudaMemcpy(reinterpret_cast<void*>(at), &word, sizeof word, cudaMemcpyHostToDevice));
+    done(driver("cuMemUnmap", at, granule));
+    done(driver("cuMemAddressFree", at, granule));
+    done(driver("cuMulticastUnbind", object, CUdevice{0}, std::size_t{0}, granule));
+    expect_code(driver("cuMulticastUnbind", object, CUdevice{0}, std::size_t{0}, granule), CUDA_ERROR_INVALID_DEVICE,
+        "memory unbound twice");
+    // What is bound still, to device 1, is given back with the object.
+    for (const auto h : {memory[0], memory[1], object}) done(driver("cuMemRelease", h));
+    expect_code(driver("cuMemRelease", object), CUDA_ERROR_INVALID_VALUE, "a handle that is released twice");
+}
+
 }  // namespace
 
 int main() {
@@ -211,6 +292,7 @@ int main() {
     capture_that_another_thread_ends();
     graph_in_two_streams();
     host_memory_after_device_memory();
+    multicast_objects();
     std::printf("%d wrong\n", wrong);
     return wrong == 0 ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 // A program for mutants (mutate.py): every barrier, fence, release and acquire of the kernels matters to it somewhere,
 // or is in equivalent_mutants.txt. all_reduce by two schedules with an epilogue, pulled and by packets, on the eager
-// path, and within a kernel; with several chunks, in place, at the wraparound of the eager path's flags; ranks in
-// different calls; a rank that gives up while another one reads its data. Needs two devices.
+// path, by the switch, and within a kernel; with several chunks, in place, at the wraparound of the eager path's flags;
+// ranks in different calls; a rank that gives up while another one reads its data. Needs two devices.
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -216,7 +216,7 @@ void sums_within_a_kernel() {
 // ---- two devices
 
 struct pair_of_devices {
-    explicit pair_of_devices(protocol p) : ranks(group_of(p)) {
+    explicit pair_of_devices(protocol p, double timeout = 0.05) : ranks(group_of(p, timeout)) {
         for (int r = 0; r < 2; ++r) {
             check(cudaSetDevice(r), "cudaSetDevice");
             check(cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -230,13 +230,14 @@ struct pair_of_devices {
         for (const cudaStream_t s : stream) cudaStreamDestroy(s);
         cudaFreeHost(words);
     }
-    static std::vector<colls::cuda::communicator> group_of(protocol p) {
+    static std::vector<colls::cuda::communicator> group_of(protocol p, double timeout) {
         return colls::cuda::communicator::of_devices({0, 1}, by(p, {.channels = 1,
                                                                        .small_bytes = few * 4,
+                                                                       .multicast_bytes = 2 << 10,
                                                                        .scratch_bytes = 128 << 10,
                                                                        .arena_bytes = 0,
                                                                        .table_bytes = 64 << 10,
-                                                                       .timeout = 0.05}));
+                                                                       .timeout = timeout}));
     }
     std::vector<colls::cuda::communicator> ranks;
     cudaStream_t stream[2] = {};
@@ -273,6 +274,25 @@ struct pair_of_devices {
     }
 };
 
+/// By the switch: one chunk, and several; call after call.
+void sums_by_multicast() {
+    pair_of_devices two(protocol::multicast, 4);
+    for (const std::size_t count : {few, most, few}) {
+        const auto input = [](std::size_t r, std::size_t i) { return static_cast<float>((i + 31 * r) % 97); };
+        for (const std::size_t r : {0, 1})
+            for (std::size_t i = 0; i < most; ++i) two.of_rank[r].x.at[i] = input(r, i);
+        for (const std::size_t r : {0, 1}) two.call<colls::direct>(r, count, 0, {});
+        std::size_t bad = 0;
+        for (const std::size_t r : {0, 1}) check(cudaStreamSynchronize(two.stream[r]), "cudaStreamSynchronize");
+        for (const std::size_t r : {0, 1}) {
+            two.ranks[r].check();
+            for (std::size_t i = 0; i < most; ++i)
+                bad += two.of_rank[r].x.at[i] != (i < count ? input(0, i) + input(1, i) : input(r, i));
+        }
+        expect(bad == 0, "a sum by the switch", std::to_string(count).c_str());
+    }
+}
+
 /// Both ranks find that they are in different calls. (The later may hear first that the other has given up.)
 template <class S>
 void calls_that_differ(protocol p, std::size_t count) {
@@ -302,6 +322,8 @@ void run() {
     sums_on_one_device();
     sums_by_packets();
     sums_within_a_kernel();
+    sums_by_multicast();
+    calls_that_differ<colls::direct>(protocol::multicast, most);
     for (const protocol p : {protocol::pulled, protocol::packets}) {
         calls_that_differ<colls::ring>(p, most);
         calls_that_differ<colls::direct>(p, most);

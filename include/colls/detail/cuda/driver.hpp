@@ -10,13 +10,13 @@
 
 namespace colls::inline v1::cuda::detail {
 
-/// The driver's function of that name, as it was in CUDA 12.0; null where the driver has none.
+/// The driver's function of that name, as it was in CUDA 12.0 or `version`; null where the driver has none.
 template <class Function>
-Function* driver_function(const char* name) {
+Function* driver_function(const char* name, [[maybe_unused]] unsigned version = 12000) {
     void* f = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
 #if CUDART_VERSION >= 12050
-    const cudaError_t code = cudaGetDriverEntryPointByVersion(name, &f, 12000, cudaEnableDefault, &found);
+    const cudaError_t code = cudaGetDriverEntryPointByVersion(name, &f, version, cudaEnableDefault, &found);
 #else
     const cudaError_t code = cudaGetDriverEntryPoint(name, &f, cudaEnableDefault, &found);
 #endif

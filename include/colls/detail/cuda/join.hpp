@@ -177,6 +177,11 @@ private:
     const process_info& of(int r) const { return all_[static_cast<std::size_t>(r)]; }
 
     void describe() {
+        if (o_.protocol == cuda::protocol::multicast)
+            throw error(errc::unsupported,
+                "options.protocol is multicast, and between processes there is no multicast memory: only "
+                "communicator::of_devices has it",
+                rank_);
         int devices = 0;
         check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount", rank_);
         if (device_ < 0 || device_ >= devices)
@@ -314,6 +319,25 @@ joined_rank join_processes(Host& host, int device, const options& o) {
     }
 }
 
+/// Makes the multicast memory of a group, where the options ask for it; null where it cannot be had, but must not be.
+/// `reached`: the devices reach each other's memory. Throws unsupported.
+inline std::unique_ptr<multicast_memory> make_multicast(
+    const std::vector<int>& devices, const options& o, std::uint64_t bytes, bool reached) {
+    const bool must = o.protocol == cuda::protocol::multicast;
+    if (devices.size() < 2 || !(must || (o.multicast && o.protocol == cuda::protocol::automatic))) return nullptr;
+    try {
+        if (!reached) throw error(errc::unsupported, "the group's data go through host memory");
+        return std::make_unique<multicast_memory>(devices, bytes);
+    } catch (const error& e) {
+        if (!must) return nullptr;
+        throw error(errc::unsupported,
+            (message() << "colls: cuda::communicator::of_devices: options.protocol is multicast, and the group has no "
+                          "multicast memory: "
+                       << v1::detail::quoted(e.what()))
+                .text());
+    }
+}
+
 /// See communicator::of_devices.
 inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, const options& o) {
     const int n = static_cast<int>(devices.size());
@@ -352,7 +376,12 @@ inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, co
             workspaces.push_back(memory->owned.emplace_back(device, bytes).data());
         }
     }
+    const std::uint64_t window = (std::clamp<std::uint64_t>(o.multicast_bytes, 1, 1 << 30) + 127) / 128 * 128;
+    memory->multicast = make_multicast(devices, o, window * static_cast<std::uint64_t>(channels), !through_host);
     for (const joined_rank& j : all) {
+        if (memory->multicast)
+            j.ranks->set_multicast(
+                {memory->multicast->of(static_cast<std::size_t>(j.rank)), memory->multicast->all(), window});
         j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
         j.ranks->set_peer_devices(devices, through_host ? 0 : o.arena_bytes);
         if (through_host) j.ranks->hide_memory();

@@ -6,6 +6,7 @@
 
 #include <colls/detail/cuda/device_thread_group.hpp>
 #include <colls/detail/cuda/eager_executor.hpp>
+#include <colls/detail/cuda/multicast_executor.hpp>
 #include <colls/detail/cuda/packet_executor.hpp>
 #include <colls/detail/cuda/schedule_executor.hpp>
 
@@ -68,6 +69,14 @@ __global__ void __launch_bounds__(block_threads, 1)
     packet_kernel(const __grid_constant__ kernel_arguments<Op, Epilogue> a, const Schedule s) {
     const int channel = a.load_call();
     run_by_packets<T, D>(device_thread_group(), channel, s, a.op, a.epilogue);
+}
+
+/// An all_reduce by the switch.
+template <class T, class D, class Op, class Epilogue>
+__global__ void __launch_bounds__(block_threads, 1) multicast_kernel(
+    const __grid_constant__ kernel_arguments<Op, Epilogue> a, const __grid_constant__ multicast_window window) {
+    const int channel = a.load_call();
+    run_by_multicast<T, D>(device_thread_group(), channel, window, a.op, a.epilogue);
 }
 
 /// A call on the eager path.

@@ -37,7 +37,8 @@ constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
 inline void launch_kernel(
     local_ranks& ranks, collective what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
     const int rank = ranks.ranks().front().rank;
-    const int resident = ranks.resident_blocks(kernel), blocks = channels * static_cast<int>(ranks.ranks().size());
+    const int resident = ranks.loaded(kernel).resident_blocks,
+              blocks = channels * static_cast<int>(ranks.ranks().size());
     if (blocks > resident)
         throw error(errc::unsupported,
             (message() << "colls: cuda: " << name_of(what) << " needs " << blocks
@@ -217,6 +218,23 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
             return launch_kernel(ranks, what,
                 reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), c.channels, arguments,
                 stream);
+        }
+    }
+
+    // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
+    if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {
+        const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue>);
+        multicast_window window = ranks.multicast();
+        if (window.bytes_each != 0 && (o.protocol == protocol::automatic || o.protocol == protocol::multicast) &&
+            ranks.loaded(kernel).ptx_version >= 90) {
+            c.channels = channels_for(c.count * sizeof(T), least_slice);
+            c.chunk = chunk_elements<T>(window.bytes_each);
+            c.chunks =
+                static_cast<std::int32_t>(chunks_needed(c.count, static_cast<std::uint64_t>(c.channels), c.chunk));
+            set_fingerprint(3);
+            void* by_switch[] = {&a, &window};
+            launch_kernel(ranks, what, kernel, c.channels, by_switch, stream);
+            return;
         }
     }
 

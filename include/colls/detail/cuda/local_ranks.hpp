@@ -89,6 +89,10 @@ public:
     /// Of each local rank, in device memory.
     const rank_handle* handles() const { return reinterpret_cast<const rank_handle*>(handles_.data()); }
 
+    /// The multicast memory of the group, as the one local rank reaches it.
+    void set_multicast(const multicast_window& window) { multicast_ = window; }
+    const multicast_window& multicast() const { return multicast_; }
+
     /// Makes the handles of `ranks`, which are local. workspaces[r]: of rank r. regions: for each rank of the group
     /// where its regions begin (see shared_address), the same number for each rank. Addresses as this device reaches
     /// them.
@@ -189,15 +193,21 @@ public:
         maps_.push_back(std::move(m));
         return *maps_.back();
     }
-    /// Loads a kernel on this device and on the peer devices of the process; returns how many of its blocks this device
-    /// holds at once. Loaded by its first launch, a kernel would wait for running kernels that wait for it.
-    int resident_blocks(const void* kernel) {
-        for (const auto& [known, blocks] : kernels_)
-            if (known == kernel) return blocks;
+    /// A kernel that is loaded on this device.
+    struct loaded_kernel {
+        const void* function = nullptr;
+        int resident_blocks = 0;  ///< how many of its blocks this device holds at once
+        int ptx_version = 0;      ///< of the architecture that it was compiled for: 90 for sm_90
+    };
+    /// Loads a kernel on this device and on the peer devices of the process. Loaded by its first launch, a kernel would
+    /// wait for running kernels that wait for it.
+    loaded_kernel loaded(const void* kernel) {
+        for (const loaded_kernel& k : kernels_)
+            if (k.function == kernel) return k;
         const relaxed_capture relaxed;
+        cudaFuncAttributes attributes{};
         const auto load = [&] {
-            cudaFuncAttributes unused{};
-            check(cudaFuncGetAttributes(&unused, kernel),
+            check(cudaFuncGetAttributes(&attributes, kernel),
                 "cudaFuncGetAttributes (is the program compiled for this device?)");
         };
         for (const int peer : peer_devices_) {
@@ -209,8 +219,8 @@ public:
         int each = 0;
         check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, block_threads, 0),
             "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-        kernels_.emplace_back(kernel, each * multiprocessors(device_));
-        return kernels_.back().second;
+        kernels_.push_back({kernel, each * multiprocessors(device_), attributes.ptxVersion});
+        return kernels_.back();
     }
     /// Has the device more than one domain of memory synchronisation?
     bool has_memory_domains() const { return has_memory_domains_; }
@@ -321,9 +331,10 @@ private:
     std::vector<std::byte*> host_workspaces_;
     device_memory workspaces_, regions_, handles_;
     reachable_memory reachable_;
+    multicast_window multicast_;
     std::vector<std::unique_ptr<stored_slot_map>> maps_;
     device_tables tables_;
-    std::vector<std::pair<const void*, int>> kernels_;  // and how many blocks of each are resident
+    std::vector<loaded_kernel> kernels_;
     bool has_memory_domains_ = false;
     resident_group resident_;
     std::vector<int> peer_devices_;

@@ -393,7 +393,8 @@ static CUresult played_cuPointerGetAttribute(void* answer, CUpointer_attribute w
                 a->kind == memory_kind::pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
             return CUDA_SUCCESS;
         case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-            *static_cast<int*>(answer) = device && a->kind != memory_kind::mapped && !is_pool_memory(p);
+            *static_cast<int*>(answer) = device && a->kind != memory_kind::mapped && !is_pool_memory(p) &&
+                                         !access_to_mapping(a->device, a->address);
             return CUDA_SUCCESS;
         case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
             *static_cast<void**>(answer) = is_pool_memory(p) ? &held() : nullptr;
@@ -427,6 +428,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
     *f = nullptr;
     if (wanted == "cuPointerGetAttribute") *f = reinterpret_cast<void*>(&played_cuPointerGetAttribute);
     if (wanted == "cuMemGetAddressRange") *f = reinterpret_cast<void*>(&played_cuMemGetAddressRange);
+    if (*f == nullptr) *f = virtual_memory_function(wanted);
     if (found != nullptr) *found = *f != nullptr ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }

@@ -2,6 +2,7 @@
 //
 //   devices.cpp   devices, memory, what a pointer is
 //   sharing.cpp   memory between devices and processes
+//   virtual_memory.cpp   memory of cuMemCreate, multicast memory
 //   streams.cpp   order of work, events, graphs, copies
 //   launches.cpp  kernels
 //   faults.cpp    errors on purpose, and what was not given back
@@ -16,6 +17,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +34,21 @@ double patience();  ///< seconds
 cudaError_t fail(cudaError_t);
 /// The calls that PLAYED_FAIL can make fail: all that return an error, but for those that ask for the last one.
 inline constexpr std::string_view known_calls[] = {
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuMemAddressFree",
+    "cuMemAddressReserve",
+    "cuMemCreate",
+    "cuMemGetAllocationGranularity",
+    "cuMemMap",
+    "cuMemRelease",
+    "cuMemSetAccess",
+    "cuMemUnmap",
+    "cuMulticastAddDevice",
+    "cuMulticastBindMem",
+    "cuMulticastCreate",
+    "cuMulticastGetGranularity",
+    "cuMulticastUnbind",
     "cudaDeviceCanAccessPeer",
     "cudaDeviceDisablePeerAccess",
     "cudaDeviceEnablePeerAccess",
@@ -129,6 +146,13 @@ bool is_memory(const void*, std::size_t bytes);
 bool is_pool_memory(const void*);
 /// The file of device memory, by which another process opens it; -1 if there is none.
 int file_of(const void* allocation);
+
+// ---- virtual_memory.cpp
+
+/// May the device access the mapping that begins there? Nothing where no mapping of cuMemMap does.
+std::optional<bool> access_to_mapping(int device, std::uintptr_t at);
+/// The driver's function of that name; null: there is none here.
+void* virtual_memory_function(std::string_view name);
 
 // ---- streams.cpp
 

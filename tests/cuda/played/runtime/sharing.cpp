@@ -50,9 +50,11 @@ int number_of_file(int file) {
 
 bool devices_are_connected() { return setting("PLAYED_PEERS", 1) != 0; }
 
-/// Memory of the runtime's pools stays with its device; that of cudaMalloc is reached once peer access is enabled.
+/// Memory of the runtime's pools stays with its device; that of cudaMalloc is reached once peer access is enabled; that
+/// of cuMemCreate by the devices that cuMemSetAccess names.
 bool may_access(int device, const allocation& a) {
     if (a.device == device || a.kind == memory_kind::pinned || a.kind == memory_kind::managed) return true;
+    if (const auto mapping = access_to_mapping(device, a.address)) return *mapping;
     if (is_pool_memory(reinterpret_cast<const void*>(a.address))) return false;
     if (a.kind == memory_kind::mapped) return devices_are_connected();
     books& b = all();
