@@ -7,6 +7,7 @@
 #include <colls/detail/choose/candidates.hpp>
 #include <colls/detail/execute/message_policy.hpp>
 #include <colls/detail/execute/single_copy_policy.hpp>
+#include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
 
 namespace colls::inline v1::detail {
@@ -114,12 +115,15 @@ constexpr double eager_read_bytes(collective what, int n, double posted) {
 /// Seconds of the eager path. Of so few bytes not enough lines are under way: each that is stored, and each that is
 /// read, takes a part of a single line's time, but for the first ones, which the store buffer hides. (On two threads of
 /// one core a single line takes 25 ns, and many take no less than between cores.) Where ranks outnumber cores, some of
-/// a rank's peers share its caches.
+/// a rank's peers share its caches. What is stored past the caches takes a quarter of that.
 inline double predict_eager(const shared_machine& m, const machine& figures, collective what, int n, double posted) {
     constexpr double hidden = 2048;
     const double read = eager_read_bytes(what, n, posted), moved = posted + read;
     const double line_seconds = figures.alpha < 50e-9 ? 50e-9 : figures.alpha;
-    const double line_byte = 0.085 * line_seconds / 64, slow = moved > hidden ? line_byte * (moved - hidden) : 0;
+    const double line_byte = 0.085 * line_seconds / 64;
+    const bool streamed =
+        posted >= store_policy::stream_eager_from && m.ranks_per_core <= 1 && figures.alpha >= figures.near_below;
+    const double slow = streamed ? 0.25 * line_byte * moved : moved > hidden ? line_byte * (moved - hidden) : 0;
     const double fast = figures.beta * posted + figures.gamma * read;
     const double away = m.ranks_per_core > 1 ? 1 - 1.0 / figures.cores : 1;
     return m.alpha * (1.5 + 0.1 * n) + m.eager + (slow > fast ? slow : fast) * m.ranks_per_core * away;
@@ -159,6 +163,13 @@ inline machine within_host(machine m) {
     m.alpha = 0.6e-6, m.beta = 1.2e-10, m.message = 0.4e-6;
     return m;
 }
+/// What an all_reduce of two ranks takes in the mean of in place and out of place, as a part of what it takes out of
+/// place, since no rank knows which of them the other one does. In place the lines that the second round pushes are in
+/// the cache already; one round alone has to copy first what it overwrites.
+inline double in_place_or_not(const cost& c, const rank_context& e, collective what) {
+    if (what != collective::all_reduce || e.size != 2 || e.crowded) return 1;
+    return c.rounds == 1 ? 1.4 : 0.8;
+}
 /// For a candidate, with the chunk that is best for it.
 inline prediction predicted(const candidate& c, const rank_context& e, const shared_machine& m, double bytes) {
     const int n = e.size, node = e.ranks_per_host;
@@ -169,15 +180,16 @@ inline prediction predicted(const candidate& c, const rank_context& e, const sha
                 predict_messages(traffic_of_candidate(c, n, {node, false}), within_host(figures), n, bytes)};
     const cost counted = traffic_of_candidate(c, n);
     if (figures.message > 0) return {&c, whole_unit_bytes, predict_messages(counted, figures, n, bytes)};
-    const double enter = m.enter + (rooted(c.schedule.implements) ? 0 : m.meet);
+    const double meet = rooted(c.schedule.implements) ? 0 : m.meet;
     prediction best;
     for (const std::size_t chunk : chunk_sizes) {
         // A chunk that goes through many rounds should stay in the cache between them.
         if (chunk == whole_unit_bytes && counted.rounds > 2) continue;
-        const double t = enter + predict(counted, usual_copying(c.schedule.implements) == copying::pulled, m, bytes,
-                                     static_cast<double>(chunk));
+        const double t = meet + predict(counted, usual_copying(c.schedule.implements) == copying::pulled, m, bytes,
+                                    static_cast<double>(chunk));
         if (best.of == nullptr || t < best.seconds) best = {&c, chunk, t};
     }
+    best.seconds *= in_place_or_not(counted, e, c.schedule.implements);
     return best;
 }
 

@@ -12,6 +12,9 @@
 #pragma once
 
 #include <colls/detail/execute/call_description.hpp>
+#include <colls/detail/execute/distance.hpp>
+#include <colls/detail/execute/store_policy.hpp>
+#include <colls/detail/support/copy.hpp>
 
 #include <cstring>
 #include <memory>
@@ -137,7 +140,11 @@ private:
     /// Puts data into this rank's slot and raises its flag.
     void post(const std::byte* data, std::size_t bytes) {
         eager_line& own = e_.memory.eager(slot_, e_.rank);
-        if (bytes > 0) std::memcpy(fits_line(bytes) ? own.data : e_.memory.eager_data(slot_, e_.rank), data, bytes);
+        std::byte* const to = fits_line(bytes) ? own.data : e_.memory.eager_data(slot_, e_.rank);
+        if (bytes >= store_policy::stream_eager_from && !e_.crowded && !distance::is_near(e_, e_.sequence))
+            stream_bytes(to, data, bytes);
+        else if (bytes > 0)
+            std::memcpy(to, data, bytes);
         own.flag.store(flag_, std::memory_order_release);
     }
     void wait_for(int r) {

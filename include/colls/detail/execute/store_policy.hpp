@@ -11,6 +11,8 @@ struct store_policy {
     // Ranks whose cores are far from each other: a line takes long from one cache to another.
     /// From this size of the whole buffer on, pushes into memory that this rank has not just read are streamed.
     static constexpr std::size_t stream_far_from = std::size_t{1} << 10;
+    /// From this size on, so is what a rank posts for all on the eager path.
+    static constexpr std::size_t stream_eager_from = 1536;
     /// Below this size a fold of two operands is stored to both ranks element by element; from it on, in pieces.
     static constexpr std::size_t interleave_far_below = std::size_t{256} << 10;
 
