@@ -145,6 +145,11 @@ static_assert(!provides<host_hierarchy<direct>, all_to_all> && !provides<host_hi
 static_assert(!provides<host_hierarchy<recursive_doubling>, all_gather>);
 static_assert(!supports(schedule_of<all_reduce>(host_hierarchy<ring>{.hosts = three_five_one}), 8));
 static_assert(!supports(schedule_of<all_reduce>(host_hierarchy<recursive_doubling>{.hosts = three_five_one}), 9));
+// any_schedule compares bytes.
+template <class F, collective... C>
+inline constexpr bool no_padding = (std::has_unique_object_representations_v<schedule_for<F, C>> && ...);
+static_assert(no_padding<host_hierarchy<direct>, all_reduce, broadcast, reduce, all_gather, scatter, gather>);
+static_assert(no_padding<host_hierarchy<hierarchical<direct, direct>>, all_reduce, broadcast, all_gather, scatter>);
 // Without a map: one host.
 static_assert(proven<schedule_for<host_hierarchy<ring>, all_reduce>, 6>);
 static_assert(cost_of<schedule_for<host_hierarchy<ring>, all_reduce>>(6).rounds == 2);

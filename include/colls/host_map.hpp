@@ -48,8 +48,9 @@ constexpr host_table fill_host_table(
 }  // namespace detail
 
 /// Which ranks share a host. A value of one pointer: its table is kept until the process ends, and equal maps that are
-/// made at run time have the same table, so that schedules that hold equal maps are equal.
-class host_map {
+/// made at run time have the same table, so that schedules that hold equal maps are equal. It is aligned as an int is:
+/// any_schedule compares bytes, so schedules must have no padding between it and their other members.
+class [[gnu::packed, gnu::aligned(4)]] host_map {
 public:
     /// Not known: all ranks of a group, however many, count as those of one host.
     constexpr host_map() = default;
@@ -77,7 +78,7 @@ public:
     /// For the library: the table; null where the map is not known.
     constexpr const detail::host_table* table() const { return table_; }
     /// True for maps of one table: also for equal maps, where both were made at run time.
-    friend constexpr bool operator==(const host_map&, const host_map&) = default;
+    friend constexpr bool operator==(host_map a, host_map b) { return a.table() == b.table(); }
 
 private:
     const detail::host_table* table_ = nullptr;
