@@ -7,6 +7,7 @@
 #include <colls/schedules/double_tree.hpp>
 #include <colls/schedules/halving_doubling.hpp>
 #include <colls/schedules/hierarchical.hpp>
+#include <colls/schedules/host_hierarchy.hpp>
 #include <colls/schedules/pat.hpp>
 #include <colls/schedules/pipelined_broadcast.hpp>
 #include <colls/schedules/recursive_doubling.hpp>

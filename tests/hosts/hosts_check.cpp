@@ -1,8 +1,9 @@
 // One rank of a world on several hosts. The script `check` makes the hosts and starts the ranks.
 //
-// hosts_check suite SEED CALLS PER_HOST
+// hosts_check suite SEED CALLS PER_HOST [SIZES]
 //     Runs the differential suite. PER_HOST is the number of ranks per host that the world must have found; 0 if it is
-//     to find one host, or hosts that are not alike. Rank 0 prints how many calls were checked.
+//     to find one host, or hosts that are not alike. SIZES, such as 3,5,1, are the ranks of each host. Rank 0 prints
+//     how many calls were checked.
 // hosts_check lost SEED cut|killed FIRST LAST FOLDER
 //     Calls back to back until ranks FIRST to LAST, which are those of one host, are cut off or killed; then shrinks
 //     the group. Each rank writes a file into FOLDER when its calls are under way.
@@ -91,7 +92,15 @@ bool same_everywhere(colls::communicator& comm, std::span<const std::byte> own) 
     return std::equal(own.begin(), own.end(), first.begin());
 }
 
-int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
+/// "3,5,1": how many ranks each host has, by its lowest rank; empty where the group does not know.
+std::string sizes_of(const colls::host_map& hosts) {
+    std::string text;
+    for (int h = 0; h < hosts.hosts(); ++h) text += (h > 0 ? "," : "") + std::to_string(hosts.size_of(h));
+    return text;
+}
+
+/// `sizes`: of the hosts, which the world must have found; null: not asked.
+int suite(std::uint64_t seed, std::uint64_t calls, int per_host, const std::string* sizes) {
     colls::communicator comm = colls::world();
     tally t;
     t.rank = comm.rank();
@@ -100,6 +109,9 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
         "the world has found " + std::to_string(found) + " ranks a host, not " + std::to_string(per_host));
     const std::string weighed = colls::explain(comm, colls::collective::all_reduce, 1 << 20);
     t.check((weighed.find("hierarchical") != weighed.npos) == (per_host > 0), "automatic weighs\n" + weighed);
+    const bool uneven = per_host == 0 && comm.context().hosts.known();
+    t.check((weighed.find("host_hierarchy") != weighed.npos) == uneven, "automatic weighs\n" + weighed);
+    if (sizes) t.check(sizes_of(comm.context().hosts) == *sizes, "hosts of " + sizes_of(comm.context().hosts));
     mpi_tests::works(comm, t);
     mpi_tests::random_calls(comm, seed, calls, {[] {}, [] {}, [&](auto own) { return same_everywhere(comm, own); }}, t);
     mpi_tests::messages(comm, seed, t);
@@ -108,6 +120,7 @@ int suite(std::uint64_t seed, std::uint64_t calls, int per_host) {
         for (int which = 0; which < kinds; ++which)
             for (int root = 0; root < (which == 1 ? comm.size() : 1); ++root) {
                 const bool right = per_host > 0 ? call<two_level>(comm, which, root, count)
+                                   : uneven     ? call<colls::host_hierarchy<colls::ring>>(comm, which, root, count)
                                                 : call<colls::automatic>(comm, which, root, count);
                 t.check(right, "two levels, call " + std::to_string(which) + ", root " + std::to_string(root) +
                                    ", count " + std::to_string(count));
@@ -207,13 +220,16 @@ int main(int argc, char** argv) {
     const std::string_view mode = argc > 1 ? argv[1] : "";
     try {
         const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 1;
-        if (mode == "suite" && argc == 5) return suite(seed, std::strtoull(argv[3], nullptr, 0), std::atoi(argv[4]));
+        if (mode == "suite" && (argc == 5 || argc == 6)) {
+            const std::string sizes = argc == 6 ? argv[5] : "";
+            return suite(seed, std::strtoull(argv[3], nullptr, 0), std::atoi(argv[4]), argc == 6 ? &sizes : nullptr);
+        }
         if (mode == "lost" && argc == 7)
             return lost(seed, std::string_view(argv[3]) == "cut", std::atoi(argv[4]), std::atoi(argv[5]), argv[6]);
     } catch (const std::exception& e) {
         std::printf("failed: %s\n", e.what());
         return 1;
     }
-    std::printf("usage: %s suite SEED CALLS PER_HOST | lost SEED cut|killed FIRST LAST FOLDER\n", argv[0]);
+    std::printf("usage: %s suite SEED CALLS PER_HOST [SIZES] | lost SEED cut|killed FIRST LAST FOLDER\n", argv[0]);
     return 2;
 }

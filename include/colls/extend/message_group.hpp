@@ -6,6 +6,7 @@
 #include <colls/extend/formation.hpp>
 #include <colls/extend/machine.hpp>
 #include <colls/extend/message_transport.hpp>
+#include <colls/host_map.hpp>
 
 #include <memory>
 
@@ -24,6 +25,7 @@ struct message_member {
     std::uint64_t number = 0;  ///< equal on the group's ranks, different for each group of a process; 0: it has none
     int ranks_per_host = 0;    ///< where several hosts have equally many ranks, in order; else 0
     bool advances_others = false;  ///< waits in this group also advance the thread's other groups that say so
+    host_map hosts{};  ///< where there are several hosts, and one of them has several ranks: which ranks share one
 };
 
 /// A new group of ranks that pass messages.

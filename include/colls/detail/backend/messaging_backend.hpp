@@ -43,6 +43,7 @@ public:
         const bool crowded = m.crowded;
         const std::uint64_t number = m.number;
         const int ranks_per_host = m.ranks_per_host;
+        const host_map hosts = m.hosts;
         const auto b = std::make_shared<messaging_backend>(std::move(m), size);
         auto e = std::make_unique<rank_context>(rank, size, b->own_memory(size), b);
         e->by_messages = true;
@@ -50,6 +51,7 @@ public:
         e->waits = wait_policy(crowded, true);
         e->number = number;
         e->ranks_per_host = ranks_per_host;
+        e->hosts = hosts;
         b->e_ = e.get();
         for (message_transport* t : {b->collectives_.get(), b->messages_.get()}) {
             t->listening = b.get();

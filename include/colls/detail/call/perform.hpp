@@ -5,6 +5,7 @@
 #pragma once
 
 #include <colls/error.hpp>
+#include <colls/host_map.hpp>
 
 #include <cstddef>
 #include <string_view>
@@ -77,6 +78,8 @@ void abort_group(rank_context& e, std::string_view why);
 void set_timeout(rank_context& e, double seconds, bool off);
 /// Ranks on each host, where there are several hosts with equally many consecutive ranks each; else 0.
 int ranks_per_host(const rank_context& e);
+/// Which ranks share a host, where there are several hosts and one of them has several ranks; else not known.
+host_map hosts_of(const rank_context& e);
 [[noreturn]] void throw_no_group();
 
 allocation* allocate(rank_context& e, std::size_t count, std::size_t element, std::byte*& at);

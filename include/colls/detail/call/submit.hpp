@@ -118,6 +118,8 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
                 return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered, constrained>(S{.node = ranks_per_host(e)});  // the hosts, if alike
+            else if constexpr (requires(S by_hosts) { by_hosts.hosts = host_map(), by_hosts.root = 0; })
+                return schedule_for_call<C, ordered, constrained>(S{.hosts = hosts_of(e), .root = q.c.root});
             else
                 return schedule_for_call<C, ordered, constrained>(S{});
         }();

@@ -33,10 +33,21 @@ candidates candidates_for() {
     return {all, count};
 }
 
-/// The candidate whose schedule goes within hosts first; null where hosts do not have equally many ranks each, or the
-/// collective has no such schedule.
-inline const candidate* two_level_candidate(const rank_context& e, collective what) {
-    return e.ranks_per_host > 0 && e.two_levels ? e.two_levels(what, e.ranks_per_host) : nullptr;
+/// The candidates whose schedules know hosts, for a call with that root; none where the group does not know its hosts,
+/// or the collective has no such schedule.
+inline candidates two_level_candidates(const rank_context& e, collective what, int root) {
+    if (!e.two_levels || (e.ranks_per_host == 0 && !e.hosts.known())) return {};
+    return e.two_levels(what, e.ranks_per_host, e.hosts, root);
+}
+/// Does the choice of a schedule depend on the root of the call? Where hosts are not alike, a schedule begins at the
+/// root's host; elsewhere it is rotated to the root.
+inline bool depends_on_root(const rank_context& e, collective what) {
+    return rooted(what) && e.two_levels && e.ranks_per_host == 0 && e.hosts.known();
+}
+/// The messages between hosts, where the group knows its hosts; else all messages.
+inline counted_messages messages_between_hosts(const rank_context& e) {
+    if (e.ranks_per_host > 0) return {.node = e.ranks_per_host, .between = true};
+    return {.node = 0, .between = true, .hosts = e.hosts};
 }
 
 /// Is it a name that COLLS_SCHEDULE may give to a schedule?
@@ -47,15 +58,15 @@ inline const candidate* two_level_candidate(const rank_context& e, collective wh
 }
 
 /// The ranks from which the traffic of a candidate follows: all of them, or those of one period, and of one host where
-/// messages within hosts are counted apart.
-inline int counted_ranks(const candidate& c, int n, int node) {
-    const int ranks = c.period == 0 ? n : node > c.period ? node : c.period;
+/// messages within hosts are counted apart. Where hosts are not alike: all of them.
+inline int counted_ranks(const candidate& c, int n, const counted_messages& counts) {
+    const int ranks = c.period == 0 || counts.hosts.known() ? n : counts.node > c.period ? counts.node : c.period;
     return ranks % (c.period > 0 ? c.period : 1) == 0 && n % ranks == 0 ? ranks : n;
 }
 /// False where it would take more than 8 million steps, a second, to count the traffic: such a candidate has many
 /// rounds or peers for its group, and is not weighed.
-inline bool is_countable(const candidate& c, int n, int node) {
-    return static_cast<double>(counted_ranks(c, n, node)) * c.schedule.rounds(n) * c.schedule.ports(n) <= 1 << 23;
+inline bool is_countable(const candidate& c, int n, const counted_messages& counts) {
+    return static_cast<double>(counted_ranks(c, n, counts)) * c.schedule.rounds(n) * c.schedule.ports(n) <= 1 << 23;
 }
 /// The traffic of a schedule at n ranks. It is counted once in the process, since every rank asks for it.
 [[gnu::cold]] inline cost traffic_of_candidate(const candidate& of, int n, counted_messages counts = {}) {
@@ -70,9 +81,8 @@ inline bool is_countable(const candidate& c, int n, int node) {
     static list<counted_traffic>& cache = *new list<counted_traffic>;  // never destroyed: threads may outlive main
     const std::lock_guard lock(mutex);
     for (const counted_traffic& k : cache)
-        if (k.n == n && k.schedule == &s && k.counts.node == counts.node && k.counts.between == counts.between)
-            return k.counted;
-    const int ranks = counted_ranks(of, n, counts.node);
+        if (k.n == n && k.schedule == &s && k.counts == counts) return k.counted;
+    const int ranks = counted_ranks(of, n, counts);
     cache.push_back({&s, n, counts, traffic(s, n, counts, ranks < n ? ranks : 0)});
     return cache.back().counted;
 }

@@ -27,6 +27,7 @@ struct demand {
     bool only_direct = false;   ///< each rank knows its own counts only: `direct` alone passes nothing on
     bool eager = true;          ///< the eager path may be taken
     bool reproducible = false;  ///< all contributions are folded at once, in rank order
+    int root = 0;               ///< of the call, where the choice depends on it
 };
 
 /// The name of a schedule that COLLS_SCHEDULE asks for; empty: it asks for none. Throws where there is no such
@@ -64,7 +65,7 @@ inline machine figures_now(const rank_context& e) {
 
 /// Can the candidate be proven and planned in this group, and its traffic be counted in reasonable time?
 inline bool is_weighed(const candidate& c, const rank_context& e, reach within) {
-    return is_countable(c, e.size, e.ranks_per_host) &&
+    return is_countable(c, e.size, messages_between_hosts(e)) &&
            (!c.schedule.needs_proof() || proof_bytes(c.schedule, e.size, false) <= most_proof_bytes) &&
            too_large(c.schedule, e.size, within).empty();
 }
@@ -117,9 +118,15 @@ constexpr bool eager_pays(double eager, double scheduled, double staged) {
         best = p;
         found = true;
     }
-    if (const candidate* two = two_level_candidate(e, d.what);
-        two && !d.in_order && !d.only_direct && fits(*two) && is_weighed(*two, e, within))
-        if (const prediction p = predicted(*two, e, m, d.bytes); !found || p.seconds < best.seconds) best = p;
+    const candidates by_hosts = d.in_order || d.only_direct ? candidates{} : two_level_candidates(e, d.what, d.root);
+    for (int i = 0; i < by_hosts.count; ++i) {
+        const candidate& c = by_hosts.first[i];
+        if (!fits(c) || !is_weighed(c, e, within)) continue;
+        const prediction p = predicted(c, e, m, d.bytes);
+        if (found && p.seconds >= best.seconds) continue;
+        best = p;
+        found = true;
+    }
     if (!eager) return best;
     const double eagerly = predict_eager(m, figures, d.what, e.size, static_cast<double>(d.posted));
     const double staged = found && !e.shares_everything() ? choose(e, d, list, reach::scratch).seconds : 0;
@@ -180,13 +187,15 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, e.size);
     const bool in_order = c.op && !c.op->commutative;
     eager = eager && !unsized && !c.in_offsets;
+    const int root = depends_on_root(e, c.what) ? c.root : 0;
     const std::uint64_t key = size_class(bytes) | static_cast<std::uint64_t>(c.what) << 16 |
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
-                              std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(e)} << 25;
+                              std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(e)} << 25 |
+                              static_cast<std::uint64_t>(root) << 32;
     for (const schedule_choice& p : e.choices)
         if (p.key == key) return p;
-    const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible};
+    const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible, root};
     const prediction best = choose(e, d, how.list());
     schedule_choice p{.key = key, .name = eager_name};
     if (best.of) {

@@ -6,6 +6,7 @@
 #include <colls/detail/execute/distance.hpp>
 #include <colls/explain.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -49,9 +50,10 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         d.reproducible ? ", reproducible" : "");
     std::string text = row;
     if (!tuned_name(what, e.size, d.bytes).empty()) text += std::string("  by COLLS_TUNE: ") + tuning()->path + "\n";
-    const candidate* const two = two_level_candidate(e, what);
+    const candidates by_hosts = two_level_candidates(e, what, d.root);
     const auto fits = [&](const candidate& c) { return !d.reproducible || c.single_fold; };
-    const int width = two && two->name.size() > 20 ? static_cast<int>(two->name.size()) : 20;
+    int width = 20;
+    for (int i = 0; i < by_hosts.count; ++i) width = std::max(width, static_cast<int>(by_hosts.first[i].name.size()));
     std::snprintf(row, sizeof row, "  %-*s %7s %14s %10s %14s\n", width, "schedule", "rounds", "bytes sent", "chunk",
         "predicted us");
     text += row;
@@ -82,11 +84,13 @@ std::string explanation(const rank_context& e, collective what, std::size_t byte
         add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, p.chunk, p.seconds,
             chosen.of == &c, fits(c));
     }
-    if (two && is_weighed(*two, e, reached_by(e))) {
-        const cost counted = traffic_of_candidate(*two, e.size);
-        add_row(two->name, counted.rounds,
-            static_cast<double>(counted.blocks_sent) * static_cast<double>(bytes) / counted.blocks, 0,
-            predicted(*two, e, m, d.bytes).seconds, chosen.of == two, fits(*two));
+    for (int i = 0; i < by_hosts.count; ++i) {
+        const candidate& c = by_hosts.first[i];
+        if (!c.schedule.supports(e.size) || !is_weighed(c, e, reached_by(e))) continue;
+        const cost counted = traffic_of_candidate(c, e.size);
+        const double block = counted.blocks > 0 ? static_cast<double>(bytes) / counted.blocks : 0;
+        add_row(c.name, counted.rounds, static_cast<double>(counted.blocks_sent) * block, 0,
+            predicted(c, e, m, d.bytes).seconds, chosen.of == &c, fits(c));
     }
     if (!e.by_messages && e.size > 1) {
         const bool near = near_so_far(e);

@@ -172,12 +172,15 @@ inline double in_place_or_not(const cost& c, const rank_context& e, collective w
 }
 /// For a candidate, with the chunk that is best for it.
 inline prediction predicted(const candidate& c, const rank_context& e, const shared_machine& m, double bytes) {
-    const int n = e.size, node = e.ranks_per_host;
+    const int n = e.size;
     const machine& figures = e.backend->figures();
-    if (node > 0)
+    if (const counted_messages between = messages_between_hosts(e); !between.all()) {
+        counted_messages within = between;
+        within.between = false;
         return {&c, whole_unit_bytes,
-            predict_messages(traffic_of_candidate(c, n, {node, true}), figures, n, bytes) +
-                predict_messages(traffic_of_candidate(c, n, {node, false}), within_host(figures), n, bytes)};
+            predict_messages(traffic_of_candidate(c, n, between), figures, n, bytes) +
+                predict_messages(traffic_of_candidate(c, n, within), within_host(figures), n, bytes)};
+    }
     const cost counted = traffic_of_candidate(c, n);
     if (figures.message > 0) return {&c, whole_unit_bytes, predict_messages(counted, figures, n, bytes)};
     const double meet = rooted(c.schedule.implements) ? 0 : m.meet;

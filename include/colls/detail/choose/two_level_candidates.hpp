@@ -1,4 +1,4 @@
-// The schedules of two levels that `automatic` may choose where hosts have equally many ranks.
+// The schedules of two levels that `automatic` may choose where a group knows its hosts.
 // IWYU pragma: private
 #pragma once
 
@@ -7,8 +7,11 @@
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/hierarchical.hpp>
+#include <colls/schedules/host_hierarchy.hpp>
+#include <colls/schedules/tree.hpp>
 
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -45,6 +48,56 @@ const candidate* two_level_candidate(collective what, int ranks_per_host, std::i
 }
 inline const candidate* two_level_candidate(collective what, int ranks_per_host) {
     return two_level_candidate(what, ranks_per_host, std::make_integer_sequence<int, collective_count>{});
+}
+
+/// host_hierarchy of Inter, with all lanes, and with one where the collective lets lanes be chosen.
+template <class Inter, collective C>
+void add_host_hierarchies(std::vector<candidate>& to, host_map hosts, int root) {
+    using family = host_hierarchy<Inter>;
+    if constexpr (colls::provides<family, C>) {
+        const auto add = [&](int lanes, std::string_view name) {
+            const auto s = colls::schedule_of<C>(family{.hosts = hosts, .lanes = lanes, .root = root});
+            to.push_back({.name = name, .schedule = any_schedule(s, table_of<std::remove_const_t<decltype(s)>>, name)});
+        };
+        add(0, written_name<family>());
+        static const std::string& leaders = *new std::string(std::string(written_name<family>()) + ", 1 lane");
+        if constexpr (!owned(C)) add(1, leaders);
+    }
+}
+/// host_hierarchy of circulant graphs, or of trees where these have no schedule, for a call with that root on those
+/// hosts: made when first asked for, and kept.
+template <int... C>
+candidates host_hierarchy_candidates(collective what, host_map hosts, int root, std::integer_sequence<int, C...>) {
+    struct known {
+        collective what;
+        host_map hosts;
+        int root;
+        candidates made;
+    };
+    static std::mutex mutex;
+    static std::vector<known>& all = *new std::vector<known>;  // never destroyed: threads may outlive main
+    if (!rooted(what)) root = 0;
+    const std::lock_guard lock(mutex);
+    for (const known& k : all)
+        if (k.what == what && k.hosts == hosts && k.root == root) return k.made;
+    auto& made = *new std::vector<candidate>;  // kept: plans and choices refer to it
+    const auto make = [&]<int c>(std::integral_constant<int, c>) {
+        constexpr auto it = static_cast<collective>(c);
+        if (what != it) return;
+        add_host_hierarchies<circulant<>, it>(made, hosts, root);
+        if constexpr (rooted(it)) add_host_hierarchies<tree<>, it>(made, hosts, root);
+    };
+    (make(std::integral_constant<int, C>{}), ...);
+    all.push_back({what, hosts, root, {made.data(), static_cast<int>(made.size())}});
+    return all.back().made;
+}
+
+/// For rank_context::two_levels: hierarchical where hosts have equally many consecutive ranks, else host_hierarchy.
+inline candidates two_level_candidates_on(collective what, int ranks_per_host, host_map hosts, int root) {
+    if (ranks_per_host == 0)
+        return host_hierarchy_candidates(what, hosts, root, std::make_integer_sequence<int, collective_count>{});
+    const candidate* const one = two_level_candidate(what, ranks_per_host);
+    return {one, one != nullptr ? 1 : 0};
 }
 
 }  // namespace colls::inline v1::detail

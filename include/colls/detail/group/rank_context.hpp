@@ -14,6 +14,7 @@
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/support/message.hpp>
 #include <colls/detail/support/wait_hook.hpp>
+#include <colls/host_map.hpp>
 
 #include <pthread.h>
 #include <memory>
@@ -21,7 +22,7 @@
 
 namespace colls::inline v1::detail {
 
-struct candidate;
+struct candidates;
 class execution_plan;
 struct prepared;
 
@@ -70,8 +71,9 @@ struct rank_context {
     bool by_messages = false;     ///< ranks do not share memory
     wait_policy waits;
     int ranks_per_host = 0;  ///< where several hosts have equally many ranks, in order; else 0
-    /// Where ranks_per_host is not 0: the schedule of two levels for a collective; null: it has none.
-    const candidate* (*two_levels)(collective what, int ranks_per_host) = nullptr;
+    host_map hosts{};        ///< where there are several hosts, and one of them has several ranks; else not known
+    /// Where hosts are known: the schedules of two levels for a collective. Null: the group has none.
+    candidates (*two_levels)(collective what, int ranks_per_host, host_map hosts, int root) = nullptr;
     /// Of the group: equal on its ranks, different for each group of a process; 0: it has none.
     std::uint64_t number = 0;
     rank_context* forming_from = nullptr;  ///< while this group is being formed: the group that it is split from

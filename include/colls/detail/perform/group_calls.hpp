@@ -48,6 +48,7 @@ COLLS_INLINE void leave_group(rank_context* e) {
     drop_holder(e);
 }
 COLLS_INLINE int ranks_per_host(const rank_context& e) { return e.ranks_per_host; }
+COLLS_INLINE host_map hosts_of(const rank_context& e) { return e.hosts; }
 COLLS_INLINE void dump(rank_context& e) { print_dump(e, nullptr); }
 COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
     const progress_lock mine(e);

@@ -6,15 +6,22 @@
 #include <colls/detail/prove/block_count.hpp>
 #include <colls/detail/prove/liveness.hpp>
 #include <colls/detail/prove/reader.hpp>
+#include <colls/host_map.hpp>
 
 namespace colls::inline v1::detail {
 
-/// Which messages are counted: all (node = 0), or where `node` consecutive ranks share a host, those within hosts, or
-/// those between hosts.
+/// Which messages are counted: all, or where `node` consecutive ranks share a host, or those of a host of `hosts`,
+/// those within hosts, or those between hosts.
 struct counted_messages {
     int node = 0;
     bool between = false;
-    constexpr bool operator()(int a, int b) const { return node == 0 || (a / node != b / node) == between; }
+    host_map hosts{};
+    constexpr bool all() const { return node == 0 && !hosts.known(); }
+    constexpr bool operator()(int a, int b) const {
+        if (all()) return true;
+        return (node != 0 ? a / node != b / node : hosts.host_of(a) != hosts.host_of(b)) == between;
+    }
+    friend constexpr bool operator==(const counted_messages&, const counted_messages&) = default;
 };
 
 /// All of a cost but `scratch`. Where only some messages are counted, `rounds` are those in which one of them is sent.
@@ -22,7 +29,7 @@ struct counted_messages {
 /// by as much, and only ranks below it are asked.
 constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts = {}, int period = 0) {
     const int rounds = s.rounds(n), ranks = period > 0 ? period : n;
-    cost c{.rounds = counts.node == 0 ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
+    cost c{.rounds = counts.all() ? rounds : 0, .blocks = s.blocks(n), .ports = s.ports(n)};
     buffer<long> sent(ranks), received(ranks), reduced(ranks);
     buffer<int> reduced_from(ranks);  // the first round in which the rank reduces, + 1
     for (int round = 0; round < rounds; ++round) {
@@ -54,7 +61,7 @@ constexpr cost traffic(const schedule_reader& s, int n, counted_messages counts 
             c.all_reduced += fold;
         }
         c.critical_messages += most_messages;
-        if (counts.node != 0) c.rounds += most_messages > 0;
+        if (!counts.all()) c.rounds += most_messages > 0;
         c.critical_sent += most_sent;
         c.critical_received += most_received;
         c.critical_reduced += most_reduced;

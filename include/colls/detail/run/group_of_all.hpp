@@ -25,7 +25,7 @@ inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sit
     const auto s = std::make_shared<process_context>(
         std::move(listening), std::move(sites), usual_figures(crowded), std::move(near), std::move(way));
     communicator comm = extend::join(group::member_of(s, f, std::move(all)), rank, n);
-    comm.context().two_levels = &two_level_candidate;  // compiled here, not in units that only make calls
+    comm.context().two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
     return comm;
 }
 

@@ -77,6 +77,13 @@ struct neighbours {
             run = 0;
         }
         if (!equal || ranks_per_host == static_cast<int>(n)) ranks_per_host = 0;
+        std::vector<int> host_of;  // of each rank, the first rank of the group on its host
+        for (std::size_t r = 0; r < n; ++r) {
+            std::size_t q = 0;
+            while (host(q) != host(r)) ++q;
+            host_of.push_back(static_cast<int>(q));
+        }
+        if (const host_map all(host_of); all.hosts() > 1 && all.largest() > 1) hosts = all;
         for (std::size_t r = 0; s.near && r < n; ++r)
             for (std::size_t q = 0; q < r; ++q) share_memory = share_memory || host(q) == host(r);
         for (std::size_t r = 0; r < n; ++r) {
@@ -94,6 +101,7 @@ struct neighbours {
     int count = 0;              ///< ranks of the group on this host
     int first = none;           ///< the first of them
     int ranks_per_host = 0;     ///< where several hosts have equally many ranks, in order; else 0
+    host_map hosts;             ///< where there are several hosts, and one of them has several ranks
     bool share_memory = false;  ///< on some host the group has several ranks
 };
 
@@ -132,6 +140,7 @@ public:
                     g->within_host(all[static_cast<std::size_t>(here.first)], which, f.rank, here), std::move(far));
             });
             m.ranks_per_host = here.ranks_per_host;
+            m.hosts = here.hosts;
         }
         m.number = f.place + 1;  // never 0
         return m;
