@@ -32,8 +32,7 @@ struct bruck {
             const long long reach = (port + 1LL) * have;
             if (reach >= n) return {};
             const int j = static_cast<int>(reach), count = have < n - j ? have : n - j;
-            return {
-                .send = {mod(-j, n), block_range(0, count, n)}, .recv = {mod(j, n), block_range(j, count, n)}};
+            return {.send = {mod(-j, n), block_range(0, count, n)}, .recv = {mod(j, n), block_range(j, count, n)}};
         }
     };
 

@@ -25,8 +25,7 @@ struct ring {
         static constexpr collective implements = collective::reduce_scatter;
         static constexpr int rounds(int n) { return n - 1; }
         static constexpr step of_rank_0(int n, int round) {
-            return {
-                .send = {1, block(n - 1 - round)}, .recv = {n - 1, block(n - 2 - round), action::reduce}};
+            return {.send = {1, block(n - 1 - round)}, .recv = {n - 1, block(n - 2 - round), action::reduce}};
         }
     };
 

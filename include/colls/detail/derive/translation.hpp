@@ -16,7 +16,8 @@ enum class slot_motion : unsigned char { follows_rank, stays };
 constexpr int translated(int p, int rank, int n) { return p + rank - (p >= n - rank ? n : 0); }
 /// True where the blocks can be moved on, mod n: none, one block, or a set modulo n.
 constexpr bool translatable(const block_set& b, int n) {
-    return b.empty() || (b.base == 0 && b.grain == 1 && b.reps == 1 && (b.modulus == n || (b.count == 1 && b.modulus == 0)));
+    return b.empty() ||
+           (b.base == 0 && b.grain == 1 && b.reps == 1 && (b.modulus == n || (b.count == 1 && b.modulus == 0)));
 }
 /// Where a set of blocks begins once it is moved on.
 constexpr int translated_first(const block_set& b, int rank, int n, slot_motion motion) {

@@ -36,47 +36,29 @@ struct local_finding {
     }
 };
 
-/// synchronising<S>, taken apart.
-template <class S>
-struct synchronised {
-    static constexpr bool is = false;
-};
-template <class S>
-struct synchronised<synchronising<S>> {
-    static constexpr bool is = true;
-    using inner = S;
-};
-
-template <class S>
-struct is_compose {
-    static constexpr bool is = false;
-};
-template <class A, class B>
-struct is_compose<compose<A, B>> {
-    static constexpr bool is = true;
-};
-
-/// Proves s at one group size after another; its memory is kept between them.
-template <class S>
-class local_proof {
+/// Proves a schedule at one group size after another; its memory is kept between them.
+class local_conditions {
 public:
-    explicit local_proof(const S& s = {}) : s_(s) {}
+    /// s must outlive this.
+    explicit local_conditions(const schedule_reader& s)
+        : s_(s), kind_(s.kind()), combines_(reduces(kind_)), barrier_(kind_ == collective::barrier) {}
 
-    /// Proven, or refused. Where s translates by construction, O(steps of a rank + blocks moved by a rank); else n times
-    /// that. Collectives: all but scans and redistribute; all_to_all and barrier only where s translates.
-    local_finding at(int n) {
+    /// Proven, or refused. `one`: every rank does what rank 0 does, translated, and so do slots as `motion` says: then
+    /// in O(steps of a rank + blocks moved by a rank); else n times that. Collectives: all but scans and redistribute;
+    /// all_to_all and barrier only with `one`.
+    local_finding at(int n, bool one, slot_motion motion) {
         found_ = {.n = n};
-        static_cast<void>(examine(n));
+        n_ = n;
+        one_ = one;
+        motion_ = motion;
+        static_cast<void>(examine());
         return found_;
     }
 
 private:
-    using translation = translation_of<S>;
     /// A slot in a reduction is open until its partial result is sent on, then spent. It is full once it holds the
     /// result (of a reduction, or what it is to hold).
     enum class state : unsigned char { absent, open, spent, full };
-    static constexpr collective kind = implemented_by<S>;
-    static constexpr bool combines = reduces(kind);
 
     bool refuse(const char* why, int port = none, int block = none) {
         found_.refused = why;
@@ -87,32 +69,23 @@ private:
         return false;
     }
 
-    bool examine(int n) {
-        n_ = n;
+    bool examine() {
         rank_ = round_ = none;
-        if (!v1::supports(s_, n)) return refuse("the schedule does not support this group size");
-        rounds_ = s_.rounds(n);
-        ports_ = ports_of(s_, n);
-        blocks_ = kind == collective::barrier ? 0 : blocks_of(s_, n);
+        if (n_ < 1 || !s_.supports(n_)) return refuse("the schedule does not support this group size");
+        rounds_ = s_.rounds(n_);
+        ports_ = s_.ports(n_);
+        blocks_ = barrier_ ? 0 : s_.blocks(n_);
         if (rounds_ < 0 || ports_ < 1 || blocks_ < 0) return refuse("an extent is negative");
-        if (scratch_of(s_, n) != 0) return refuse("slots beside the blocks are not represented");
-        one_ = translation::at(s_, n);
+        if (s_.scratch(n_) != 0) return refuse("slots beside the blocks are not represented");
+        if (is_scan(kind_) || kind_ == collective::redistribute) return refuse("this collective is not represented");
         steps_.need(ports_);
-        if constexpr (owned(kind)) {
-            if (!read_homes()) return false;
-        }
-        if (one_ && translation::motion == slot_motion::follows_rank && kind != collective::barrier && blocks_ != n)
+        if (owned(kind_) && !read_homes()) return false;
+        if (one_ && motion_ == slot_motion::follows_rank && !barrier_ && blocks_ != n_)
             return refuse("slots that follow the rank must be as many as the ranks");
-        if constexpr (kind == collective::barrier)
-            return hears_all();
-        else if constexpr (kind == collective::all_to_all)
-            return exchanges();
-        else if constexpr (is_scan(kind) || kind == collective::redistribute)
-            return refuse("this collective is not represented");
-        else if (kind == collective::all_reduce && one_ && translation::motion == slot_motion::stays)
-            return combines_at_once();
-        else
-            return grows_trees();
+        if (barrier_) return hears_all();
+        if (kind_ == collective::all_to_all) return exchanges();
+        if (kind_ == collective::all_reduce && one_ && motion_ == slot_motion::stays) return combines_at_once();
+        return grows_trees();
     }
 
     bool read_homes() {
@@ -120,38 +93,25 @@ private:
         seen_.need(n_);
         for (int r = 0; r < n_; ++r) seen_.p[r] = 0;
         for (int x = 0; x < blocks_; ++x) {
-            const int h = home_.p[x] = home_of(s_, n_, x);
+            const int h = home_.p[x] = s_.home(n_, x);
             if (h < 0 || h >= n_) return refuse("a block has no rank that owns it", none, x);
             if (one_ && h != x) return refuse("the owners of blocks are not translated with the ranks", none, x);
             seen_.p[h] = 1;
         }
-        if (one_ && translation::motion == slot_motion::stays) return refuse("owned slots follow the rank");
+        if (one_ && motion_ == slot_motion::stays) return refuse("owned slots follow the rank");
         for (int r = 0; r < n_; ++r)
             if (seen_.p[r] == 0) return refuse("a rank owns no block");
         return true;
     }
 
-    /// Writes the step of rank_ in its place among those of the round: made there, for speed.
-    template <class T>
-    const step* read(const T& s, int round, int port) {
-        if constexpr (is_compose<T>::is) {
-            if (one_) {  // the parts have as many blocks: the step is that of one of them
-                const int change = s.first().rounds(n_);
-                if (port >= (round < change ? ports_of(s.first(), n_) : ports_of(s.second(), n_)))
-                    return new (static_cast<void*>(steps_.p + port)) step{};
-                return round < change ? read(s.first(), round, port) : read(s.second(), round - change, port);
-            }
-        }
-        return new (static_cast<void*>(steps_.p + port)) step(step_of(s, rank_, n_, round, port));
-    }
-    // Law 2, and what it takes of law 1. `same_slots`: each block arrives in the slot from which it was sent. What a peer
-    // does is, where s translates, what rank 0 does, translated.
+    // Law 2, and what it takes of law 1. `same_slots`: each block arrives in the slot from which it was sent. What a
+    // peer does is, where s translates, what rank 0 does, translated.
     bool read_step(int port, bool same_slots) {
-        const step& now = *read(s_, round_, port);
+        const step& now = *new (static_cast<void*>(steps_.p + port)) step(s_.at(rank_, n_, round_, port));
         reduced_there_ = false;
         for (const int peer : {now.send.peer, now.recv.peer})
             if (peer < none || peer >= n_ || peer == rank_) return refuse("a peer is no other rank", port);
-        if (one_ && translation::motion == slot_motion::follows_rank)
+        if (one_ && motion_ == slot_motion::follows_rank)
             for (const block_set* b : {&now.send.blocks, &now.recv.blocks})
                 if (!translatable(*b, n_) || (!b->empty() && (b->first < 0 || b->first >= n_)))
                     return refuse("blocks that follow the rank are one block, or a set modulo n", port);
@@ -159,29 +119,29 @@ private:
         if (!in_range(now.recv.blocks)) return refuse("a receive names a block that does not exist", port);
         if (one_) return meets(now, port, same_slots);
         if (now.send.peer != none) {
-            const step there = step_of(s_, now.send.peer, n_, round_, port);
+            const step there = s_.at(now.send.peer, n_, round_, port);
             if (there.recv.peer != rank_) return refuse("a send meets no receive", port);
             reduced_there_ = there.recv.action == action::reduce;
             if (!in_range(there.recv.blocks)) return refuse("a receive names a block that does not exist", port);
             if (!fits(now.send.blocks, there.recv.blocks, there.recv.blocks.first, same_slots))
                 return refuse("the blocks sent are not those received", port);
         }
-        return now.recv.peer == none || step_of(s_, now.recv.peer, n_, round_, port).send.peer == rank_ ||
+        return now.recv.peer == none || s_.at(now.recv.peer, n_, round_, port).send.peer == rank_ ||
                refuse("a receive meets no send", port);
     }
-    // By symmetry, the receive that a send meets is this rank's own, translated to the peer: so both take place, or none.
+    // By symmetry, the receive that a send meets is this rank's own, translated to the peer: so both take place, or
+    // none.
     bool meets(const step& now, int port, bool same_slots) {
         const int to = now.send.peer, from = now.recv.peer;
         if (to == none && from == none) return true;
         if (from == none || to == none || translated(from, to, n_) != 0)
             return refuse(to == none ? "a receive meets no send" : "a send meets no receive", port);
         reduced_there_ = now.recv.action == action::reduce;
-        return fits(now.send.blocks, now.recv.blocks, translated_first(now.recv.blocks, to, n_, translation::motion),
-                   same_slots) ||
+        return fits(now.send.blocks, now.recv.blocks, translated_first(now.recv.blocks, to, n_, motion_), same_slots) ||
                refuse("the blocks sent are not those received", port);
     }
     bool in_range(const block_set& b) const {
-        if (kind == collective::barrier) return b.count == 0;
+        if (barrier_) return b.count == 0;
         return single(b) || well_formed(b, blocks_);
     }
     /// Whether the blocks sent are those received; the latter begin at `first`.
@@ -225,9 +185,9 @@ private:
     // ---- reductions and distributions: for each block, its transfers are a tree ----
 
     bool grows_trees() {
-        if (!combines && one_ && rooted(kind)) return refuse("a rooted schedule has no symmetry");
+        if (one_ && rooted(kind_)) return refuse("with a root, the ranks do not all do the same");
         const int ranks = one_ ? 1 : n_;
-        root_ = root_of(s_, n_);
+        root_ = s_.root(n_);
         if (root_ < 0 || root_ >= n_) return refuse("the root is no rank");
         state_.need(blocks_);
         ends_.need(blocks_);
@@ -241,7 +201,7 @@ private:
             if (!ends_well()) return false;
         }
         rank_ = none;
-        if (!combines) return true;
+        if (!combines_) return true;
         int ends = 0;
         for (int x = 0; x < blocks_; ++x) {
             ends += ends_.p[x];
@@ -253,10 +213,10 @@ private:
     void begin() {
         for (int x = 0; x < blocks_; ++x) {
             unsent_.p[x] = 1;
-            const bool holds = kind == collective::broadcast || kind == collective::scatter ? rank_ == root_
-                               : owned(kind)                                                ? home_.p[x] == rank_
-                                                                                            : false;
-            state_.p[x] = combines ? state::open : holds ? state::full : state::absent;
+            const bool holds = kind_ == collective::broadcast || kind_ == collective::scatter ? rank_ == root_
+                               : owned(kind_)                                                 ? home_.p[x] == rank_
+                                                                                              : false;
+            state_.p[x] = combines_ ? state::open : holds ? state::full : state::absent;
         }
     }
     // All sends see the slots as they were before the round; copies come before reductions.
@@ -271,7 +231,8 @@ private:
         for (const action what : {action::copy, action::reduce})
             for (int port = 0; receives[what == action::reduce] && port < ports_; ++port) {
                 const receive_part& r = steps_.p[port].recv;
-                if (r.peer != none && r.action == what && !(what == action::copy ? fills(r, port) : combines_in(r, port)))
+                if (r.peer != none && r.action == what &&
+                    !(what == action::copy ? fills(r, port) : combines_in(r, port)))
                     return false;
             }
         return true;
@@ -306,11 +267,11 @@ private:
     bool ends_well() {
         for (int x = 0; x < blocks_; ++x) {
             ends_.p[x] += unsent_.p[x];
-            const bool wanted = kind == collective::reduce || kind == collective::gather ? rank_ == root_
-                                : kind == collective::reduce_scatter || kind == collective::scatter
+            const bool wanted = kind_ == collective::reduce || kind_ == collective::gather ? rank_ == root_
+                                : kind_ == collective::reduce_scatter || kind_ == collective::scatter
                                     ? home_.p[x] == rank_
                                     : true;
-            if (wanted && state_.p[x] != state::full && !(combines && state_.p[x] == state::open))
+            if (wanted && state_.p[x] != state::full && !(combines_ && state_.p[x] == state::open))
                 return refuse("the result does not arrive", none, x);
         }
         return true;
@@ -353,7 +314,7 @@ private:
         source_.need(n_), to_.need(n_), seen_.need(n_), copied_.need(n_);
         for (int x = 0; x < n_; ++x) seen_.p[x] = 0;
         for (int x = 0; x < n_; ++x) {
-            const int to = input_of(s_, 0, n_, x);
+            const int to = s_.input(0, n_, x);
             if (to < 0 || to >= n_ || seen_.p[to] != 0) return refuse("no block, or two, for a rank", none, x);
             seen_.p[to] = 1;
             to_.p[x] = to;
@@ -392,7 +353,7 @@ private:
         round_ = none;
         for (int x = 0; x < n_; ++x) {
             if (to_.p[x] != 0) return refuse("a slot holds a block for another rank", none, x);
-            if (source_.p[x] != output_of(s_, 0, n_, x)) return refuse("a slot holds the block of another rank", none, x);
+            if (source_.p[x] != s_.output(0, n_, x)) return refuse("a slot holds the block of another rank", none, x);
             if (seen_.p[source_.p[x]] == 2) return refuse("two slots hold blocks of one rank", none, x);
             seen_.p[source_.p[x]] = 2;
         }
@@ -402,30 +363,27 @@ private:
     // ---- barrier: the ranks that rank 0 depends on are those from -heard + 1 to 0 ----
 
     bool hears_all() {
-        if constexpr (synchronised<S>::is) {
-            // Its messages are those of the inner schedule, after which each rank depends on every other.
-            found_ = local_proof<typename synchronised<S>::inner>(s_.inner()).at(n_);
-            return found_.proven();
-        } else {
-            if (!one_) return refuse("a barrier that is not symmetric by construction is not represented");
-            rank_ = 0;
-            long heard = 1;
-            for (round_ = 0; round_ < rounds_; ++round_) {
-                const long before = heard;
-                for (int port = 0; port < ports_; ++port) {
-                    if (!read_step(port, true)) return false;
-                    if (steps_.p[port].recv.peer == none) continue;
-                    const long back = n_ - steps_.p[port].recv.peer;
-                    if (back > heard) return refuse("the ranks heard of are not an interval", port);
-                    if (back + before > heard) heard = back + before < n_ ? back + before : n_;
-                }
+        if (!one_) return refuse("a barrier that is not symmetric by construction is not represented");
+        rank_ = 0;
+        long heard = 1;
+        for (round_ = 0; round_ < rounds_; ++round_) {
+            const long before = heard;
+            for (int port = 0; port < ports_; ++port) {
+                if (!read_step(port, true)) return false;
+                if (steps_.p[port].recv.peer == none) continue;
+                const long back = n_ - steps_.p[port].recv.peer;
+                if (back > heard) return refuse("the ranks heard of are not an interval", port);
+                if (back + before > heard) heard = back + before < n_ ? back + before : n_;
             }
-            round_ = none;
-            return heard == n_ || refuse("rank 0 does not hear of every rank");
         }
+        round_ = none;
+        return heard == n_ || refuse("rank 0 does not hear of every rank");
     }
 
-    const S s_;
+    const schedule_reader& s_;
+    const collective kind_;
+    const bool combines_, barrier_;
+    slot_motion motion_ = slot_motion::stays;
     int n_ = 0, rounds_ = 0, ports_ = 0, blocks_ = 0, root_ = 0, rank_ = none, round_ = none;
     bool one_ = false, reduced_there_ = false;
     local_finding found_;
@@ -434,6 +392,43 @@ private:
     buffer<unsigned char> unsent_;
     buffer<int> home_, ends_, seen_, list_, other_;
     buffer<int> source_, to_, copied_, staged_slot_, staged_source_, staged_to_;
+};
+
+/// What is proven of S: S itself, or of a synchronising<S> the inner schedule, whose messages it sends, and after which
+/// each rank depends on every other.
+template <class S>
+struct locally_proven {
+    using type = S;
+    static constexpr const S& of(const S& s) { return s; }
+};
+template <class S>
+struct locally_proven<synchronising<S>> {
+    using type = S;
+    static constexpr S of(const synchronising<S>& s) { return s.inner(); }
+};
+
+/// The proof of S by local conditions, from rank 0 where its type says that it translates.
+template <class S>
+class local_proof {
+    using proven = typename locally_proven<S>::type;
+    using translation = translation_of<proven>;
+
+public:
+    explicit local_proof(const S& s = {}) : s_(locally_proven<S>::of(s)) {}
+    local_proof(const local_proof&) = delete;
+    local_proof& operator=(const local_proof&) = delete;
+
+    /// Whether the steps of rank 0 prove all ranks.
+    static constexpr bool from_rank_0() { return translation::holds; }
+    /// As local_conditions::at.
+    local_finding at(int n) {
+        return conditions_.at(n, translation::holds && translation::at(s_, n), translation::motion);
+    }
+
+private:
+    const proven s_;
+    const reader_of<proven> reader_{s_};
+    local_conditions conditions_{reader_};
 };
 
 }  // namespace colls::inline v1::detail

@@ -31,9 +31,9 @@ constexpr bool stated_at_rank_0() {
             return same && static_cast<contents>(&S::input) == static_cast<contents>(&base::input) &&
                    static_cast<contents>(&S::output) == static_cast<contents>(&base::output);
         else  // what slots hold is the default, which names ranks by slots that must follow the rank
-            return same && !requires(const S& s, int i) { s.input(i, i, i); } &&
-                   !requires(const S& s, int i) { s.output(i, i, i); } &&
-                   (S::implements != collective::all_to_all || S::motion == slot_motion::follows_rank);
+            return same && !requires(const S& s, int i) { s.input(i, i, i); } && !requires(const S& s, int i) {
+                s.output(i, i, i);
+            } && (S::implements != collective::all_to_all || S::motion == slot_motion::follows_rank);
     } else {
         return false;
     }
@@ -63,8 +63,8 @@ struct translation_of<reversal<S>> {
 template <class A, class B>
     requires(schedule<A> && schedule<B>)
 struct translation_of<compose<A, B>> {
-    static constexpr bool holds = translation_of<A>::holds && translation_of<B>::holds &&
-                                  translation_of<A>::motion == translation_of<B>::motion;
+    static constexpr bool holds =
+        translation_of<A>::holds && translation_of<B>::holds && translation_of<A>::motion == translation_of<B>::motion;
     static constexpr slot_motion motion = translation_of<A>::motion;
     static constexpr bool at(const compose<A, B>& s, int n) {
         return translation_of<A>::at(s.first(), n) && translation_of<B>::at(s.second(), n) &&
