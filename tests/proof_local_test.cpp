@@ -9,7 +9,9 @@
 #include <colls/verify.hpp>
 
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <vector>
 
 using namespace colls;
 using detail::local_proof;
@@ -57,31 +59,63 @@ step changed(step st, change what, int by, int n, slot_motion motion) {
     return st;
 }
 
-/// S with the step of every rank changed in one round, on one port.
-template <class S>
-struct altered : S {
-    change what{};
-    int round = 0, port = 0, by = 1;
-    step at(int rank, int n, int k, int p) const {
-        step st = step_of(static_cast<const S&>(*this), 0, n, k, p);
-        if (k == round && p == port) st = changed(st, what, by, n, translation_of<S>::motion);
-        detail::translate(st, rank, n, translation_of<S>::motion);
-        return st;
-    }
-};
-/// S with the step of one rank changed: no symmetry is left.
-template <class S>
-struct altered_at_one : S {
-    change what{};
-    int round = 0, port = 0, by = 1, whose = 0;
-    step at(int rank, int n, int k, int p) const {
-        const step st = step_of(static_cast<const S&>(*this), rank, n, k, p);
-        if (rank != whose || k != round || p != port) return st;
-        step moved = changed(st, what, by, n, slot_motion::follows_rank);
+/// A schedule with one step changed: of every rank alike but for the translation, or of one rank alone.
+class altered final : public detail::schedule_reader {
+public:
+    altered(const schedule_reader& s, slot_motion motion, change what, int round, int port, int by, int whose)
+        : schedule_reader(s.implements),
+          s_(s),
+          motion_(motion),
+          what_(what),
+          round_(round),
+          port_(port),
+          by_(by),
+          whose_(whose) {}
+
+    step at(int rank, int n, int k, int p) const override {
+        if (whose_ == none) {
+            step st = s_.at(0, n, k, p);
+            if (k == round_ && p == port_) st = changed(st, what_, by_, n, motion_);
+            detail::translate(st, rank, n, motion_);
+            return st;
+        }
+        const step st = s_.at(rank, n, k, p);
+        if (rank != whose_ || k != round_ || p != port_) return st;
+        step moved = changed(st, what_, by_, n, slot_motion::follows_rank);
         if (moved.send.peer == rank) moved.send.peer = mod(rank + 1, n);
         if (moved.recv.peer == rank) moved.recv.peer = mod(rank + 1, n);
         return moved;
     }
+
+private:
+    int ask(detail::question q, int rank, int n, int slot) const override {
+        switch (q) {
+            case detail::question::rounds:
+                return s_.rounds(n);
+            case detail::question::ports:
+                return s_.ports(n);
+            case detail::question::blocks:
+                return s_.blocks(n);
+            case detail::question::scratch:
+                return s_.scratch(n);
+            case detail::question::root:
+                return s_.root(n);
+            case detail::question::supports:
+                return s_.supports(n);
+            case detail::question::home:
+                return s_.home(n, slot);
+            case detail::question::input:
+                return s_.input(rank, n, slot);
+            case detail::question::output:
+                return s_.output(rank, n, slot);
+        }
+        return none;
+    }
+
+    const schedule_reader& s_;
+    const slot_motion motion_;
+    const change what_;
+    const int round_, port_, by_, whose_;
 };
 
 /// States the steps of rank 0, and then hides what is made of them.
@@ -94,54 +128,75 @@ struct hidden : detail::by_translation<hidden> {
     }
 };
 
-template <class F, collective... C, class Do>
-void of_family(Do f) {
-    (f(schedule_for<F, C>{}), ...);
-}
-/// The schedules whose types say that they translate. f(schedule, name).
-template <class Do>
-void each_symmetric(Do f) {
-    using enum collective;
-    const auto four = [&]<class F>(F, const char* name) {
-        of_family<F, reduce_scatter, all_gather, all_reduce>(
-            [&](const auto& s) { f(s, name + std::string(" ") + name_of(s.implements)); });
+/// A schedule behind the library's one interface, and what its type says of its symmetry. (One list, not templates: the
+/// file takes a third of the time to compile.)
+struct listed {
+    std::string name;
+    std::shared_ptr<const void> owner;
+    const detail::schedule_reader* reader;
+    bool one;
+    slot_motion motion;
+
+    detail::local_finding prove(int n) const { return detail::local_conditions(*reader).at(n, one, motion); }
+};
+template <class S>
+listed entry_of(const std::string& family, S s = {}) {
+    struct pair {
+        S s;
+        detail::reader_of<S> reader{s};
+        explicit pair(const S& from) : s(from) {}
     };
-    four(ring{}, "ring");
-    four(direct{}, "direct");
-    four(circulant<>{}, "circulant");
-    four(circulant<doubling>{}, "circulant<doubling>");
-    four(circulant<linear>{}, "circulant<linear>");
-    four(bruck<2>{}, "bruck");
-    four(bruck<4>{}, "bruck<4>");
-    four(pat<1>{}, "pat");
-    four(pat<4>{}, "pat<4>");
-    f(direct::all_to_all{}, "direct all_to_all");
-    f(bruck<2>::all_to_all{}, "bruck all_to_all");
-    f(bruck<5>::all_to_all{}, "bruck<5> all_to_all");
-    f(one_shot::all_reduce{}, "one_shot all_reduce");
-    f(recursive_doubling::barrier{}, "recursive_doubling barrier");
-    f(recursive_multiplying<3>::barrier{}, "recursive_multiplying<3> barrier");
+    const auto kept = std::make_shared<const pair>(s);
+    return {family + " " + name_of(implemented_by<S>), kept, &kept->reader, translation_of<S>::holds,
+        translation_of<S>::motion};
 }
-/// Further schedules, of which every rank is read. f(schedule, name).
-template <class Do>
-void each_other(Do f) {
-    using enum collective;
-    const auto named = [&](const char* name) {
-        return [&f, name](const auto& s) { f(s, name + std::string(" ") + name_of(s.implements)); };
-    };
-    of_family<tree<2>, broadcast, reduce, scatter, gather, all_reduce>(named("tree"));
-    of_family<tree<4>, broadcast, scatter>(named("tree<4>"));
-    of_family<direct, broadcast, reduce, scatter, gather>(named("direct"));
-    of_family<ring, broadcast, reduce, barrier>(named("ring"));
-    of_family<double_tree, broadcast, reduce, all_reduce>(named("double_tree"));
-    of_family<pipelined_broadcast, broadcast, all_reduce>(named("pipelined_broadcast"));
-    of_family<halving_doubling, reduce_scatter, all_gather, all_reduce, barrier>(named("halving_doubling"));
-    of_family<distance_doubling, reduce_scatter, all_reduce>(named("distance_doubling"));
-    of_family<swing, reduce_scatter, all_reduce>(named("swing"));
-    of_family<folded<halving_doubling>, reduce_scatter, all_reduce>(named("folded<halving_doubling>"));
-    of_family<striped<circulant<>, permuted<circulant<>, mirror>>, all_reduce>(named("striped"));
-    of_family<hierarchical<circulant<>, circulant<>>, all_reduce, reduce_scatter>(named("hierarchical"));
-    f(fan_in::all_reduce{}, "fan_in all_reduce");
+template <class F, collective... C>
+void add(std::vector<listed>& to, const std::string& family) {
+    (to.push_back(entry_of<schedule_for<F, C>>(family)), ...);
+}
+
+/// Schedules whose types say that they translate.
+const std::vector<listed>& symmetric() {
+    static const std::vector<listed> all = [] {
+        using enum collective;
+        std::vector<listed> l;
+        add<ring, reduce_scatter, all_gather, all_reduce>(l, "ring");
+        add<direct, reduce_scatter, all_gather, all_reduce, all_to_all>(l, "direct");
+        add<circulant<>, reduce_scatter, all_gather, all_reduce>(l, "circulant");
+        add<circulant<doubling>, reduce_scatter, all_reduce>(l, "circulant<doubling>");
+        add<circulant<linear>, reduce_scatter, all_gather>(l, "circulant<linear>");
+        add<bruck<2>, reduce_scatter, all_gather, all_reduce, all_to_all>(l, "bruck");
+        add<bruck<5>, all_gather, all_to_all>(l, "bruck<5>");
+        add<pat<1>, reduce_scatter, all_gather, all_reduce>(l, "pat");
+        add<pat<4>, reduce_scatter, all_gather>(l, "pat<4>");
+        add<one_shot, all_reduce>(l, "one_shot");
+        add<recursive_doubling, barrier>(l, "recursive_doubling");
+        add<recursive_multiplying<3>, barrier>(l, "recursive_multiplying<3>");
+        return l;
+    }();
+    return all;
+}
+/// And others, of which every rank is read.
+const std::vector<listed>& others() {
+    static const std::vector<listed> all = [] {
+        using enum collective;
+        std::vector<listed> l;
+        add<tree<2>, broadcast, reduce, scatter, gather, all_reduce>(l, "tree");
+        add<tree<4>, broadcast, scatter>(l, "tree<4>");
+        add<direct, broadcast, reduce, scatter>(l, "direct");
+        add<ring, broadcast, reduce>(l, "ring");
+        add<double_tree, broadcast, all_reduce>(l, "double_tree");
+        add<pipelined_broadcast, broadcast, all_reduce>(l, "pipelined_broadcast");
+        add<halving_doubling, reduce_scatter, all_gather, all_reduce>(l, "halving_doubling");
+        add<distance_doubling, reduce_scatter, all_reduce>(l, "distance_doubling");
+        add<swing, reduce_scatter, all_reduce>(l, "swing");
+        add<folded<halving_doubling>, reduce_scatter, all_reduce>(l, "folded<halving_doubling>");
+        add<striped<circulant<>, permuted<circulant<>, mirror>>, all_reduce>(l, "striped");
+        add<hierarchical<circulant<>, circulant<>>, all_reduce, reduce_scatter>(l, "hierarchical");
+        add<fan_in, all_reduce>(l, "fan_in");
+        return l;
+    }();
+    return all;
 }
 
 bool exhaustive() { return std::getenv("COLLS_TEST_EXHAUSTIVE") != nullptr; }
@@ -153,91 +208,63 @@ bool same(const step& a, const step& b) {
 
 }  // namespace
 
-namespace colls::inline v1::detail {
-template <class S>
-struct translation_of<altered<S>> : translation_of<S> {
-    static constexpr bool at(const altered<S>& s, int n) { return translation_of<S>::at(s, n); }
-};
-template <class S>
-struct translation_of<altered_at_one<S>> {
-    static constexpr bool holds = false;
-    static constexpr slot_motion motion = slot_motion::stays;
-    static constexpr bool at(const altered_at_one<S>&, int) { return false; }
-};
-}  // namespace colls::inline v1::detail
-
 TEST_CASE("translation: what a type says is what all its ranks do", "[proof]") {
-    each_symmetric([](const auto& s, const std::string& name) {
-        using S = std::remove_cvref_t<decltype(s)>;
-        STATIC_REQUIRE(translation_of<S>::holds);
+    for (const listed& l : symmetric()) {
+        const detail::schedule_reader& s = *l.reader;
+        CHECK(l.one);
         long compared = 0, wrong = 0;
         for (int n = 2; n <= (exhaustive() ? 512 : 66); ++n)
             for (int k = 0; k < s.rounds(n); ++k)
-                for (int port = 0; port < ports_of(s, n); ++port)
+                for (int port = 0; port < s.ports(n); ++port)
                     for (int r = 0; r < n; ++r, ++compared) {
-                        step st = step_of(s, 0, n, k, port);
-                        detail::translate(st, r, n, translation_of<S>::motion);
-                        wrong += !same(st, step_of(s, r, n, k, port));
+                        step st = s.at(0, n, k, port);
+                        detail::translate(st, r, n, l.motion);
+                        wrong += !same(st, s.at(r, n, k, port));
                     }
-        INFO(name);
+        INFO(l.name);
         CHECK(wrong == 0);
         CHECK(compared > 5'000);
-    });
+    }
+    for (const listed& l : others()) CHECK_FALSE(l.one);
     STATIC_REQUIRE_FALSE(translation_of<hidden>::holds);
     STATIC_REQUIRE_FALSE(translation_of<compose<hidden, reversed<hidden>>>::holds);
-    STATIC_REQUIRE_FALSE(translation_of<halving_doubling::reduce_scatter>::holds);
-    STATIC_REQUIRE_FALSE(translation_of<tree<2>::broadcast>::holds);
 }
 
 TEST_CASE("local conditions: prove what the proof of all ranks proves", "[proof]") {
     const int largest = exhaustive() ? 512 : 129;
-    const auto agree = [&](const auto& s, const std::string& name) {
-        local_proof prover(s);
-        int sizes = 0;
-        for (int n = 1; n <= largest; ++n) {
-            if (!supports(s, n) || (!exhaustive() && n > 34 && n % 16 > 1 && n % 31 != 0)) continue;
-            const detail::local_finding local = prover.at(n);
-            INFO(name << " at " << n << ": " << local.text());
-            CHECK(local.proven());
-            CHECK(verify(s, n).ok());
-            ++sizes;
+    for (const auto* list : {&symmetric(), &others()})
+        for (const listed& l : *list) {
+            int sizes = 0;
+            for (int n = 1; n <= largest; ++n) {
+                if (!l.reader->supports(n) || (!exhaustive() && n > 34 && n % 16 > 1 && n % 31 != 0)) continue;
+                const detail::local_finding local = l.prove(n);
+                INFO(l.name << " at " << n << ": " << local.text());
+                CHECK(local.proven());
+                CHECK(detail::run_proof(*l.reader, n).ok());
+                ++sizes;
+            }
+            CHECK(sizes >= 8);
         }
-        CHECK(sizes >= 8);
-    };
-    each_symmetric(agree);
-    each_other(agree);
 }
 
 TEST_CASE("local conditions: a changed schedule is refused unless it is still right", "[proof]") {
     int refused = 0, kept = 0;
-    const auto check = [&](const auto& bad, int n, const std::string& name) {
-        const detail::local_finding local = local_proof(bad).at(n);
-        if (local.proven()) {
-            INFO(name << " at " << n << ", change " << int(bad.what) << " in round " << bad.round);
-            CHECK(verify(bad, n).ok());
-        }
-        ++(local.proven() ? kept : refused);
-    };
     support::random_source random(7);
-    const auto change_it = [&](const auto& s, const std::string& name) {
-        using S = std::remove_cvref_t<decltype(s)>;
-        for (const int n : {3, 4, 7, 8, 16, 21}) {
-            if (!supports(s, n)) continue;
-            for (const change what : changes) {
-                const int round = random.between(0, s.rounds(n) - 1), port = random.between(0, ports_of(s, n) - 1),
-                          by = random.between(1, n - 2);
-                altered<S> everywhere{s};
-                everywhere.what = what, everywhere.round = round, everywhere.port = port, everywhere.by = by;
-                if constexpr (translation_of<S>::holds) check(everywhere, n, name);
-                altered_at_one<S> once{s};
-                once.what = what, once.round = round, once.port = port, once.by = by,
-                once.whose = random.between(0, n - 1);
-                if constexpr (implemented_by<S> != collective::barrier) check(once, n, name + ", one rank");
-            }
-        }
-    };
-    each_symmetric(change_it);
-    each_other(change_it);
+    for (const auto* list : {&symmetric(), &others()})
+        for (const listed& l : *list)
+            for (const int n : {3, 4, 7, 8, 16, 21})
+                for (const change what : changes)
+                    for (const bool everywhere : {true, false}) {
+                        if (!l.reader->supports(n) || (everywhere && !l.one)) continue;
+                        if (!everywhere && l.reader->implements == collective::barrier) continue;
+                        const altered bad(*l.reader, l.motion, what, random.between(0, l.reader->rounds(n) - 1),
+                            random.between(0, l.reader->ports(n) - 1), random.between(1, n - 2),
+                            everywhere ? none : random.between(0, n - 1));
+                        const bool proven = detail::local_conditions(bad).at(n, everywhere, l.motion).proven();
+                        INFO(l.name << " at " << n << ", change " << int(what) << (everywhere ? "" : " of one rank"));
+                        if (proven) CHECK(detail::run_proof(bad, n).ok());
+                        ++(proven ? kept : refused);
+                    }
     CHECK(refused > 2'000);
     CHECK(kept < refused / 5);
 }
@@ -245,36 +272,35 @@ TEST_CASE("local conditions: a changed schedule is refused unless it is still ri
 TEST_CASE("local conditions: every change of a symmetric schedule of a large group is refused", "[proof]") {
     support::random_source random(11);
     int refused = 0;
-    each_symmetric([&](const auto& s, const std::string& name) {
-        using S = std::remove_cvref_t<decltype(s)>;
-        if constexpr (implemented_by<S> == collective::barrier) return;
+    for (const listed& l : symmetric())
         for (const int n : {40'961, 65'536})
             for (const change what : changes) {
-                altered<S> bad{s};
-                bad.what = what, bad.by = random.between(1, n - 2);
-                do bad.round = random.between(0, s.rounds(n) - 1), bad.port = random.between(0, ports_of(s, n) - 1);
-                while (step_of(s, 0, n, bad.round, bad.port).send.peer == none);
-                const detail::local_finding found = local_proof(bad).at(n);
-                INFO(name << " at " << n << ", change " << int(what) << " by " << bad.by << " in round " << bad.round);
-                CHECK_FALSE(found.proven());
-                refused += !found.proven();
+                if (l.reader->implements == collective::barrier) continue;  // it has no blocks to change
+                int round = 0, port = 0;
+                do round = random.between(0, l.reader->rounds(n) - 1), port = random.between(0, l.reader->ports(n) - 1);
+                while (l.reader->at(0, n, round, port).send.peer == none);
+                const altered bad(*l.reader, l.motion, what, round, port, random.between(1, n - 2), none);
+                const bool proven = detail::local_conditions(bad).at(n, true, l.motion).proven();
+                INFO(l.name << " at " << n << ", change " << int(what) << " in round " << round << ", port " << port);
+                CHECK_FALSE(proven);
+                refused += !proven;
             }
-    });
     CHECK(refused > 300);
 }
 
 TEST_CASE("local conditions: large groups, and every group size up to a bound", "[proof]") {
-    each_symmetric([](const auto& s, const std::string& name) {
-        local_proof prover(s);
-        INFO(name);
-        for (const int n : {65'535, 65'536, 40'961}) CHECK(prover.at(n).text() == "proven");
+    for (const listed& l : symmetric()) {
+        INFO(l.name);
+        for (const int n : {65'535, 65'536, 40'961}) CHECK(l.prove(n).text() == "proven");
         int proven = 0;
-        for (int n = 1; n <= 400; ++n) proven += prover.at(n).proven();
+        for (int n = 1; n <= 400; ++n) proven += l.prove(n).proven();
         CHECK(proven == 400);
-    });
+    }
     CHECK(local_proof<tree<2>::broadcast>().at(40'961).proven());
-    CHECK(local_proof<schedule_for<double_tree, collective::all_reduce>>().at(10'007).proven());
+    CHECK(local_proof<schedule_for<double_tree, collective::all_reduce>>().at(5'003).proven());
     CHECK(local_proof<swing::reduce_scatter>().at(2'048).proven());
+    CHECK(local_proof<schedule_for<ring, collective::barrier>>().at(65'536).proven());
+    CHECK(local_proof<schedule_for<circulant<>, collective::barrier>>().at(40'961).proven());
 }
 
 TEST_CASE("local conditions: what is not represented is refused, and named", "[proof]") {
