@@ -21,9 +21,9 @@ using detail::translation_of;
 namespace {
 
 /// A mutation of one step, the same on every rank but for its translation.
-enum class change { send_peer, receive_peer, first_sent, first_of_both, count, action, dropped };
+enum class change { send_peer, receive_peer, first_sent, first_of_both, count, action, dropped, swapped };
 constexpr change changes[] = {change::send_peer, change::receive_peer, change::first_sent, change::first_of_both,
-    change::count, change::action, change::dropped};
+    change::count, change::action, change::dropped, change::swapped};
 
 step changed(step st, change what, int by, int n, slot_motion motion) {
     const bool moves = motion == slot_motion::follows_rank;
@@ -55,6 +55,8 @@ step changed(step st, change what, int by, int n, slot_motion motion) {
         case change::dropped:
             st = {};
             break;
+        case change::swapped:  // the round with the next, in altered::at
+            break;
     }
     return st;
 }
@@ -74,6 +76,10 @@ public:
 
     step at(int rank, int n, int k, int p) const override {
         if (whose_ == none) {
+            if (what_ == change::swapped) {
+                const int other = round_ + 1 < s_.rounds(n) ? round_ + 1 : round_ > 0 ? round_ - 1 : round_;
+                return s_.at(rank, n, k == round_ ? other : k == other ? round_ : k, p);
+            }
             step st = s_.at(0, n, k, p);
             if (k == round_ && p == port_) st = changed(st, what_, by_, n, motion_);
             detail::translate(st, rank, n, motion_);
@@ -256,7 +262,8 @@ TEST_CASE("local conditions: a changed schedule is refused unless it is still ri
                 for (const change what : changes)
                     for (const bool everywhere : {true, false}) {
                         if (!l.reader->supports(n) || (everywhere && !l.one)) continue;
-                        if (!everywhere && l.reader->implements == collective::barrier) continue;
+                        if (!everywhere && (what == change::swapped || l.reader->implements == collective::barrier))
+                            continue;
                         const altered bad(*l.reader, l.motion, what, random.between(0, l.reader->rounds(n) - 1),
                             random.between(0, l.reader->ports(n) - 1), random.between(1, n - 2),
                             everywhere ? none : random.between(0, n - 1));
@@ -266,7 +273,7 @@ TEST_CASE("local conditions: a changed schedule is refused unless it is still ri
                         ++(proven ? kept : refused);
                     }
     CHECK(refused > 2'000);
-    CHECK(kept < refused / 5);
+    CHECK(kept < refused / 4);
 }
 
 TEST_CASE("local conditions: every change of a symmetric schedule of a large group is refused", "[proof]") {
@@ -275,7 +282,8 @@ TEST_CASE("local conditions: every change of a symmetric schedule of a large gro
     for (const listed& l : symmetric())
         for (const int n : {40'961, 65'536})
             for (const change what : changes) {
-                if (l.reader->implements == collective::barrier) continue;  // it has no blocks to change
+                if (l.reader->implements == collective::barrier) continue;           // it has no blocks to change
+                if (what == change::swapped && l.name.find("ring ") != 0) continue;  // some are right in either order
                 int round = 0, port = 0;
                 do round = random.between(0, l.reader->rounds(n) - 1), port = random.between(0, l.reader->ports(n) - 1);
                 while (l.reader->at(0, n, round, port).send.peer == none);
