@@ -134,6 +134,16 @@ struct hidden : detail::by_translation<hidden> {
     }
 };
 
+/// An all_to_all whose blocks reach their destinations, in the slots of other sources.
+struct crossed : detail::by_translation<crossed> {
+    static constexpr collective implements = collective::all_to_all;
+    static constexpr int rounds(int) { return 1; }
+    static constexpr int ports(int n) { return n - 1; }
+    static constexpr step of_rank_0(int n, int, int port) {
+        return {.send = {port + 1, block(port + 1)}, .recv = {n - 1 - port, block(port + 1)}};
+    }
+};
+
 /// A schedule behind the library's one interface, and what its type says of its symmetry. (One list, not templates: the
 /// file takes a third of the time to compile.)
 struct listed {
@@ -317,6 +327,9 @@ TEST_CASE("local conditions: what is not represented is refused, and named", "[p
           "not proven by local conditions: group of 4, this collective is not represented");
     CHECK(says(recursive_doubling::all_reduce{}, 4).find("rank 0, round 0, port 0, block 0, ") != std::string::npos);
     CHECK(says(halving_doubling::reduce_scatter{}, 6).find("does not support this group size") != std::string::npos);
+    CHECK_FALSE(verify(crossed{}, 5).ok());
+    for (const int n : {5, 40'961})
+        CHECK(says(crossed{}, n).find("a slot holds the block of another rank") != std::string::npos);
     CHECK(says(hidden{}, 8).find("a send meets no receive") != std::string::npos);
     CHECK(says(permuted<direct::all_to_all, mirror>{}, 4).find("not symmetric by construction") != std::string::npos);
 }
