@@ -220,6 +220,25 @@ TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of
     }
 }
 
+TEST_CASE("colls prove --local: large groups, every size, and what is not represented", "[tool]") {
+    const scratch folder;
+    const program_result ring = folder.run("prove ring reduce_scatter --ranks 65000..65010 --local");
+    INFO(ring.text);
+    CHECK(ring.status == 0);
+    CHECK(ring.says("proven for 11 group sizes from 65000 to 65010, from the steps of rank 0, by translation"));
+    const auto rows = json::parse(folder.run("prove swing all_reduce --ranks 2..100 --local --json").text);
+    CHECK(rows.size() == 1);
+    CHECK(rows.at(0).at("proven") == 6);
+    CHECK(rows.at(0).at("steps_of") == "every rank");
+
+    const program_result scan = folder.run("prove ring inclusive_scan --ranks 8 --local");
+    CHECK(scan.status == 1);
+    CHECK(scan.says("not proven by local conditions: group of 8, this collective is not represented"));
+    const program_result unknown = folder.run("prove rings --local");
+    CHECK(unknown.status == 2);
+    CHECK(unknown.says("there is no family 'rings' for --local; there are: direct, ring, "));
+}
+
 TEST_CASE("colls import: an exported plan is proven, priced and run, and a changed one is refuted", "[tool]") {
     const scratch folder;
     const std::string file = folder.file("ring.xml"), quoted = "'" + file + "'";

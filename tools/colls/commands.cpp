@@ -1,13 +1,13 @@
 #include "commands.hpp"
 
+#include "progress.hpp"
+
 #include "../../examples/common/plot.hpp"
 
 #include <colls/verify.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,23 +22,6 @@ namespace {
 using nlohmann::json;
 
 std::string_view collective_of(const entry& e) { return colls::name_of(e.schedule.implements); }
-
-/// A line on a terminal that the next one replaces; nothing elsewhere.
-class progress {
-public:
-    void say(const std::string& text) const {
-        if (on_) fmt::print(stderr, "\r\033[K{}", text);
-    }
-    ~progress() {
-        if (on_) fmt::print(stderr, "\r\033[K");
-    }
-    progress() = default;
-    progress(const progress&) = delete;
-    progress& operator=(const progress&) = delete;
-
-private:
-    const bool on_ = isatty(STDERR_FILENO) == 1;
-};
 
 /// Of the user's buffer, as sent by the busiest rank.
 double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }

@@ -3,6 +3,7 @@
 #include "commands.hpp"
 #include "exchange/program.hpp"
 #include "exchanges.hpp"
+#include "local_proofs.hpp"
 #include "picture.hpp"
 #include "recording.hpp"
 #include "simulations.hpp"
@@ -36,7 +37,7 @@ struct arguments {
     std::vector<std::string> groups, traces;
     double noise = 0;
     int trials = 10, tries = 200, network_ranks = 0;
-    bool json = false, run = false;
+    bool json = false, run = false, local = false;
     std::string output;
     tool::export_request format;
     tool::synthesis_request synthesis;
@@ -102,6 +103,7 @@ int run(int argc, char** argv) {
         "Schedules of collectives: what there is, proofs, costs and pictures; plans of other libraries.\n\n"
         "    colls list --ranks 8\n"
         "    colls prove circulant --ranks 2..512\n"
+        "    colls prove ring all_reduce --ranks 2..65536 --local\n"
         "    colls prove --include my.hpp my::schedule --ranks 2..64\n"
         "    colls cost ring all_reduce --ranks 16 --bytes 64M\n"
         "    colls compare all_reduce --ranks 16 --alpha 5 --beta 0.1 --svg crossovers.svg\n"
@@ -122,6 +124,9 @@ int run(int argc, char** argv) {
     list.add_option("collective", a.collective, "only this one");
     CLI::App& prove = *app.add_subcommand("prove", "proves a schedule for a range of group sizes");
     add_schedule(prove, a);
+    prove.add_flag("--local", a.local,
+        "by local conditions: each rank's steps alone, or rank 0's where the ranks are its translations; takes 65536 "
+        "ranks, and every size to there (docs/proof.md)");
     CLI::App& cost = *app.add_subcommand("cost", "rounds, messages, bytes, and the predicted time");
     add_schedule(cost, a);
     add_machine(cost, a);
@@ -224,6 +229,10 @@ int run(int argc, char** argv) {
         return tool::good;
     }
     if (list.parsed()) return tool::list(a.collective, a.group(), a.json);
+    if (prove.parsed() && a.local) {
+        const auto [first, last] = a.group_range();
+        return tool::prove_locally(a.asked, first, last, a.json);
+    }
     if (prove.parsed()) {
         const std::vector<tool::entry> found = tool::find(a.asked);
         const auto [first, last] = a.group_range(found[0].ranks);

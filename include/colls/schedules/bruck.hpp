@@ -1,6 +1,7 @@
 // Bruck's algorithms, of any radix.
 #pragma once
 
+#include <colls/detail/derive/translation.hpp>
 #include <colls/detail/support/digits.hpp>
 #include <colls/schedule.hpp>
 
@@ -22,35 +23,34 @@ struct bruck {
 
     /// Before round k rank r holds the K^k blocks from its own on. It sends them, or as many as the receiver lacks, to
     /// ranks r - j K^k, 0 < j < K.
-    struct all_gather {
+    struct all_gather : detail::by_translation<all_gather> {
         static constexpr collective implements = collective::all_gather;
         static constexpr int ports(int) { return K - 1; }
         static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
-        static constexpr step at(int rank, int n, int round, int port) {
+        static constexpr step of_rank_0(int n, int round, int port) {
             const int have = detail::power(K, round);
             const long long reach = (port + 1LL) * have;
             if (reach >= n) return {};
             const int j = static_cast<int>(reach), count = have < n - j ? have : n - j;
-            return {.send = {mod(rank - j, n), block_range(rank, count, n)},
-                .recv = {mod(rank + j, n), block_range(rank + j, count, n)}};
+            return {.send = {mod(-j, n), block_range(0, count, n)}, .recv = {mod(j, n), block_range(j, count, n)}};
         }
     };
 
     /// Slot i of rank r holds the block for rank r + i before, and the block from rank r - i after. There is a round
     /// for each digit z != 0 at each place k of i in base K, in which the slots with that digit move on to rank r + z
     /// K^k. With K >= n this is the pairwise exchange, n - 1 rounds of one block.
-    struct all_to_all {
+    struct all_to_all : detail::by_translation<all_to_all, detail::slot_motion::stays> {
         static constexpr collective implements = collective::all_to_all;
         static constexpr int rounds(int n) {
             const int places = detail::log_ceil(K, n);
             return n == 1 ? 0 : (K - 1) * (places - 1) + (n - 1) / detail::power(K, places - 1);
         }
-        static constexpr int input(int rank, int n, int slot) { return mod(rank + slot, n); }
-        static constexpr int output(int rank, int n, int slot) { return mod(rank - slot, n); }
-        static constexpr step at(int rank, int n, int round) {
+        static constexpr int input_of_rank_0(int n, int slot) { return mod(slot, n); }
+        static constexpr int output_of_rank_0(int n, int slot) { return mod(-slot, n); }
+        static constexpr step of_rank_0(int n, int round) {
             const int d = detail::power(K, round / (K - 1)), z = round % (K - 1) + 1;
             const block_set slots = with_digit(z, d, n);
-            return {.send = {mod(rank + z * d, n), slots}, .recv = {mod(rank - z * d, n), slots}};
+            return {.send = {mod(z * d, n), slots}, .recv = {mod(-z * d, n), slots}};
         }
 
     private:

@@ -1,6 +1,7 @@
 // Circulant graphs: a reduce_scatter for every sequence of skips.
 #pragma once
 
+#include <colls/detail/derive/translation.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
@@ -46,13 +47,13 @@ struct circulant {
         "colls: circulant<Skips>: Skips has static int count(int n), the number of rounds, and static int "
         "skip(int n, int k), from n down to 1");
 
-    struct reduce_scatter {
+    struct reduce_scatter : detail::by_translation<reduce_scatter> {
         static constexpr collective implements = collective::reduce_scatter;
         static constexpr int rounds(int n) { return Skips::count(n); }
-        static constexpr step at(int rank, int n, int round) {
+        static constexpr step of_rank_0(int n, int round) {
             const int s = Skips::skip(n, round), t = Skips::skip(n, round + 1);
-            return {.send = {mod(rank + t, n), block_range(rank + t, s - t, n)},
-                .recv = {mod(rank - t, n), block_range(rank, s - t, n), action::reduce}};
+            return {.send = {mod(t, n), block_range(t, s - t, n)},
+                .recv = {mod(-t, n), block_range(0, s - t, n), action::reduce}};
         }
     };
 };

@@ -4,6 +4,7 @@
 #include <colls/algebra/compose.hpp>
 #include <colls/algebra/exclusive.hpp>
 #include <colls/algebra/reversed.hpp>
+#include <colls/detail/derive/translation.hpp>
 #include <colls/schedule.hpp>
 #include <colls/schedules/tree.hpp>
 
@@ -25,26 +26,20 @@ struct direct {
     struct all_pairs {
         static constexpr int rounds(int n) { return n > 1 ? 1 : 0; }
         static constexpr int ports(int n) { return n > 1 ? n - 1 : 1; }
-        /// To which rank `port` of `rank` leads.
-        static constexpr int to(int rank, int n, int port) { return mod(rank + port + 1, n); }
-        /// From which rank `port` of `rank` receives.
-        static constexpr int from(int rank, int n, int port) { return mod(rank - port - 1, n); }
     };
 
-    struct reduce_scatter : all_pairs {
+    struct reduce_scatter : all_pairs, detail::by_translation<reduce_scatter> {
         static constexpr collective implements = collective::reduce_scatter;
-        static constexpr step at(int rank, int n, int, int port) {
-            return {.send = {to(rank, n, port), block(to(rank, n, port))},
-                .recv = {from(rank, n, port), block(rank), action::reduce}};
+        static constexpr step of_rank_0(int n, int, int port) {
+            return {.send = {port + 1, block(port + 1)}, .recv = {n - 1 - port, block(0), action::reduce}};
         }
     };
 
     /// The block for rank q goes to q, into the slot of its source.
-    struct all_to_all : all_pairs {
+    struct all_to_all : all_pairs, detail::by_translation<all_to_all> {
         static constexpr collective implements = collective::all_to_all;
-        static constexpr step at(int rank, int n, int, int port) {
-            return {.send = {to(rank, n, port), block(to(rank, n, port))},
-                .recv = {from(rank, n, port), block(from(rank, n, port))}};
+        static constexpr step of_rank_0(int n, int, int port) {
+            return {.send = {port + 1, block(port + 1)}, .recv = {n - 1 - port, block(n - 1 - port)}};
         }
     };
 
@@ -88,11 +83,11 @@ struct direct {
 ///   scratch       none
 ///   order         rank order, and the same bits on every rank
 struct one_shot {
-    struct all_reduce : direct::all_pairs {
+    struct all_reduce : direct::all_pairs, detail::by_translation<all_reduce, detail::slot_motion::stays> {
         static constexpr collective implements = collective::all_reduce;
         static constexpr int blocks(int) { return 1; }
-        static constexpr step at(int rank, int n, int, int port) {
-            return {.send = {to(rank, n, port), block(0)}, .recv = {from(rank, n, port), block(0), action::reduce}};
+        static constexpr step of_rank_0(int n, int, int port) {
+            return {.send = {port + 1, block(0)}, .recv = {n - 1 - port, block(0), action::reduce}};
         }
     };
 };

@@ -1,6 +1,7 @@
 // PAT: parallel aggregated trees.
 #pragma once
 
+#include <colls/detail/derive/translation.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
@@ -21,17 +22,17 @@ template <int A = 1>
 struct pat {
     static_assert(is_power_of_two(A), "colls: pat<A>: the aggregation A is a power of two");
 
-    struct all_gather {
+    struct all_gather : detail::by_translation<all_gather> {
         static constexpr collective implements = collective::all_gather;
         static constexpr int rounds(int n) { return far_rounds(n) + (stride(n) < n ? stride(n) : n) - 1; }
-        static constexpr step at(int rank, int n, int round) {
+        static constexpr step of_rank_0(int n, int round) {
             const int far = far_rounds(n);
             if (round < far) {
                 const int d = 1 << (log2_ceil(n) - 1 - round);
-                return pass(rank, n, d, d, 2 * d);
+                return pass(n, d, d, 2 * d);
             }
             const int a = round - far + 1;
-            return pass(rank, n, a & -a, a, stride(n));
+            return pass(n, a & -a, a, stride(n));
         }
 
     private:
@@ -42,14 +43,13 @@ struct pat {
         /// P / A: the distance between the blocks of one message.
         static constexpr int stride(int n) { return 1 << (log2_ceil(n) - far_rounds(n)); }
 
-        /// Sends to rank r - hop the blocks at its offsets s, s + apart, s + 2 apart, ... below n, which it lacks.
-        static constexpr step pass(int rank, int n, int hop, int s, int apart) {
+        /// Sends to rank -hop the blocks at its offsets s, s + apart, s + 2 apart, ... below n, which it lacks.
+        static constexpr step pass(int n, int hop, int s, int apart) {
             const int count = (n - s + apart - 1) / apart;
-            return {.send = {mod(rank - hop, n), strided(rank + s - hop, count, apart, n)},
-                .recv = {mod(rank + hop, n), strided(rank + s, count, apart, n)}};
+            return {.send = {n - hop, strided(s - hop, count, apart, n)}, .recv = {hop, strided(s, count, apart, n)}};
         }
         static constexpr block_set strided(int first, int count, int apart, int n) {
-            return {.first = mod(first, n), .count = count, .period = apart, .modulus = n};
+            return {.first = first, .count = count, .period = apart, .modulus = n};
         }
     };
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/algebra/exclusive.hpp>
+#include <colls/detail/derive/translation.hpp>
 #include <colls/detail/support/digits.hpp>
 #include <colls/schedule.hpp>
 
@@ -52,15 +53,15 @@ struct recursive_multiplying {
     using exclusive_scan = exclusive<inclusive_scan>;
 
     /// In round k rank r sends messages without data to ranks r + j K^k, 0 < j < K.
-    struct barrier {
+    struct barrier : detail::by_translation<barrier> {
         static constexpr collective implements = collective::barrier;
         static constexpr int ports(int) { return K - 1; }
         static constexpr int rounds(int n) { return detail::log_ceil(K, n); }
-        static constexpr step at(int rank, int n, int round, int port) {
+        static constexpr step of_rank_0(int n, int round, int port) {
             const long long d = detail::power(K, round), reach = (port + 1) * d;
             if (reach >= n) return {};
             const int j = static_cast<int>(reach);
-            return {.send = {.peer = mod(rank + j, n)}, .recv = {.peer = mod(rank - j, n)}};
+            return {.send = {.peer = mod(j, n)}, .recv = {.peer = mod(-j, n)}};
         }
     };
 };

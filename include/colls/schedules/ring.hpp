@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/algebra/exclusive.hpp>
+#include <colls/detail/derive/translation.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {
@@ -20,12 +21,11 @@ namespace colls::inline v1 {
 ///   source        Patarasuk and Yuan, 2009 (reduce_scatter)
 struct ring {
     /// The partial result of block b starts at rank b + 1, passes every rank, and is complete at rank b.
-    struct reduce_scatter {
+    struct reduce_scatter : detail::by_translation<reduce_scatter> {
         static constexpr collective implements = collective::reduce_scatter;
         static constexpr int rounds(int n) { return n - 1; }
-        static constexpr step at(int rank, int n, int round) {
-            return {.send = {mod(rank + 1, n), block(mod(rank - 1 - round, n))},
-                .recv = {mod(rank - 1, n), block(mod(rank - 2 - round, n)), action::reduce}};
+        static constexpr step of_rank_0(int n, int round) {
+            return {.send = {1, block(n - 1 - round)}, .recv = {n - 1, block(n - 2 - round), action::reduce}};
         }
     };
 

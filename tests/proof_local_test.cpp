@@ -1,0 +1,335 @@
+// The proof by local conditions: it agrees with the proof that plays all ranks, refuses what is wrong and what it
+// cannot represent, and takes large groups.
+#include "catch.hpp"
+#include "support/random.hpp"
+
+#include <colls/algebra.hpp>
+#include <colls/detail/prove/local_proof.hpp>
+#include <colls/schedules.hpp>
+#include <colls/verify.hpp>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace colls;
+using detail::local_proof;
+using detail::slot_motion;
+using detail::translation_of;
+
+namespace {
+
+/// A mutation of one step, the same on every rank but for its translation.
+enum class change { send_peer, receive_peer, first_sent, first_of_both, count, action, dropped, swapped };
+constexpr change changes[] = {change::send_peer, change::receive_peer, change::first_sent, change::first_of_both,
+    change::count, change::action, change::dropped, change::swapped};
+
+step changed(step st, change what, int by, int n, slot_motion motion) {
+    const bool moves = motion == slot_motion::follows_rank;
+    const auto move_on = [&](block_set& b) {
+        if (!b.empty()) b.first = moves ? mod(b.first + by, n) : b.first + by;
+    };
+    const auto other = [&](int peer) { return peer == none ? none : 1 + mod(peer - 1 + by, n - 1); };  // not rank 0
+    switch (what) {
+        case change::send_peer:
+            st.send.peer = other(st.send.peer);
+            break;
+        case change::receive_peer:
+            st.recv.peer = other(st.recv.peer);
+            break;
+        case change::first_sent:
+            move_on(st.send.blocks);
+            break;
+        case change::first_of_both:
+            move_on(st.send.blocks);
+            move_on(st.recv.blocks);
+            break;
+        case change::count:
+            --st.send.blocks.count;
+            --st.recv.blocks.count;
+            break;
+        case change::action:
+            st.recv.action = st.recv.action == action::copy ? action::reduce : action::copy;
+            break;
+        case change::dropped:
+            st = {};
+            break;
+        case change::swapped:  // the round with the next, in altered::at
+            break;
+    }
+    return st;
+}
+
+/// A schedule with one step changed: of every rank alike but for the translation, or of one rank alone.
+class altered final : public detail::schedule_reader {
+public:
+    altered(const schedule_reader& s, slot_motion motion, change what, int round, int port, int by, int whose)
+        : schedule_reader(s.implements),
+          s_(s),
+          motion_(motion),
+          what_(what),
+          round_(round),
+          port_(port),
+          by_(by),
+          whose_(whose) {}
+
+    step at(int rank, int n, int k, int p) const override {
+        if (whose_ == none) {
+            if (what_ == change::swapped) {
+                const int other = round_ + 1 < s_.rounds(n) ? round_ + 1 : round_ > 0 ? round_ - 1 : round_;
+                return s_.at(rank, n, k == round_ ? other : k == other ? round_ : k, p);
+            }
+            step st = s_.at(0, n, k, p);
+            if (k == round_ && p == port_) st = changed(st, what_, by_, n, motion_);
+            detail::translate(st, rank, n, motion_);
+            return st;
+        }
+        const step st = s_.at(rank, n, k, p);
+        if (rank != whose_ || k != round_ || p != port_) return st;
+        step moved = changed(st, what_, by_, n, slot_motion::follows_rank);
+        if (moved.send.peer == rank) moved.send.peer = mod(rank + 1, n);
+        if (moved.recv.peer == rank) moved.recv.peer = mod(rank + 1, n);
+        return moved;
+    }
+
+private:
+    int ask(detail::question q, int rank, int n, int slot) const override {
+        switch (q) {
+            case detail::question::rounds:
+                return s_.rounds(n);
+            case detail::question::ports:
+                return s_.ports(n);
+            case detail::question::blocks:
+                return s_.blocks(n);
+            case detail::question::scratch:
+                return s_.scratch(n);
+            case detail::question::root:
+                return s_.root(n);
+            case detail::question::supports:
+                return s_.supports(n);
+            case detail::question::home:
+                return s_.home(n, slot);
+            case detail::question::input:
+                return s_.input(rank, n, slot);
+            case detail::question::output:
+                return s_.output(rank, n, slot);
+        }
+        return none;
+    }
+
+    const schedule_reader& s_;
+    const slot_motion motion_;
+    const change what_;
+    const int round_, port_, by_, whose_;
+};
+
+/// States the steps of rank 0, and then hides what is made of them.
+struct hidden : detail::by_translation<hidden> {
+    static constexpr collective implements = collective::reduce_scatter;
+    static constexpr int rounds(int n) { return n - 1; }
+    static constexpr step of_rank_0(int n, int round) { return ring::reduce_scatter::of_rank_0(n, round); }
+    static constexpr step at(int rank, int n, int round) {
+        return ring::reduce_scatter::at(rank == 5 ? 4 : rank, n, round);
+    }
+};
+
+/// An all_to_all whose blocks reach their destinations, in the slots of other sources.
+struct crossed : detail::by_translation<crossed> {
+    static constexpr collective implements = collective::all_to_all;
+    static constexpr int rounds(int) { return 1; }
+    static constexpr int ports(int n) { return n - 1; }
+    static constexpr step of_rank_0(int n, int, int port) {
+        return {.send = {port + 1, block(port + 1)}, .recv = {n - 1 - port, block(port + 1)}};
+    }
+};
+
+/// A schedule behind the library's one interface, and what its type says of its symmetry. (One list, not templates: the
+/// file takes a third of the time to compile.)
+struct listed {
+    std::string name;
+    std::shared_ptr<const void> owner;
+    const detail::schedule_reader* reader;
+    bool one;
+    slot_motion motion;
+
+    detail::local_finding prove(int n) const { return detail::local_conditions(*reader).at(n, one, motion); }
+};
+template <class S>
+listed entry_of(const std::string& family, S s = {}) {
+    struct pair {
+        S s;
+        detail::reader_of<S> reader{s};
+        explicit pair(const S& from) : s(from) {}
+    };
+    const auto kept = std::make_shared<const pair>(s);
+    return {family + " " + name_of(implemented_by<S>), kept, &kept->reader, translation_of<S>::holds,
+        translation_of<S>::motion};
+}
+template <class F, collective... C>
+void add(std::vector<listed>& to, const std::string& family) {
+    (to.push_back(entry_of<schedule_for<F, C>>(family)), ...);
+}
+
+/// Schedules whose types say that they translate.
+const std::vector<listed>& symmetric() {
+    static const std::vector<listed> all = [] {
+        using enum collective;
+        std::vector<listed> l;
+        add<ring, reduce_scatter, all_gather, all_reduce>(l, "ring");
+        add<direct, reduce_scatter, all_gather, all_reduce, all_to_all>(l, "direct");
+        add<circulant<>, reduce_scatter, all_gather, all_reduce>(l, "circulant");
+        add<circulant<doubling>, reduce_scatter, all_reduce>(l, "circulant<doubling>");
+        add<circulant<linear>, reduce_scatter, all_gather>(l, "circulant<linear>");
+        add<bruck<2>, reduce_scatter, all_gather, all_reduce, all_to_all>(l, "bruck");
+        add<bruck<5>, all_gather, all_to_all>(l, "bruck<5>");
+        add<pat<1>, reduce_scatter, all_gather, all_reduce>(l, "pat");
+        add<pat<4>, reduce_scatter, all_gather>(l, "pat<4>");
+        add<one_shot, all_reduce>(l, "one_shot");
+        add<recursive_doubling, barrier>(l, "recursive_doubling");
+        add<recursive_multiplying<3>, barrier>(l, "recursive_multiplying<3>");
+        return l;
+    }();
+    return all;
+}
+/// And others, of which every rank is read.
+const std::vector<listed>& others() {
+    static const std::vector<listed> all = [] {
+        using enum collective;
+        std::vector<listed> l;
+        add<tree<2>, broadcast, reduce, scatter, gather, all_reduce>(l, "tree");
+        add<tree<4>, broadcast, scatter>(l, "tree<4>");
+        add<direct, broadcast, reduce, scatter>(l, "direct");
+        add<ring, broadcast, reduce>(l, "ring");
+        add<double_tree, broadcast, all_reduce>(l, "double_tree");
+        add<pipelined_broadcast, broadcast, all_reduce>(l, "pipelined_broadcast");
+        add<halving_doubling, reduce_scatter, all_gather, all_reduce>(l, "halving_doubling");
+        add<distance_doubling, reduce_scatter, all_reduce>(l, "distance_doubling");
+        add<swing, reduce_scatter, all_reduce>(l, "swing");
+        add<folded<halving_doubling>, reduce_scatter, all_reduce>(l, "folded<halving_doubling>");
+        add<striped<circulant<>, permuted<circulant<>, mirror>>, all_reduce>(l, "striped");
+        add<hierarchical<circulant<>, circulant<>>, all_reduce, reduce_scatter>(l, "hierarchical");
+        add<fan_in, all_reduce>(l, "fan_in");
+        return l;
+    }();
+    return all;
+}
+
+bool exhaustive() { return std::getenv("COLLS_TEST_EXHAUSTIVE") != nullptr; }
+
+bool same(const step& a, const step& b) {
+    return a.send.peer == b.send.peer && a.send.blocks == b.send.blocks && a.recv.peer == b.recv.peer &&
+           a.recv.blocks == b.recv.blocks && a.recv.action == b.recv.action;
+}
+
+}  // namespace
+
+TEST_CASE("translation: what a type says is what all its ranks do", "[proof]") {
+    for (const listed& l : symmetric()) {
+        const detail::schedule_reader& s = *l.reader;
+        CHECK(l.one);
+        long compared = 0, wrong = 0;
+        for (int n = 2; n <= (exhaustive() ? 512 : 66); ++n)
+            for (int k = 0; k < s.rounds(n); ++k)
+                for (int port = 0; port < s.ports(n); ++port)
+                    for (int r = 0; r < n; ++r, ++compared) {
+                        step st = s.at(0, n, k, port);
+                        detail::translate(st, r, n, l.motion);
+                        wrong += !same(st, s.at(r, n, k, port));
+                    }
+        INFO(l.name);
+        CHECK(wrong == 0);
+        CHECK(compared > 5'000);
+    }
+    for (const listed& l : others()) CHECK_FALSE(l.one);
+    STATIC_REQUIRE_FALSE(translation_of<hidden>::holds);
+    STATIC_REQUIRE_FALSE(translation_of<compose<hidden, reversed<hidden>>>::holds);
+}
+
+TEST_CASE("local conditions: prove what the proof of all ranks proves", "[proof]") {
+    const int largest = exhaustive() ? 512 : 129;
+    for (const auto* list : {&symmetric(), &others()})
+        for (const listed& l : *list) {
+            int sizes = 0;
+            for (int n = 1; n <= largest; ++n) {
+                if (!l.reader->supports(n) || (!exhaustive() && n > 34 && n % 16 > 1 && n % 31 != 0)) continue;
+                const detail::local_finding local = l.prove(n);
+                INFO(l.name << " at " << n << ": " << local.text());
+                CHECK(local.proven());
+                CHECK(detail::run_proof(*l.reader, n).ok());
+                ++sizes;
+            }
+            CHECK(sizes >= 8);
+        }
+}
+
+TEST_CASE("local conditions: a changed schedule is refused unless it is still right", "[proof]") {
+    int refused = 0, kept = 0;
+    support::random_source random(7);
+    for (const auto* list : {&symmetric(), &others()})
+        for (const listed& l : *list)
+            for (const int n : {3, 4, 7, 8, 16, 21})
+                for (const change what : changes)
+                    for (const bool everywhere : {true, false}) {
+                        if (!l.reader->supports(n) || (everywhere && !l.one)) continue;
+                        if (!everywhere && (what == change::swapped || l.reader->implements == collective::barrier))
+                            continue;
+                        const altered bad(*l.reader, l.motion, what, random.between(0, l.reader->rounds(n) - 1),
+                            random.between(0, l.reader->ports(n) - 1), random.between(1, n - 2),
+                            everywhere ? none : random.between(0, n - 1));
+                        const bool proven = detail::local_conditions(bad).at(n, everywhere, l.motion).proven();
+                        INFO(l.name << " at " << n << ", change " << int(what) << (everywhere ? "" : " of one rank"));
+                        if (proven) CHECK(detail::run_proof(bad, n).ok());
+                        ++(proven ? kept : refused);
+                    }
+    CHECK(refused > 2'000);
+    CHECK(kept < refused / 4);
+}
+
+TEST_CASE("local conditions: every change of a symmetric schedule of a large group is refused", "[proof]") {
+    support::random_source random(11);
+    int refused = 0;
+    for (const listed& l : symmetric())
+        for (const int n : {40'961, 65'536})
+            for (const change what : changes) {
+                if (l.reader->implements == collective::barrier) continue;           // it has no blocks to change
+                if (what == change::swapped && l.name.find("ring ") != 0) continue;  // some are right in either order
+                int round = 0, port = 0;
+                do round = random.between(0, l.reader->rounds(n) - 1), port = random.between(0, l.reader->ports(n) - 1);
+                while (l.reader->at(0, n, round, port).send.peer == none);
+                const altered bad(*l.reader, l.motion, what, round, port, random.between(1, n - 2), none);
+                const bool proven = detail::local_conditions(bad).at(n, true, l.motion).proven();
+                INFO(l.name << " at " << n << ", change " << int(what) << " in round " << round << ", port " << port);
+                CHECK_FALSE(proven);
+                refused += !proven;
+            }
+    CHECK(refused > 300);
+}
+
+TEST_CASE("local conditions: large groups, and every group size up to a bound", "[proof]") {
+    for (const listed& l : symmetric()) {
+        INFO(l.name);
+        for (const int n : {65'535, 65'536, 40'961}) CHECK(l.prove(n).text() == "proven");
+        int proven = 0;
+        for (int n = 1; n <= 400; ++n) proven += l.prove(n).proven();
+        CHECK(proven == 400);
+    }
+    CHECK(local_proof<tree<2>::broadcast>().at(40'961).proven());
+    CHECK(local_proof<schedule_for<double_tree, collective::all_reduce>>().at(5'003).proven());
+    CHECK(local_proof<swing::reduce_scatter>().at(2'048).proven());
+    CHECK(local_proof<schedule_for<ring, collective::barrier>>().at(65'536).proven());
+    CHECK(local_proof<schedule_for<circulant<>, collective::barrier>>().at(40'961).proven());
+}
+
+TEST_CASE("local conditions: what is not represented is refused, and named", "[proof]") {
+    const auto says = [](const auto& s, int n) { return local_proof(s).at(n).text(); };
+    CHECK(says(ring::inclusive_scan{}, 4) ==
+          "not proven by local conditions: group of 4, this collective is not represented");
+    CHECK(says(recursive_doubling::all_reduce{}, 4).find("rank 0, round 0, port 0, block 0, ") != std::string::npos);
+    CHECK(says(halving_doubling::reduce_scatter{}, 6).find("does not support this group size") != std::string::npos);
+    CHECK_FALSE(verify(crossed{}, 5).ok());
+    for (const int n : {5, 40'961})
+        CHECK(says(crossed{}, n).find("a slot holds the block of another rank") != std::string::npos);
+    CHECK(says(hidden{}, 8).find("a send meets no receive") != std::string::npos);
+    CHECK(says(permuted<direct::all_to_all, mirror>{}, 4).find("not symmetric by construction") != std::string::npos);
+}
