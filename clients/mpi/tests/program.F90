@@ -1,5 +1,6 @@
-! A program in Fortran that knows nothing of colls: collectives by the module mpi_f08 and by mpif.h, blocking, non-blocking and,
-! with -DPERSISTENT, persistent. It compares each element with its own computation, and prints what rank 0 has called for tests/check.
+! A program in Fortran that knows nothing of colls: collectives by the module mpi_f08 and by mpif.h, blocking,
+! non-blocking and, with -DPERSISTENT, persistent. It compares each element with its own computation, and prints what
+! rank 0 has called for tests/check.
 module checks
     implicit none
     integer, parameter :: length = 500
@@ -105,6 +106,11 @@ subroutine by_mpi_f08()
     implicit none
     integer, asynchronous :: mine(length), got(length), sent(length)
     double precision :: sums(length)
+    complex :: short_complex(length)
+    complex(kind(1d0)) :: long_complex(length)
+    real :: short_sums(length)
+    integer(selected_int_kind(4)) :: short_integers(length)
+    integer(selected_int_kind(18)) :: long_integers(length)
     integer :: i, from
     type(MPI_Comm) :: halves
     type(MPI_Request) :: requests(2)
@@ -118,6 +124,26 @@ subroutine by_mpi_f08()
     call MPI_Allreduce(MPI_IN_PLACE, sums, length, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD)
     call made('MPI_Allreduce')
     call expect(nint(sums), total())
+    short_sums = real(mine)
+    call MPI_Allreduce(MPI_IN_PLACE, short_sums, length, MPI_REAL4, MPI_SUM, MPI_COMM_WORLD)
+    call expect(nint(short_sums), total())
+    short_complex = cmplx(mine, -mine)
+    call MPI_Allreduce(MPI_IN_PLACE, short_complex, length, MPI_COMPLEX, MPI_SUM, MPI_COMM_WORLD)
+    call expect(nint(real(short_complex)), total())
+    call expect(nint(aimag(short_complex)), -total())
+    long_complex = cmplx(mine, -mine, kind(1d0))
+    call MPI_Allreduce(MPI_IN_PLACE, long_complex, length, MPI_COMPLEX16, MPI_SUM, MPI_COMM_WORLD)
+    call expect(nint(real(long_complex)), total())
+    call expect(nint(aimag(long_complex)), -total())
+    short_integers = int(mine, kind(short_integers))
+    call MPI_Allreduce(MPI_IN_PLACE, short_integers, length, MPI_INTEGER2, MPI_MAX, MPI_COMM_WORLD)
+    call expect(int(short_integers), given(ranks - 1))
+    long_integers = -mine
+    call MPI_Allreduce(MPI_IN_PLACE, long_integers, length, MPI_INTEGER8, MPI_SUM, MPI_COMM_WORLD)
+    call expect(int(long_integers), -total())
+    do i = 1, 5
+        call made('MPI_Allreduce')
+    end do
     got = 0
     call MPI_Scan(mine, got, length, MPI_INTEGER, MPI_MAX, MPI_COMM_WORLD)
     call made('MPI_Scan')
@@ -136,8 +162,8 @@ subroutine by_mpi_f08()
     call made('MPI_Bcast')
     call MPI_Comm_free(halves)
     from = modulo(rank + 1, ranks)
-    call MPI_Sendrecv(mine, length, MPI_INTEGER, modulo(rank - 1, ranks), 5, got, length, MPI_INTEGER, from, 5, MPI_COMM_WORLD, &
-        MPI_STATUS_IGNORE)
+    call MPI_Sendrecv(mine, length, MPI_INTEGER, modulo(rank - 1, ranks), 5, got, length, MPI_INTEGER, from, 5, &
+        MPI_COMM_WORLD, MPI_STATUS_IGNORE)
     call expect(got, given(from))
 #ifdef PERSISTENT
     call MPI_Allreduce_init(mine, got, length, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, requests(1))
