@@ -93,13 +93,13 @@ constexpr type integer_code() {
 using table = std::unordered_map<MPI_Datatype, known_type>;
 
 table make_table() {
-    table t;
+    table known;
     // An MPI without Fortran or C++ has no such types.
     const auto add = [&](MPI_Datatype handle, category what, type code) {
-        if (handle != MPI_DATATYPE_NULL) t.emplace(handle, known_type{what, true, code});
+        if (handle != MPI_DATATYPE_NULL) known.emplace(handle, known_type{what, true, code});
     };
     const auto add_without_code = [&](MPI_Datatype handle, category what) {
-        if (handle != MPI_DATATYPE_NULL) t.emplace(handle, known_type{what, false, type::bytes});
+        if (handle != MPI_DATATYPE_NULL) known.emplace(handle, known_type{what, false, type::bytes});
     };
     add(MPI_SIGNED_CHAR, category::integer, type::int8);
     add(MPI_UNSIGNED_CHAR, category::integer, type::uint8);
@@ -141,24 +141,31 @@ table make_table() {
     add(MPI_LONG_INT, category::pair, type::int64_index);
     add(MPI_LONG_DOUBLE_INT, category::pair, type::long_double_index);
     // Of Fortran. Its logical values are not those of C everywhere, and its pairs have two reals: MPI folds them.
-    if (int bytes = 0; MPI_INTEGER != MPI_DATATYPE_NULL && PMPI_Type_size(MPI_INTEGER, &bytes) == MPI_SUCCESS) {
-        if (bytes == 4) add(MPI_INTEGER, category::integer, type::int32);
-        if (bytes == 8) add(MPI_INTEGER, category::integer, type::int64);
+    // Its others are those of C of the same size: what MPI_INTEGER has depends on how MPI's Fortran was built.
+    const auto add_of_size = [&](std::size_t bytes, MPI_Datatype handle, category what, type code) {
+        int size = 0;
+        if (handle == MPI_DATATYPE_NULL || PMPI_Type_size(handle, &size) != MPI_SUCCESS) return;
+        if (static_cast<std::size_t>(size) == bytes) add(handle, what, code);
+    };
+    for (const MPI_Datatype t : {MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4, MPI_INTEGER8}) {
+        add_of_size(1, t, category::integer, type::int8);
+        add_of_size(2, t, category::integer, type::int16);
+        add_of_size(4, t, category::integer, type::int32);
+        add_of_size(8, t, category::integer, type::int64);
     }
-    if (int bytes = 0; MPI_REAL != MPI_DATATYPE_NULL && PMPI_Type_size(MPI_REAL, &bytes) == MPI_SUCCESS) {
-        if (bytes == 4) add(MPI_REAL, category::real, type::float32);
-        if (bytes == 8) add(MPI_REAL, category::real, type::float64);
+    for (const MPI_Datatype t : {MPI_REAL, MPI_DOUBLE_PRECISION, MPI_REAL4, MPI_REAL8}) {
+        add_of_size(4, t, category::real, type::float32);
+        add_of_size(8, t, category::real, type::float64);
     }
-    if (int bytes = 0;
-        MPI_DOUBLE_PRECISION != MPI_DATATYPE_NULL && PMPI_Type_size(MPI_DOUBLE_PRECISION, &bytes) == MPI_SUCCESS)
-        if (bytes == 8) add(MPI_DOUBLE_PRECISION, category::real, type::float64);
-    add_without_code(MPI_COMPLEX, category::complex);
-    add_without_code(MPI_DOUBLE_COMPLEX, category::complex);
+    for (const MPI_Datatype t : {MPI_COMPLEX, MPI_DOUBLE_COMPLEX, MPI_COMPLEX8, MPI_COMPLEX16}) {
+        add_of_size(8, t, category::complex, type::complex_float32);
+        add_of_size(16, t, category::complex, type::complex_float64);
+    }
     add_without_code(MPI_LOGICAL, category::logical);
     add_without_code(MPI_2INTEGER, category::pair);
     add_without_code(MPI_2REAL, category::pair);
     add_without_code(MPI_2DOUBLE_PRECISION, category::pair);
-    return t;
+    return known;
 }
 
 }  // namespace
