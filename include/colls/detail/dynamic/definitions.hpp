@@ -5,10 +5,12 @@
 #pragma once
 
 #include <colls/detail/call/modes.hpp>
+#include <colls/detail/dynamic/data_layouts.hpp>
 #include <colls/detail/dynamic/function_fold.hpp>
 #include <colls/detail/dynamic/named_schedules.hpp>
 #include <colls/detail/dynamic/names.hpp>
 #include <colls/detail/dynamic/op_tables.hpp>
+#include <colls/detail/dynamic/packed_buffers.hpp>
 #include <colls/dynamic.hpp>
 
 namespace colls::inline v1 {
@@ -18,7 +20,7 @@ namespace detail {
 class dynamic_request {
 public:
     dynamic_request(communicator& comm, collective what, const dynamic::options& how)
-        : e_(comm.context()), rank_(comm.rank()), how_(how) {
+        : e_(comm.context()), rank_(comm.rank()), ranks_(comm.size()), how_(how) {
         q_.c.what = what;
         q_.how.reproducible = how.reproducible;
     }
@@ -33,6 +35,7 @@ public:
         q_.c.out = static_cast<std::byte*>(out.data);
         q_.out_count = out.count;
         type_ = out.type;
+        if (in.layout || out.layout || in_blocks_ || out_blocks_) pack_buffers(in, out);
     }
     void set_root(int root) { q_.c.root = root; }
     /// After the buffers. The operator outlives a call that is not blocking, as a copy.
@@ -60,13 +63,46 @@ public:
         else
             set_operator_value<keeps>(q_, real_ = real_factor(op.real_));
     }
-    void set_counts(const dynamic::count_list& counts) { detail::set_counts(q_, q_.sends, counts); }
-    void set_received(const dynamic::count_list& counts) { detail::set_counts(q_, q_.receives, counts); }
+    /// Before the buffers, as the root.
+    void set_counts(const dynamic::count_list& counts) {
+        detail::set_counts(q_, q_.sends, counts);
+        const bool of_output = q_.c.what == collective::gather || q_.c.what == collective::all_gather;
+        if (counts.is_displaced()) (of_output ? out_blocks_ : in_blocks_) = &counts;
+    }
+    void set_received(const dynamic::count_list& counts) {
+        detail::set_counts(q_, q_.receives, counts);
+        if (counts.is_displaced()) out_blocks_ = &counts;
+    }
 
     template <class Mode>
     typename Mode::result run() {
         set_schedule();
         return Mode::run(e_, q_);
+    }
+
+    /// The message of the call `name`, to be sent or to be received.
+    static call message_of(communicator& comm, const char* name, const dynamic::const_buffer& data, bool is_sent) {
+        static constexpr dynamic::options none_given{};
+        dynamic_request r(comm, collective{}, none_given);
+        r.message_ = name;
+        r.type_ = data.type;
+        call c;
+        set_type(c, data.type.size(), name_of(data.type));
+        buffer_placement p{
+            "buffer", static_cast<std::byte*>(const_cast<void*>(data.data)), data.count, data.layout, nullptr};
+        if (data.layout) {
+            auto* const made = new packed_buffers;
+            const staging owner(made);
+            made->unpacks_output = !is_sent;
+            (is_sent ? made->in : made->out) = r.packed(p, !is_sent);
+            if (made->in || made->out) c.staged = owner;
+        }
+        if (is_sent)
+            c.in = p.data;
+        else
+            c.out = p.data;
+        c.count = p.count;
+        return c;
     }
 
     static const hashed_name& name_of(const dynamic::element_type& type) {
@@ -102,8 +138,13 @@ public:
 private:
     [[noreturn]] [[gnu::cold]] void refuse(const message& why, errc code = errc::invalid_argument) const {
         message text;
-        text << "colls: rank " << rank_ << " in " << v1::name_of(q_.c.what) << (q_.with_counts ? "_v" : "") << ": "
-             << why.text();
+        text << "colls: rank " << rank_ << " in ";
+        if (message_)
+            text << message_;
+        else
+            text << v1::name_of(q_.c.what) << (q_.with_counts ? "_v" : "");
+        text << ": " << why.text();
+        if (message_) throw error(code, text.text(), rank_);
         refuse_call(e_, code, text.text());
     }
     /// A gather, scatter or all_to_all with counts goes by `direct`: ranks between would not know how much they pass
@@ -146,9 +187,134 @@ private:
                             "they pass on: give no other schedule");
     }
 
+    /// Replaces buffers whose elements do not lie in a row by packed ones.
+    void pack_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
+        using enum collective;
+        const collective what = q_.c.what;
+        const bool root = q_.c.root == rank_, fans_in = what == gather || what == reduce;
+        std::byte* const input = static_cast<std::byte*>(const_cast<void*>(in.data));
+        auto* const made = new packed_buffers;
+        const staging owner(made);
+        const auto set_output = [&](const std::byte* packed) { q_.c.out = const_cast<std::byte*>(packed); };
+        if (what == broadcast) {
+            made->packs_output = root;
+            made->unpacks_output = !root;
+        } else {
+            const bool alike = in.data == out.data && in.count == out.count && in.layout == out.layout;
+            made->packs_output = alike && !owned(what) && !in_blocks_ && !out_blocks_;
+            made->unpacks_output = !(fans_in && !root) && !(what == exclusive_scan && rank_ == 0);
+        }
+        if (!fans_in || root) {
+            buffer_placement p{"output", static_cast<std::byte*>(out.data), out.count, out.layout, out_blocks_};
+            made->out = packed(p, made->unpacks_output);
+            set_output(p.data);
+            q_.out_count = p.count;
+            if (what == broadcast || (made->out && made->packs_output)) {
+                q_.c.in = p.data;
+                q_.in_count = p.count;
+                q_.c.staged = owner;
+                return;
+            }
+        }
+        if (what != scatter || root) {
+            buffer_placement p{"input", input, in.count, in.layout, in_blocks_};
+            made->in = packed(p, false);
+            q_.c.in = p.data;
+            q_.in_count = p.count;
+        }
+        if (made->in || made->out) q_.c.staged = owner;
+    }
+
+    /// One buffer as its caller describes it, and then as the call is to take it.
+    struct buffer_placement {
+        const char* name;
+        std::byte* data;
+        std::size_t count;
+        const dynamic::data_layout* layout;
+        const dynamic::count_list* blocks;
+    };
+    std::optional<packed_buffer> packed(buffer_placement& b, bool is_written) const {
+        const std::size_t element = type_.size();
+        element_sequence lies = sequence_of(b.name, b.data, b.count, b.layout, is_written);
+        list<sequence_part> parts;
+        std::size_t taken = lies.bytes();
+        if (b.blocks)
+            taken = take_blocks(b.name, *b.blocks, lies.bytes() / element, is_written, parts);
+        else if (taken > 0)
+            parts.push_back({0, taken});
+        b.count = taken / element;
+        if (lies.is_in_row() && parts.size() <= 1) {
+            if (!parts.empty()) b.data += lies.offset() + parts[0].first;
+            return {};
+        }
+        std::optional<packed_buffer> made;
+        made.emplace(e_, b.data, std::move(lies), std::move(parts), taken);
+        b.data = made->data();
+        return made;
+    }
+    element_sequence sequence_of(const char* name, const std::byte* data, std::size_t count,
+        const dynamic::data_layout* layout, bool is_written) const {
+        const std::size_t element = type_.size();
+        element_sequence lies = layout ? element_sequence(*layout, count, element) : element_sequence(count * element);
+        if (lies.broken_block() > 0)
+            refuse(message() << "the layout of the " << name << " has a block of " << lies.broken_block()
+                             << " bytes, which is no multiple of the " << element << " bytes of an element");
+        if (data == nullptr && lies.bytes() > 0)
+            refuse(message() << "the " << name << " of " << lies.bytes() / element << " elements is null");
+        if (is_written && lies.overlaps_itself())
+            refuse(message() << "the layout of the " << name << " has blocks that overlap (" << count
+                             << " repetitions of extent " << layout->extent() << "): they must lie apart");
+        return lies;
+    }
+    /// Checks blocks with displacements in a buffer that holds `held` elements, and enters those that are not empty, in
+    /// bytes, as one where they follow each other. Returns their bytes.
+    std::size_t take_blocks(const char* name, const dynamic::count_list& blocks, std::size_t held, bool is_written,
+        list<sequence_part>& parts) const {
+        const auto n = static_cast<std::size_t>(ranks_);
+        if (blocks.size() != n || blocks.displaced() != n)
+            refuse(message() << blocks.size() << " counts and " << blocks.displaced() << " displacements of the "
+                             << name << " are given, and should be " << n << " each, one for each rank");
+        const std::size_t* const counts = blocks.data();
+        const std::size_t* const at = blocks.displacements();
+        const auto put = [&](message& text, std::size_t r) -> message& {
+            return text << "elements " << at[r] << " to " << at[r] + counts[r] - 1;
+        };
+        std::size_t taken = 0;
+        list<std::size_t> by_place;
+        for (std::size_t r = 0; r < n; ++r) {
+            if (counts[r] == 0) continue;
+            if (at[r] > held || counts[r] > held - at[r]) {
+                message text;
+                text << "the block of rank " << r << " is ";
+                refuse(put(text, r) << " of the " << name << ", which holds " << held);
+            }
+            by_place.push_back(r);
+            const sequence_part part{at[r] * type_.size(), counts[r] * type_.size()};
+            taken += part.bytes;
+            if (!parts.empty() && parts.back().first + parts.back().bytes == part.first)
+                parts.back().bytes += part.bytes;
+            else
+                parts.push_back(part);
+        }
+        if (!is_written) return taken;
+        std::sort(by_place.begin(), by_place.end(), [&](std::size_t a, std::size_t b) { return at[a] < at[b]; });
+        for (std::size_t i = 1; i < by_place.size(); ++i) {
+            const std::size_t a = by_place[i - 1], b = by_place[i];
+            if (at[a] + counts[a] <= at[b]) continue;
+            message text;
+            text << "the blocks of ranks " << std::min(a, b) << " and " << std::max(a, b) << " overlap in the " << name
+                 << ": ";
+            put(text, std::min(a, b)) << ", and ";
+            refuse(put(text, std::max(a, b)));
+        }
+        return taken;
+    }
+
     rank_context& e_;
-    const int rank_;
+    const int rank_, ranks_;
     const dynamic::options& how_;
+    const char* message_ = nullptr;  // the call, where it is none of the collectives
+    const dynamic::count_list *in_blocks_ = nullptr, *out_blocks_ = nullptr;  // with displacements
     dynamic::element_type type_ = dynamic::type::bytes;
     // What op_value points to, as the operator needs.
     std::size_t bytes_ = 1;
@@ -164,17 +330,17 @@ template <class Mode>
 typename Mode::result submit_dynamic(communicator& comm, collective what, const dynamic::const_buffer& in,
     const dynamic::buffer& out, int root, const dynamic::options& how) {
     dynamic_request r(comm, what, how);
-    r.set_buffers(in, out);
     r.set_root(root);
+    r.set_buffers(in, out);
     return r.run<Mode>();
 }
 template <class Mode>
 typename Mode::result submit_dynamic_fold(communicator& comm, collective what, const dynamic::const_buffer& in,
     const dynamic::buffer& out, const dynamic::reduction& op, int root, const dynamic::options& how) {
     dynamic_request r(comm, what, how);
+    r.set_root(root);
     r.set_buffers(in, out);
     r.set_operator<Mode::keeps>(op);
-    r.set_root(root);
     return r.run<Mode>();
 }
 template <class Mode>
@@ -182,30 +348,22 @@ typename Mode::result submit_dynamic_v(communicator& comm, collective what, cons
     const dynamic::buffer& out, const dynamic::count_list& counts, const dynamic::count_list* received,
     const dynamic::reduction* op, int root, const dynamic::options& how) {
     dynamic_request r(comm, what, how);
+    r.set_root(root);
     r.set_counts(counts);
     if (received) r.set_received(*received);
     r.set_buffers(in, out);
     if (op) r.set_operator<Mode::keeps>(*op);
-    r.set_root(root);
     return r.run<Mode>();
 }
 template <class Mode>
 typename Mode::result submit_dynamic_barrier(communicator& comm, const dynamic::options& how) {
     return dynamic_request(comm, collective::barrier, how).run<Mode>();
 }
-inline call dynamic_message(const dynamic::element_type& type, const void* in, void* out, std::size_t count) {
-    call c;
-    set_type(c, type.size(), dynamic_request::name_of(type));
-    c.in = static_cast<const std::byte*>(in);
-    c.out = static_cast<std::byte*>(out);
-    c.count = count;
-    return c;
+inline call dynamic_sent(communicator& comm, const char* name, const dynamic::const_buffer& data) {
+    return dynamic_request::message_of(comm, name, data, true);
 }
-inline call dynamic_sent(const dynamic::const_buffer& data) {
-    return dynamic_message(data.type, data.data, nullptr, data.count);
-}
-inline call dynamic_received(const dynamic::buffer& data) {
-    return dynamic_message(data.type, nullptr, data.data, data.count);
+inline call dynamic_received(communicator& comm, const char* name, const dynamic::buffer& data) {
+    return dynamic_request::message_of(comm, name, data, false);
 }
 
 }  // namespace detail
@@ -294,18 +452,18 @@ COLLS_INLINE void all_to_all_v(
 }
 COLLS_INLINE void send(communicator& comm, const_buffer data, int peer) {
     colls::detail::perform_message(
-        comm.context(), colls::detail::operation_kind::send, colls::detail::dynamic_sent(data), peer);
+        comm.context(), colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer);
 }
 COLLS_INLINE void recv(communicator& comm, buffer data, int peer) {
     colls::detail::perform_message(
-        comm.context(), colls::detail::operation_kind::recv, colls::detail::dynamic_received(data), peer);
+        comm.context(), colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer);
 }
 COLLS_INLINE int recv_any(communicator& comm, buffer data) {
-    return colls::detail::perform_recv_any(comm.context(), colls::detail::dynamic_received(data));
+    return colls::detail::perform_recv_any(comm.context(), colls::detail::dynamic_received(comm, "recv_any", data));
 }
 COLLS_INLINE void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from) {
-    colls::detail::perform_exchange(
-        comm.context(), colls::detail::dynamic_sent(sent), to, colls::detail::dynamic_received(received), from);
+    colls::detail::perform_exchange(comm.context(), colls::detail::dynamic_sent(comm, "exchange", sent), to,
+        colls::detail::dynamic_received(comm, "exchange", received), from);
 }
 
 COLLS_INLINE operation start::broadcast(communicator& comm, buffer inout, int root, const options& how) {
@@ -383,13 +541,13 @@ COLLS_INLINE operation start::all_to_all_v(
 }
 COLLS_INLINE operation start::send(communicator& comm, const_buffer data, int peer) {
     colls::detail::rank_context& e = comm.context();
-    return {e,
-        colls::detail::begin_message(e, colls::detail::operation_kind::send, colls::detail::dynamic_sent(data), peer)};
+    return {e, colls::detail::begin_message(
+                   e, colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer)};
 }
 COLLS_INLINE operation start::recv(communicator& comm, buffer data, int peer) {
     colls::detail::rank_context& e = comm.context();
     return {e, colls::detail::begin_message(
-                   e, colls::detail::operation_kind::recv, colls::detail::dynamic_received(data), peer)};
+                   e, colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer)};
 }
 
 COLLS_INLINE plan prepare::broadcast(communicator& comm, buffer inout, int root, const options& how) {
