@@ -400,6 +400,53 @@ void check_messages(colls::communicator& comm, int kind, std::size_t k) {
     });
 }
 
+/// A plan with layouts at each run, beside ranks that make the typed call on elements in a row.
+void check_runs(colls::communicator& comm, std::size_t k) {
+    const int n = comm.size();
+    const shape s = make_shape(2, k);
+    checked in(s.bytes), out(s.bytes);
+    std::vector<int> row_in(s.at.size()), row_out(s.at.size());
+    const bool typed = comm.rank() % 2 == 1;
+    const dynamic::buffer from = typed ? dynamic::buffer{row_in.data(), row_in.size(), type::int32} : described(in, s),
+                          to = typed ? dynamic::buffer{row_out.data(), row_out.size(), type::int32} : described(out, s);
+    colls::plan plan = dynamic::prepare::all_reduce(comm, from, to, op::sum);
+    const auto run = [&](int tag, auto call) {
+        for (std::size_t i = 0; i < s.at.size(); ++i) {
+            row_in[i] = datum(comm.rank(), tag, i);
+            in.set(s.at[i], row_in[i]);
+            int sum = 0;
+            for (int r = 0; r < n; ++r) sum += datum(r, tag, i);
+            out.wants(s.at[i], sum);
+        }
+        call();
+        for (std::size_t i = 0; typed && i < s.at.size(); ++i) out.set(s.at[i], row_out[i]);
+        out.check("run " + std::to_string(tag));
+    };
+    run(1, [&] { plan.run(); });
+    run(2, [&] { plan.start().wait(); });
+    run(3, [&] { plan.run(); });
+    run(4, [&] {
+        colls::operation done = plan.start();
+        while (!done.test()) {}
+    });
+    run(5, [&] { const colls::operation waits_at_its_end = plan.start(); });
+    if (typed)
+        run(6, [&] { colls::all_reduce(comm, row_in, row_out, colls::sum); });
+    else
+        run(6, [&] { dynamic::all_reduce(comm, from, to, op::sum); });
+    run(7, [&] {  // the operation outlives the plan, and the layout of its start
+        colls::operation last;
+        {
+            const data_layout copy = s.layout;
+            dynamic::buffer a = from, b = to;
+            if (!typed) a.layout = b.layout = &copy;
+            colls::plan other = dynamic::prepare::all_reduce(comm, a, b, op::sum);
+            last = other.start();
+        }
+        last.wait();
+    });
+}
+
 template <class F>
 void refuses(F call, std::initializer_list<std::string> parts) {
     const std::string missing = lacks(refusal_of(call), parts);
@@ -445,6 +492,14 @@ TEST_CASE("dynamic: buffers with layouts, each rank with others", "[dynamic]") {
         check_layouts<dynamic::prepare>(comm, 5, 100);
         check_messages(comm, 4, 500);
     });
+}
+
+TEST_CASE("dynamic: a plan packs and unpacks in each run, beside ranks with elements in a row", "[dynamic]") {
+    for (const int n : {1, 2, 5}) {
+        INFO(n << " ranks");
+        CHECK_NOTHROW(run_over("threads", n, [](auto& comm) { check_runs(comm, 2), check_runs(comm, 900); }));
+    }
+    on_every_transport(3, [](auto& comm) { check_runs(comm, 900); });
 }
 
 TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and the group goes on", "[dynamic]") {

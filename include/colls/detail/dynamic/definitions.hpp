@@ -5,12 +5,12 @@
 #pragma once
 
 #include <colls/detail/call/modes.hpp>
+#include <colls/detail/dynamic/buffer_packer.hpp>
 #include <colls/detail/dynamic/data_layouts.hpp>
 #include <colls/detail/dynamic/function_fold.hpp>
 #include <colls/detail/dynamic/named_schedules.hpp>
 #include <colls/detail/dynamic/names.hpp>
 #include <colls/detail/dynamic/op_tables.hpp>
-#include <colls/detail/dynamic/packed_buffers.hpp>
 #include <colls/dynamic.hpp>
 
 namespace colls::inline v1 {
@@ -19,8 +19,7 @@ namespace detail {
 /// From a call whose types are known at run time to a request: what make_request.hpp and submit.hpp do for typed calls.
 class dynamic_request {
 public:
-    dynamic_request(communicator& comm, collective what, const dynamic::options& how)
-        : e_(comm.context()), rank_(comm.rank()), ranks_(comm.size()), how_(how) {
+    dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {
         q_.c.what = what;
         q_.how.reproducible = how.reproducible;
     }
@@ -66,6 +65,7 @@ public:
     /// Before the buffers, as the root.
     void set_counts(const dynamic::count_list& counts) {
         detail::set_counts(q_, q_.sends, counts);
+        packer_.is_of_counts();
         const bool of_output = q_.c.what == collective::gather || q_.c.what == collective::all_gather;
         if (counts.is_displaced()) (of_output ? out_blocks_ : in_blocks_) = &counts;
     }
@@ -77,15 +77,11 @@ public:
     template <class Mode>
     typename Mode::result run() {
         set_schedule();
-        return Mode::run(e_, q_);
+        return Mode::run(packer_.context(), q_);
     }
 
     /// The message of the call `name`, to be sent or to be received.
     static call message_of(communicator& comm, const char* name, const dynamic::const_buffer& data, bool is_sent) {
-        static constexpr dynamic::options none_given{};
-        dynamic_request r(comm, collective{}, none_given);
-        r.message_ = name;
-        r.type_ = data.type;
         call c;
         set_type(c, data.type.size(), name_of(data.type));
         buffer_placement p{
@@ -94,7 +90,7 @@ public:
             auto* const made = new packed_buffers;
             const staging owner(made);
             made->unpacks_output = !is_sent;
-            (is_sent ? made->in : made->out) = r.packed(p, !is_sent);
+            buffer_packer(comm, name).pack(p, data.type.size(), !is_sent, is_sent ? made->in : made->out);
             if (made->in || made->out) c.staged = owner;
         }
         if (is_sent)
@@ -136,17 +132,7 @@ public:
     }
 
 private:
-    [[noreturn]] [[gnu::cold]] void refuse(const message& why, errc code = errc::invalid_argument) const {
-        message text;
-        text << "colls: rank " << rank_ << " in ";
-        if (message_)
-            text << message_;
-        else
-            text << v1::name_of(q_.c.what) << (q_.with_counts ? "_v" : "");
-        text << ": " << why.text();
-        if (message_) throw error(code, text.text(), rank_);
-        refuse_call(e_, code, text.text());
-    }
+    [[noreturn]] void refuse(const message& why) const { packer_.refuse(why); }
     /// A gather, scatter or all_to_all with counts goes by `direct`: ranks between would not know how much they pass
     /// on.
     bool goes_direct() const {
@@ -191,7 +177,7 @@ private:
     void pack_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
         using enum collective;
         const collective what = q_.c.what;
-        const bool root = q_.c.root == rank_, fans_in = what == gather || what == reduce;
+        const bool root = q_.c.root == packer_.rank(), fans_in = what == gather || what == reduce;
         std::byte* const input = static_cast<std::byte*>(const_cast<void*>(in.data));
         auto* const made = new packed_buffers;
         const staging owner(made);
@@ -202,11 +188,11 @@ private:
         } else {
             const bool alike = in.data == out.data && in.count == out.count && in.layout == out.layout;
             made->packs_output = alike && !owned(what) && !in_blocks_ && !out_blocks_;
-            made->unpacks_output = !(fans_in && !root) && !(what == exclusive_scan && rank_ == 0);
+            made->unpacks_output = !(fans_in && !root) && !(what == exclusive_scan && packer_.rank() == 0);
         }
         if (!fans_in || root) {
             buffer_placement p{"output", static_cast<std::byte*>(out.data), out.count, out.layout, out_blocks_};
-            made->out = packed(p, made->unpacks_output);
+            packer_.pack(p, type_.size(), made->unpacks_output, made->out);
             set_output(p.data);
             q_.out_count = p.count;
             if (what == broadcast || (made->out && made->packs_output)) {
@@ -218,102 +204,15 @@ private:
         }
         if (what != scatter || root) {
             buffer_placement p{"input", input, in.count, in.layout, in_blocks_};
-            made->in = packed(p, false);
+            packer_.pack(p, type_.size(), false, made->in);
             q_.c.in = p.data;
             q_.in_count = p.count;
         }
         if (made->in || made->out) q_.c.staged = owner;
     }
 
-    /// One buffer as its caller describes it, and then as the call is to take it.
-    struct buffer_placement {
-        const char* name;
-        std::byte* data;
-        std::size_t count;
-        const dynamic::data_layout* layout;
-        const dynamic::count_list* blocks;
-    };
-    std::optional<packed_buffer> packed(buffer_placement& b, bool is_written) const {
-        const std::size_t element = type_.size();
-        element_sequence lies = sequence_of(b.name, b.data, b.count, b.layout, is_written);
-        list<sequence_part> parts;
-        std::size_t taken = lies.bytes();
-        if (b.blocks)
-            taken = take_blocks(b.name, *b.blocks, lies.bytes() / element, is_written, parts);
-        else if (taken > 0)
-            parts.push_back({0, taken});
-        b.count = taken / element;
-        if (lies.is_in_row() && parts.size() <= 1) {
-            if (!parts.empty()) b.data += lies.offset() + parts[0].first;
-            return {};
-        }
-        std::optional<packed_buffer> made;
-        made.emplace(e_, b.data, std::move(lies), std::move(parts), taken);
-        b.data = made->data();
-        return made;
-    }
-    element_sequence sequence_of(const char* name, const std::byte* data, std::size_t count,
-        const dynamic::data_layout* layout, bool is_written) const {
-        const std::size_t element = type_.size();
-        element_sequence lies = layout ? element_sequence(*layout, count, element) : element_sequence(count * element);
-        if (lies.broken_block() > 0)
-            refuse(message() << "the layout of the " << name << " has a block of " << lies.broken_block()
-                             << " bytes, which is no multiple of the " << element << " bytes of an element");
-        if (data == nullptr && lies.bytes() > 0)
-            refuse(message() << "the " << name << " of " << lies.bytes() / element << " elements is null");
-        if (is_written && lies.overlaps_itself())
-            refuse(message() << "the layout of the " << name << " has blocks that overlap (" << count
-                             << " repetitions of extent " << layout->extent() << "): they must lie apart");
-        return lies;
-    }
-    /// Checks blocks with displacements in a buffer that holds `held` elements, and enters those that are not empty, in
-    /// bytes, as one where they follow each other. Returns their bytes.
-    std::size_t take_blocks(const char* name, const dynamic::count_list& blocks, std::size_t held, bool is_written,
-        list<sequence_part>& parts) const {
-        const auto n = static_cast<std::size_t>(ranks_);
-        if (blocks.size() != n || blocks.displaced() != n)
-            refuse(message() << blocks.size() << " counts and " << blocks.displaced() << " displacements of the "
-                             << name << " are given, and should be " << n << " each, one for each rank");
-        const std::size_t* const counts = blocks.data();
-        const std::size_t* const at = blocks.displacements();
-        const auto put = [&](message& text, std::size_t r) -> message& {
-            return text << "elements " << at[r] << " to " << at[r] + counts[r] - 1;
-        };
-        std::size_t taken = 0;
-        list<std::size_t> by_place;
-        for (std::size_t r = 0; r < n; ++r) {
-            if (counts[r] == 0) continue;
-            if (at[r] > held || counts[r] > held - at[r]) {
-                message text;
-                text << "the block of rank " << r << " is ";
-                refuse(put(text, r) << " of the " << name << ", which holds " << held);
-            }
-            by_place.push_back(r);
-            const sequence_part part{at[r] * type_.size(), counts[r] * type_.size()};
-            taken += part.bytes;
-            if (!parts.empty() && parts.back().first + parts.back().bytes == part.first)
-                parts.back().bytes += part.bytes;
-            else
-                parts.push_back(part);
-        }
-        if (!is_written) return taken;
-        std::sort(by_place.begin(), by_place.end(), [&](std::size_t a, std::size_t b) { return at[a] < at[b]; });
-        for (std::size_t i = 1; i < by_place.size(); ++i) {
-            const std::size_t a = by_place[i - 1], b = by_place[i];
-            if (at[a] + counts[a] <= at[b]) continue;
-            message text;
-            text << "the blocks of ranks " << std::min(a, b) << " and " << std::max(a, b) << " overlap in the " << name
-                 << ": ";
-            put(text, std::min(a, b)) << ", and ";
-            refuse(put(text, std::max(a, b)));
-        }
-        return taken;
-    }
-
-    rank_context& e_;
-    const int rank_, ranks_;
+    buffer_packer packer_;
     const dynamic::options& how_;
-    const char* message_ = nullptr;  // the call, where it is none of the collectives
     const dynamic::count_list *in_blocks_ = nullptr, *out_blocks_ = nullptr;  // with displacements
     dynamic::element_type type_ = dynamic::type::bytes;
     // What op_value points to, as the operator needs.

@@ -2,9 +2,9 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 #pragma once
 
+#include <colls/detail/call/perform.hpp>
 #include <colls/detail/dynamic/element_sequence.hpp>
 #include <colls/detail/request/staged_buffers.hpp>
-#include <colls/memory.hpp>
 
 #include <optional>
 #include <utility>
@@ -16,30 +16,38 @@ struct sequence_part {
     std::size_t first, bytes;
 };
 
-/// One buffer, and the memory in which parts of it lie in a row. All ranks reach that memory.
+/// One buffer, and the memory in which parts of it lie in a row. All ranks reach that memory. The rank context must
+/// outlive it.
 class packed_buffer {
 public:
     packed_buffer(
         rank_context& e, std::byte* user, element_sequence&& lies, list<sequence_part>&& parts, std::size_t bytes)
-        : user_(user), lies_(std::move(lies)), parts_(std::move(parts)), packed_(e, bytes) {}
+        : e_(e), user_(user), lies_(std::move(lies)), parts_(std::move(parts)), kept_(bytes) {
+        packed_ = take_kept(e, kept_);
+    }
+    packed_buffer(const packed_buffer&) = delete;
+    packed_buffer& operator=(const packed_buffer&) = delete;
+    ~packed_buffer() { give_kept(e_, packed_, kept_); }
 
-    std::byte* data() { return packed_.data(); }
+    std::byte* data() { return packed_; }
     void pack() { copy<true>(); }
     void unpack() { copy<false>(); }
 
 private:
     template <bool packs>
     void copy() {
-        std::byte* at = packed_.data();
+        std::byte* at = packed_;
         for (const sequence_part& part : parts_) {
             lies_.copy<packs>(user_, part.first, part.bytes, at);
             at += part.bytes;
         }
     }
+    rank_context& e_;
     std::byte* user_;
     element_sequence lies_;
     list<sequence_part> parts_;
-    memory<std::byte> packed_;
+    std::size_t kept_;
+    std::byte* packed_ = nullptr;
 };
 
 /// Those of a call.
