@@ -238,7 +238,7 @@ shape make_shape(int kind, std::size_t k) {
                            .with_extent(10);
             s.count = 2 * k;
             for (std::size_t rep = 0; rep < s.count; ++rep)
-                for (const std::size_t i : {7, 8, 4, 0, 1, 2}) put(rep * 10 + i);
+                for (const std::size_t i : {7u, 8u, 4u, 0u, 1u, 2u}) put(rep * 10 + i);
             break;
         case 4:  // a part of a cube: planes of rows
             s.layout = data_layout::contiguous(2).repeated(2, 3).repeated(3, 10).with_extent(33);

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <colls/communicator.hpp>
+#include <colls/count_list.hpp>
+#include <colls/data_layout.hpp>
+#include <colls/detail/call/perform.hpp>
 #include <colls/detail/dynamic/packed_buffers.hpp>
-#include <colls/dynamic.hpp>
 #include <colls/schedule.hpp>
 
 #include <algorithm>

@@ -181,7 +181,6 @@ private:
         std::byte* const input = static_cast<std::byte*>(const_cast<void*>(in.data));
         auto* const made = new packed_buffers;
         const staging owner(made);
-        const auto set_output = [&](const std::byte* packed) { q_.c.out = const_cast<std::byte*>(packed); };
         if (what == broadcast) {
             made->packs_output = root;
             made->unpacks_output = !root;
@@ -193,7 +192,7 @@ private:
         if (!fans_in || root) {
             buffer_placement p{"output", static_cast<std::byte*>(out.data), out.count, out.layout, out_blocks_};
             packer_.pack(p, type_.size(), made->unpacks_output, made->out);
-            set_output(p.data);
+            q_.c.out = p.data;
             q_.out_count = p.count;
             if (what == broadcast || (made->out && made->packs_output)) {
                 q_.c.in = p.data;
