@@ -368,6 +368,44 @@ void check_layouts(colls::communicator& comm, int kind, std::size_t k) {
     all.check(where + "all_gather_v");
 }
 
+/// In place, where one buffer is the rank's own block of the other: repetitions of the same layout.
+template <class Form>
+void check_own_blocks(colls::communicator& comm, int kind, std::size_t k) {
+    const int n = comm.size(), me = comm.rank(), root = n - 1;
+    const std::size_t count = 12 * k, before = size_of(me) * count;
+    const shape one = make_shape(kind, k), s = make_shape(kind, k * size_of(n));
+    const std::size_t unit = s.layout.counts_in() == dynamic::unit::bytes ? 1 : sizeof(int);
+    checked all(s.bytes);
+    const dynamic::buffer own{
+        all.data() + size_of(me) * one.count * s.layout.extent() * unit, one.count, type::int32, &s.layout};
+    const auto round = [&](int tag, const char* what, auto value, auto call) {
+        for (std::size_t i = 0; i < s.at.size(); ++i) all.set(s.at[i], datum(me, tag, i));
+        all.keep();
+        for (std::size_t i = 0; i < s.at.size(); ++i) all.wants(s.at[i], value(i));
+        call();
+        all.check(what + (", layout " + std::to_string(kind)));
+    };
+    const auto is_own = [&](std::size_t i) { return i >= before && i < before + count; };
+    const dynamic::options how;
+    round(
+        1, "all_gather in place", [&](std::size_t i) { return datum(static_cast<int>(i / count), 1, i); },
+        [&] { finish_once(Form::all_gather(comm, own, described(all, s), how)); });
+    round(
+        2, "gather in place", [&](std::size_t i) { return datum(me == root ? static_cast<int>(i / count) : me, 2, i); },
+        [&] { finish_once(Form::gather(comm, own, described(all, s), root, how)); });
+    round(
+        3, "scatter in place", [&](std::size_t i) { return datum(is_own(i) ? root : me, 3, i); },
+        [&] { finish_once(Form::scatter(comm, described(all, s), own, root, how)); });
+    round(
+        4, "reduce_scatter in place",
+        [&](std::size_t i) {
+            int sum = 0;
+            for (int r = 0; r < n; ++r) sum += datum(r, 4, i);
+            return is_own(i) ? sum : datum(me, 4, i);
+        },
+        [&] { finish_once(Form::reduce_scatter(comm, described(all, s), own, op::sum, how)); });
+}
+
 void check_messages(colls::communicator& comm, int kind, std::size_t k) {
     const int n = comm.size(), me = comm.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
     const shape from = make_shape(kind + me, k), to = make_shape(kind + me + 1, k);
@@ -483,6 +521,11 @@ TEST_CASE("dynamic: buffers with layouts, each rank with others", "[dynamic]") {
                 check_layouts<dynamic::prepare>(comm, kind, 3);
                 check_messages(comm, kind, 2);
             }
+            for (const int kind : {1, 3, 5}) {  // whose repetitions follow each other
+                check_own_blocks<blocking>(comm, kind, 1);
+                check_own_blocks<dynamic::start>(comm, kind, 1500);
+                check_own_blocks<dynamic::prepare>(comm, kind, 20);
+            }
             check_layouts<blocking>(comm, 1, 2000);
         }));
     }
@@ -490,6 +533,7 @@ TEST_CASE("dynamic: buffers with layouts, each rank with others", "[dynamic]") {
         check_layouts<blocking>(comm, 2, 2);
         check_layouts<dynamic::start>(comm, 3, 1500);
         check_layouts<dynamic::prepare>(comm, 5, 100);
+        check_own_blocks<blocking>(comm, 1, 900);
         check_messages(comm, 4, 500);
     });
 }

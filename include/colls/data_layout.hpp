@@ -9,24 +9,13 @@
 // sequence in another way, or have it in a row.
 #pragma once
 
+#include <colls/detail/dynamic/declarations.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <concepts>
 #include <cstddef>
 
 namespace colls::inline v1 {
-namespace detail {
-
-class element_sequence;
-
-/// `rows` blocks of `length`, the first one at `offset`, each `stride` behind the one before.
-struct strided_blocks {
-    std::size_t offset, rows, length, stride;
-    friend constexpr bool operator==(const strided_blocks&, const strided_blocks&) = default;
-};
-
-}  // namespace detail
-
 namespace dynamic {
 
 /// What the numbers of a layout count.

@@ -186,7 +186,7 @@ private:
             made->unpacks_output = !root;
         } else {
             const bool alike = in.data == out.data && in.count == out.count && in.layout == out.layout;
-            made->packs_output = alike && !owned(what) && !in_blocks_ && !out_blocks_;
+            made->packs_output = alike && !in_blocks_ && !out_blocks_;
             made->unpacks_output = !(fans_in && !root) && !(what == exclusive_scan && packer_.rank() == 0);
         }
         if (!fans_in || root) {
