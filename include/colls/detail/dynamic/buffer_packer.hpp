@@ -9,7 +9,6 @@
 #include <colls/detail/dynamic/packed_buffers.hpp>
 #include <colls/schedule.hpp>
 
-#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -95,7 +94,7 @@ private:
             return text << "elements " << at[r] << " to " << at[r] + counts[r] - 1;
         };
         std::size_t taken = 0;
-        list<std::size_t> by_place;
+        list<span_of_bytes> spans;
         for (std::size_t r = 0; r < n; ++r) {
             if (counts[r] == 0) continue;
             if (at[r] > held || counts[r] > held - at[r]) {
@@ -103,8 +102,8 @@ private:
                 text << "the block of rank " << r << " is ";
                 refuse(put(text, r) << " of the " << name << ", which holds " << held);
             }
-            by_place.push_back(r);
             const sequence_part part{at[r] * element, counts[r] * element};
+            spans.push_back({part.first, part.first + part.bytes, r});
             taken += part.bytes;
             if (!parts.empty() && parts.back().first + parts.back().bytes == part.first)
                 parts.back().bytes += part.bytes;
@@ -112,15 +111,13 @@ private:
                 parts.push_back(part);
         }
         if (!is_written) return taken;
-        std::sort(by_place.begin(), by_place.end(), [&](std::size_t x, std::size_t y) { return at[x] < at[y]; });
-        for (std::size_t i = 1; i < by_place.size(); ++i) {
-            const std::size_t x = by_place[i - 1], y = by_place[i];
-            if (at[x] + counts[x] <= at[y]) continue;
+        if (const std::size_t i = first_overlap(spans); i > 0) {
+            const std::size_t a = spans[i - 1].of, c = spans[i].of;
             message text;
-            text << "the blocks of ranks " << std::min(x, y) << " and " << std::max(x, y) << " overlap in the " << name
-                 << ": ";
-            put(text, std::min(x, y)) << ", and ";
-            refuse(put(text, std::max(x, y)));
+            text << "the blocks of ranks " << (a < c ? a : c) << " and " << (a < c ? c : a) << " overlap in the "
+                 << name << ": ";
+            put(text, a < c ? a : c) << ", and ";
+            refuse(put(text, a < c ? c : a));
         }
         return taken;
     }

@@ -6,8 +6,8 @@
 #include <colls/detail/support/copy_rows.hpp>
 #include <colls/detail/support/list.hpp>
 
-#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 
 namespace colls::inline v1::detail {
 
@@ -53,7 +53,7 @@ public:
                     first -= b.rows * b.length;
                     continue;
                 }
-                const std::size_t n = std::min(b.rows * b.length - first, bytes);
+                const std::size_t n = least(b.rows * b.length - first, bytes);
                 copy_of_block<packs>(memory, b, first, n, packed);
                 packed += n;
                 bytes -= n;
@@ -63,6 +63,7 @@ public:
     }
 
 private:
+    static constexpr std::size_t least(std::size_t a, std::size_t b) { return a < b ? a : b; }
     /// Repetitions of one block are more rows of it.
     void merge_repetitions() {
         if (blocks_.size() != 1) return;
@@ -92,7 +93,7 @@ private:
         std::byte* memory, const strided_blocks& b, std::size_t first, std::size_t bytes, std::byte* packed) {
         std::byte* at = memory + b.offset + first / b.length * b.stride;
         if (const std::size_t skip = first % b.length; skip > 0) {
-            const std::size_t n = std::min(b.length - skip, bytes);
+            const std::size_t n = least(b.length - skip, bytes);
             copy_piece<packs>(at + skip, 0, 1, n, packed);
             at += b.stride, packed += n, bytes -= n;
         }
@@ -106,44 +107,50 @@ private:
     std::size_t broken_block_ = 0;
 };
 
+/// From `begin` to before `end`; `of` is its owner's.
+struct span_of_bytes {
+    std::size_t begin, end, of;
+};
+/// Sorts spans that are not empty by where they begin. Returns the index of the first that overlaps the one before it,
+/// or 0. (std::qsort, since std::sort would cost the unit a tenth of a second.)
+inline std::size_t first_overlap(list<span_of_bytes>& spans) {
+    if (!spans.empty())
+        std::qsort(spans.data(), spans.size(), sizeof(span_of_bytes), [](const void* a, const void* b) {
+            const std::size_t x = static_cast<const span_of_bytes*>(a)->begin,
+                              y = static_cast<const span_of_bytes*>(b)->begin;
+            return x < y ? -1 : x > y ? 1 : 0;
+        });
+    for (std::size_t i = 1; i < spans.size(); ++i)
+        if (spans[i].begin < spans[i - 1].end) return i;
+    return 0;
+}
+
 inline bool element_sequence::overlaps_itself() const {
-    struct span {
-        std::size_t begin, end;
-    };
-    const auto any_overlap = [](list<span>& spans) {
-        std::sort(spans.begin(), spans.end(), [](const span& a, const span& b) { return a.begin < b.begin; });
-        for (std::size_t i = 1; i < spans.size(); ++i)
-            if (spans[i].begin < spans[i - 1].end) return true;
-        return false;
-    };
     // The repetitions after each other, and the blocks in each; or the repetitions of each row next to each other.
-    list<span> blocks, rows;
+    list<span_of_bytes> blocks, rows, all;
     std::size_t first = ~std::size_t{0}, last = 0, longest = 0;
     bool rows_are_apart = true;
     for (const strided_blocks& b : blocks_) {
         const std::size_t end = b.offset + (b.rows - 1) * b.stride + b.length;
-        blocks.push_back({b.offset, end});
-        first = std::min(first, b.offset);
-        last = std::max(last, end);
-        longest = std::max(longest, b.length);
+        blocks.push_back({b.offset, end, 0});
+        first = b.offset < first ? b.offset : first;
+        last = end > last ? end : last;
+        longest = b.length > longest ? b.length : longest;
         rows_are_apart = rows_are_apart && (b.rows == 1 || b.stride >= b.length);
     }
     if (blocks.empty()) return false;
-    if (rows_are_apart && (repeats_ == 1 || extent_ >= last - first) && !any_overlap(blocks)) return false;
-    for (const strided_blocks& b : blocks_)
-        for (std::size_t row = 0; row < b.rows; ++row) {
-            const std::size_t begin = b.offset + row * b.stride;
-            rows.push_back({begin, begin + (repeats_ - 1) * extent_ + b.length});
-        }
-    if ((repeats_ == 1 || extent_ >= longest) && !any_overlap(rows)) return false;
-    list<span> all;
-    for (std::size_t i = 0; i < repeats_; ++i)
+    if (rows_are_apart && (repeats_ == 1 || extent_ >= last - first) && !first_overlap(blocks)) return false;
+    const auto enter_rows = [&](list<span_of_bytes>& to, std::size_t from, std::size_t longer) {
         for (const strided_blocks& b : blocks_)
             for (std::size_t row = 0; row < b.rows; ++row) {
-                const std::size_t begin = i * extent_ + b.offset + row * b.stride;
-                all.push_back({begin, begin + b.length});
+                const std::size_t begin = from + b.offset + row * b.stride;
+                to.push_back({begin, begin + longer + b.length, 0});
             }
-    return any_overlap(all);
+    };
+    enter_rows(rows, 0, (repeats_ - 1) * extent_);
+    if ((repeats_ == 1 || extent_ >= longest) && !first_overlap(rows)) return false;
+    for (std::size_t i = 0; i < repeats_; ++i) enter_rows(all, i * extent_, 0);
+    return first_overlap(all) != 0;
 }
 
 }  // namespace colls::inline v1::detail

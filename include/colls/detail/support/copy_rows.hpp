@@ -15,8 +15,8 @@ void copy_rows_of(
     for (std::size_t row = 0; row < rows; ++row) std::memcpy(to + row * to_stride, from + row * from_stride, Bytes);
 }
 /// Copies `rows` times `bytes` bytes, which begin `to_stride` and `from_stride` bytes apart.
-inline void copy_rows(std::byte* to, std::size_t to_stride, const std::byte* from, std::size_t from_stride,
-    std::size_t rows, std::size_t bytes) {
+[[gnu::noinline]] inline void copy_rows(std::byte* to, std::size_t to_stride, const std::byte* from,
+    std::size_t from_stride, std::size_t rows, std::size_t bytes) {
     switch (bytes) {  // a call of memcpy for each of these would take several times as long
         case 1:
             return copy_rows_of<1>(to, to_stride, from, from_stride, rows);
