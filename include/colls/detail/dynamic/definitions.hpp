@@ -88,10 +88,10 @@ public:
             "buffer", static_cast<std::byte*>(const_cast<void*>(data.data)), data.count, data.layout, nullptr};
         if (data.layout) {
             auto* const made = new packed_buffers;
-            const staging owner(made);
+            const shared_packing owner(made);
             made->unpacks_output = !is_sent;
             buffer_packer(comm, name).pack(p, data.type.size(), !is_sent, is_sent ? made->in : made->out);
-            if (made->in || made->out) c.staged = owner;
+            if (made->in || made->out) c.packed = owner;
         }
         if (is_sent)
             c.in = p.data;
@@ -180,7 +180,7 @@ private:
         const bool root = q_.c.root == packer_.rank(), fans_in = what == gather || what == reduce;
         std::byte* const input = static_cast<std::byte*>(const_cast<void*>(in.data));
         auto* const made = new packed_buffers;
-        const staging owner(made);
+        const shared_packing owner(made);
         if (what == broadcast) {
             made->packs_output = root;
             made->unpacks_output = !root;
@@ -197,7 +197,7 @@ private:
             if (what == broadcast || (made->out && made->packs_output)) {
                 q_.c.in = p.data;
                 q_.in_count = p.count;
-                q_.c.staged = owner;
+                q_.c.packed = owner;
                 return;
             }
         }
@@ -207,7 +207,7 @@ private:
             q_.c.in = p.data;
             q_.in_count = p.count;
         }
-        if (made->in || made->out) q_.c.staged = owner;
+        if (made->in || made->out) q_.c.packed = owner;
     }
 
     buffer_packer packer_;

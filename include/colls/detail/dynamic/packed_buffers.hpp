@@ -4,7 +4,7 @@
 
 #include <colls/detail/call/perform.hpp>
 #include <colls/detail/dynamic/element_sequence.hpp>
-#include <colls/detail/request/staged_buffers.hpp>
+#include <colls/detail/request/packed_arguments.hpp>
 
 #include <optional>
 #include <utility>
@@ -51,7 +51,7 @@ private:
 };
 
 /// Those of a call.
-struct packed_buffers final : staged_buffers {
+struct packed_buffers final : packed_arguments {
     std::optional<packed_buffer> in, out;
     bool packs_output = false;    ///< the output has an input: it is in place, or the root's of a broadcast
     bool unpacks_output = false;  ///< this rank's output is written

@@ -100,7 +100,7 @@ public:
     taken_operation& operator=(const taken_operation&) = delete;
     ~taken_operation() {
         if (!o_) return;
-        o_->request.staged = {};
+        o_->request.packed = {};
         e_.idle.push_back(o_);
     }
     operation_state& operator*() const { return *o_; }
@@ -145,12 +145,12 @@ inline void execute_untraced(rank_context& e, const call& c, const schedule_choi
 }
 /// Runs a call to its end.
 inline void execute(rank_context& e, const call& c, const schedule_choice& p) {
-    if (c.staged) c.staged->pack();
+    if (c.packed) c.packed->pack();
     if (traces(e))
         execute_traced(e, c, p);
     else
         execute_untraced(e, c, p);
-    if (c.staged) c.staged->unpack();
+    if (c.packed) c.packed->unpack();
 }
 
 COLLS_INLINE void perform(rank_context& e, request& q) {

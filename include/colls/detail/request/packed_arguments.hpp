@@ -7,39 +7,39 @@
 namespace colls::inline v1::detail {
 
 /// Packed copies of a call's buffers, which the call moves in place of them. Neither function throws.
-class staged_buffers {
+class packed_arguments {
 public:
     virtual void pack() = 0;
     virtual void unpack() = 0;
 
 protected:
-    staged_buffers() = default;
-    staged_buffers(const staged_buffers&) = delete;
-    virtual ~staged_buffers() = default;
+    packed_arguments() = default;
+    packed_arguments(const packed_arguments&) = delete;
+    virtual ~packed_arguments() = default;
 
 private:
-    friend class staging;
+    friend class shared_packing;
     int holders_ = 0;
 };
 
-/// Shares staged buffers, or holds none: the call, the operation that runs it and the plan that keeps it need them.
+/// Shares packed arguments, or holds none: the call, the operation that runs it and the plan that keeps it need them.
 /// (No std::shared_ptr: every unit that makes a call would include <memory>.)
-class staging {
+class shared_packing {
 public:
-    staging() = default;
-    explicit staging(staged_buffers* b) : b_(b) { hold(); }
-    staging(const staging& other) : b_(other.b_) { hold(); }
-    staging& operator=(const staging& other) {
+    shared_packing() = default;
+    explicit shared_packing(packed_arguments* b) : b_(b) { hold(); }
+    shared_packing(const shared_packing& other) : b_(other.b_) { hold(); }
+    shared_packing& operator=(const shared_packing& other) {
         if (b_ == other.b_) return *this;
         drop();
         b_ = other.b_;
         hold();
         return *this;
     }
-    ~staging() { drop(); }
+    ~shared_packing() { drop(); }
 
     explicit operator bool() const { return b_ != nullptr; }
-    staged_buffers* operator->() const { return b_; }
+    packed_arguments* operator->() const { return b_; }
 
 private:
     void hold() const {
@@ -48,7 +48,7 @@ private:
     void drop() const {
         if (b_ && --b_->holders_ == 0) delete b_;
     }
-    staged_buffers* b_ = nullptr;
+    packed_arguments* b_ = nullptr;
 };
 
 }  // namespace colls::inline v1::detail
