@@ -2,6 +2,7 @@
 // collectives in their three forms, and ranks of which some make the typed call.
 #include "catch.hpp"
 
+#include "support/dynamic_forms.hpp"
 #include "support/every_transport.hpp"
 #include "support/guarded.hpp"
 #include "support/says.hpp"
@@ -343,36 +344,6 @@ void half_of_both(const void* in, void* inout, std::size_t count, void*) {
         y = (static_cast<const float*>(in)[i] + y) * 0.5f;
     }
 }
-
-/// The calls of dynamic.hpp that return when they are over, in the form of start and prepare.
-struct blocking {
-    struct result {};
-    static constexpr auto broadcast = [](auto&&... a) { return dynamic::broadcast(a...), result{}; };
-    static constexpr auto scatter = [](auto&&... a) { return dynamic::scatter(a...), result{}; };
-    static constexpr auto gather = [](auto&&... a) { return dynamic::gather(a...), result{}; };
-    static constexpr auto all_gather = [](auto&&... a) { return dynamic::all_gather(a...), result{}; };
-    static constexpr auto all_to_all = [](auto&&... a) { return dynamic::all_to_all(a...), result{}; };
-    static constexpr auto reduce = [](auto&&... a) { return dynamic::reduce(a...), result{}; };
-    static constexpr auto reduce_scatter = [](auto&&... a) { return dynamic::reduce_scatter(a...), result{}; };
-    static constexpr auto all_reduce = [](auto&&... a) { return dynamic::all_reduce(a...), result{}; };
-    static constexpr auto inclusive_scan = [](auto&&... a) { return dynamic::inclusive_scan(a...), result{}; };
-    static constexpr auto exclusive_scan = [](auto&&... a) { return dynamic::exclusive_scan(a...), result{}; };
-    static constexpr auto barrier = [](auto&&... a) { return dynamic::barrier(a...), result{}; };
-    static constexpr auto scatter_v = [](auto&&... a) { return dynamic::scatter_v(a...), result{}; };
-    static constexpr auto gather_v = [](auto&&... a) { return dynamic::gather_v(a...), result{}; };
-    static constexpr auto all_gather_v = [](auto&&... a) { return dynamic::all_gather_v(a...), result{}; };
-    static constexpr auto reduce_scatter_v = [](auto&&... a) { return dynamic::reduce_scatter_v(a...), result{}; };
-    static constexpr auto all_to_all_v = [](auto&&... a) { return dynamic::all_to_all_v(a...), result{}; };
-};
-void finish(blocking::result) {}
-void finish(colls::operation done) { done.wait(); }
-void finish(colls::plan prepared) {
-    prepared.run();
-    prepared.start().wait();  // into the same output
-}
-void finish_once(blocking::result) {}
-void finish_once(colls::operation done) { done.wait(); }
-void finish_once(colls::plan prepared) { prepared.run(); }
 
 /// Buffers of affine maps in elements of `element` bytes.
 struct maps {

@@ -22,10 +22,11 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/communicator.hpp>
+#include <colls/count_list.hpp>
+#include <colls/data_layout.hpp>
 #include <colls/detail/dynamic/declarations.hpp>
 #include <colls/dynamic_codes.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -59,44 +60,25 @@ private:
 };
 
 /// An input: `count` elements from `data` on. Null where count is 0, or where the call does not read it.
+///
+/// With a layout (data_layout.hpp): `count` repetitions of it, whose elements are to the call as if they lay in a row.
+/// Whatever else a call says of the buffer's elements, blocks and counts is about those. The layout need not outlive
+/// the statement that makes the call.
 struct const_buffer {
-    const void* data = nullptr;                ///< the first element
-    std::size_t count = 0;                     ///< in elements
+    const void* data = nullptr;                ///< the first element, or where the layout's offset 0 is
+    std::size_t count = 0;                     ///< in elements, or in repetitions of the layout
     element_type type = dynamic::type::bytes;  ///< of an element
+    const data_layout* layout = nullptr;       ///< null: elements lie in a row
 };
 /// An output, or a buffer that is both.
 struct buffer {
-    void* data = nullptr;                      ///< the first element
-    std::size_t count = 0;                     ///< in elements
+    void* data = nullptr;                      ///< the first element, or where the layout's offset 0 is
+    std::size_t count = 0;                     ///< in elements, or in repetitions of the layout
     element_type type = dynamic::type::bytes;  ///< of an element
+    const data_layout* layout = nullptr;       ///< null: elements lie in a row
 
     /// The same as an input.
-    constexpr operator const_buffer() const { return {data, count, type}; }
-};
-
-/// The lengths of n blocks in elements: any contiguous range of std::size_t. It refers to the range.
-class count_list {
-public:
-    /// No counts.
-    constexpr count_list() = default;
-    /// The `size` counts from `data` on.
-    constexpr count_list(const std::size_t* data, std::size_t size) : data_(data), size_(size) {}
-    /// The counts of a range.
-    template <class Range>
-        requires requires(const Range& r) {
-            { r.data() } -> std::convertible_to<const std::size_t*>;
-            { r.size() } -> std::convertible_to<std::size_t>;
-        }
-    constexpr count_list(const Range& range) : data_(range.data()), size_(range.size()) {}
-
-    /// The first count.
-    constexpr const std::size_t* data() const { return data_; }
-    /// How many there are.
-    constexpr std::size_t size() const { return size_; }
-
-private:
-    const std::size_t* data_ = nullptr;
-    std::size_t size_ = 0;
+    constexpr operator const_buffer() const { return {data, count, type, layout}; }
 };
 
 /// Folds two vectors: inout[i] = in[i] op inout[i] for all i below count, as functions of MPI do. `in` is the

@@ -84,6 +84,10 @@ host_map hosts_of(const rank_context& e);
 
 allocation* allocate(rank_context& e, std::size_t count, std::size_t element, std::byte*& at);
 void deallocate(allocation* a);
+/// The same kind of memory, of `bytes` bytes or more, as the length that it sets says; out of what the rank keeps for
+/// its calls. The system has given its pages.
+std::byte* take_kept(rank_context& e, std::size_t& bytes);
+void give_kept(rank_context& e, std::byte* at, std::size_t bytes);
 
 progress_worker* start_progress(rank_context& e);
 void stop_progress(progress_worker* w);

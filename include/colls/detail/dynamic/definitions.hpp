@@ -5,6 +5,8 @@
 #pragma once
 
 #include <colls/detail/call/modes.hpp>
+#include <colls/detail/dynamic/buffer_packer.hpp>
+#include <colls/detail/dynamic/data_layouts.hpp>
 #include <colls/detail/dynamic/function_fold.hpp>
 #include <colls/detail/dynamic/named_schedules.hpp>
 #include <colls/detail/dynamic/names.hpp>
@@ -17,8 +19,7 @@ namespace detail {
 /// From a call whose types are known at run time to a request: what make_request.hpp and submit.hpp do for typed calls.
 class dynamic_request {
 public:
-    dynamic_request(communicator& comm, collective what, const dynamic::options& how)
-        : e_(comm.context()), rank_(comm.rank()), how_(how) {
+    dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {
         q_.c.what = what;
         q_.how.reproducible = how.reproducible;
     }
@@ -33,6 +34,7 @@ public:
         q_.c.out = static_cast<std::byte*>(out.data);
         q_.out_count = out.count;
         type_ = out.type;
+        if (in.layout || out.layout || in_blocks_ || out_blocks_) pack_buffers(in, out);
     }
     void set_root(int root) { q_.c.root = root; }
     /// After the buffers. The operator outlives a call that is not blocking, as a copy.
@@ -60,13 +62,43 @@ public:
         else
             set_operator_value<keeps>(q_, real_ = real_factor(op.real_));
     }
-    void set_counts(const dynamic::count_list& counts) { detail::set_counts(q_, q_.sends, counts); }
-    void set_received(const dynamic::count_list& counts) { detail::set_counts(q_, q_.receives, counts); }
+    /// Before the buffers, as the root.
+    void set_counts(const dynamic::count_list& counts) {
+        detail::set_counts(q_, q_.sends, counts);
+        packer_.is_of_counts();
+        const bool of_output = q_.c.what == collective::gather || q_.c.what == collective::all_gather;
+        if (counts.is_displaced()) (of_output ? out_blocks_ : in_blocks_) = &counts;
+    }
+    void set_received(const dynamic::count_list& counts) {
+        detail::set_counts(q_, q_.receives, counts);
+        if (counts.is_displaced()) out_blocks_ = &counts;
+    }
 
     template <class Mode>
     typename Mode::result run() {
         set_schedule();
-        return Mode::run(e_, q_);
+        return Mode::run(packer_.context(), q_);
+    }
+
+    /// The message of the call `name`, to be sent or to be received.
+    static call message_of(communicator& comm, const char* name, const dynamic::const_buffer& data, bool is_sent) {
+        call c;
+        set_type(c, data.type.size(), name_of(data.type));
+        buffer_placement p{
+            "buffer", static_cast<std::byte*>(const_cast<void*>(data.data)), data.count, data.layout, nullptr};
+        if (data.layout) {
+            auto* const made = new packed_buffers;
+            const shared_packing owner(made);
+            made->unpacks_output = !is_sent;
+            buffer_packer(comm, name).pack(p, data.type.size(), !is_sent, is_sent ? made->in : made->out);
+            if (made->in || made->out) c.packed = owner;
+        }
+        if (is_sent)
+            c.in = p.data;
+        else
+            c.out = p.data;
+        c.count = p.count;
+        return c;
     }
 
     static const hashed_name& name_of(const dynamic::element_type& type) {
@@ -100,12 +132,7 @@ public:
     }
 
 private:
-    [[noreturn]] [[gnu::cold]] void refuse(const message& why, errc code = errc::invalid_argument) const {
-        message text;
-        text << "colls: rank " << rank_ << " in " << v1::name_of(q_.c.what) << (q_.with_counts ? "_v" : "") << ": "
-             << why.text();
-        refuse_call(e_, code, text.text());
-    }
+    [[noreturn]] void refuse(const message& why) const { packer_.refuse(why); }
     /// A gather, scatter or all_to_all with counts goes by `direct`: ranks between would not know how much they pass
     /// on.
     bool goes_direct() const {
@@ -146,9 +173,46 @@ private:
                             "they pass on: give no other schedule");
     }
 
-    rank_context& e_;
-    const int rank_;
+    /// Replaces buffers whose elements do not lie in a row by packed ones.
+    void pack_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
+        using enum collective;
+        const collective what = q_.c.what;
+        const bool root = q_.c.root == packer_.rank(), fans_in = what == gather || what == reduce;
+        std::byte* const input = static_cast<std::byte*>(const_cast<void*>(in.data));
+        auto* const made = new packed_buffers;
+        const shared_packing owner(made);
+        if (what == broadcast) {
+            made->packs_output = root;
+            made->unpacks_output = !root;
+        } else {
+            const bool alike = in.data == out.data && in.count == out.count && in.layout == out.layout;
+            made->packs_output = alike && !in_blocks_ && !out_blocks_;
+            made->unpacks_output = !(fans_in && !root) && !(what == exclusive_scan && packer_.rank() == 0);
+        }
+        if (!fans_in || root) {
+            buffer_placement p{"output", static_cast<std::byte*>(out.data), out.count, out.layout, out_blocks_};
+            packer_.pack(p, type_.size(), made->unpacks_output, made->out);
+            q_.c.out = p.data;
+            q_.out_count = p.count;
+            if (what == broadcast || (made->out && made->packs_output)) {
+                q_.c.in = p.data;
+                q_.in_count = p.count;
+                q_.c.packed = owner;
+                return;
+            }
+        }
+        if (what != scatter || root) {
+            buffer_placement p{"input", input, in.count, in.layout, in_blocks_};
+            packer_.pack(p, type_.size(), false, made->in);
+            q_.c.in = p.data;
+            q_.in_count = p.count;
+        }
+        if (made->in || made->out) q_.c.packed = owner;
+    }
+
+    buffer_packer packer_;
     const dynamic::options& how_;
+    const dynamic::count_list *in_blocks_ = nullptr, *out_blocks_ = nullptr;  // with displacements
     dynamic::element_type type_ = dynamic::type::bytes;
     // What op_value points to, as the operator needs.
     std::size_t bytes_ = 1;
@@ -164,17 +228,17 @@ template <class Mode>
 typename Mode::result submit_dynamic(communicator& comm, collective what, const dynamic::const_buffer& in,
     const dynamic::buffer& out, int root, const dynamic::options& how) {
     dynamic_request r(comm, what, how);
-    r.set_buffers(in, out);
     r.set_root(root);
+    r.set_buffers(in, out);
     return r.run<Mode>();
 }
 template <class Mode>
 typename Mode::result submit_dynamic_fold(communicator& comm, collective what, const dynamic::const_buffer& in,
     const dynamic::buffer& out, const dynamic::reduction& op, int root, const dynamic::options& how) {
     dynamic_request r(comm, what, how);
+    r.set_root(root);
     r.set_buffers(in, out);
     r.set_operator<Mode::keeps>(op);
-    r.set_root(root);
     return r.run<Mode>();
 }
 template <class Mode>
@@ -182,30 +246,22 @@ typename Mode::result submit_dynamic_v(communicator& comm, collective what, cons
     const dynamic::buffer& out, const dynamic::count_list& counts, const dynamic::count_list* received,
     const dynamic::reduction* op, int root, const dynamic::options& how) {
     dynamic_request r(comm, what, how);
+    r.set_root(root);
     r.set_counts(counts);
     if (received) r.set_received(*received);
     r.set_buffers(in, out);
     if (op) r.set_operator<Mode::keeps>(*op);
-    r.set_root(root);
     return r.run<Mode>();
 }
 template <class Mode>
 typename Mode::result submit_dynamic_barrier(communicator& comm, const dynamic::options& how) {
     return dynamic_request(comm, collective::barrier, how).run<Mode>();
 }
-inline call dynamic_message(const dynamic::element_type& type, const void* in, void* out, std::size_t count) {
-    call c;
-    set_type(c, type.size(), dynamic_request::name_of(type));
-    c.in = static_cast<const std::byte*>(in);
-    c.out = static_cast<std::byte*>(out);
-    c.count = count;
-    return c;
+inline call dynamic_sent(communicator& comm, const char* name, const dynamic::const_buffer& data) {
+    return dynamic_request::message_of(comm, name, data, true);
 }
-inline call dynamic_sent(const dynamic::const_buffer& data) {
-    return dynamic_message(data.type, data.data, nullptr, data.count);
-}
-inline call dynamic_received(const dynamic::buffer& data) {
-    return dynamic_message(data.type, nullptr, data.data, data.count);
+inline call dynamic_received(communicator& comm, const char* name, const dynamic::buffer& data) {
+    return dynamic_request::message_of(comm, name, data, false);
 }
 
 }  // namespace detail
@@ -294,18 +350,18 @@ COLLS_INLINE void all_to_all_v(
 }
 COLLS_INLINE void send(communicator& comm, const_buffer data, int peer) {
     colls::detail::perform_message(
-        comm.context(), colls::detail::operation_kind::send, colls::detail::dynamic_sent(data), peer);
+        comm.context(), colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer);
 }
 COLLS_INLINE void recv(communicator& comm, buffer data, int peer) {
     colls::detail::perform_message(
-        comm.context(), colls::detail::operation_kind::recv, colls::detail::dynamic_received(data), peer);
+        comm.context(), colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer);
 }
 COLLS_INLINE int recv_any(communicator& comm, buffer data) {
-    return colls::detail::perform_recv_any(comm.context(), colls::detail::dynamic_received(data));
+    return colls::detail::perform_recv_any(comm.context(), colls::detail::dynamic_received(comm, "recv_any", data));
 }
 COLLS_INLINE void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from) {
-    colls::detail::perform_exchange(
-        comm.context(), colls::detail::dynamic_sent(sent), to, colls::detail::dynamic_received(received), from);
+    colls::detail::perform_exchange(comm.context(), colls::detail::dynamic_sent(comm, "exchange", sent), to,
+        colls::detail::dynamic_received(comm, "exchange", received), from);
 }
 
 COLLS_INLINE operation start::broadcast(communicator& comm, buffer inout, int root, const options& how) {
@@ -383,13 +439,13 @@ COLLS_INLINE operation start::all_to_all_v(
 }
 COLLS_INLINE operation start::send(communicator& comm, const_buffer data, int peer) {
     colls::detail::rank_context& e = comm.context();
-    return {e,
-        colls::detail::begin_message(e, colls::detail::operation_kind::send, colls::detail::dynamic_sent(data), peer)};
+    return {e, colls::detail::begin_message(
+                   e, colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer)};
 }
 COLLS_INLINE operation start::recv(communicator& comm, buffer data, int peer) {
     colls::detail::rank_context& e = comm.context();
     return {e, colls::detail::begin_message(
-                   e, colls::detail::operation_kind::recv, colls::detail::dynamic_received(data), peer)};
+                   e, colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer)};
 }
 
 COLLS_INLINE plan prepare::broadcast(communicator& comm, buffer inout, int root, const options& how) {

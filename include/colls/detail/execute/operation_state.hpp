@@ -104,17 +104,21 @@ inline void give_scratch(rank_context& e, operation_state& o) {
     if (o.scratch.at) e.pieces.push_back(o.scratch);
     o.scratch = {};
 }
-/// Gives the operation scratch memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
-inline std::byte* take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
-    give_scratch(e, o);  // an operation that failed may have kept its own
+/// Memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
+inline memory_piece take_piece(rank_context& e, std::size_t bytes) {
     auto& pool = e.pieces;
     for (std::size_t i = 0; i < pool.size() && bytes > 0; ++i)
         if (pool[i].bytes >= bytes) {
-            o.scratch = pool[i];
+            const memory_piece piece = pool[i];
             pool.drop(i);
-            return o.scratch.at;
+            return piece;
         }
-    if (bytes > 0) o.scratch = {e.backend->take(bytes), bytes};
+    return bytes > 0 ? memory_piece{e.backend->take(bytes), bytes} : memory_piece{};
+}
+/// Gives the operation such memory.
+inline std::byte* take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
+    give_scratch(e, o);  // an operation that failed may have kept its own
+    o.scratch = take_piece(e, bytes);
     return o.scratch.at;
 }
 /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes again

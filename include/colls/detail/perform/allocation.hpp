@@ -3,6 +3,8 @@
 #pragma once
 
 #include <colls/detail/call/perform.hpp>
+#include <colls/detail/execute/operation_state.hpp>
+#include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/group/rank_context.hpp>
 
 #include <atomic>
@@ -29,6 +31,22 @@ COLLS_INLINE void deallocate(allocation* a) {
     if (a->born != forks.load(std::memory_order_relaxed)) return;
     a->from->give(a->at, a->bytes);
     delete a;
+}
+COLLS_INLINE std::byte* take_kept(rank_context& e, std::size_t& bytes) {
+    const progress_lock mine(e);
+    const memory_piece piece = take_piece(e, bytes);
+    if (piece.at != nullptr && !piece.populated) e.backend->populate(piece.at, piece.bytes);
+    bytes = piece.bytes;
+    return piece.at;
+}
+COLLS_INLINE void give_kept(rank_context& e, std::byte* at, std::size_t bytes) {
+    if (at == nullptr || e.is_foreign()) return;
+    const progress_lock mine(e, progress_lock::quiet{});
+    constexpr std::size_t most = 8;  // where many plans end, their memory goes back to the group
+    if (e.pieces.size() < most)
+        e.pieces.push_back({at, bytes, true});
+    else
+        e.backend->give(at, bytes);
 }
 
 }  // namespace colls::inline v1::detail

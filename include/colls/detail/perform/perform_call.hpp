@@ -99,7 +99,9 @@ public:
     taken_operation(const taken_operation&) = delete;
     taken_operation& operator=(const taken_operation&) = delete;
     ~taken_operation() {
-        if (o_) e_.idle.push_back(o_);
+        if (!o_) return;
+        o_->request.packed = {};
+        e_.idle.push_back(o_);
     }
     operation_state& operator*() const { return *o_; }
     void release() { o_ = nullptr; }
@@ -143,10 +145,12 @@ inline void execute_untraced(rank_context& e, const call& c, const schedule_choi
 }
 /// Runs a call to its end.
 inline void execute(rank_context& e, const call& c, const schedule_choice& p) {
+    if (c.packed) c.packed->pack();
     if (traces(e))
         execute_traced(e, c, p);
     else
         execute_untraced(e, c, p);
+    if (c.packed) c.packed->unpack();
 }
 
 COLLS_INLINE void perform(rank_context& e, request& q) {

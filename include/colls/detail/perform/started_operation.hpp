@@ -38,6 +38,7 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
 inline operation_state* begin_call(rank_context& e, const call& c, const schedule_choice& p,
     const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
     if (e.has_refused) tell_refusal(e, nullptr);
+    if (c.packed) c.packed->pack();
     const double from = traces(e) ? begin_trace(e) : 0;
     taken_operation own(e);
     operation_state& o = *own;
@@ -73,6 +74,7 @@ inline void release_operation(rank_context* e, operation_state& o) {
     if (o.traced_from != 0) put_trace(*e, o);
     o.traced_from = 0;
     o.keep.reset();
+    o.request.packed = {};
     if (o.of != nullptr) {
         o.of->runs = false;
         if (o.of->dropped) delete o.of;
@@ -92,6 +94,7 @@ void run_on(rank_context& e, operation_state*& o, F f) {
         ~release_if_over() {
             if (!failed && !o->done) return;
             operation_state& over = *o;
+            if (!failed && over.request.packed) over.request.packed->unpack();
             o = nullptr;
             release_operation(&e, over);
         }

@@ -4,11 +4,11 @@
 
 #include <colls/detail/redistribute/transfer_table.hpp>
 #include <colls/detail/request/request.hpp>
+#include <colls/detail/support/copy_rows.hpp>
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/list.hpp>
 
 #include <cstddef>
-#include <cstring>
 
 namespace colls::inline v1::detail {
 
@@ -55,13 +55,11 @@ inline packing packing_of(const transfer_table& t, int rank, packed_side side, s
 
 inline void pack(const packing& p, const std::byte* local, std::byte* packed) {
     for (const packed_rows& x : p.pieces)
-        for (std::size_t row = 0; row < x.rows; ++row)
-            std::memcpy(packed + x.packed + row * x.bytes, local + x.local + row * x.stride, x.bytes);
+        copy_rows(packed + x.packed, x.bytes, local + x.local, x.stride, x.rows, x.bytes);
 }
 inline void unpack(const packing& p, const std::byte* packed, std::byte* local) {
     for (const packed_rows& x : p.pieces)
-        for (std::size_t row = 0; row < x.rows; ++row)
-            std::memcpy(local + x.local + row * x.stride, packed + x.packed + row * x.bytes, x.bytes);
+        copy_rows(local + x.local, x.stride, packed + x.packed, x.bytes, x.rows, x.bytes);
 }
 
 [[noreturn, gnu::cold]] inline void refuse_shapes(const layout& from, const layout& to) {

@@ -4,6 +4,7 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/blocks.hpp>
+#include <colls/detail/request/packed_arguments.hpp>
 #include <colls/detail/support/hash.hpp>
 
 #include <cstddef>
@@ -35,6 +36,7 @@ struct call {
     bool reproducible = false;    ///< chosen among schedules of a single fold, as the call or the environment asks
     std::uint64_t signature = 0;  ///< hash of the element type and the operator
     const std::string_view *type = nullptr, *op_type = nullptr;  ///< their names
+    shared_packing packed{};  ///< buffers that `in` and `out` are packed copies of, or none
 };
 
 }  // namespace colls::inline v1::detail
