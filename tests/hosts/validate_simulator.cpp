@@ -203,9 +203,12 @@ int run(const std::string& file, const std::vector<double>& sizes, int turns) {
             const subject& s = all[i / sizes.size()];
             const auto bytes = static_cast<std::size_t>(sizes[i % sizes.size()]);
             data d = data_of(s.schedule.implements, comm.rank(), comm.size(), bytes / sizeof(element));
-            took[i].push_back(timed(comm, s, d));
-            right = right && d.out == d.expected;
-            limited = limited && took[i].back() >= least_seconds(network, sizes[i % sizes.size()]);
+            // Short calls are disturbed the most. All ranks have the same times.
+            for (int repeat = 0; repeat == 0 || (repeat < 3 && took[i].back() < 0.1); ++repeat) {
+                took[i].push_back(timed(comm, s, d));
+                right = right && d.out == d.expected;
+                limited = limited && took[i].back() >= least_seconds(network, sizes[i % sizes.size()]);
+            }
         }
     int wrong = !right;
     colls::all_reduce(comm, std::span(&wrong, 1), colls::sum);
@@ -223,8 +226,8 @@ int run(const std::string& file, const std::vector<double>& sizes, int turns) {
 
 // ---- the table ----
 
-/// Of a packet's bytes, those of a message: 1500 bytes of IP without 52 of headers, and 14 of Ethernet more.
-constexpr double payload = (1500.0 - 52) / (1500 + 14);
+/// Of a packet's bytes, those of a message: 4000 bytes of IP without 52 of headers, and 14 of Ethernet more.
+constexpr double payload = (4000.0 - 52) / (4000 + 14);
 
 struct cell {
     std::string family, what;
