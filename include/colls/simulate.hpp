@@ -198,5 +198,6 @@ placement place(
 #include <colls/detail/simulate/graph.hpp>
 #include <colls/detail/simulate/noise.hpp>
 #include <colls/detail/simulate/placement.hpp>
-#include <colls/detail/simulate/played.hpp>
+#include <colls/detail/simulate/played_group.hpp>
+#include <colls/detail/simulate/played_messages.hpp>
 #include <colls/detail/simulate/topologies.hpp>

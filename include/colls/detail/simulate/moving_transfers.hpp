@@ -4,7 +4,7 @@
 
 #include <colls/detail/simulate/event_queue.hpp>
 #include <colls/detail/simulate/fair_share.hpp>
-#include <colls/simulate.hpp>
+#include <colls/step.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -19,9 +19,11 @@ struct transfer_ended {
     double time;
 };
 
+template <class Topology>
 class moving_transfers {
 public:
-    moving_transfers(const simulation::topology& t, double resolution)
+    /// `t`: a topology, which stays as it is. A template, since simulate.hpp includes this header.
+    moving_transfers(const Topology& t, double resolution)
         : topology_(t), resolution_(resolution), share_(bandwidths(t)) {}
 
     /// Begins one at `time`: its bytes flow after the latencies of its route, but not before `earliest`.
@@ -71,9 +73,9 @@ private:
         std::vector<int> route;
     };
 
-    static std::vector<double> bandwidths(const simulation::topology& t) {
+    static std::vector<double> bandwidths(const Topology& t) {
         std::vector<double> all;
-        for (const simulation::link& l : t.links()) all.push_back(l.bandwidth);
+        for (const auto& l : t.links()) all.push_back(l.bandwidth);
         return all;
     }
     flow& numbered(int number) { return flows_[static_cast<std::size_t>(number)]; }
@@ -114,7 +116,7 @@ private:
         expect(number, now_ + f.left / rate);
     }
 
-    const simulation::topology& topology_;
+    const Topology& topology_;
     const double resolution_;
     std::vector<flow> flows_;
     std::vector<int> free_;  // numbers of flows that have ended

@@ -15,7 +15,7 @@
 namespace colls::inline v1::detail {
 
 inline simulation::outcome played(const schedule_reader& s, int n, const simulation::topology& t, double bytes,
-    const simulation::options& o);  // played.hpp
+    const simulation::options& o);  // played_group.hpp
 
 /// The places 0 ... n - 1, each followed by the nearest one left: in a tree, its subtrees one after another. Near: a
 /// message of `bytes` bytes takes less time alone, or as long over fewer links.

@@ -158,7 +158,12 @@ private:
     std::vector<segment> segments_;
     std::vector<member> members_;
     std::map<std::pair<int, int>, channel> channels_;
-    moving_transfers transfers_;
+    moving_transfers<simulation::topology> transfers_;
 };
+
+inline simulation::outcome played_buffered(
+    const schedule_reader& s, int n, const simulation::topology& t, double bytes, const simulation::options& o) {
+    return played_messages(s, n, t, bytes, o).play();
+}
 
 }  // namespace colls::inline v1::detail
