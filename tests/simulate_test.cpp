@@ -14,6 +14,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace colls::simulation;
@@ -160,6 +161,94 @@ double plain_seconds(
             if (--pending[static_cast<std::size_t>(r)] == 0) advance(r);
     }
     return ended;
+}
+
+/// The model of options.buffered: at every event each rank goes on as far as it can, and every rate is computed anew.
+double plain_buffered_seconds(
+    const colls::any_schedule& s, int n, const topology& t, double bytes, const colls::simulation::options& o) {
+    struct message {
+        int from, to, chunk, round;
+        double left, flows_from;
+        std::vector<int> route;
+        bool done = false;
+    };
+    const double block = s.kind() == barrier ? 0 : bytes / s.blocks(n), never = std::numeric_limits<double>::infinity();
+    const double chunk = o.chunk > 0 ? o.chunk : std::max(block, 1.0);
+    const int rounds = s.rounds(n), stagger = (rounds + o.under_way) / o.under_way;
+    std::vector<std::pair<int, int>> order;  // chunk, and the round before which it waits
+    for (int c = 0; c == 0 || c * chunk < block; ++c)
+        for (int k = 0; k <= rounds; ++k) order.emplace_back(c, k);
+    std::ranges::stable_sort(order, {}, [&](const auto& of) { return of.first * stagger + of.second; });
+    const auto part = [&](const colls::block_set& b, int c) {
+        return std::min(chunk, block - c * chunk) * static_cast<double>(b.size());
+    };
+    std::vector<std::size_t> next(static_cast<std::size_t>(n), 0);
+    std::vector<double> ready(static_cast<std::size_t>(n), 0), capacity;
+    for (const colls::simulation::link& l : t.links()) capacity.push_back(l.bandwidth);
+    std::vector<message> all;
+    double now = 0;
+    const auto go_on = [&](int r) {  // one segment, if it need not wait
+        const auto at = static_cast<std::size_t>(r);
+        if (next[at] == order.size()) return false;
+        const auto [c, k] = order[next[at]];
+        int sends = 0, receives = 0, missing = 0;
+        double fold = 0;
+        for (int port = 0; port < s.ports(n); ++port) {
+            if (k > 0) {
+                const colls::receive_part before = s.at(r, n, k - 1, port).recv;
+                if (before.peer != colls::none && before.peer != r) ++missing;
+                if (before.peer != colls::none && before.action == colls::action::reduce)
+                    fold += part(before.blocks, c);
+            }
+            if (k == rounds) continue;
+            const colls::step st = s.at(r, n, k, port);
+            sends += st.send.peer != colls::none && st.send.peer != r;
+            receives += st.recv.peer != colls::none && st.recv.peer != r;
+        }
+        const bool waits = missing > 0;
+        for (const message& m : all) missing -= m.done && m.to == r && m.chunk == c && m.round == k - 1;
+        if (missing > 0) return false;
+        ++next[at];
+        if (waits) ready[at] = std::max(ready[at], now);
+        ready[at] += fold * o.gamma;
+        if (sends + receives == 0) return true;
+        ready[at] += o.overhead * std::max(sends, receives) + (o.late && c == 0 ? o.late(r, k) : 0);
+        for (int port = 0; port < s.ports(n) && k < rounds; ++port) {
+            const colls::send_part to = s.at(r, n, k, port).send;
+            if (to.peer == colls::none || to.peer == r) continue;
+            message m{r, to.peer, c, k, part(to.blocks, c), ready[at], {}};
+            t.route(m.from, m.to, m.route);
+            for (const int l : m.route) m.flows_from += t.links()[static_cast<std::size_t>(l)].latency;
+            all.push_back(m);
+        }
+        return true;
+    };
+    for (;;) {
+        for (int r = 0; r < n; ++r)
+            while (go_on(r)) {}
+        std::vector<std::vector<int>> routes;
+        std::vector<message*> flowing;
+        double next_event = never;
+        std::map<std::pair<int, int>, bool> taken;  // a message between two ranks waits for the ones before
+        for (message& m : all) {
+            if (m.done || std::exchange(taken[{m.from, m.to}], true)) continue;
+            if (m.flows_from > now)
+                next_event = std::min(next_event, m.flows_from);
+            else
+                flowing.push_back(&m), routes.push_back(m.route);
+        }
+        const std::vector<double> rates = filled(capacity, routes);
+        for (std::size_t f = 0; f < flowing.size(); ++f)
+            next_event = std::min(next_event, flowing[f]->left > 0 ? now + flowing[f]->left / rates[f] : now);
+        if (next_event == never) break;
+        for (std::size_t f = 0; f < flowing.size(); ++f) {
+            flowing[f]->left -= rates[f] * (next_event - now);
+            flowing[f]->done = flowing[f]->left <= 1e-9 * rates[f] * next_event;
+        }
+        now = next_event;
+    }
+    for (const std::size_t at : next) REQUIRE(at == order.size());
+    return std::ranges::max(ready);
 }
 
 /// A connected network of `ranks` ranks and some switches, with links of different speeds.
@@ -318,6 +407,11 @@ TEST_CASE("simulate: schedules on random networks take what the plainest simulat
             INFO(named.name << " on " << n);
             CHECK(simulate(named.schedule, n, net, 1e5, o).seconds ==
                   Approx(plain_seconds(named.schedule, n, net, 1e5, o)).epsilon(1e-8));
+            o.buffered = true;
+            o.chunk = n == 8 ? 0 : n == 3 ? 7e3 : 4e4;
+            o.under_way = n == 4 ? 2 : 4;
+            CHECK(simulate(named.schedule, n, net, 1e5, o).seconds ==
+                  Approx(plain_buffered_seconds(named.schedule, n, net, 1e5, o)).epsilon(1e-8));
         }
 }
 
@@ -461,6 +555,47 @@ TEST_CASE("simulate: orderings that are known", "[simulate]") {
     const topology hosts = two_level(8, 8, fast, slow);
     const auto two = of<all_reduce>(colls::hierarchical<colls::ring, colls::ring>{8});
     for (const double bytes : {1e4, 1e6, 1e8}) CHECK(seconds(two, hosts, bytes) < seconds(ring, hosts, bytes));
+
+    // PAT (arXiv 2506.20252): as few rounds as Bruck's, so it beats the ring where latency counts. It sends few blocks
+    // far and many near, Bruck's many far: on a tree that narrows upwards it is the faster one for many bytes. With one
+    // block a message it is as good as the ring where nothing is shared.
+    const topology narrow = fat_tree({{8, 1, fast}, {8, 2, fast}});
+    const auto pat = of<all_gather>(colls::pat<64>{});
+    const auto pat_of_one = of<all_gather>(colls::pat<1>{});
+    const auto bruck = of<all_gather>(colls::bruck<>{});
+    const auto ring_gather = of<all_gather>(colls::ring{});
+    CHECK(seconds(pat, narrow, 1e4) < 0.3 * seconds(ring_gather, narrow, 1e4));
+    CHECK(seconds(pat, narrow, 1e8) < 0.5 * seconds(bruck, narrow, 1e8));
+    CHECK(seconds(pat, flat(64, fast), 1e8) == Approx(seconds(bruck, flat(64, fast), 1e8)).epsilon(exactly));
+    CHECK(
+        seconds(pat_of_one, flat(64, fast), 1e8) == Approx(seconds(ring_gather, flat(64, fast), 1e8)).epsilon(exactly));
+}
+
+TEST_CASE("simulate: ranks that do not wait for what they send", "[simulate]") {
+    const double part = 1e-3;  // seconds for the buffer
+    const topology net = flat(8, {0, 1e9});
+    const auto seconds = [&](const auto& s, int n, double chunk, int under_way = 4) {
+        return simulate(s, n, net, 1e6, {.buffered = true, .chunk = chunk, .under_way = under_way}).seconds;
+    };
+    // A root that waits sends three messages one after another, and the first receiver goes on after one. One that does
+    // not wait sends three at once, and its receivers have them after the time of three; so has the first of these.
+    const auto tree = of<broadcast>(colls::tree<2>{});
+    CHECK(simulate(tree, 8, net, 1e6).seconds == Approx(3 * part).epsilon(exactly));
+    CHECK(seconds(tree, 8, 0) == Approx((3 + 2 + 1) * part).epsilon(exactly));
+    // Where all ranks send one message in each round there is no difference.
+    for (const auto& s :
+        {colls::any_schedule(of<all_reduce>(colls::ring{})), colls::any_schedule(of<all_gather>(colls::circulant<>{}))})
+        CHECK(seconds(s, 8, 0) == Approx(simulate(s, 8, net, 1e6).seconds).epsilon(exactly));
+    // To the root and back: while one part goes back, the next comes.
+    const auto back = of<all_reduce>(colls::tree<2>{});
+    CHECK(seconds(back, 2, 0) == Approx(2 * part).epsilon(exactly));
+    CHECK(seconds(back, 2, 1e5) == Approx((10 + 1) * part / 10).epsilon(exactly));
+    CHECK(seconds(back, 2, 3e5) ==
+          Approx((0.9 + 0.3 + 0.1) * part).epsilon(exactly));              // back: the third, the short fourth
+    CHECK(seconds(back, 2, 1e5, 1) == Approx(2 * part).epsilon(exactly));  // one after another
+    // A message that leaves before its receiver has come.
+    CHECK(simulate(tree, 2, net, 1e6, {.late = [=](int r, int) { return r == 1 ? part : 0.0; }, .buffered = true})
+              .seconds == Approx(part).epsilon(exactly));
 }
 
 TEST_CASE("simulate: placement puts shuffled ranks of a fat tree back in order", "[simulate]") {
@@ -576,6 +711,14 @@ TEST_CASE("simulate: what is refused", "[simulate]") {
         "does not support 6 ranks", [&] { simulate(of<all_reduce>(colls::halving_doubling{}), 6, flat(8, good), 1); });
     refused("not negative", [&] { simulate(colls::ring::reduce_scatter{}, 4, flat(4, good), -1); });
     refused("rank 1 waits in round 1", [&] { simulate(lonely{}, 2, flat(2, good), 0); });
+    refused("rank 1 waits in round 1", [&] { simulate(lonely{}, 2, flat(2, good), 0, {.buffered = true}); });
+    const auto with = [&](const colls::simulation::options& o) {
+        return [o, good] { simulate(colls::ring::reduce_scatter{}, 4, flat(4, good), 1, o); };
+    };
+    refused("options.chunk needs options.buffered", with({.chunk = 1}));
+    refused("options.buffered knows no options.in_step", with({.in_step = true, .buffered = true}));
+    refused("options.under_way is 1 or more", with({.buffered = true, .under_way = 0}));
+    refused("options.chunk is not negative", with({.buffered = true, .chunk = -1}));
 }
 
 TEST_CASE("simulate: 131,072 ranks on an oversubscribed fat tree", "[simulate]") {

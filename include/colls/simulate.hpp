@@ -14,6 +14,9 @@
 //   one, that has no more, getting less. Rates change whenever a transfer begins or ends to flow.
 // - What a rank receives to be reduced is folded when all its transfers of the round are done, at gamma seconds a byte.
 // - A rank can send and receive at the same time. Local transfers cost their fold alone.
+// That is a rank that waits for what it sends, as one without buffers does. options.buffered is the other way, that of
+// the library over TCP: a rank goes on when it has received, and its messages leave whether or not their receivers have
+// come. So the messages of several rounds may share its link. docs/simulate.md compares both with measured runs.
 //
 // Where all routes have the latency alpha, and only the links of the ranks themselves limit, this is the model of
 // cost.hpp: a schedule in which all ranks do the same takes exactly cost::seconds, others of one port at most that.
@@ -134,6 +137,13 @@ struct options {
     bool symmetric = false;  ///< with in_step: the schedule has properties::symmetric, so rounds in which rank 0 does
                              ///< the same are simulated once. Throws wrong_schedule where another rank differs.
     double resolution = 0;   ///< seconds within which events happen at once: faster where many ranks differ a little
+    bool buffered = false;   ///< a rank waits for what it receives alone, and a message is under way as soon as its
+                             ///< sender is in the round; those from one rank to another one follow each other. Not
+                             ///< with in_step.
+    double chunk = 0;        ///< with buffered: bytes of a block that go through the rounds at a time, so that one part
+                             ///< is folded while another travels; 0: whole blocks. The library's: 524,288. `late`
+                             ///< is for the first chunk.
+    int under_way = 4;       ///< with chunk: chunks that are in the rounds at once, at most
 };
 /// What came out.
 struct outcome {
@@ -189,4 +199,5 @@ placement place(
 #include <colls/detail/simulate/noise.hpp>
 #include <colls/detail/simulate/placement.hpp>
 #include <colls/detail/simulate/played_group.hpp>
+#include <colls/detail/simulate/played_messages.hpp>
 #include <colls/detail/simulate/topologies.hpp>

@@ -316,6 +316,21 @@ TEST_CASE("colls simulate: times on a network are those of the simulation", "[to
     INFO(table.text);
     CHECK(table.says("         2           4           8          16          32\n"));
 
+    // As the library's messages go: the same network with buffers, in chunks of 512 KB.
+    const auto buffered = [&](const std::string& more) {
+        std::ofstream(folder.file("buffered.json"))
+            << R"({"kind": "flat", "ranks": 8, "link": {"latency_us": 0, "gb_s": 1}, "buffered": true)" << more << "}";
+        return folder.run(
+            "simulate broadcast tree --groups 8 --bytes 4M --json --topology '" + folder.file("buffered.json") + "'");
+    };
+    const auto tree_broadcast = colls::schedule_of<colls::collective::broadcast>(colls::tree<2>{});
+    const sim::topology hub = sim::flat(8, {0, 1e9});
+    const auto seconds = [](const program_result& of) { return json::parse(of.text).at(0)["seconds"].get<double>(); };
+    for (const auto& [chunk, more] : std::vector<std::pair<double, const char*>>{
+             {524288, ""}, {0, R"(, "chunk_kb": 0)"}, {131072, R"(, "chunk_kb": 128)"}})
+        CHECK(seconds(buffered(more)) ==
+              Approx(sim::simulate(tree_broadcast, 8, hub, 4 << 20, {.buffered = true, .chunk = chunk}).seconds));
+
     // A graph of the same network: one leaf.
     std::string leaf = R"({"ranks": 8, "gamma_ns": 0.1, "overhead_us": 0.5, "links": [)";
     for (int i = 0; i < 8; ++i)

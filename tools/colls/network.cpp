@@ -147,9 +147,11 @@ network network_of(const json& from) {
         names.push_back(k.name);
         if (k.name != kind) continue;
         std::vector<std::string_view> members = k.members;
-        members.insert(members.end(), {"kind", "gamma_ns", "overhead_us"});
+        members.insert(members.end(), {"kind", "gamma_ns", "overhead_us", "buffered", "chunk_kb"});
         const object o(from, "the network", members);
-        return {k.make(o), o.number("gamma_ns", 0) * 1e-9, o.number("overhead_us", 0) * 1e-6};
+        const bool buffered = o.truth("buffered", false);
+        return {k.make(o), o.number("gamma_ns", 0) * 1e-9, o.number("overhead_us", 0) * 1e-6, buffered,
+            o.number("chunk_kb", buffered ? 512 : 0) * 1024};
     }
     throw std::runtime_error(fmt::format("there is no kind '{}'; there are: {}", kind, fmt::join(names, ", ")));
 }

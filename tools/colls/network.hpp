@@ -10,8 +10,10 @@ namespace tool {
 /// A topology, and what a file says of its ranks.
 struct network {
     colls::simulation::topology topology;
-    double gamma = 0;     ///< seconds to reduce a byte
-    double overhead = 0;  ///< seconds a message
+    double gamma = 0;       ///< seconds to reduce a byte
+    double overhead = 0;    ///< seconds a message
+    bool buffered = false;  ///< how ranks wait, and the bytes of a chunk: as in colls::simulation::options
+    double chunk = 0;
 };
 
 /// Reads a file of JSON. Throws std::runtime_error that says what is missing or wrong.

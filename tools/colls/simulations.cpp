@@ -40,8 +40,10 @@ public:
         const double ports = s.ports(n), rounds = s.rounds(n);
         options_.gamma = on.gamma;
         options_.overhead = on.overhead;
+        options_.buffered = on.buffered;
+        options_.chunk = on.chunk;
         possible_ = always || ports * rounds * n <= most_steps;
-        if (possible_ || ports * n > most_steps || rounds * ports * 3 > 10 * most_steps) return;
+        if (possible_ || on.buffered || ports * n > most_steps || rounds * ports * 3 > 10 * most_steps) return;
         int proven = std::min(n, largest_proof);
         while (proven > 1 && !s.supports(proven)) --proven;
         options_.in_step = options_.symmetric = possible_ = colls::properties_of(s, proven).symmetric;

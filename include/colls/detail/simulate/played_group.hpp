@@ -3,8 +3,7 @@
 #pragma once
 
 #include <colls/detail/prove/block_count.hpp>
-#include <colls/detail/simulate/event_queue.hpp>
-#include <colls/detail/simulate/fair_share.hpp>
+#include <colls/detail/simulate/moving_transfers.hpp>
 #include <colls/simulate.hpp>
 
 #include <algorithm>
@@ -25,25 +24,25 @@ public:
           ports_(s.ports(n)),
           last_(last),
           block_(s.kind() != collective::barrier && s.blocks(n) > 0 ? bytes / s.blocks(n) : 0),
-          topology_(t),
           o_(o),
           members_(static_cast<std::size_t>(n)),
           steps_(static_cast<std::size_t>(ports_)),
-          share_(bandwidths(t)) {
+          transfers_(t, o.resolution) {
         for (member& m : members_) m.round = first;
     }
 
     simulation::outcome play() {
         for (int r = 0; r < n_; ++r) go_on(r, 0);
-        while (!events_.empty()) {
-            play_moment();
-            if (!share_.settled()) {
-                ++out_.settlements;
-                share_.settle([&](int number, double rate) { change_rate(number, rate); });
+        transfers_.play([&](const transfer_ended& t) {
+            for (const int r : {t.from, t.to}) {
+                member& m = at(r);
+                if (--m.pending > 0) continue;
+                ++m.round;
+                go_on(r, t.time + o_.gamma * m.folded);
             }
-            if (events_.size() > 4 * flows_.size() + 64)
-                events_.forget([&](const event& e) { return e.version != numbered(e.number).version; });
-        }
+        });
+        out_.transfers = transfers_.begun();
+        out_.settlements = transfers_.settlements();
         out_.finished.resize(members_.size());
         for (int r = 0; r < n_; ++r) {
             const member& m = members_[static_cast<std::size_t>(r)];
@@ -61,22 +60,7 @@ private:
         double ready = 0;   ///< when it can begin the round's transfers; in the end when it is done
         double folded = 0;  ///< bytes to be folded at the end of the round
     };
-    struct flow {
-        int from = none, to = none;
-        double left = 0;  ///< bytes, at time `since`
-        double rate = 0, since = 0;
-        unsigned version = 0;  ///< of its one event that counts
-        bool flows = false;    ///< past its latency
-        std::vector<int> route;
-    };
-
-    static std::vector<double> bandwidths(const simulation::topology& t) {
-        std::vector<double> all;
-        for (const simulation::link& l : t.links()) all.push_back(l.bandwidth);
-        return all;
-    }
     member& at(int rank) { return members_[static_cast<std::size_t>(rank)]; }
-    flow& numbered(int number) { return flows_[static_cast<std::size_t>(number)]; }
 
     /// Rank r ends what was before its round at `time`: it begins the first round from there in which it has a peer.
     void go_on(int r, double time) {
@@ -114,63 +98,7 @@ private:
     double size(const block_set& b) const { return block_ * static_cast<double>(size_of(b)); }
 
     void begin(int from, int to, double bytes) {
-        int number = static_cast<int>(flows_.size());
-        if (free_.empty()) {
-            flows_.emplace_back();
-        } else {
-            number = free_.back();
-            free_.pop_back();
-        }
-        flow& f = numbered(number);
-        f.from = from;
-        f.to = to;
-        f.left = bytes;
-        f.flows = false;
-        topology_.route(from, to, f.route);
-        double time = std::max(at(from).ready, at(to).ready);
-        for (const int l : f.route) time += topology_.links()[static_cast<std::size_t>(l)].latency;
-        expect(number, time);
-        ++out_.transfers;
-    }
-    void expect(int number, double time) { events_.add(time, {number, ++numbered(number).version}); }
-    /// All events that happen at once, and what follows from them at the same time.
-    void play_moment() {
-        const double until = events_.time() * (1 + 1e-13) + o_.resolution;
-        while (!events_.empty() && events_.time() <= until) {
-            const double time = events_.time();
-            events_.take(due_);
-            for (const event& e : due_) happen(e, time);
-        }
-    }
-    void happen(const event& e, double time) {
-        flow& f = numbered(e.number);
-        if (e.version != f.version) return;
-        now_ = std::max(now_, time);
-        if (f.flows || f.left <= 0 || f.route.empty()) return end(e.number, time);
-        f.flows = true;
-        f.rate = 0;
-        f.since = time;
-        share_.start(e.number, f.route);
-    }
-    void end(int number, double time) {
-        flow& f = numbered(number);
-        if (f.flows) share_.stop(number);
-        ++f.version;
-        const int ends[] = {f.from, f.to};
-        free_.push_back(number);  // from here on f may be another transfer
-        for (const int r : ends) {
-            member& m = at(r);
-            if (--m.pending > 0) continue;
-            ++m.round;
-            go_on(r, time + o_.gamma * m.folded);
-        }
-    }
-    void change_rate(int number, double rate) {
-        flow& f = numbered(number);
-        f.left = std::max(0.0, f.left - f.rate * (now_ - f.since));
-        f.since = now_;
-        f.rate = rate;
-        expect(number, now_ + f.left / rate);
+        transfers_.begin(from, to, bytes, std::max(at(from).ready, at(to).ready));
     }
     [[noreturn]] void unmatched(int r) {
         message text;
@@ -182,16 +110,10 @@ private:
     const schedule_reader& s_;
     const int n_, ports_, last_;
     const double block_;  // bytes
-    const simulation::topology& topology_;
     const simulation::options& o_;
     std::vector<member> members_;
     std::vector<step> steps_;  // of the rank that begins a round, by port
-    std::vector<flow> flows_;
-    std::vector<int> free_;  // numbers of flows that have ended
-    event_queue events_;
-    std::vector<event> due_;  // now
-    fair_share share_;
-    double now_ = 0;
+    moving_transfers<simulation::topology> transfers_;
     simulation::outcome out_;
 };
 
@@ -242,6 +164,9 @@ inline simulation::outcome played_in_step(
     return sum;
 }
 
+inline simulation::outcome played_buffered(const schedule_reader& s, int n, const simulation::topology& t, double bytes,
+    const simulation::options& o);  // played_messages.hpp
+
 inline simulation::outcome played(
     const schedule_reader& s, int n, const simulation::topology& t, double bytes, const simulation::options& o) {
     message text;
@@ -252,6 +177,12 @@ inline simulation::outcome played(
         text << "the schedule does not support " << n << " ranks";
     else if (!(bytes >= 0 && o.gamma >= 0 && o.overhead >= 0 && o.resolution >= 0))
         text << "bytes, gamma, overhead and resolution are not negative";
+    else if (!(o.chunk >= 0 && o.under_way >= 1))
+        text << "options.chunk is not negative, and options.under_way is 1 or more";
+    else if (o.buffered ? o.in_step : o.chunk > 0)
+        text << (o.buffered ? "options.buffered knows no options.in_step" : "options.chunk needs options.buffered");
+    else if (o.buffered)
+        return played_buffered(s, n, t, bytes, o);
     else
         return o.in_step ? played_in_step(s, n, t, bytes, o) : played_group(s, n, t, bytes, o, 0, s.rounds(n)).play();
     throw error(errc::invalid_argument, text.text());
