@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <string>
@@ -26,7 +27,9 @@ constexpr std::size_t most = 10'007, few = 301;
 int wrong = 0;
 
 void expect(bool right, const char* what, const char* text = "") {
-    if (!right) ++wrong, std::printf("wrong: %s: %s\n", what, text);
+    if (right) return;
+    ++wrong, std::printf("wrong: %s: %s\n", what, text);
+    if (std::getenv("PLAYED_MUTANT") != nullptr) std::fflush(stdout), std::_Exit(1);  // one finds a mutant
 }
 
 template <class T>
