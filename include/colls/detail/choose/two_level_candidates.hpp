@@ -12,6 +12,7 @@
 
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -72,15 +73,16 @@ candidates host_hierarchy_candidates(collective what, host_map hosts, int root, 
         collective what;
         host_map hosts;
         int root;
-        candidates made;
+        std::vector<candidate> made;  // its elements stay where they are: plans and choices refer to them
+        candidates list() const { return {made.data(), static_cast<int>(made.size())}; }
     };
     static std::mutex mutex;
     static std::vector<known>& all = *new std::vector<known>;  // never destroyed: threads may outlive main
     if (!rooted(what)) root = 0;
     const std::lock_guard lock(mutex);
     for (const known& k : all)
-        if (k.what == what && k.hosts == hosts && k.root == root) return k.made;
-    auto& made = *new std::vector<candidate>;  // kept: plans and choices refer to it
+        if (k.what == what && k.hosts == hosts && k.root == root) return k.list();
+    std::vector<candidate> made;
     const auto make = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto it = static_cast<collective>(c);
         if (what != it) return;
@@ -88,8 +90,8 @@ candidates host_hierarchy_candidates(collective what, host_map hosts, int root, 
         if constexpr (rooted(it)) add_host_hierarchies<tree<>, it>(made, hosts, root);
     };
     (make(std::integral_constant<int, C>{}), ...);
-    all.push_back({what, hosts, root, {made.data(), static_cast<int>(made.size())}});
-    return all.back().made;
+    all.push_back({what, hosts, root, std::move(made)});
+    return all.back().list();
 }
 
 /// For rank_context::two_levels: hierarchical where hosts have equally many consecutive ranks, else host_hierarchy.
