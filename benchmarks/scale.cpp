@@ -146,7 +146,7 @@ std::string planning_memory(const entry& e, int n, int rank) {
 }
 std::string count_cell(const entry& e, int n) {
     const detail::candidate c{.name = e.name, .schedule = e.schedule, .period = e.period};
-    if (!detail::is_countable(c, n, 0)) return "not counted";
+    if (!detail::is_countable(c, n, {})) return "not counted";
     return time_text(seconds_of([&] { static_cast<void>(detail::traffic_of_candidate(c, n)); }));
 }
 std::string proof_cell(const entry& e, int n) {
