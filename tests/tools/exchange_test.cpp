@@ -800,6 +800,8 @@ TEST_CASE("exchange: traces of Chakra are of its schema, have a receive for each
     CHECK(of_tree == 2 * 5);
     // What is reduced into a slot waits for the send that reads it in the same round.
     traces_of(colls::schedule_of<collective::all_reduce>(colls::recursive_doubling{}), 8, true);
+    // What several messages of one round are reduced into is sent after all of them.
+    traces_of(colls::schedule_of<collective::all_reduce>(colls::direct{}), 4, true);
     traces_of(colls::schedule_of<collective::all_to_all>(colls::bruck<>{}), 4);
     traces_of(colls::schedule_of<collective::all_to_all>(colls::direct{}), 4);
 }

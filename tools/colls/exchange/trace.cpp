@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace exchange {
 
@@ -106,6 +107,7 @@ std::vector<std::vector<trace_node>> trace_of(const colls::any_schedule& s, int 
             if (t.action != colls::action::reduce) effects.push_back({t.to, got.id, nothing, t.stored});
         }
         for (const effect& e : sends) of(e.rank).reads(e.id, e.read);
+        std::map<std::pair<int, int>, std::uint64_t> folded;  // of a rank's slot: the round's latest reduction into it
         std::size_t at = 0;
         for (const colls::views::transfer& t : transfers) {
             const bool reduces = t.action == colls::action::reduce, local = t.local();
@@ -116,6 +118,10 @@ std::vector<std::vector<trace_node>> trace_of(const colls::any_schedule& s, int 
                 of(t.to).add(node_type::compute, fmt::format("{} in round {}", reduces ? "reduce" : "copy", round),
                     operand, t.stored, work_on(size(t.stored), reduces));
             if (!local) own.data_deps.insert(got);
+            for (int i = 0; reduces && i < t.stored.size(); ++i) {
+                const auto [last, first_one] = folded.try_emplace({t.to, t.stored[i]}, own.id);
+                if (!first_one) own.data_deps.insert(std::exchange(last->second, own.id));
+            }
             effects.push_back({t.to, own.id, operand, t.stored});
         }
         for (const effect& e : effects) of(e.rank).reads(e.id, e.read);
