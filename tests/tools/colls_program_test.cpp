@@ -1,5 +1,6 @@
 // The tool colls as a user runs it: what it lists, proves, predicts and draws, schedules of a user's header, and what
 // is refused.
+#include "chakra_files.hpp"
 #include "execute.hpp"
 
 #include <colls/cost.hpp>
@@ -217,6 +218,24 @@ TEST_CASE("colls export: a graph has an edge for each message, a trace a pair of
         CHECK(static_cast<long>(sent.size()) == messages);
         CHECK(sent == received);
         CHECK(bytes == 2.0 * (n - 1) * 6000);
+
+        // The same nodes as Chakra's execution traces, a file for each rank.
+        REQUIRE(folder.run(of + " --format chakra --bytes 6000 -o '" + folder.file("ring") + "'").status == 0);
+        CHECK_FALSE(std::filesystem::exists(folder.file("ring." + std::to_string(n) + ".et")));
+        for (const json& rank : all.at("traces")) {
+            const auto file = chakra::read(folder.read("ring." + rank.at("rank").dump() + ".et"));
+            REQUIRE(file.nodes.size() == rank.at("nodes").size());
+            for (std::size_t i = 0; i < file.nodes.size(); ++i) {
+                const chakra::node& node = file.nodes[i];
+                const json& same = rank.at("nodes").at(i);
+                CHECK(node.id == same.at("id"));
+                CHECK(node.name == same.at("name"));
+                CHECK(json(node.data) == same.at("data_deps"));
+                CHECK(json(node.control) == same.at("ctrl_deps"));
+                CHECK(node.with.size() == same.at("attr").size() + 1);  // is_cpu_op
+                for (const auto& [key, value] : same.at("attr").items()) CHECK(node.with.at(key).number == value);
+            }
+        }
     }
 }
 
@@ -560,7 +579,9 @@ TEST_CASE("colls: what is refused, and how it says so", "[tool]") {
     std::ofstream(folder.file("empty.hpp")) << "struct s {};";
     refused("prove --include '" + folder.file("empty.hpp") + "' s", "s is no schedule and no family");
     refused("import /nowhere/plan.xml", "cannot read /nowhere/plan.xml");
-    refused("export ring all_reduce --format svg", "there is no format 'svg'; there are: msccl, mscclpp, dot, trace");
+    refused("export ring all_reduce --format svg",
+        "there is no format 'svg'; there are: msccl, mscclpp, dot, trace, chakra");
+    refused("export ring all_reduce --format chakra", "a file for each rank: name how they begin, -o PREFIX");
     CHECK(folder.run("").status != 0);
     CHECK(folder.run("--help").says("colls prove --include my.hpp my::schedule"));
 }

@@ -1,11 +1,14 @@
 // Plans of other libraries: the samples in plans/ are proven, run, written and read again; changed plans are refuted.
 #include "catch.hpp"
 
+#include "chakra_files.hpp"
 #include "support/says.hpp"
 
 #include <exchange/msccl.hpp>
 #include <exchange/mscclpp.hpp>
 #include <exchange/plan_file.hpp>
+#include <exchange/protobuf.hpp>
+#include <exchange/trace.hpp>
 #include <exchange/try_plan.hpp>
 #include <exchange/xml.hpp>
 
@@ -25,6 +28,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -593,4 +597,211 @@ TEST_CASE("exchange: changed plans are refuted", "[exchange]") {
     std::cout << "exchange: of " << wrong << " wrong plans " << missed << " are not refuted\n";
     CHECK(wrong > 1000);
     CHECK(missed * 100 <= wrong);
+}
+
+TEST_CASE("exchange: fields are encoded as the description of protobuf has them", "[exchange]") {
+    using exchange::protobuf::message;
+    using namespace std::string_literals;
+    CHECK(message().number(1, 150).encoded() == "\x08\x96\x01");
+    CHECK(message().number(1, 127).number(2, 128).encoded() == "\x08\x7f\x10\x80\x01");
+    CHECK(message().number(16, 0).encoded() == "\x80\x01\x00"s);
+    CHECK(message().number(1, ~std::uint64_t{0}).encoded() == "\x08" + std::string(9, '\xff') + "\x01");
+    CHECK(message().text(2, "testing").encoded() == "\x12\x07testing");
+    CHECK(message().add(3, message().number(1, 150)).encoded() == "\x1a\x03\x08\x96\x01");
+    CHECK(message().numbers(6, {3, 270, 86942}).numbers(7, {}).encoded() == "\x32\x06\x03\x8e\x02\x9e\xa7\x05");
+    const std::string text(300, 'a');
+    CHECK(message().text(1, text).delimited() == "\xaf\x02\x0a\xac\x02" + text);
+}
+
+namespace {
+
+using traces = std::vector<chakra::file>;
+
+/// Runs the nodes in an order that their dependencies allow; a message goes when its send and its receive both may.
+/// True if all nodes run.
+bool ends_with_rendezvous(const traces& all) {
+    std::vector<std::set<std::uint64_t>> done(all.size());
+    std::size_t left = 0;
+    for (const chakra::file& f : all) left += f.nodes.size();
+    const auto may = [&](std::size_t rank, const chakra::node& node) {
+        const auto ran = [&](std::uint64_t id) { return done[rank].contains(id); };
+        return !ran(node.id) && std::ranges::all_of(node.data, ran) && std::ranges::all_of(node.control, ran);
+    };
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+            for (const chakra::node& node : all[rank].nodes) {
+                if (node.type == chakra::receive || !may(rank, node)) continue;
+                if (node.type == chakra::send) {
+                    const std::size_t to = node.destination();
+                    const auto meets = [&](const chakra::node& other) {
+                        return other.type == chakra::receive && other.tag() == node.tag() && may(to, other);
+                    };
+                    const auto got = std::ranges::find_if(all[to].nodes, meets);
+                    if (got == all[to].nodes.end()) continue;
+                    done[to].insert(got->id);
+                    --left;
+                }
+                done[rank].insert(node.id);
+                --left;
+                moved = true;
+            }
+    }
+    return left == 0;
+}
+
+/// Runs the nodes of each rank one after another, as they are numbered; a send waits for nothing.
+bool ends_in_order(const traces& all) {
+    std::vector<std::size_t> at(all.size());
+    std::set<std::uint64_t> sent;
+    std::size_t left = 0;
+    for (const chakra::file& f : all) left += f.nodes.size();
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+            for (; at[rank] < all[rank].nodes.size(); ++at[rank], --left, moved = true) {
+                const chakra::node& node = all[rank].nodes[at[rank]];
+                if (node.type == chakra::send) sent.insert(node.tag());
+                if (node.type == chakra::receive && !sent.contains(node.tag())) break;
+            }
+    }
+    return left == 0;
+}
+
+/// Runs the nodes with data, in a random order that their dependencies allow, and the schedule round by round. True if
+/// all slots end alike. For schedules that send no slot in the round in which another rank's data is copied to it.
+bool same_data(const colls::any_schedule& s, int n, const traces& all, unsigned seed) {
+    using colls::views::transfer;
+    using values = std::vector<std::uint64_t>;
+    const auto index = [](int i) { return static_cast<std::size_t>(i); };
+    std::mt19937_64 random(seed);
+    std::vector<values> now(index(n), values(index(s.blocks(n))));
+    for (values& of_rank : now) std::ranges::generate(of_rank, random);
+    std::vector<values> expected = now;
+    const auto taken = [&](const std::vector<values>& from, const transfer& t) {
+        values data;
+        for (int i = 0; i < t.blocks.size(); ++i) data.push_back(from[index(t.from)][index(t.blocks[i])]);
+        return data;
+    };
+    const auto stored = [&](std::vector<values>& to, const transfer& t, const values& data) {
+        for (int i = 0; i < t.stored.size(); ++i) {
+            std::uint64_t& slot = to[index(t.to)][index(t.stored[i])];
+            slot = t.action == colls::action::reduce ? slot + data[index(i)] : data[index(i)];
+        }
+    };
+    std::vector<transfer> messages;                           // by tag
+    std::vector<std::vector<std::size_t>> reduced(index(n));  // their tags, by receiver
+    for (int round = 0; round < s.rounds(n); ++round) {
+        const std::vector<values> before = expected;
+        for (const transfer& t : colls::views::transfers(s, n, round, round + 1)) {
+            stored(expected, t, taken(before, t));
+            if (t.action == colls::action::reduce) reduced[index(t.to)].push_back(messages.size());
+            messages.push_back(t);
+        }
+    }
+    std::map<std::uint64_t, values> underway, arrived;
+    std::vector<std::set<std::uint64_t>> done(all.size());
+    for (std::vector<std::pair<std::size_t, const chakra::node*>> ready;; ready.clear()) {
+        for (std::size_t rank = 0; rank < all.size(); ++rank)
+            for (const chakra::node& node : all[rank].nodes) {
+                const auto ran = [&](std::uint64_t id) { return done[rank].contains(id); };
+                const bool sent = node.type != chakra::receive || underway.contains(node.tag());
+                if (sent && !ran(node.id) && std::ranges::all_of(node.data, ran) &&
+                    std::ranges::all_of(node.control, ran))
+                    ready.emplace_back(rank, &node);
+            }
+        if (ready.empty()) return now == expected;
+        const auto [rank, node] = ready[random() % ready.size()];
+        done[rank].insert(node->id);
+        if (node->type == chakra::compute) {  // the k-th reduction of a rank is of the k-th message that it reduces
+            const auto is_earlier = [&](const chakra::node& other) {
+                return other.type == chakra::compute && other.id < node->id;
+            };
+            const std::size_t tag =
+                reduced[rank].at(index(static_cast<int>(std::ranges::count_if(all[rank].nodes, is_earlier))));
+            if (!arrived.contains(tag)) return false;
+            stored(now, messages[tag], arrived.at(tag));
+        } else if (const transfer& t = messages.at(node->tag()); node->type == chakra::send) {
+            underway[node->tag()] = taken(now, t);
+        } else if (t.action == colls::action::reduce) {
+            arrived[node->tag()] = underway.at(node->tag());
+        } else {
+            stored(now, t, underway.at(node->tag()));
+        }
+    }
+}
+
+/// What every trace of a schedule must be; the decoder checks lengths, fields and types.
+traces check_traces(const colls::any_schedule& s, int n, double bytes) {
+    traces all;
+    for (const std::string& content : exchange::write_chakra(s, n, bytes, "a schedule"))
+        all.push_back(chakra::read(content));
+    REQUIRE(all.size() == static_cast<std::size_t>(n));
+    using message = std::array<std::uint64_t, 4>;  // sender, receiver, tag, bytes
+    std::multiset<message> sent, received;
+    std::uint64_t total = 0, busiest = 0;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        CHECK(all[rank].version == "0.0.4");
+        CHECK(all[rank].metadata.at("schedule").text == "a schedule");
+        CHECK_FALSE(all[rank].nodes.empty());
+        std::map<std::uint64_t, std::uint64_t> before;  // types by id
+        std::uint64_t of_rank = 0;
+        for (const chakra::node& node : all[rank].nodes) {
+            INFO("rank " << rank << ", node " << node.id << ": " << node.name);
+            for (const auto& deps : {node.control, node.data})
+                for (const std::uint64_t id : deps) CHECK(before.contains(id));
+            CHECK(before.emplace(node.id, node.type).second);
+            CHECK(node.number("is_cpu_op", "bool") == 0);
+            if (node.type == chakra::compute) {
+                CHECK(node.number("tensor_size", "uint64") >= 2 * node.number("num_bytes", "int64"));
+                CHECK(node.number("num_ops", "int64") > 0);
+                const auto arrives = [&](std::uint64_t id) { return before.at(id) == chakra::receive; };
+                if (node.name.starts_with("reduce")) CHECK(std::ranges::any_of(node.data, arrives));
+                continue;
+            }
+            REQUIRE((node.type == chakra::send || node.type == chakra::receive));
+            const bool sends = node.type == chakra::send;
+            CHECK((sends ? node.source() : node.destination()) == rank);
+            (sends ? sent : received).insert({node.source(), node.destination(), node.tag(), node.size()});
+            if (sends) of_rank += node.size();
+        }
+        total += of_rank;
+        busiest = std::max(busiest, of_rank);
+    }
+    CHECK(sent == received);
+    std::set<std::uint64_t> tags;
+    for (const message& m : sent) CHECK(tags.insert(m[2]).second);
+    const colls::cost c = colls::cost_of(s, n);
+    const double block = bytes / s.blocks(n);
+    CHECK(static_cast<long>(sent.size()) == c.messages);
+    CHECK(static_cast<double>(total) == static_cast<double>(c.all_sent) * block);
+    CHECK(static_cast<double>(busiest) == static_cast<double>(c.blocks_sent) * block);
+    CHECK(ends_with_rendezvous(all));
+    CHECK(ends_in_order(all));
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("exchange: traces of Chakra are of its schema, have a receive for each send, and can run", "[exchange]") {
+    using colls::collective;
+    const auto traces_of = [](const auto& schedule, int n, bool with_data = false) {
+        INFO(n << " ranks");
+        const colls::any_schedule s(schedule);
+        const traces all = check_traces(s, n, 240'000);
+        for (unsigned seed = 0; with_data && seed < 20; ++seed) CHECK(same_data(s, n, all, seed));
+        return all;
+    };
+    for (const chakra::file& f : traces_of(colls::schedule_of<collective::all_reduce>(colls::ring{}), 5, true))
+        CHECK(f.nodes.size() == 4 * 3 + 4 * 2);  // send, receive and reduce; send and receive
+    std::size_t of_tree = 0;
+    for (const chakra::file& f : traces_of(colls::schedule_of<collective::broadcast>(colls::tree<2>{}), 6, true))
+        of_tree += f.nodes.size();
+    CHECK(of_tree == 2 * 5);
+    // What is reduced into a slot waits for the send that reads it in the same round.
+    traces_of(colls::schedule_of<collective::all_reduce>(colls::recursive_doubling{}), 8, true);
+    // What several messages of one round are reduced into is sent after all of them.
+    traces_of(colls::schedule_of<collective::all_reduce>(colls::direct{}), 4, true);
+    traces_of(colls::schedule_of<collective::all_to_all>(colls::bruck<>{}), 4);
+    traces_of(colls::schedule_of<collective::all_to_all>(colls::direct{}), 4);
 }

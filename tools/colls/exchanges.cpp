@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <stdexcept>
+#include <utility>
 
 namespace tool {
 
@@ -27,16 +28,22 @@ std::string count_of(long count, const std::string& one) {
 
 }  // namespace
 
-std::string exported(const entry& e, int n, const export_request& how) {
+std::vector<exported_file> exported(const entry& e, int n, const export_request& how) {
     if (!e.schedule.supports(n)) throw std::runtime_error(fmt::format("{} does not support {} ranks", e.family, n));
     const colls::report proof = colls::verify(e.schedule, n);
     if (!proof.ok()) throw std::runtime_error("only schedules that are right are exported: " + proof.text());
     const std::string name = fmt::format("{} {} on {} ranks", e.family, colls::name_of(e.schedule.implements), n);
-    if (how.format == "msccl") return exchange::write_msccl(e.schedule, n, {name, how.out_of_place});
-    if (how.format == "mscclpp") return exchange::write_mscclpp(e.schedule, n, name);
-    if (how.format == "dot") return exchange::write_dot(e.schedule, n, name);
-    if (how.format == "trace") return exchange::write_trace(e.schedule, n, how.bytes, name);
-    throw std::runtime_error(fmt::format("there is no format '{}'; there are: msccl, mscclpp, dot, trace", how.format));
+    if (how.format == "msccl") return {{"", exchange::write_msccl(e.schedule, n, {name, how.out_of_place})}};
+    if (how.format == "mscclpp") return {{"", exchange::write_mscclpp(e.schedule, n, name)}};
+    if (how.format == "dot") return {{"", exchange::write_dot(e.schedule, n, name)}};
+    if (how.format == "trace") return {{"", exchange::write_trace(e.schedule, n, how.bytes, name)}};
+    if (how.format != "chakra")
+        throw std::runtime_error(
+            fmt::format("there is no format '{}'; there are: msccl, mscclpp, dot, trace, chakra", how.format));
+    std::vector<exported_file> files;
+    for (std::string& content : exchange::write_chakra(e.schedule, n, how.bytes, name))
+        files.push_back({fmt::format(".{}.et", files.size()), std::move(content)});
+    return files;
 }
 
 int import(const std::string& file, double bytes, const colls::model& m, bool run, bool as_json) {

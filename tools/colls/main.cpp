@@ -186,16 +186,17 @@ int run(int argc, char** argv) {
     CLI::App& export_plan = *app.add_subcommand("export",
         "a schedule in another library's format\n\n"
         "    colls export ring all_reduce --ranks 8 --format msccl -o ring.xml\n"
-        "    colls export tree broadcast --ranks 7 --format dot | dot -Tsvg -o tree.svg");
+        "    colls export tree broadcast --ranks 7 --format dot | dot -Tsvg -o tree.svg\n"
+        "    colls export ring all_reduce --ranks 8 --bytes 64M --format chakra -o ring");
     add_schedule(export_plan, a);
     export_plan
         .add_option("--format", a.format.format,
             "msccl: MSCCL XML, which MSCCL and RCCL run; mscclpp: a plan of MSCCL++, as JSON; dot: a graph for "
-            "Graphviz; "
-            "trace: Chakra's nodes as JSON")
+            "Graphviz; chakra: execution traces for ASTRA-sim, a file for each rank; trace: their nodes as JSON")
         ->capture_default_str();
     export_plan.add_flag("--out-of-place", a.format.out_of_place, "msccl: input and output are different buffers");
-    export_plan.add_option("-o,--output", a.output, "write to this file");
+    export_plan.add_option(
+        "-o,--output", a.output, "write to this file; chakra: to files that begin so, as PREFIX.0.et");
     CLI::App& import = *app.add_subcommand("import",
         "a plan of another library: what it is, proven or refuted, priced, run\n\n"
         "    colls import ring.xml --run\n\n"
@@ -279,11 +280,16 @@ int run(int argc, char** argv) {
     const int n = a.group(found[0].ranks);
     if (export_plan.parsed()) {
         a.format.bytes = tool::parse_size(a.bytes);
-        const std::string text = tool::exported(found[0], n, a.format);
-        if (a.output.empty())
-            fmt::print("{}", text);
-        else
-            write(a.output, text);
+        for (const tool::exported_file& file : tool::exported(found[0], n, a.format)) {
+            if (a.output.empty() && !file.suffix.empty())
+                throw std::runtime_error(
+                    fmt::format("{} has a file for each rank: name how they begin, -o PREFIX for PREFIX{} and so on",
+                        a.format.format, file.suffix));
+            if (a.output.empty())
+                fmt::print("{}", file.content);
+            else
+                write(a.output + file.suffix, file.content);
+        }
         return tool::good;
     }
     if (a.svg.empty() && a.html.empty()) throw std::runtime_error("name a file to draw to: --svg FILE, --html FILE");
