@@ -50,6 +50,7 @@ public:
     void check() const {
         check_races();
         for (int x = 0; x < count(); ++x) check_contents(x);
+        check_ends();
     }
 
     /// A message that is received only to be reduced into another chunk of the rank is received there.
@@ -227,6 +228,19 @@ private:
                 all[0].writes() ? "reduces into" : "reads", words(p)));
         if (live_at_end(x) && !given(p) && std::ranges::none_of(all, &access::writes))
             throw refuted(fmt::format("gpu {} ends with nothing in {}", p.rank, words(p)));
+    }
+
+    // What others store into, or read from, a rank's memory must be done when that rank has run its steps.
+    void check_ends() const {
+        if (plan_.ends.empty()) return;
+        std::vector<ordered_pair> pairs;
+        for (const move& m : moves_)
+            for (const auto& [p, e] : {std::pair{m.from, m.read_at}, {m.to, m.written_at}})
+                if (plan_.events[at(e)].rank != p.rank) pairs.push_back({e, plan_.ends[at(p.rank)], numbers_.at(p)});
+        if (const ordered_pair* const late = unordered_pair(plan_, position_, pairs))
+            throw refuted(fmt::format("{} accesses {} of gpu {}, which does not wait for that before it ends",
+                words(plan_.events[at(late->first)]), words(places_[at(late->subject)]),
+                places_[at(late->subject)].rank));
     }
 
     // Two chunks interfere where one is written, not as a copy of the other, while the other is still wanted.
