@@ -37,7 +37,8 @@ struct semaphore_use {
 /// Runs a plan with memory as weak as a plan may expect: what a thread block stores others see at any time, in any
 /// order, but not later than what it signals, or its packet, or its arrival at a barrier. It sees its own stores at
 /// once. When all thread blocks of a rank have ended, its result must be there, and its memory is no longer the plan's:
-/// others read nonsense there, and may not write.
+/// others read nonsense there, and may not write. Nor are input and output the plan's before the rank's first
+/// operation.
 class one_sided_runner {
 public:
     explicit one_sided_runner(const json& plan) : plan_(plan) {
@@ -272,7 +273,10 @@ private:
             for (int c = 0; c < task_.inputs() && task_.has_input(r); ++c)
                 memory_[at(number(r, 'i', c))].x = task_.input(r, c);
         owner_.resize(chunks_.size());
-        for (const auto& [key, c] : chunks_) owner_[at(c)] = std::get<0>(key);
+        scratch_.resize(chunks_.size());
+        for (const auto& [key, c] : chunks_)
+            owner_[at(c)] = std::get<0>(key), scratch_[at(c)] = std::get<1>(key) == 's';
+        begun_.assign(at(task_.ranks), 0);
     }
     bool all_done(int r) const {
         return std::ranges::all_of(blocks_, [&](const block& b) { return b.gpu != r || b.next == b.ops.size(); });
@@ -296,11 +300,12 @@ private:
     /// The i-th store is seen, or an earlier one to the same chunk. False where the chunk is no longer the plan's.
     bool land(block& b, int i) {
         const auto s = std::ranges::find(b.stores, b.stores[at(i)].chunk, &store::chunk);
-        if (ended_[at(owner_[at(s->chunk)])]) return false;
+        if (ended_[at(owner_[at(s->chunk)])] || early(s->chunk)) return false;
         memory_[at(s->chunk)] = {s->x, s->packet};
         b.stores.erase(s);
         return true;
     }
+    bool early(int chunk) const { return !scratch_[at(chunk)] && !begun_[at(owner_[at(chunk)])]; }
     bool land_all(block& b) {
         while (!b.stores.empty())
             if (!land(b, 0)) return false;
@@ -327,6 +332,7 @@ private:
     }
     bool run(block& b) {
         const operation& o = b.ops[b.next++];
+        begun_[at(b.gpu)] = 1;
         for (const int w : o.waits) --signals_[at(w)];
         if (o.side == barrier_side::arrive) {
             ++arrived_[at(o.barrier)];
@@ -337,7 +343,7 @@ private:
             data.emplace_back();
             for (const int c : o.from[f]) {
                 const cell m = seen(b, c);
-                data.back().push_back(m.packet == wants_packet(o, f) ? m.x : nonsense());
+                data.back().push_back(m.packet == wants_packet(o, f) && !early(c) ? m.x : nonsense());
             }
             for (std::size_t j = 0; o.sums && f > 0 && j < data[0].size(); ++j) data[0][j] += data[f][j];
         }
@@ -362,7 +368,7 @@ private:
     std::vector<block> blocks_;
     // Of one run:
     std::vector<int> order_, signals_, arrived_, owner_;
-    std::vector<char> ended_;
+    std::vector<char> begun_, ended_, scratch_;
     std::vector<cell> memory_;
     value random_ = 0, nonsense_ = 0;
 };

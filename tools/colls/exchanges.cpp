@@ -44,7 +44,7 @@ int import(const std::string& file, double bytes, const colls::model& m, bool ru
     const exchange::imported& from = *plan->from;
     const exchange::transfer_table& t = from.table;
     const int n = t.ranks;
-    const std::size_t steps = from.plan.events.size() - from.plan.ends.size();
+    const std::size_t steps = from.plan.events.size() - from.plan.begins.size() - from.plan.ends.size();
     const colls::report proof = colls::verify(plan->schedule, n);
     json row{{"file", file}, {"format", plan->format}, {"name", t.name}, {"collective", colls::name_of(t.implements)},
         {"ranks", n}, {"in_place", from.plan.in_place}, {"steps", steps}, {"rounds", t.rounds},

@@ -53,6 +53,7 @@ public:
             throw refused(fmt::format("{} chunks cannot be divided among {} ranks", p_.blocks, p_.ranks));
         for (int r = 0; r < p_.ranks; ++r) {
             if (gpus[at(r)].at("id").get<int>() != r) throw refused(fmt::format("gpu {} is not in its place", r));
+            p_.begins.push_back(add_event({r, threads_++, colls::none, 0, "begin"}));
             for (const json& tb : gpus[at(r)].at("threadblocks")) read_block(r, tb);
             join_barriers(r);
             end(r);
@@ -71,18 +72,18 @@ private:
 
     void read_block(int rank, const json& tb) {
         const int thread = threads_++;
-        int last = colls::none, step = 0;
+        int last = p_.begins.back(), step = 0;
         for (const json& op : tb.at("ops")) {
             const std::string name = op.at("name").get<std::string>();
             const int event = add_event({rank, thread, tb.at("id").get<int>(), step++, name});
-            if (last != colls::none) p_.waits.emplace_back(last, event);
+            p_.waits.emplace_back(last, event);
             try {
                 last = read_operation(rank, tb, op, event);
             } catch (const json::exception& e) {
                 throw refused(fmt::format("{}: {}", words(p_.events[at(event)]), e.what()));
             }
         }
-        if (last != colls::none) last_.push_back(last);
+        last_.push_back(last);
     }
     /// All thread blocks of a gpu have run.
     void end(int rank) {

@@ -50,7 +50,7 @@ public:
     void check() const {
         check_races();
         for (int x = 0; x < count(); ++x) check_contents(x);
-        check_ends();
+        check_remote();
     }
 
     /// A message that is received only to be reduced into another chunk of the rank is received there.
@@ -230,17 +230,25 @@ private:
             throw refuted(fmt::format("gpu {} ends with nothing in {}", p.rank, words(p)));
     }
 
-    // What others store into, or read from, a rank's memory must be done when that rank has run its steps.
-    void check_ends() const {
+    // What others store into, or read from, a rank's memory must come while that rank runs its steps. Scratch memory
+    // may be used before: it is no memory of the user's.
+    void check_remote() const {
         if (plan_.ends.empty()) return;
-        std::vector<ordered_pair> pairs;
+        std::vector<ordered_pair> early, late;
         for (const move& m : moves_)
-            for (const auto& [p, e] : {std::pair{m.from, m.read_at}, {m.to, m.written_at}})
-                if (plan_.events[at(e)].rank != p.rank) pairs.push_back({e, plan_.ends[at(p.rank)], numbers_.at(p)});
-        if (const ordered_pair* const late = unordered_pair(plan_, position_, pairs))
-            throw refuted(fmt::format("{} accesses {} of gpu {}, which does not wait for that before it ends",
-                words(plan_.events[at(late->first)]), words(places_[at(late->subject)]),
-                places_[at(late->subject)].rank));
+            for (const auto& [p, e] : {std::pair{m.from, m.read_at}, {m.to, m.written_at}}) {
+                if (plan_.events[at(e)].rank == p.rank) continue;
+                if (p.in != memory::scratch) early.push_back({plan_.begins[at(p.rank)], e, numbers_.at(p)});
+                late.push_back({e, plan_.ends[at(p.rank)], numbers_.at(p)});
+            }
+        const auto refute = [&](int e, const place& p, const char* why) {
+            throw refuted(
+                fmt::format("{} accesses {} of gpu {}, {}", words(plan_.events[at(e)]), words(p), p.rank, why));
+        };
+        if (const ordered_pair* const x = unordered_pair(plan_, position_, early))
+            refute(x->second, places_[at(x->subject)], "but does not wait for that gpu to begin");
+        if (const ordered_pair* const x = unordered_pair(plan_, position_, late))
+            refute(x->first, places_[at(x->subject)], "which does not wait for that before it ends");
     }
 
     // Two chunks interfere where one is written, not as a copy of the other, while the other is still wanted.
