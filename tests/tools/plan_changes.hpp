@@ -120,6 +120,7 @@ public:
         Text text, Right right) {
         INFO(name);
         CHECK(right(plan));
+        CHECK(judge(text(plan), name).text == "");
         const std::size_t each = std::max<std::size_t>(1, all.size() / most);
         for (std::size_t i = 0; i < all.size(); i += each) {
             Plan changed = plan;
