@@ -3,6 +3,7 @@
 
 #include "chakra_files.hpp"
 #include "support/says.hpp"
+#include "tools/plan_changes.hpp"
 
 #include <exchange/msccl.hpp>
 #include <exchange/mscclpp.hpp>
@@ -38,21 +39,12 @@
 namespace {
 
 using exchange::element;
+using support::judge;
+using support::judgement;
+using support::sample_plans;
+using support::text_of;
+using support::verdict;
 using plan = std::shared_ptr<const exchange::plan_schedule>;
-
-std::vector<std::filesystem::path> samples(const std::string& kind) {
-    std::vector<std::filesystem::path> all;
-    for (const auto& file : std::filesystem::directory_iterator(COLLS_TEST_PLANS))
-        if (file.path().extension() == kind) all.push_back(file.path());
-    std::ranges::sort(all);
-    return all;
-}
-std::string text_of(const std::filesystem::path& file) {
-    std::ifstream in(file);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-}
 
 /// What a schedule moves, block by block, without rounds and ports.
 using transfers = std::multiset<std::tuple<int, int, int, int, colls::action>>;
@@ -71,29 +63,11 @@ std::string xml_of(const element& e) {
     return text + "</" + e.name + ">\n";
 }
 
-enum class verdict { proven, refuted, refused };
-struct judgement {
-    verdict what = verdict::proven;
-    std::string text;
-    plan read;
-};
-judgement judge(const std::string& text, const std::string& name) {
-    try {
-        const plan p = exchange::read_plan(text, name);
-        const colls::report r = colls::verify(p->schedule, p->from->table.ranks);
-        return {r.ok() ? verdict::proven : verdict::refuted, r.ok() ? std::string() : r.text(), p};
-    } catch (const exchange::refuted& e) {
-        return {verdict::refuted, e.what(), nullptr};
-    } catch (const exchange::refused& e) {
-        return {verdict::refused, e.what(), nullptr};
-    }
-}
-
 }  // namespace
 
 TEST_CASE("exchange: sample plans are proven, and run", "[exchange]") {
     int found = 0;
-    for (const auto& file : samples(".xml")) {
+    for (const auto& file : sample_plans(".xml")) {
         INFO(file.filename().string());
         const judgement j = judge(text_of(file), file.string());
         INFO(j.text);
@@ -111,7 +85,7 @@ TEST_CASE(
     "[exchange]") {
     using nlohmann::json;
     int found = 0, changed = 0;
-    for (const auto& file : samples(".json")) {
+    for (const auto& file : sample_plans(".json")) {
         INFO(file.filename().string());
         const std::string text = text_of(file);
         const judgement j = judge(text, file.string());
@@ -149,7 +123,7 @@ TEST_CASE(
 }
 
 TEST_CASE("exchange: what is written is read as the same transfers", "[exchange]") {
-    for (const auto& file : samples(".xml"))
+    for (const auto& file : sample_plans(".xml"))
         for (const bool out_of_place : {false, true}) {
             INFO(file.filename().string() << (out_of_place ? ", out of place" : ""));
             const plan first = exchange::read_plan(text_of(file), file.string());
@@ -181,7 +155,7 @@ TEST_CASE("exchange: schedules as plans of MSCCL++ are read as the same transfer
     std::vector<std::pair<colls::any_schedule, int>> all;
     std::vector<plan> plans;  // what their schedules refer to
     for (const char* const kind : {".xml", ".json"})
-        for (const auto& file : samples(kind)) {
+        for (const auto& file : sample_plans(kind)) {
             plans.push_back(exchange::read_plan(text_of(file), file.string()));
             all.emplace_back(plans.back()->schedule, plans.back()->from->table.ranks);
         }
@@ -334,16 +308,10 @@ namespace {
 /// sums share. It knows nothing of the reader.
 class plan_runner {
 public:
-    explicit plan_runner(const element& algo) : algo_(algo) {
-        n_ = static_cast<int>(algo.children.size());
-        chunks_ = algo.integer("nchunksperloop");
-        in_place_ = algo.integer("inplace") != 0;
-        coll_ = algo.text("coll");
-        root_ = algo.integer_or("root", 0);
-        parts_in_ = coll_ == "allgather" || coll_ == "gather";
-        parts_out_ = coll_ == "reducescatter" || coll_ == "scatter";
-        each_ = parts_in_ || parts_out_ || coll_ == "alltoall" ? chunks_ / n_ : chunks_;
-    }
+    explicit plan_runner(const element& algo)
+        : algo_(algo),
+          task_{algo.text("coll"), static_cast<int>(algo.children.size()), algo.integer("nchunksperloop"),
+              algo.integer_or("root", 0), algo.integer("inplace") != 0} {}
 
     /// Whether it ends, with nothing under way, and the result of the collective. `seed` 0 and 1: the first, or the
     /// last thread block that can go on does so.
@@ -351,7 +319,7 @@ public:
         fill();
         std::vector<std::pair<int, int>> all;  // gpu and position of the thread block
         std::map<std::pair<int, int>, std::size_t> next;
-        for (int g = 0; g < n_; ++g)
+        for (int g = 0; g < task_.ranks; ++g)
             for (std::size_t t = 0; t < algo_.children[std::size_t(g)].children.size(); ++t)
                 all.emplace_back(g, int(t));
         for (;;) {
@@ -379,13 +347,7 @@ public:
     }
 
 private:
-    using value = std::uint64_t;
-    static value mixed(value x) {
-        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-        x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-        return x ^ (x >> 31);
-    }
-    static value given(int rank, int chunk) { return mixed(value(rank) * 65536 + value(chunk) + 1); }
+    using value = support::plan_task::value;
 
     const element& block(const std::pair<int, int>& tb) const {
         return algo_.children[std::size_t(tb.first)].children[std::size_t(tb.second)];
@@ -394,22 +356,18 @@ private:
         values_.clear();
         messages_.clear();
         announced_.clear();
-        for (int r = 0; r < n_; ++r)
-            for (int c = 0; c < (parts_in_ ? each_ : chunks_); ++c)
-                if ((coll_ != "broadcast" && coll_ != "scatter") || r == root_)
-                    *at(r, "i", c) = given(r, parts_in_ ? r * each_ + c : c);
+        for (int r = 0; r < task_.ranks; ++r)
+            for (int c = 0; c < task_.inputs() && task_.has_input(r); ++c) *at(r, "i", c) = task_.input(r, c);
     }
     /// Null beyond the buffer; what holds nothing has a value that nothing else has.
     value* at(int r, const std::string& buffer, int index) {
         const int size = buffer == "s"   ? algo_.children[std::size_t(r)].integer("s_chunks")
-                         : buffer == "i" ? (parts_in_ ? each_ : chunks_)
-                                         : (parts_out_ ? each_ : chunks_);
+                         : buffer == "i" ? task_.inputs()
+                                         : task_.outputs();
         if (index < 0 || index >= size) return nullptr;
-        std::string where = buffer;
-        if (in_place_ && buffer == "i" && parts_in_) where = "o", index += r * each_;
-        if (in_place_ && buffer == "o" && !parts_in_) where = "i", index += parts_out_ ? r * each_ : 0;
-        const auto [found, fresh] = values_.try_emplace({r, where, index}, 0);
-        if (fresh) found->second = mixed(++garbage_ + (value{1} << 40));
+        const auto known = task_.known_as(r, buffer[0], index);
+        const auto [found, fresh] = values_.try_emplace({r, known.first, known.second}, 0);
+        if (fresh) found->second = task_.mixed(++garbage_ + (value{1} << 40));
         return &found->second;
     }
     bool ready_for(const std::pair<int, int>& tb, const element& step) {
@@ -453,30 +411,15 @@ private:
         return true;
     }
     bool result() {
-        for (int r = 0; r < n_; ++r) {
-            if ((coll_ == "gather" || coll_ == "reduce") && r != root_) continue;
-            for (int c = 0; c < (parts_out_ ? each_ : chunks_); ++c) {
-                const int chunk = parts_out_ ? r * each_ + c : c;
-                value wanted = 0;
-                if (coll_ == "allreduce" || coll_ == "reduce" || coll_ == "reducescatter")
-                    for (int other = 0; other < n_; ++other) wanted += given(other, chunk);
-                else if (parts_in_)
-                    wanted = given(chunk / each_, chunk);
-                else if (coll_ == "alltoall")
-                    wanted = given(chunk / each_, r * each_ + chunk % each_);
-                else
-                    wanted = given(root_, chunk);
-                if (*at(r, "o", c) != wanted) return false;
-            }
-        }
+        for (int r = 0; r < task_.ranks; ++r)
+            for (int c = 0; c < task_.outputs() && task_.has_output(r); ++c)
+                if (*at(r, "o", c) != task_.output(r, c)) return false;
         return true;
     }
 
     const element& algo_;
-    int n_ = 0, chunks_ = 0, each_ = 0, root_ = 0;
-    bool in_place_ = true, parts_in_ = false, parts_out_ = false;
-    std::string coll_;
-    std::map<std::tuple<int, std::string, int>, value> values_;
+    const support::plan_task task_;
+    std::map<std::tuple<int, char, int>, value> values_;
     std::map<std::tuple<int, int, int>, std::vector<std::vector<value>>> messages_;
     std::map<std::pair<int, int>, int> announced_;
     value garbage_ = 0, random_ = 88172645463325252ULL;
@@ -491,10 +434,7 @@ bool always_right(const element& algo) {
 
 /// One change of a plan: a step is dropped; its thread block's peers are changed; its offset, count or type; what it
 /// waits for is removed.
-struct change {
-    std::string kind, what;
-    std::function<void(element&)> make;
-};
+using change = support::plan_change<element>;
 
 std::string set_to(element& e, const std::string& name, const std::string& value) {
     std::string before = e.attributes[name];
@@ -571,32 +511,14 @@ std::vector<change> changes_of(const element& algo) {
 }  // namespace
 
 TEST_CASE("exchange: changed plans are refuted", "[exchange]") {
-    std::map<std::string, std::array<int, 3>> kinds;  // refuted, equivalent, and refuted though no run was wrong
-    int wrong = 0, missed = 0;
-    for (const auto& file : samples(".xml")) {
+    support::changed_plans all;
+    for (const auto& file : sample_plans(".xml")) {
         const element algo = exchange::read_xml(text_of(file));
-        CHECK(always_right(algo));
-        const std::vector<change> all = changes_of(algo);
-        const std::size_t each = std::max<std::size_t>(1, all.size() / 80);  // of large plans every k-th change
-        for (std::size_t i = 0; i < all.size(); i += each) {
-            element changed = algo;
-            all[i].make(changed);
-            const judgement j = judge(xml_of(changed), file.string());
-            const bool right = always_right(changed);
-            INFO(file.filename().string() << ": " << all[i].kind << " of " << all[i].what << ": " << j.text);
-            CHECK((j.what == verdict::proven) == j.text.empty());
-            wrong += !right;
-            missed += !right && j.what == verdict::proven;
-            if (!right) CHECK(j.what != verdict::proven);
-            ++kinds[all[i].kind][j.what == verdict::proven ? 1 : right ? 2 : 0];
-        }
+        all.check(file.filename().string(), algo, changes_of(algo), 80, xml_of, always_right);
     }
-    for (const auto& [kind, counts] : kinds)
-        std::cout << "exchange: " << kind << ": " << counts[0] << " refuted, " << counts[1] << " equivalent, "
-                  << counts[2] << " refuted though no run was wrong\n";
-    std::cout << "exchange: of " << wrong << " wrong plans " << missed << " are not refuted\n";
-    CHECK(wrong > 1000);
-    CHECK(missed * 100 <= wrong);
+    all.print("MSCCL");
+    CHECK(all.wrong > 1000);
+    CHECK(all.missed * 100 <= all.wrong);
 }
 
 TEST_CASE("exchange: fields are encoded as the description of protobuf has them", "[exchange]") {

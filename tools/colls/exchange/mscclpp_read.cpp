@@ -18,21 +18,23 @@ using nlohmann::json;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// What an operation does, by its name.
+/// What an operation does, by its name: it copies sources to destinations, one to one, or one to all. A reduction adds
+/// the sources into the first destination, and stores the sum into the others, if it has others.
 struct kind {
-    bool put = false;            ///< sources are stored into remote destinations
-    bool reduces = false;        ///< sources into the first destination
-    bool sends = false;          ///< and that into the remote ones
-    bool packets = false;        ///< what is sent are packets
+    bool reduces = false;
+    bool stores = false;         ///< the destinations are in other ranks' memory; of a reduction all but the first
+    bool reads = false;          ///< the sources are there; of a reduction all but the first
+    bool packets = false;        ///< what it stores are packets; of a reduction all but the first
     bool reads_packets = false;  ///< the sources are packets; of a reduction all but the first
     bool signals = false;        ///< the receivers
 };
-const std::map<std::string, kind> data_operations{{"put", {true}}, {"pws", {true, false, false, false, false, true}},
-    {"pwsf", {true, false, false, false, false, true}}, {"ppkt", {true, false, false, true}},
-    {"rppkt", {true, false, false, true, true}}, {"get", {true}}, {"copy", {true}},
-    {"cpkt", {true, false, false, true}}, {"upkt", {true, false, false, false, true}}, {"re", {false, true}},
-    {"rre", {false, true}}, {"res", {false, true, true}}, {"rres", {false, true, true}},
-    {"repkt", {false, true, false, false, true}}, {"respkt", {false, true, true, true, true}}};
+const std::map<std::string, kind> data_operations{{"put", {.stores = true}}, {"pws", {.stores = true, .signals = true}},
+    {"pwsf", {.stores = true, .signals = true}}, {"ppkt", {.stores = true, .packets = true}},
+    {"rppkt", {.stores = true, .packets = true, .reads_packets = true}}, {"get", {.reads = true}}, {"copy", {}},
+    {"cpkt", {.packets = true}}, {"upkt", {.reads_packets = true}}, {"re", {.reduces = true}},
+    {"rre", {.reduces = true, .reads = true}}, {"res", {.reduces = true, .stores = true}},
+    {"rres", {.reduces = true, .stores = true, .reads = true}}, {"repkt", {.reduces = true, .reads_packets = true}},
+    {"respkt", {.reduces = true, .stores = true, .packets = true, .reads_packets = true}}};
 
 class mscclpp_reader {
 public:
@@ -51,8 +53,10 @@ public:
             throw refused(fmt::format("{} chunks cannot be divided among {} ranks", p_.blocks, p_.ranks));
         for (int r = 0; r < p_.ranks; ++r) {
             if (gpus[at(r)].at("id").get<int>() != r) throw refused(fmt::format("gpu {} is not in its place", r));
+            p_.begins.push_back(add_event({r, threads_++, colls::none, 0, "begin"}));
             for (const json& tb : gpus[at(r)].at("threadblocks")) read_block(r, tb);
             join_barriers(r);
+            end(r);
         }
         match_signals();
         match_packets();
@@ -68,34 +72,55 @@ private:
 
     void read_block(int rank, const json& tb) {
         const int thread = threads_++;
-        int last = colls::none, step = 0;
+        int last = p_.begins.back(), step = 0;
         for (const json& op : tb.at("ops")) {
             const std::string name = op.at("name").get<std::string>();
             const int event = add_event({rank, thread, tb.at("id").get<int>(), step++, name});
-            if (last != colls::none) p_.waits.emplace_back(last, event);
-            last = event;
-            if (op.contains("tbg_info")) throw refused(words(p_.events[at(event)]) + " is shared by thread blocks");
-            if (name == "nop" || name == "flush") continue;
-            if (name == "signal" || name == "rlxsignal" || name == "wait" || name == "rlxwait") {
-                for (const json& id : op.at("channel_ids"))
-                    count(name.ends_with("signal"), rank, tb, op.at("channel_type").get<std::string>(), id.get<int>(),
-                        event);
-            } else if (name == "barrier") {
-                // All arrive before one goes on.
-                last = add_event(p_.events[at(event)]);
-                p_.waits.emplace_back(event, last);
-                const int id = op.at("barrier_id").get<int>();
-                auto& mine = barriers_[{id, passed_[{thread, id}]++}];
-                mine.members.emplace_back(event, last);
-                mine.wanted = op.at("num_threadblocks").get<int>();
-            } else if (const auto found = data_operations.find(name); found != data_operations.end()) {
-                read_data(rank, tb, op, found->second, event);
-            } else {
-                throw refused(words(p_.events[at(event)]) +
-                              ": such operations are not copies or reductions between "
-                              "two ranks, or not known");
+            p_.waits.emplace_back(last, event);
+            try {
+                last = read_operation(rank, tb, op, event);
+            } catch (const json::exception& e) {
+                throw refused(fmt::format("{}: {}", words(p_.events[at(event)]), e.what()));
             }
         }
+        last_.push_back(last);
+    }
+    /// All thread blocks of a gpu have run.
+    void end(int rank) {
+        p_.ends.push_back(add_event({rank, threads_++, colls::none, 0, "end"}));
+        for (const int last : last_) p_.waits.emplace_back(last, p_.ends.back());
+        last_.clear();
+    }
+    /// The event after which the next operation of the thread block may run.
+    int read_operation(int rank, const json& tb, const json& op, int event) {
+        const exchange::event at_event = p_.events[at(event)];
+        const std::string& name = at_event.type;
+        if (op.contains("tbg_info")) throw refused(words(at_event) + " is shared by thread blocks");
+        if (name == "nop" || name == "flush") return event;
+        if (name == "signal" || name == "rlxsignal" || name == "wait" || name == "rlxwait") {
+            for (const json& id : op.at("channel_ids"))
+                count(
+                    name.ends_with("signal"), rank, tb, op.at("channel_type").get<std::string>(), id.get<int>(), event);
+        } else if (name == "barrier") {
+            // All arrive before one goes on.
+            const int leaves = add_event(at_event);
+            p_.waits.emplace_back(event, leaves);
+            const int id = op.at("barrier_id").get<int>();
+            auto& mine = barriers_[{id, passed_[{at_event.thread, id}]++}];
+            mine.members.emplace_back(event, leaves);
+            const int wanted = op.at("num_threadblocks").get<int>();
+            if (mine.members.size() > 1 && mine.wanted != wanted)
+                throw refused(fmt::format(
+                    "{} waits for {} thread blocks, another one there for {}", words(at_event), wanted, mine.wanted));
+            mine.wanted = wanted;
+            return leaves;
+        } else if (const auto found = data_operations.find(name); found != data_operations.end()) {
+            read_data(rank, tb, op, found->second, event);
+        } else {
+            throw refused(
+                words(at_event) + ": such operations are not copies or reductions between two ranks, or not known");
+        }
+        return event;
     }
     int add_event(event e) {
         p_.events.push_back(std::move(e));
@@ -152,6 +177,7 @@ private:
             const json& remote = listed(plan_.at("gpus")[at(rank)].at("remote_buffers"),
                 listed(ids, chunk.at("buffer_id").get<int>(), event).get<int>(), event);
             owner = remote.at("rank").get<int>();
+            if (owner == rank) throw refused(words(p_.events[at(event)]) + " names its own gpu's memory as remote");
             buffer = remote.at("type").get<std::string>();
         } else if (chunk.contains("type")) {
             buffer = chunk.at("type").get<std::string>();
@@ -171,37 +197,70 @@ private:
         return all;
     }
     void read_data(int rank, const json& tb, const json& op, const kind& k, int event) {
-        const std::string type = op.value("channel_type", "memory");
-        std::vector<std::vector<place>> from, to;
-        for (const json& chunk : op.at("src_buff")) from.push_back(places(rank, tb, chunk, type, event));
-        for (const json& chunk : op.at("dst_buff")) to.push_back(places(rank, tb, chunk, type, event));
-        if (from.empty() || to.empty()) throw refused(words(p_.events[at(event)]) + " names no chunks");
-        if (k.reads_packets)
-            for (std::size_t i = k.reduces ? 1 : 0; i < from.size(); ++i)
-                for (const place& p : from[i]) packets_read_.emplace_back(p, event);
-        if (k.put) {
-            for (std::size_t i = 0; i < to.size(); ++i)
-                add(from.size() == 1 ? from[0] : from.at(std::min(i, from.size() - 1)), to[i], colls::action::copy, 1,
-                    k.packets, event);
+        using chunks = std::vector<std::vector<place>>;
+        const std::string type = op.value("channel_type", "memory"), name = words(p_.events[at(event)]);
+        const auto read = [&](const char* list, bool remote, bool packets) {
+            chunks all;
+            for (const json& chunk : op.at(list)) {
+                const bool own = k.reduces && all.empty();  // into which it reduces
+                if (chunk.contains("buffer_id") != (remote && !own))
+                    throw refused(fmt::format(
+                        "{}: entry {} of {} must be {}", name, all.size(), list, remote && !own ? "remote" : "local"));
+                all.push_back(places(rank, tb, chunk, type, event));
+                if (packets && !own && all.back()[0].in != memory::scratch)
+                    throw refused(
+                        fmt::format("{}: packets are in scratch memory, not in {}", name, words(all.back()[0])));
+            }
+            return all;
+        };
+        chunks from = read("src_buff", k.reads, k.reads_packets);
+        const chunks to = read("dst_buff", k.stores, k.packets);
+        if (from.empty() || to.empty()) throw refused(name + " names no chunks");
+        if (k.reduces ? to.size() > 1 && !k.stores : from.size() > 1 && from.size() != to.size())
+            throw refused(fmt::format("{} has {} sources and {} destinations", name, from.size(), to.size()));
+        check_order_inside(from, to, k, name);
+        for (std::size_t i = 0; i < from.size(); ++i)
+            for (const place& p : from[i])
+                k.reads_packets && (i > 0 || !k.reduces) ? packets_read_.emplace_back(p, event)
+                                                         : others_.emplace_back(p, event);
+        for (std::size_t i = 0; i < to.size(); ++i)
+            for (const place& p : to[i])
+                if (k.packets && (i > 0 || !k.reduces))
+                    packets_written_[p].push_back(event);
+                else
+                    others_.emplace_back(p, event);
+        if (k.reduces) {
+            // A sum in any order: what is there already comes first.
+            if (const auto there = std::ranges::find(from, to[0]); there != from.end()) std::swap(*there, from[0]);
+            if (from[0] != to[0]) add(from[0], to[0], colls::action::copy, 0, event);
+            for (std::size_t i = 1; i < from.size(); ++i) add(from[i], to[0], colls::action::reduce, 1, event);
+            for (std::size_t i = 1; i < to.size(); ++i) add(to[0], to[i], colls::action::copy, 2, event);
         } else {
-            if (from[0] != to[0]) add(from[0], to[0], colls::action::copy, 0, false, event);
-            for (std::size_t i = 1; i < from.size(); ++i) add(from[i], to[0], colls::action::reduce, 1, false, event);
-            if (k.sends)
-                for (std::size_t i = 1; i < to.size(); ++i) add(to[0], to[i], colls::action::copy, 2, k.packets, event);
+            for (std::size_t i = 0; i < to.size(); ++i)
+                add(from[std::min(i, from.size() - 1)], to[i], colls::action::copy, 1, event);
         }
         if (k.signals)
             for (const json& id : op.at("channel_ids")) count(true, rank, tb, type, id.get<int>(), event);
     }
-    void add(const std::vector<place>& from, const std::vector<place>& to, colls::action action, int phase,
-        bool packets, int event) {
+    /// Threads share the elements of an operation, and do not wait for each other.
+    static void check_order_inside(const std::vector<std::vector<place>>& from,
+        const std::vector<std::vector<place>>& to, const kind& k, const std::string& name) {
+        std::map<place, std::pair<std::size_t, std::size_t>> written;  // by which entry, and where in it
+        for (std::size_t e = 0; e < to.size(); ++e)
+            for (std::size_t j = 0; j < to[e].size(); ++j)
+                if (!written.emplace(to[e][j], std::pair(e, j)).second)
+                    throw refused(fmt::format("{} writes {} twice", name, words(to[e][j])));
+        for (std::size_t e = 0; e < from.size(); ++e)
+            for (std::size_t j = 0; j < from[e].size(); ++j)
+                if (const auto w = written.find(from[e][j]); w != written.end())
+                    if (w->second.second != j || (!k.reduces && w->second.first != e))
+                        throw refused(fmt::format("{} reads {}, which it writes", name, words(from[e][j])));
+    }
+    void add(const std::vector<place>& from, const std::vector<place>& to, colls::action action, int phase, int event) {
         if (from.size() != to.size())
             throw refused(fmt::format("{} moves {} chunks to {}", words(p_.events[at(event)]), from.size(), to.size()));
-        for (std::size_t i = 0; i < from.size(); ++i) {
-            if (from[i] != to[i] && std::ranges::find(from, to[i]) != from.end())
-                throw refused(words(p_.events[at(event)]) + " reads chunks that it writes");
+        for (std::size_t i = 0; i < from.size(); ++i)
             p_.moves.push_back({action, from[i], to[i], event, event, phase, phase, p_.groups});
-            if (packets) packets_written_[to[i]].push_back(event);
-        }
         ++p_.groups;
     }
 
@@ -231,8 +290,12 @@ private:
             for (std::size_t i = 0; i < waits.size(); ++i) p_.waits.emplace_back(signals.events[i], waits[i]);
         }
     }
-    /// A packet says itself that it has come: it is written once in a call.
+    /// A packet says itself that it has come: it is written once in a call, and is no data for what reads no packets.
     void match_packets() {
+        for (const auto& [chunk, event] : others_)
+            if (const auto written = packets_written_.find(chunk); written != packets_written_.end())
+                throw refuted(fmt::format("{} accesses {} of gpu {}, which holds a packet, from {}, as it would data",
+                    words(p_.events[at(event)]), words(chunk), chunk.rank, words(p_.events[at(written->second[0])])));
         for (const auto& [chunk, event] : packets_read_) {
             const auto written = packets_written_.find(chunk);
             if (written == packets_written_.end())
@@ -256,7 +319,8 @@ private:
     std::map<std::pair<int, int>, barrier> barriers_;  // of one gpu: id, and how often
     std::map<std::pair<int, int>, int> passed_;        // thread and id
     std::map<place, std::vector<int>> packets_written_;
-    std::vector<std::pair<place, int>> packets_read_;
+    std::vector<std::pair<place, int>> packets_read_, others_;
+    std::vector<int> last_;  // of each thread block of the gpu that is being read
 };
 
 }  // namespace

@@ -61,6 +61,9 @@ struct program {
     std::vector<std::pair<int, int>> waits;  ///< the second event waits for the first
     std::vector<move> moves;
     int groups = 0;
+    /// Where ranks access each other's memory: of each, the events before and after all its steps. What is not between
+    /// them may find memory that is still the user's, or is so again.
+    std::vector<int> begins, ends;
 
     /// Whether a rank's input has this block at the start.
     bool given(int rank, int block) const;

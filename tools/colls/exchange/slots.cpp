@@ -50,6 +50,7 @@ public:
     void check() const {
         check_races();
         for (int x = 0; x < count(); ++x) check_contents(x);
+        check_remote();
     }
 
     /// A message that is received only to be reduced into another chunk of the rank is received there.
@@ -227,6 +228,27 @@ private:
                 all[0].writes() ? "reduces into" : "reads", words(p)));
         if (live_at_end(x) && !given(p) && std::ranges::none_of(all, &access::writes))
             throw refuted(fmt::format("gpu {} ends with nothing in {}", p.rank, words(p)));
+    }
+
+    // What others store into, or read from, a rank's memory must come while that rank runs its steps. Scratch memory
+    // may be used before: it is no memory of the user's.
+    void check_remote() const {
+        if (plan_.ends.empty()) return;
+        std::vector<ordered_pair> early, late;
+        for (const move& m : moves_)
+            for (const auto& [p, e] : {std::pair{m.from, m.read_at}, {m.to, m.written_at}}) {
+                if (plan_.events[at(e)].rank == p.rank) continue;
+                if (p.in != memory::scratch) early.push_back({plan_.begins[at(p.rank)], e, numbers_.at(p)});
+                late.push_back({e, plan_.ends[at(p.rank)], numbers_.at(p)});
+            }
+        const auto refute = [&](int e, const place& p, const char* why) {
+            throw refuted(
+                fmt::format("{} accesses {} of gpu {}, {}", words(plan_.events[at(e)]), words(p), p.rank, why));
+        };
+        if (const ordered_pair* const x = unordered_pair(plan_, position_, early))
+            refute(x->second, places_[at(x->subject)], "but does not wait for that gpu to begin");
+        if (const ordered_pair* const x = unordered_pair(plan_, position_, late))
+            refute(x->first, places_[at(x->subject)], "which does not wait for that before it ends");
     }
 
     // Two chunks interfere where one is written, not as a copy of the other, while the other is still wanted.
