@@ -5,3 +5,12 @@
 #include "catch.hpp"
 
 int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) && defined(COLLS_TEST_SYMBOLIZER)
+// ThreadSanitizer asks by a pipe whether it may read memory, and then takes two threads' pipes of one number for a race
+// of the program. Such a report is known by a function's name, for which the symbolizer is needed.
+extern "C" const char* __tsan_default_options() { return "external_symbolizer_path=" COLLS_TEST_SYMBOLIZER; }
+extern "C" const char* __tsan_default_suppressions() { return "race:__sanitizer::IsAccessibleMemoryRange\n"; }
+#endif
+#endif

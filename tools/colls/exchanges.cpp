@@ -78,11 +78,11 @@ int import(const std::string& file, double bytes, const colls::model& m, bool ru
                 show_size(bytes));
     } else {
         status = refuted;
-        const std::string steps = proof.round == colls::none ? "" : from.steps_at(proof.rank, proof.round);
+        const std::string there = proof.round == colls::none ? "" : from.steps_at(proof.rank, proof.round);
         row["finding"] = proof.text();
-        row["steps"] = steps;
+        row["steps"] = there;
         if (!as_json) fmt::print("refuted: {}\n", proof.text());
-        if (!as_json && !steps.empty()) fmt::print("there the plan has {}\n", steps);
+        if (!as_json && !there.empty()) fmt::print("there the plan has {}\n", there);
     }
     if (proof.ok() && run) {
         constexpr int elements = 1000;
