@@ -47,6 +47,7 @@ public:
     }
 
     data_layout(data_layout&&) noexcept = default;
+    /// Takes memory for the blocks of a layout that is not a vector.
     data_layout(const data_layout& other);
     data_layout& operator=(data_layout&&) noexcept = default;
     data_layout& operator=(const data_layout& other);

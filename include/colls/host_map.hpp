@@ -60,6 +60,7 @@ public:
     /// For fixed_hosts.
     constexpr explicit host_map(const detail::host_table& t) : table_(&t) {}
 
+    /// Is this a map, and not the absence of one?
     constexpr bool known() const { return table_ != nullptr; }
     /// Ranks that the map is for; 0 where it is not known.
     constexpr int ranks() const { return table_ ? table_->ranks : 0; }

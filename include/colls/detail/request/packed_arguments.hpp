@@ -30,10 +30,10 @@ public:
     explicit shared_packing(packed_arguments* b) : b_(b) { hold(); }
     shared_packing(const shared_packing& other) : b_(other.b_) { hold(); }
     shared_packing& operator=(const shared_packing& other) {
-        if (b_ == other.b_) return *this;
+        if (this == &other) return *this;
+        other.hold();
         drop();
         b_ = other.b_;
-        hold();
         return *this;
     }
     ~shared_packing() { drop(); }

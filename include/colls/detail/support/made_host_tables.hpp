@@ -14,10 +14,11 @@ COLLS_INLINE host_map::host_map(std::span<const int> host_of_rank) {
     static std::mutex mutex;
     // Never destroyed: threads may outlive main, and plans refer to the tables.
     static detail::list<const detail::host_table*>& made = *new detail::list<const detail::host_table*>;
-    const int n = static_cast<int>(host_of_rank.size());
-    int* const room = new int[4 * host_of_rank.size() + 1];
+    const std::size_t size = host_of_rank.size();
+    const int n = static_cast<int>(size);
+    int* const room = new int[4 * size + 1];
     auto* const t = new detail::host_table(
-        detail::fill_host_table(host_of_rank.data(), n, room, room + n, room + 2 * n, room + 3 * n + 1));
+        detail::fill_host_table(host_of_rank.data(), n, room, room + size, room + 2 * size, room + 3 * size + 1));
     const std::lock_guard lock(mutex);
     for (const detail::host_table* other : made) {
         bool same = other->ranks == n;
