@@ -39,7 +39,7 @@ constexpr void translate(step& s, int rank, int n, slot_motion motion) {
 /// The base of a schedule S that states of_rank_0(n, round) or of_rank_0(n, round, port), with peers, and first blocks
 /// that follow the rank, in [0, n). An all_to_all whose slots stay states input_of_rank_0(n, slot), output_of_rank_0.
 template <class S, slot_motion Motion = slot_motion::follows_rank>
-// A private constructor would keep schedules from being aggregates. NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
+// Aggregates have no private constructors: NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
 struct by_translation {
     static constexpr slot_motion motion = Motion;
 
