@@ -28,10 +28,6 @@ struct spot {
 struct semaphore_use {
     spot where;
     int position = 0;
-    friend bool operator<(const semaphore_use& a, const semaphore_use& b) {
-        return std::tuple(a.where.gpu, a.where.block, a.where.op, a.position) <
-               std::tuple(b.where.gpu, b.where.block, b.where.op, b.position);
-    }
 };
 
 /// Runs a plan with memory as weak as a plan may expect: what a thread block stores others see at any time, in any
