@@ -343,7 +343,7 @@ private:
             }
             for (std::size_t j = 0; o.sums && f > 0 && j < data[0].size(); ++j) data[0][j] += data[f][j];
         }
-        // Who sees a packet, or a signal, sees what came before it.
+        // A thread block that sees a packet or a signal sees what came before it.
         if (o.packets && !land_all(b)) return false;
         for (std::size_t e = 0; e < o.to.size(); ++e)
             for (std::size_t j = 0; j < o.to[e].size(); ++j)
