@@ -11,10 +11,13 @@
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
 
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -128,6 +131,53 @@ private:
 };
 
 }  // namespace
+
+namespace {
+
+/// Whether two ranks find that they outnumber the cores: where they are bound to the allowed cores of these numbers
+/// (-1: not bound), and a launcher says that it has started so many processes.
+bool crowded(int first, int second, const char* launched, const char* transport) {
+    folder_store store;
+    std::atomic<int>& found =
+        *new (mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<int>(0);
+    colls::processes::run(2, [&](colls::communicator& processes) {
+        const int rank = processes.rank(), wanted = rank == 0 ? first : second;
+        cpu_set_t all, own;
+        CPU_ZERO(&all), CPU_ZERO(&own);
+        expect(sched_getaffinity(0, sizeof all, &all) == 0, "affinity");
+        for (std::size_t c = 0, number = 0; c < CPU_SETSIZE; ++c)
+            if (CPU_ISSET(c, &all) && static_cast<int>(number++) == wanted) CPU_SET(c, &own);
+        if (wanted >= 0) expect(sched_setaffinity(0, sizeof own, &own) == 0, "binding");
+        setenv("OMPI_COMM_WORLD_LOCAL_SIZE", launched, 1);
+        setenv("COLLS_TRANSPORT", transport, 1);
+        colls::communicator comm = colls::bootstrap(rank, 2, store, "group");
+        const int cores = comm.context().backend->figures().cores;
+        expect(comm.context().crowded == (cores < 2), "what predictions are made from");
+        if (comm.context().crowded) ++found;
+        int sum = 0;
+        colls::all_reduce(comm, std::vector<int>{rank + 1}, std::span<int>(&sum, 1), colls::sum);
+        expect(sum == 3, "all_reduce");
+    });
+    const int ranks = found;
+    munmap(&found, 4096);
+    CHECK((ranks == 0 || ranks == 2));
+    return ranks > 0;
+}
+
+}  // namespace
+
+TEST_CASE("bootstrap: ranks with a core each, however they are bound, are not crowded", "[bootstrap]") {
+    const int allowed = colls::detail::cores();
+    const auto transport = GENERATE(as<std::string>(), "shm", "tcp");
+    CAPTURE(transport);
+    const auto found = [&](int a, int b, const char* launched) { return crowded(a, b, launched, transport.c_str()); };
+    CHECK(found(0, 0, ""));
+    CHECK(found(-1, -1, "100000"));
+    if (allowed < 2) return;
+    CHECK_FALSE(found(-1, -1, ""));
+    CHECK_FALSE(found(0, 1, ""));
+    CHECK_FALSE(found(0, 1, "2"));
+}
 
 TEST_CASE("bootstrap: a subset of processes, in any order, over shared memory and TCP", "[bootstrap]") {
     for (const char* transport : {"shm", "tcp"}) {

@@ -161,6 +161,40 @@ TEST_CASE("cores: the least of affinity and quota, and one at least", "[cores]")
     CHECK(colls::detail::cores() >= 1);
 }
 
+TEST_CASE("cores: those that the ranks of a host have together", "[cores]") {
+    using colls::detail::core_share;
+    struct expected {
+        int cores;
+        bool crowded;
+    };
+    const auto together = [](std::initializer_list<core_share> shares) {
+        colls::detail::cores_together all;
+        for (const core_share& s : shares) all.add(s);
+        return all;
+    };
+    const auto check = [&](std::initializer_list<core_share> shares, expected e) {
+        CHECK(together(shares).cores() == e.cores);
+        CHECK(together(shares).crowded() == e.crowded);
+    };
+    // {cores, their set, of the host, launched}
+    check({{4, 1, 4}, {4, 1, 4}}, {4, false});                        // not bound
+    check({{1, 1, 4}, {1, 2, 4}}, {2, false});                        // bound to one core each
+    check({{1, 1, 4}, {1, 1, 4}}, {1, true});                         // to the same
+    check({{2, 1, 8}, {2, 1, 8}, {2, 2, 8}, {2, 2, 8}}, {4, false});  // to sockets
+    check({{2, 1, 8}, {2, 1, 8}, {2, 1, 8}, {2, 2, 8}, {2, 2, 8}}, {4, true});
+    check({{3, 1, 4}, {3, 2, 4}}, {4, false});            // sets that overlap
+    check({{1, 1, 2}, {1, 2, 2}, {1, 3, 2}}, {2, true});  // as far as the quota goes
+    check({{1, 1, 4}, {1, 2, 1}}, {1, true});
+    check({{4, 1, 4, 4}, {4, 1, 4, 4}}, {4, false});  // half of a job that fits
+    check({{2, 1, 2, 4}, {2, 1, 2, 4}}, {1, true});   // half of one that does not
+    check({{4, 1, 4, 8}}, {1, false});
+    check({{1, 1, 4, 4}, {1, 2, 4, 4}}, {2, false});
+    CHECK(together({{2, 1, 2}, {2, 1, 2}, {2, 1, 2}}).of_group(12) == 8);
+    CHECK(together({{2, 1, 2}, {2, 1, 2}}).of_group(12) == colls::detail::cores_together::plenty);
+    CHECK(colls::detail::own_share().cores >= 1);
+    CHECK(colls::detail::own_share().most >= colls::detail::own_share().cores);
+}
+
 TEST_CASE("wait policy: ranks that have a core each spin, yield, and sleep", "[wait]") {
     wait_policy p(false, false);
     CHECK(p.first_spins() == wait_policy::unasked);

@@ -76,8 +76,8 @@ void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int
             auto own = sites;
             const auto& near = memory[static_cast<std::size_t>(r)];
             if (near) near->assemble(patience_s);
-            colls::communicator comm =
-                colls::detail::hosts::group_of_all(place.take(r), std::move(own), 4, r, n > cores(), near, device);
+            colls::communicator comm = colls::detail::hosts::group_of_all(place.take(r), std::move(own), 4, r,
+                n > cores() ? cores() : colls::detail::cores_together::plenty, near, device);
             try {
                 f(comm, *device);
             } catch (...) {

@@ -85,7 +85,9 @@ inline descriptor listen_for_members(const launch& l, const address& local) {
     return fd;
 }
 
-inline member self(const descriptor& listening) { return {host_identity(), local_address(listening.get()), getpid()}; }
+inline member self(const descriptor& listening) {
+    return {host_identity(), local_address(listening.get()), getpid(), own_share()};
+}
 
 /// A member that another host has described, as this host reaches it: a link-local address needs the interface of
 /// `connection`, over which it came.

@@ -4,7 +4,6 @@
 
 #include <colls/detail/bootstrap/meeting.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/support/cores.hpp>
 #include <colls/member_exchange.hpp>
 
 namespace colls::inline v1::detail {
@@ -17,7 +16,6 @@ struct member_record {
     std::uint32_t library = rendezvous::library_version;
     std::int32_t size = 0;      ///< of the group
     std::uint32_t label = 0;    ///< that of rank 0 numbers the group in texts
-    std::int32_t cores = 0;     ///< that it may use
     std::uint8_t messages = 0;  ///< COLLS_TRANSPORT wants messages within a host
     std::uint8_t verbs = 0;     ///< and RDMA between hosts
 };
@@ -41,7 +39,6 @@ inline std::vector<member_record> meet_members(
     own.process = getpid();
     own.size = size;
     own.label = groups_made.fetch_add(1, std::memory_order_relaxed);
-    own.cores = cores();
     own.messages = messages;
     own.verbs = env.verbs;
     std::vector<member_record> all = gather_from_members(way, own, size);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <colls/detail/bootstrap/digest.hpp>
+#include <colls/detail/support/cores.hpp>
 #include <colls/detail/support/socket.hpp>
 
 #include <algorithm>
@@ -30,6 +31,7 @@ struct member {
     std::uint64_t host = 0;  ///< equal exactly for ranks that can share memory
     address at;              ///< at which its listening socket is reached
     std::int64_t pid = 0;
+    core_share cores;
 };
 
 namespace rendezvous {
@@ -37,7 +39,7 @@ namespace rendezvous {
 using bytes_view = std::span<const std::byte>;
 using nonce = std::array<std::byte, 16>;
 
-inline constexpr std::uint32_t rendezvous_version = 1;
+inline constexpr std::uint32_t rendezvous_version = 2;
 inline constexpr std::uint32_t library_version =
     COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
 
@@ -85,7 +87,7 @@ struct reply {
     digest proof{};
 };
 
-inline constexpr std::size_t prefix_bytes = 16, challenge_bytes = prefix_bytes + 16, member_bytes = 36,
+inline constexpr std::size_t prefix_bytes = 16, challenge_bytes = prefix_bytes + 16, member_bytes = 52,
                              hello_bytes = prefix_bytes + 16 + 8 + member_bytes + 32,
                              reply_bytes = prefix_bytes + 16 + reply::most_text + 32;
 
@@ -161,6 +163,7 @@ inline void put_member(encoder& to, const member& m) {
         std::memcpy(host.data(), &m.at.v6().sin6_addr, 16);
     to.put(m.host).put(m.pid).put(static_cast<std::uint16_t>(m.at.family() == AF_INET ? 4 : 6));
     to.put(static_cast<std::uint16_t>(m.at.port())).put_bytes(host);
+    to.put(m.cores.cores).put(m.cores.set).put(m.cores.most).put(m.cores.launched);
 }
 /// Reads member_bytes.
 inline std::optional<member> parse_member(const std::byte* from) {
@@ -172,6 +175,11 @@ inline std::optional<member> parse_member(const std::byte* from) {
     const auto port = in.take<std::uint16_t>();
     std::array<std::byte, 16> host;
     in.take_bytes(host);
+    m.cores.cores = in.take<std::int32_t>();
+    m.cores.set = in.take<std::uint32_t>();
+    m.cores.most = in.take<std::int32_t>();
+    m.cores.launched = in.take<std::int32_t>();
+    if (m.cores.cores < 1 || m.cores.most < 1 || m.cores.launched < 0) return {};
     if ((family != 4 && family != 6) || port == 0 || m.pid < 0) return {};
     const auto is_zero = [](std::byte b) { return b == std::byte{}; };
     if (std::all_of(host.begin(), host.end(), is_zero))

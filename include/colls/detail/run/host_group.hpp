@@ -65,8 +65,7 @@ inline communicator group_of_host(
     bool common = a != nullptr;
     for (const offer& o : offers) common = common && o.arena != 0 && o.arena == offers[0].arena;
     if (common)
-        return extend::join(
-            whole->join({offers[0].place, rank, {ranks.data(), ranks.size()}, a->ranks() > cores()}), rank, n);
+        return extend::join(whole->join({offers[0].place, rank, {ranks.data(), ranks.size()}, a->crowded()}), rank, n);
     if (own.place != 0) whole->discard(own.place, n);
 
     // A new one. The first rank has the file before the others ask for it.

@@ -26,6 +26,19 @@ private:
     const int rank_;
 };
 
+/// Of the ranks of one host.
+inline colls::detail::cores_together cores_of(MPI_Comm host, int rank) {
+    const colls::detail::core_share own = colls::detail::own_share();
+    int here = 1;
+    PMPI_Comm_size(host, &here);
+    std::vector<colls::detail::core_share> all(static_cast<std::size_t>(here));
+    const int bytes = sizeof own;
+    check(PMPI_Allgather(&own, bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, host), "MPI_Allgather", rank);
+    colls::detail::cores_together together;
+    for (const colls::detail::core_share& s : all) together.add(s);
+    return together;
+}
+
 }  // namespace detail
 
 COLLS_INLINE void make_progress(void*) {
@@ -71,20 +84,18 @@ COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     check(made, "MPI_Comm_create", rank);
     const auto context = std::make_shared<mpi_context>(own);
     check(PMPI_Comm_split_type(own, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type", rank);
-    int here = 1;
-    PMPI_Comm_size(host, &here);
+    const colls::detail::cores_together together = cores_of(host, rank);
     PMPI_Comm_free(&host);
-    // What predictions are made from must be the same everywhere: as rank 0 has it.
-    const int cores = colls::detail::cores();
-    struct {
-        machine figures;
-        unsigned number;
-    } common{{2e-6, 2e-10, 1.5e-10, here == context->size() ? cores : 1 << 20},
-        colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed)};
-    check(PMPI_Bcast(&common, sizeof common, MPI_BYTE, 0, own), "MPI_Bcast", rank);
-    communicator comm = extend::join(
-        group::member_of(context, common.figures, here > cores, how.alone), context->rank(), context->size());
-    colls::detail::label_group(comm.context(), common.number);
+    // What predictions are made from must be the same everywhere: the host that is the most crowded counts.
+    const int cores = together.of_group(context->size());
+    int fewest = cores;
+    check(PMPI_Allreduce(&cores, &fewest, 1, MPI_INT, MPI_MIN, own), "MPI_Allreduce", rank);
+    unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
+    check(PMPI_Bcast(&number, sizeof number, MPI_BYTE, 0, own), "MPI_Bcast", rank);
+    communicator comm = extend::join(group::member_of(context, machine{2e-6, 2e-10, 1.5e-10, fewest},
+                                         fewest < colls::detail::cores_together::plenty, how.alone),
+        context->rank(), context->size());
+    colls::detail::label_group(comm.context(), number);
     return comm;
 }
 

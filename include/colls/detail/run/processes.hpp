@@ -44,7 +44,7 @@ inline communicator message_group(const std::shared_ptr<arena>& a, double timeou
                 static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
     auto way = hosts::inter_node_transport_for(colls::detail::environment::read(), a->rank(), {});
     return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
-        a->ranks() > colls::detail::cores(), nullptr, std::move(way));
+        a->crowded() ? a->figures().cores : colls::detail::cores_together::plenty, nullptr, std::move(way));
 }
 
 /// Notes how a rank ended.

@@ -6,6 +6,8 @@
 #include <colls/detail/bootstrap/rendezvous.hpp>
 #include <colls/detail/run/host_group.hpp>
 
+#include <map>
+
 namespace colls::inline v1 {
 namespace detail {
 
@@ -13,18 +15,18 @@ namespace detail {
 inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
     std::vector<hosts::site> sites;
     list<int> here;
-    int hosts = 0;
-    bool shared = false, crowded = false;  // on any host: all ranks must come to the same result
+    std::map<std::uint64_t, cores_together> cores_of;
     for (std::size_t r = 0; r < m.members.size(); ++r) {
         const std::uint64_t host = m.members[r].host;
         sites.push_back({m.members[r].at, host});
-        int before = 0;
-        for (std::size_t q = 0; q < r; ++q) before += sites[q].host == host;
-        hosts += before == 0;
-        shared = shared || before > 0;
-        crowded = crowded || before >= cores();
+        cores_of[host].add(m.members[r].cores);
         if (host == m.members[static_cast<std::size_t>(m.rank)].host) here.push_back(static_cast<int>(r));
     }
+    const auto hosts = static_cast<int>(cores_of.size());
+    const bool shared = m.members.size() > cores_of.size();
+    // All ranks must come to the same result: the host that is the most crowded counts.
+    int cores = cores_together::plenty;
+    for (const auto& [host, together] : cores_of) cores = std::min(cores, together.of_group(m.size));
     const bool near = shared && !env.tcp;
     if (env.debug != debug_level::warn && m.rank == 0)
         say(message() << "colls: " << m.size << (m.size == 1 ? " rank on " : " ranks on ") << hosts
@@ -45,7 +47,7 @@ inline communicator group_of(meeting&& m, const environment& env, std::string_vi
     }
     auto way = hosts::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
     return hosts::group_of_all(
-        std::move(m.listening), std::move(sites), m.group, m.rank, crowded, std::move(memory), std::move(way));
+        std::move(m.listening), std::move(sites), m.group, m.rank, cores, std::move(memory), std::move(way));
 }
 
 }  // namespace detail

@@ -113,30 +113,31 @@ struct probe {
     }
     machine run() {
         machine found{1, 1, 1, cores()};  // 1 s: more than any measurement
+        const bool two = second_core();
         std::thread other;
-        if (found.cores > 1)
+        if (two)
             other = std::thread([this, here = sched_getcpu()] { serve(here); });
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        found.alpha = found.cores > 1 ? 1 : 1e-6;
+        found.alpha = two ? 1 : 1e-6;
         const double begun = seconds_now();
         const auto goes_on = [&] { return seconds_now() - begun < (found.alpha < plausible ? enough : most); };
-        for (int i = 0; i < samples && found.cores > 1 && goes_on(); ++i)
+        for (int i = 0; i < samples && two && goes_on(); ++i)
             least(found.alpha, seconds([&] {
                 for (int j = 0; j < trips; ++j) ask(answer);
             }) / (2 * trips));
         for (int turn = 0; turn < turns; ++turn) {
-            if (found.cores > 1) ask(rewrite);
+            if (two) ask(rewrite);
             least(found.gamma, seconds([&] { add(); }) / bytes);
-            if (found.cores > 1) ask(rewrite);
+            if (two) ask(rewrite);
             least(found.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
         }
         if (found.alpha >= plausible)
             found.alpha = machine{}.alpha;
-        else if (found.cores > 1)
+        else if (two)
             compare_copies(found);
-        if (found.cores > 1) ask(end);
+        if (two) ask(end);
         if (other.joinable()) other.join();
         // A push costs less than a pull, since a store need not wait for the one before it. If the measurement was
         // disturbed and says otherwise, the choice would prefer schedules that pull everything.

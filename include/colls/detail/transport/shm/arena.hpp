@@ -29,6 +29,7 @@
 
 namespace colls::inline v1::processes::detail {
 
+using colls::detail::core_share;
 using colls::detail::group_memory;
 using colls::detail::list;
 using colls::detail::machine;
@@ -213,6 +214,7 @@ public:
     void assemble(double timeout, single_copies single_copy = single_copies::never) {
         const group_memory m = whole();
         m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
+        share(rank_) = colls::detail::own_share();
         expose_probe();
         const double until = seconds_now() + timeout;
         for (std::uint32_t phase = 1; phase <= phases; ++phase) {
@@ -232,7 +234,14 @@ public:
         }
         copies_between_ = may;
         copies_always_ = may && asked;
+        colls::detail::cores_together cores;
+        for (int r = 0; r < ranks_; ++r) cores.add(share(r));
+        figures_ = head().figures;
+        figures_.cores = cores.cores();
     }
+    /// Once assembled: those of the machine, with the cores that the ranks have together. All ranks agree on them.
+    const machine& figures() const { return figures_; }
+    bool crowded() const { return ranks_ > figures_.cores; }
     /// Once assembled: may the kernel copy between the processes of any two ranks, and does a rank want it always? All
     /// ranks agree on it.
     bool copies_between() const { return copies_between_; }
@@ -314,9 +323,11 @@ private:
     copy_trial& trial(int rank) const {
         return reinterpret_cast<copy_trial*>(numbers() + 2 * static_cast<std::ptrdiff_t>(ranks_))[rank];
     }
+    core_share& share(int rank) const { return reinterpret_cast<core_share*>(&trial(ranks_))[rank]; }
     static constexpr std::size_t padded(std::size_t bytes) { return bytes == 0 ? 128 : (bytes + 127) / 128 * 128; }
     static std::size_t control_bytes(int ranks) {
-        return (group_memory::bytes(ranks) + (8 + sizeof(copy_trial)) * static_cast<std::size_t>(ranks) + page - 1) /
+        return (group_memory::bytes(ranks) +
+                   (8 + sizeof(copy_trial) + sizeof(core_share)) * static_cast<std::size_t>(ranks) + page - 1) /
                page * page;
     }
     /// A rank may allocate as much as the machine has: a page takes memory only once it is used.
@@ -358,6 +369,7 @@ private:
     double looked_ = 0;
     colls::detail::copy_probe probe_;
     bool copies_between_ = false, copies_always_ = false;
+    machine figures_;
 };
 
 }  // namespace colls::inline v1::processes::detail

@@ -26,7 +26,7 @@ public:
         m.copies_always = arena_->copies_always();
         m.copies_faster = arena_->head().staging.single_copy;
         m.streams = arena_->head().staging.streams;
-        m.crowded = arena_->ranks() > colls::detail::cores();
+        m.crowded = arena_->crowded();
         m.number = arena_->number + static_cast<std::uint64_t>(control_ - arena_->base()) + 1;
         return m;
     }
@@ -37,7 +37,7 @@ public:
     void deallocate(std::byte* at, std::size_t bytes) noexcept override { arena_->give(at, bytes); }
     void populate(std::byte* at, std::size_t bytes) override { arena_->populate(at, bytes); }
     void retire_memory() override { arena_->pin(); }
-    const extend::machine& figures() const override { return arena_->head().figures; }
+    const extend::machine& figures() const override { return arena_->figures(); }
 
     std::uint64_t create(int n) override {
         const std::size_t bytes = extend::control_bytes(n);

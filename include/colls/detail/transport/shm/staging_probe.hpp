@@ -24,7 +24,7 @@ struct staging_figures {
 class staging_probe {
 public:
     staging_figures run() {
-        if (colls::detail::cores() < 2) return {};
+        if (!colls::detail::second_core()) return {};
         std::thread other([this, here = sched_getcpu()] {
             stay_off(here);
             take_turns(1);
