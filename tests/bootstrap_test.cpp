@@ -7,6 +7,7 @@
 
 #include <colls/bootstrap.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/support/cores.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
@@ -143,7 +144,8 @@ bool crowded(int first, int second, const char* launched, const char* transport)
     colls::processes::run(2, [&](colls::communicator& processes) {
         const int rank = processes.rank(), wanted = rank == 0 ? first : second;
         cpu_set_t all, own;
-        CPU_ZERO(&all), CPU_ZERO(&own);
+        CPU_ZERO(&all);
+        CPU_ZERO(&own);
         expect(sched_getaffinity(0, sizeof all, &all) == 0, "affinity");
         for (std::size_t c = 0, number = 0; c < CPU_SETSIZE; ++c)
             if (CPU_ISSET(c, &all) && static_cast<int>(number++) == wanted) CPU_SET(c, &own);

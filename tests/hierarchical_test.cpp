@@ -1,6 +1,8 @@
 // hierarchical<Intra, Inter>: its laws, for every collective, at two and three levels, with nodes of every size.
 #include "catch.hpp"
 
+#include "support/star.hpp"
+
 #include <colls/algebra.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
@@ -15,6 +17,7 @@
 #include <string>
 
 using namespace colls;
+using support::star;
 using enum colls::collective;
 
 namespace {
@@ -63,31 +66,6 @@ struct two_blocks {
             return {.send = {to, both(to)}, .recv = {mod(r - k - 1, n), both(r), action::reduce}};
         }
     };
-};
-/// A star whose root is the last rank.
-struct star {
-    struct broadcast {
-        static constexpr collective implements = collective::broadcast;
-        static constexpr int rounds(int n) { return n - 1; }
-        static constexpr int root(int n) { return n - 1; }
-        static constexpr step at(int r, int n, int k) {
-            if (r == n - 1) return {.send = {k, block(0)}};
-            if (r == k) return {.recv = {n - 1, block(0)}};
-            return {};
-        }
-    };
-    struct scatter {
-        static constexpr collective implements = collective::scatter;
-        static constexpr int rounds(int n) { return n - 1; }
-        static constexpr int root(int n) { return n - 1; }
-        static constexpr step at(int r, int n, int k) {
-            if (r == n - 1) return {.send = {k, block(k)}};
-            if (r == k) return {.recv = {n - 1, block(k)}};
-            return {};
-        }
-    };
-    using inclusive_scan = ring::inclusive_scan;
-    using exclusive_scan = ring::exclusive_scan;
 };
 /// A scan with a scratch slot, in which the value on its way is kept.
 struct scratch_scan {

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "support/random.hpp"
+#include "support/star.hpp"
 
 #include <colls/algebra.hpp>
 #include <colls/any_schedule.hpp>
@@ -24,33 +25,11 @@
 #include <vector>
 
 using namespace colls;
+using support::star;
 using enum colls::collective;
 
 namespace {
 
-/// Rooted at the last rank: an Inter whose root is not role 0.
-struct star {
-    struct broadcast {
-        static constexpr collective implements = collective::broadcast;
-        static constexpr int rounds(int n) { return n - 1; }
-        static constexpr int root(int n) { return n - 1; }
-        static constexpr step at(int r, int n, int k) {
-            if (r == n - 1) return {.send = {k, block(0)}};
-            if (r == k) return {.recv = {n - 1, block(0)}};
-            return {};
-        }
-    };
-    struct scatter {
-        static constexpr collective implements = collective::scatter;
-        static constexpr int rounds(int n) { return n - 1; }
-        static constexpr int root(int n) { return n - 1; }
-        static constexpr step at(int r, int n, int k) {
-            if (r == n - 1) return {.send = {k, block(k)}};
-            if (r == k) return {.recv = {n - 1, block(k)}};
-            return {};
-        }
-    };
-};
 using lanes_of_rings = striped<ring, permuted<ring, mirror>>;
 
 std::string text_of(const std::vector<int>& host) {
