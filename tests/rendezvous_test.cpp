@@ -164,7 +164,7 @@ struct hand {
         h.once = ours;
         h.rank = rank;
         h.size = size;
-        h.self = {7, address::loopback(AF_INET, 4711), 12345};
+        h.self = {7, address::loopback(AF_INET, 4711), 12345, {2, 3, 4, 0}};
         h.proof = prove(token, theirs, ours, encode(h));
         return encode(h);
     }
@@ -899,8 +899,8 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
     };
     in6_addr v6;
     for (unsigned char& b : v6.s6_addr) b = static_cast<unsigned char>(random() | 1);
-    const member members[] = {
-        {random(), address::of_v4(0x0a000001, 65535), 1}, {random(), address::of_v6(v6, 1), INT64_MAX}};
+    const member members[] = {{random(), address::of_v4(0x0a000001, 65535), 1, {1, 0, 1, 0}},
+        {random(), address::of_v6(v6, 1), INT64_MAX, {INT32_MAX, UINT32_MAX, INT32_MAX, INT32_MAX}}};
     for (const member& m : members) {
         hello h;
         h.library = 7;
@@ -919,6 +919,7 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
         CHECK(back->self.host == m.host);
         CHECK(back->self.pid == m.pid);
         CHECK(back->self.at == m.at);
+        CHECK(back->self.cores == m.cores);
         CHECK(back->proof == h.proof);
         // Little-endian on any machine.
         CHECK(bytes[prefix_bytes + 16] == std::byte{3});

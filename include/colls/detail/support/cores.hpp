@@ -27,6 +27,8 @@ struct core_share {
     std::uint32_t set = 0;      ///< a hash of those by its affinity
     std::int32_t most = 1;      ///< of the host, within the quota
     std::int32_t launched = 0;  ///< processes of the job on this host, as the launcher says; 0: it does not say
+
+    friend bool operator==(const core_share&, const core_share&) = default;
 };
 /// That of the calling thread.
 core_share own_share();
