@@ -438,7 +438,7 @@ TEST_CASE("rendezvous: ranks of different versions are refused, and both version
         }
         rank0.join();
         REQUIRE(zero.is(errc::timeout));
-        CHECK(lacks(zero.text(), {"uses colls 9.0.0 (rendezvous 2), but rank 0 uses colls 0.1.0"}) == "");
+        CHECK(lacks(zero.text(), {"uses colls 9.0.0 (rendezvous 3), but rank 0 uses colls 0.1.0"}) == "");
     }
     SECTION("of the protocol, at another rank") {
         const impostor rank0(port, [](int fd) {
@@ -448,7 +448,7 @@ TEST_CASE("rendezvous: ranks of different versions are refused, and both version
         });
         const outcome o = meet_as(rank_of(1, 2, port));
         REQUIRE(o.is(errc::mismatch));
-        CHECK(lacks(o.text(), {"rank 0 uses colls 9.0.0 (rendezvous 2), but this rank uses colls 0.1.0"}) == "");
+        CHECK(lacks(o.text(), {"rank 0 uses colls 9.0.0 (rendezvous 3), but this rank uses colls 0.1.0"}) == "");
     }
     SECTION("of the library, at another rank") {
         const impostor rank0(port, [](int fd) {
