@@ -286,6 +286,36 @@ TEST_CASE("figures_now: a usual time of a line where the cores' distance has cha
     }
 }
 
+TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with the same bits", "[automatic]") {
+    using namespace colls;
+    constexpr int calls = 1280;
+    struct seen {
+        std::uint64_t eager = 0, scheduled = 0;
+        int differ = 0;
+    };
+    std::vector<seen> of_rank(3);
+    const auto bytes = GENERATE(std::size_t{512}, std::size_t{1024});
+    threads::run(3, [&](auto& comm) {
+        detail::rank_context& e = comm.context();
+        e.crowded = false;  // three ranks may share two cores: then nothing depends on the distance
+        seen& s = of_rank[static_cast<std::size_t>(comm.rank())];
+        std::vector<float> in(bytes / sizeof(float)), first(in.size()), out(in.size());
+        for (std::size_t i = 0; i < in.size(); ++i)
+            in[i] = std::ldexp(static_cast<float>(3 * i + 1), static_cast<int>(i % 50) - 7 * comm.rank());
+        all_reduce(comm, in, first, sum);
+        for (int i = 1; i < calls; ++i) {
+            all_reduce(comm, in, out, sum);
+            s.differ += std::memcmp(out.data(), first.data(), bytes) != 0;
+        }
+        s.eager = e.eager_calls, s.scheduled = e.sequence;
+    });
+    for (const seen& s : of_rank) {
+        CHECK(s.differ == 0);
+        CHECK(s.eager + s.scheduled == calls);
+        CHECK(s.scheduled == (bytes < 1024 ? 0 : calls / 128));
+    }
+}
+
 TEST_CASE("traffic: messages within hosts and between hosts add up to all messages", "[automatic]") {
     using namespace colls;
     for (const auto c : collectives) {

@@ -44,6 +44,23 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, eager) : p;
 }
 
+/// Is this a call of a kind that is quick by the eager path between cores of one distance, and by a schedule between
+/// those of another, and shall it tell which distance they have? On all ranks alike.
+inline bool tells_distance(const rank_context& e, const request& q) {
+    if ((e.calls & (distance::eager_calls_for_sample - 1)) != distance::eager_calls_for_sample - 1) return false;
+    if (e.by_messages || e.crowded || e.size == 1 || e.env.schedule || q.how.given || q.how.instead) return false;
+    const std::size_t posted = q.c.ragged ? 0 : eager_bytes(q.c, e.size);
+    return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
+}
+/// The schedule of such a call. Its bits are those of the eager path.
+[[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& e, const request& q) {
+    const schedule_choice p = resolve_schedule(e, q, true);
+    if (p.steps) return p;
+    call c = q.c;
+    c.reproducible = c.op != nullptr;
+    return resolve(e, c, q.how, false);
+}
+
 /// Tells ranks that may wait for this one why it does not make its next call; null: it makes the call after all.
 [[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(rank_context& e, const char* why) {
     refusal_state& refusal = e.memory.refusal(e.rank);
@@ -69,6 +86,7 @@ inline schedule_choice check(rank_context& e, request& q, bool eager) {
             q.c.reproducible = true;
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
+        if (eager && tells_distance(e, q)) return resolve_telling(e, q);
         return resolve_schedule(e, q, eager);
     } catch (const error& x) {
         tell_refusal(e, x.what());
