@@ -96,6 +96,17 @@ struct probe {
         asm volatile("" : : : "memory");
         return seconds_now() - begin;
     }
+    /// Seconds of a trip, one way.
+    double line() {
+        double found = 1;  // 1 s: more than any measurement
+        const double begun = seconds_now();
+        const auto goes_on = [&] { return seconds_now() - begun < (found < plausible ? enough : most); };
+        for (int i = 0; i < samples && goes_on(); ++i)
+            least(found, seconds([&] {
+                for (int j = 0; j < trips; ++j) ask(answer);
+            }) / (2 * trips));
+        return found;
+    }
     /// Is it better, between these two cores, to pull a block than to push it past the caches? What is measured at this
     /// distance moves the usual limit.
     void compare_copies(machine& found) {
@@ -107,7 +118,11 @@ struct probe {
             ask(rewrite);
             least(push, seconds([&] { stream_bytes(far.get(), near.get(), block); }));
         }
+        // The hypervisor may have moved the cores since the line was measured: then the two do not belong together.
+        const double before = found.alpha, after = line();
         constexpr double clear = 1.5;  // less may be a disturbance
+        if (after < plausible) found.alpha = after;
+        if (after > clear * before || before > clear * after) return;
         if (clear * pull < push && found.near_below < 1.5 * found.alpha) found.near_below = 1.5 * found.alpha;
         if (pull > clear * push && found.near_below > found.alpha / 1.5) found.near_below = found.alpha / 1.5;
     }
@@ -120,13 +135,8 @@ struct probe {
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        found.alpha = two ? 1 : 1e-6;
-        const double begun = seconds_now();
-        const auto goes_on = [&] { return seconds_now() - begun < (found.alpha < plausible ? enough : most); };
-        for (int i = 0; i < samples && two && goes_on(); ++i)
-            least(found.alpha, seconds([&] {
-                for (int j = 0; j < trips; ++j) ask(answer);
-            }) / (2 * trips));
+        found.alpha = 1e-6;
+        if (two) found.alpha = line();
         for (int turn = 0; turn < turns; ++turn) {
             if (two) ask(rewrite);
             least(found.gamma, seconds([&] { add(); }) / bytes);
