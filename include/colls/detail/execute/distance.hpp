@@ -39,7 +39,11 @@ public:
     /// At the end of an operation of `bytes` bytes, the group's call `number`: takes part in a sample if it is time for
     /// one.
     static void sample(rank_context& e, std::uint64_t sequence, std::uint64_t number, std::size_t bytes) {
-        const unsigned log = bytes < (std::size_t{64} << 10) ? 7 : 5;  // of the operations from one sample to the next
+        // Of the operations from one sample to the next. A sample takes a microsecond.
+        const unsigned log = bytes < (std::size_t{64} << 10)  ? 7
+                             : bytes < (std::size_t{1} << 20) ? 5
+                             : bytes < (std::size_t{4} << 20) ? 2
+                                                              : 0;
         const bool is_early = sequence < 8 && sequence % 2 == 1;  // a new group knows what the machine was like once
         const bool is_instead = number % eager_calls_for_sample == eager_calls_for_sample - 1;
         if (const std::uint64_t last = (std::uint64_t{1} << log) - 1;
