@@ -8,7 +8,8 @@ mutate.py run FILE.ptx PROGRAM [options]  runs the mutants of a program made of 
                                           in the list of equivalents and is not found.
   --seeds LIST (1,2,3): a mutant is found if a run with one of these orders of threads fails
   --equivalent FILE: blocks of lines: names of mutants, as `list` prints them, then the reason why no run of them can fail, indented. A
-                     reason that begins with `Not reached` is one for code that the program does not run; it runs all others.
+                     reason that begins with `Not reached` is one for code that the program does not run; it reaches all others.
+                     With COLLS_TEST_LONG=1 they are run to their end, too, which must not find them.
   --only PART: mutants that have PART in their names
 
 A mutant's name is its kernel or function, the opcode, and the line of the library that it comes from: its function and its text.
@@ -174,7 +175,8 @@ def run(options, all_places):
         if options.only not in p.name:
             continue
         reason = reasons.get(p.name)
-        how = failure(program, k, seeds if reason is None else seeds[:1])
+        runs = seeds if reason is None else seeds[:1] if "COLLS_TEST_LONG" in os.environ else []
+        how = failure(program, k, runs)
         is_reached = how or failure(program, -k, seeds[:1])
         if how and reason is None:
             print(f"found: {p.name}: {how[:160]}", flush=True)
