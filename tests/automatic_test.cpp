@@ -13,6 +13,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -292,11 +293,11 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
     using namespace colls;
     constexpr int calls = 1280;
     struct seen {
-        std::uint64_t eager = 0, scheduled = 0;
+        std::uint64_t eager = 0, scheduled = 0, of_plan = 0;
         int differ = 0;
     };
     const auto bytes = GENERATE(std::size_t{512}, std::size_t{1024});
-    const int n = GENERATE(3, 8);
+    const auto [n, barriers] = GENERATE(std::pair(3, false), std::pair(3, true), std::pair(8, false));
     std::vector<seen> of_rank(static_cast<std::size_t>(n));
     threads::run(n, [&](auto& comm) {
         detail::rank_context& e = comm.context();
@@ -306,15 +307,23 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
         for (std::size_t i = 0; i < in.size(); ++i)
             in[i] = std::ldexp(static_cast<float>(3 * i + 1), static_cast<int>(i % 50) - 7 * comm.rank());
         all_reduce(comm, in, first, sum);
-        for (int i = 1; i < calls; ++i) {
+        for (int i = 1; i < calls - 1; ++i) {
+            if (barriers) barrier(comm);  // is no call of the kind, and does not count
             all_reduce(comm, in, out, sum);
             s.differ += std::memcmp(out.data(), first.data(), bytes) != 0;
         }
+        // The next call tells the distance: a plan that is made now does not, nor does it count.
+        const std::uint64_t before = e.eager_calls;
+        auto plan = prepare::all_reduce(comm, in, out, sum);
+        for (int i = 0; i < 3; ++i) plan.run();
+        s.of_plan = e.eager_calls - before;
+        all_reduce(comm, in, out, sum);
         s.eager = e.eager_calls, s.scheduled = e.sequence;
     });
     for (const seen& s : of_rank) {
         CHECK(s.differ == 0);
-        CHECK(s.eager + s.scheduled == calls);
+        CHECK(s.of_plan == 3);
+        CHECK(s.eager + s.scheduled == static_cast<std::uint64_t>(calls + 3 + (barriers ? calls - 2 : 0)));
         CHECK(s.scheduled == (bytes < 1024 ? 0 : calls / 128));
     }
 }

@@ -179,8 +179,9 @@ inline schedule_choice resolve_given(rank_context& e, const any_schedule& given)
 }
 
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
-/// once there was a call of the kind there is no search among the candidates, and no lock.
-inline schedule_choice resolve(rank_context& e, const call& c, const chooser& how, bool eager) {
+/// once there was a call of the kind there is no search among the candidates, and no lock. `telling`: a schedule
+/// instead of the eager path, with its bits, that tells the distance of the cores.
+inline schedule_choice resolve(rank_context& e, const call& c, const chooser& how, bool eager, bool telling = false) {
     if (how.given) return resolve_given(e, *how.given);
     // Where not all ranks know the size, no rank may choose by it.
     const bool unsized = c.ragged || (owned(c.what) && rooted(c.what));
@@ -192,12 +193,13 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
                               std::uint64_t{in_order} << 20 | std::uint64_t{unsized} << 21 |
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
                               std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(e)} << 25 |
-                              static_cast<std::uint64_t>(root) << 32;
+                              std::uint64_t{telling} << 26 | static_cast<std::uint64_t>(root) << 32;
     for (const schedule_choice& p : e.choices)
         if (p.key == key) return p;
-    const demand d{c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible, root};
+    const demand d{
+        c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (telling && c.op), root};
     const prediction best = choose(e, d, how.list());
-    schedule_choice p{.key = key, .name = eager_name};
+    schedule_choice p{.key = key, .name = eager_name, .tells_distance = telling};
     if (best.of) {
         p.steps = execution_plan_for(best.of->schedule, e.size, reached_by(e));
         p.name = best.of->name;
@@ -211,8 +213,11 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
     e.choices.push_back(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
-                      << " bytes, " << e.size << " ranks" << (c.reproducible ? ", reproducible: " : ": ") << p.name
-                      << ", predicted " << best.seconds * 1e6 << " us"
+                      << " bytes, " << e.size << " ranks"
+                      << (c.reproducible ? ", reproducible: "
+                             : telling   ? ", one call of 128, to tell the distance of the cores: "
+                                         : ": ")
+                      << p.name << ", predicted " << best.seconds * 1e6 << " us"
                       << (p.staged == nullptr                     ? ""
                              : p.staged->within == reach::scratch ? "; ordinary buffers staged: "
                                                                   : "; ordinary buffers by single copies: ")

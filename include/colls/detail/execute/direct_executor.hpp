@@ -509,7 +509,7 @@ inline bool direct_executor::advance() {
 inline void direct_executor::finish() {
     confirm(e_, o_.site);
     // What rank 0 decides here the others are to see once they see that this operation is over.
-    if (o_.adapts) distance::sample(e_, o_.sequence, o_.number, o_.request.count * o_.request.element);
+    if (o_.adapts) distance::sample(e_, o_.sequence, o_.request.count * o_.request.element, o_.tells_distance);
     rank_state& state = e_.memory.state(e_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
     e_.finished |= std::uint32_t{1} << (o_.sequence - completed);

@@ -31,24 +31,20 @@ public:
         return m.alpha < m.near_below;
     }
 
-    /// The eager path takes no samples. Where it would be taken for so many bytes, one call of these runs by a schedule
-    /// instead, and takes one.
+    /// The eager path takes no samples. Of the calls that it may be taken for and that would post so many bytes, one of
+    /// these runs by a schedule instead, and takes one.
     static constexpr std::uint64_t eager_calls_for_sample = 128;
     static constexpr std::size_t eager_bytes_for_sample = 1024;
 
-    /// At the end of an operation of `bytes` bytes, the group's call `number`: takes part in a sample if it is time for
-    /// one.
-    static void sample(rank_context& e, std::uint64_t sequence, std::uint64_t number, std::size_t bytes) {
+    /// At the end of an operation of `bytes` bytes: takes part in a sample if it is time for one, or `due`.
+    static void sample(rank_context& e, std::uint64_t sequence, std::size_t bytes, bool due) {
         // Of the operations from one sample to the next. A sample takes a microsecond.
-        const unsigned log = bytes < (std::size_t{64} << 10)  ? 7
-                             : bytes < (std::size_t{1} << 20) ? 5
-                             : bytes < (std::size_t{4} << 20) ? 2
-                                                              : 0;
+        const unsigned log = due || bytes >= (std::size_t{4} << 20) ? 0
+                             : bytes >= (std::size_t{1} << 20)      ? 2
+                             : bytes >= (std::size_t{64} << 10)     ? 5
+                                                                    : 7;
         const bool is_early = sequence < 8 && sequence % 2 == 1;  // a new group knows what the machine was like once
-        const bool is_instead = number % eager_calls_for_sample == eager_calls_for_sample - 1;
-        if (const std::uint64_t last = (std::uint64_t{1} << log) - 1;
-            !is_early && !is_instead && (sequence & last) != last)
-            return;
+        if (const std::uint64_t last = (std::uint64_t{1} << log) - 1; !is_early && (sequence & last) != last) return;
         const int other = 1 + static_cast<int>((sequence >> log) % static_cast<std::uint64_t>(e.size - 1));
         if (e.rank == 0)
             take_sample(e, sequence, trip(e, sequence));

@@ -45,6 +45,7 @@ struct schedule_choice {
     /// Instead of `steps` where a rank's buffer is out of the others' reach; null: one of the same schedule.
     const execution_plan* staged = nullptr;
     std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
+    bool tells_distance = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows
 };
 
 /// How many forks led to this process since the library was first used. A forked child is another process, which must
@@ -95,6 +96,7 @@ struct rank_context {
     call_record recent[call_record::kept];  ///< the latest calls, by number modulo `kept`
     std::uint64_t sequence = 0;             ///< calls that expose buffers
     std::uint64_t eager_calls = 0;          ///< calls by the eager path
+    std::uint64_t telling_calls = 0;        ///< calls that may tell the distance of the cores (execute/distance.hpp)
     std::uint64_t last_full_eager = 0;      ///< 1 + the latest of them in which every rank heard from every rank
     std::uint64_t completed_by_all = 0, eager_by_all = 0;  ///< lower bounds, refreshed when they do not suffice
     std::uint32_t finished = 0;  ///< a bit for each operation from `completed` on that is over

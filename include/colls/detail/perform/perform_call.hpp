@@ -44,21 +44,20 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
     return q.how.instead ? resolve(e, c, {q.how.instead, nullptr, nullptr}, eager) : p;
 }
 
-/// Is this a call of a kind that is quick by the eager path between cores of one distance, and by a schedule between
-/// those of another, and shall it tell which distance they have? On all ranks alike.
-inline bool tells_distance(const rank_context& e, const request& q) {
-    if ((e.calls & (distance::eager_calls_for_sample - 1)) != distance::eager_calls_for_sample - 1) return false;
+/// Is this a call that the eager path may be taken for between cores of one distance, and a schedule between those of
+/// another? On all ranks alike.
+inline bool depends_on_distance(const rank_context& e, const request& q) {
+    const call& c = q.c;
+    if (c.count * c.element < distance::eager_bytes_for_sample) return false;
     if (e.by_messages || e.crowded || e.size == 1 || e.env.schedule || q.how.given || q.how.instead) return false;
-    const std::size_t posted = q.c.ragged ? 0 : eager_bytes(q.c, e.size);
+    if (c.ragged || c.in_offsets || (owned(c.what) && rooted(c.what))) return false;  // ranks may know other sizes
+    const std::size_t posted = eager_bytes(c, e.size);
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }
-/// The schedule of such a call. Its bits are those of the eager path.
+/// The schedule of such a call that tells the distance. Its bits are those of the eager path.
 [[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& e, const request& q) {
     const schedule_choice p = resolve_schedule(e, q, true);
-    if (p.steps) return p;
-    call c = q.c;
-    c.reproducible = c.op != nullptr;
-    return resolve(e, c, q.how, false);
+    return p.steps ? p : resolve(e, q.c, q.how, false, true);
 }
 
 /// Tells ranks that may wait for this one why it does not make its next call; null: it makes the call after all.
@@ -77,18 +76,23 @@ COLLS_INLINE void refuse_call(rank_context& e, errc code, const char* why) {
     tell_refusal(e, why);
     throw error(code, why, e.rank);
 }
-/// Checks the arguments of a request and resolves its schedule. (Returned by value without a copy, which would be a
-/// tenth of the time of a short call.)
-inline schedule_choice check(rank_context& e, request& q, bool eager) {
+/// Checks the arguments of a request and resolves its schedule. `performed`: the call follows at once. (Returned by
+/// value without a copy, which would be a tenth of the time of a short call.)
+inline schedule_choice check(rank_context& e, request& q, bool eager, bool performed = false) {
+    bool counted = false;
     try {
         argument_checker(e, q).run();
         if (!q.how.given && q.c.op && (q.how.reproducible || e.env.reproducible)) {
             q.c.reproducible = true;
             q.c.signature = hash_mix(q.c.signature, hash_text("reproducible"));
         }
-        if (eager && tells_distance(e, q)) return resolve_telling(e, q);
+        if (performed && depends_on_distance(e, q)) {
+            counted = true;
+            if (++e.telling_calls % distance::eager_calls_for_sample == 0) return resolve_telling(e, q);
+        }
         return resolve_schedule(e, q, eager);
     } catch (const error& x) {
+        if (counted) --e.telling_calls;  // the other ranks count a call that is made
         tell_refusal(e, x.what());
         throw;
     }
@@ -108,6 +112,7 @@ inline void set_call(operation_state& o, const call& c, const schedule_choice& p
     o.schedule = p.name;
     o.staged_schedule = p.staged_name;
     o.chunk_bytes = p.chunk_bytes;
+    o.tells_distance = p.tells_distance;
 }
 
 /// An operation taken from the idle ones. Unless released it becomes idle again at the end of the scope.
@@ -173,7 +178,7 @@ inline void execute(rank_context& e, const call& c, const schedule_choice& p) {
 
 COLLS_INLINE void perform(rank_context& e, request& q) {
     const progress_lock mine(e);
-    execute(e, q.c, check(e, q, true));
+    execute(e, q.c, check(e, q, true, true));
 }
 
 COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {

@@ -19,6 +19,14 @@ namespace colls::inline v1::detail {
 
 using extend::machine;
 
+/// The figures of a part of a group: where ranks outnumber cores, it has as many of them as is its part.
+inline machine with_cores_of(machine m, std::size_t part, std::size_t all) {
+    if (m.cores >= cores_together::plenty) return m;
+    const std::size_t cores = static_cast<std::size_t>(m.cores) * part / all;
+    m.cores = cores < 1 ? 1 : static_cast<int>(cores);
+    return m;
+}
+
 /// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
 /// them from the file of COLLS_TUNE, whose errors it throws.
 const machine& measured();
@@ -121,8 +129,8 @@ struct probe {
         // The hypervisor may have moved the cores since the line was measured: then the two do not belong together.
         const double before = found.alpha, after = line();
         constexpr double clear = 1.5;  // less may be a disturbance
-        if (after < plausible) found.alpha = after;
         if (after > clear * before || before > clear * after) return;
+        least(found.alpha, after);
         if (clear * pull < push && found.near_below < 1.5 * found.alpha) found.near_below = 1.5 * found.alpha;
         if (pull > clear * push && found.near_below > found.alpha / 1.5) found.near_below = found.alpha / 1.5;
     }

@@ -109,7 +109,9 @@ class group : public extend::message_group {
 public:
     /// `members`: of each rank of the group, its number in the world.
     group(std::shared_ptr<process_context> s, std::vector<int>&& members)
-        : process_(std::move(s)), members_(std::move(members)) {}
+        : process_(std::move(s)),
+          members_(std::move(members)),
+          figures_(with_cores_of(process_->figures, members_.size(), process_->sites.size())) {}
 
     /// What a rank brings into the group with that place, whose members are those of `world` that f.members names.
     static extend::message_member member_of(
@@ -158,7 +160,7 @@ public:
         for (const int m : f.members) members.push_back(members_[static_cast<std::size_t>(m)]);
         return member_of(process_, f, std::move(members));
     }
-    const machine& figures() const override { return process_->figures; }
+    const machine& figures() const override { return figures_; }
     std::byte* allocate(std::size_t bytes) override {
         return process_->way ? process_->way->take(bytes) : message_group::allocate(bytes);
     }
@@ -209,6 +211,7 @@ private:
 
     const std::shared_ptr<process_context> process_;
     const std::vector<int> members_;
+    const machine figures_;
 };
 
 }  // namespace colls::inline v1::detail::hosts

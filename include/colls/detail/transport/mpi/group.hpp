@@ -57,7 +57,10 @@ public:
         }
         PMPI_Group_free(&all);
         check(code, "MPI_Comm_create_group", own);
-        return member_of(std::make_shared<mpi_context>(part), figures_, f.crowded, alone_);
+        return member_of(std::make_shared<mpi_context>(part),
+            colls::detail::with_cores_of(
+                figures_, static_cast<std::size_t>(f.size()), static_cast<std::size_t>(context_->size())),
+            f.crowded, alone_);
     }
     const char* cannot_shrink() const override {
         return "not over MPI, which itself would have to survive the loss of a rank; let its launcher start the "
