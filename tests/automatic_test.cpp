@@ -295,6 +295,7 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
     struct seen {
         std::uint64_t eager = 0, scheduled = 0, of_plan = 0;
         int differ = 0;
+        bool chosen = false;
     };
     const auto bytes = GENERATE(std::size_t{512}, std::size_t{1024});
     const auto [n, barriers] = GENERATE(std::pair(3, false), std::pair(3, true), std::pair(8, false));
@@ -306,6 +307,9 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
         std::vector<float> in(bytes / sizeof(float)), first(in.size()), out(in.size());
         for (std::size_t i = 0; i < in.size(); ++i)
             in[i] = std::ldexp(static_cast<float>(3 * i + 1), static_cast<int>(i % 50) - 7 * comm.rank());
+        // Where a sanitizer makes the eager path slow, a schedule may be chosen from the start.
+        const auto eager_is_chosen = [&] { return chosen(comm, collective::all_reduce, bytes) == "eager"; };
+        s.chosen = eager_is_chosen();
         all_reduce(comm, in, first, sum);
         for (int i = 1; i < calls - 1; ++i) {
             if (barriers) barrier(comm);  // is no call of the kind, and does not count
@@ -319,11 +323,13 @@ TEST_CASE("the eager path: one call in 128 tells the distance of the cores, with
         s.of_plan = e.eager_calls - before;
         all_reduce(comm, in, out, sum);
         s.eager = e.eager_calls, s.scheduled = e.sequence;
+        s.chosen = s.chosen && eager_is_chosen();
     });
     for (const seen& s : of_rank) {
         CHECK(s.differ == 0);
-        CHECK(s.of_plan == 3);
         CHECK(s.eager + s.scheduled == static_cast<std::uint64_t>(calls + 3 + (barriers ? calls - 2 : 0)));
+        if (!s.chosen) continue;
+        CHECK(s.of_plan == 3);
         CHECK(s.scheduled == (bytes < 1024 ? 0 : calls / 128));
     }
 }
