@@ -324,6 +324,28 @@ TEST_CASE("waiting: ranks on one core tell each other, and withdraw it when they
     CHECK(left == 1);
 }
 
+TEST_CASE("waiting: a rank that has left a core that it has told says so in its next wait, however short", "[wait]") {
+    if (colls::detail::cores() < 2) return;  // no rank tells its core
+    std::atomic<int> corrected{0}, silent{0};
+    colls::threads::run(2, [&](colls::communicator& comm) {
+        colls::detail::rank_context& e = comm.context();
+        std::atomic<std::uint16_t>& own = e.memory.core(comm.rank());
+        const auto wait_a_moment = [&] {
+            colls::detail::backoff wait(e);
+            wait({});
+        };
+        own.store(0, std::memory_order_relaxed);
+        wait_a_moment();
+        silent += own.load(std::memory_order_relaxed) == 0;
+        constexpr std::uint16_t another = 60'000;
+        own.store(another, std::memory_order_relaxed);
+        wait_a_moment();
+        corrected += own.load(std::memory_order_relaxed) != another;
+    });
+    CHECK(silent == 2);
+    CHECK(corrected == 2);
+}
+
 namespace {
 
 using namespace std::chrono_literals;

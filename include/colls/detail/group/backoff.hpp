@@ -28,7 +28,7 @@ public:
     void operator()(const wait_site& at) {
         if (e_->events) note(at);
         if (spins_ < limit_) {
-            ++spins_;
+            if (++spins_ == 1) correct_core();
             if (!e_->by_messages) pause();  // polling a device, a socket or rings takes longer than a pause
             return;
         }
@@ -73,6 +73,16 @@ private:
         progress(*e_);
     }
 
+    /// A rank that has published its core, and has left it since, says so in its next wait, however short: else one
+    /// that was on the same core would yield to it for good.
+    void correct_core() {
+        if (e_->by_messages) return;
+        std::atomic<std::uint16_t>& own = e_->memory.core(e_->rank);
+        const std::uint16_t said = own.load(std::memory_order_relaxed);
+        if (said == 0) return;
+        const auto core = static_cast<std::uint16_t>(sched_getcpu() + 1);
+        if (core != said) own.store(core, std::memory_order_relaxed);
+    }
     /// Publishes the core that this rank is on, and looks whether another rank is there. Relaxed: a core that has just
     /// changed only makes this wait spin, or yield, for longer.
     bool shares_core() {
