@@ -178,13 +178,15 @@ inline schedule_choice resolve_given(rank_context& e, const any_schedule& given)
     return p;
 }
 
+/// Do not all ranks know the size? Then no rank may choose by it.
+inline bool is_unsized(const call& c) { return c.ragged || (owned(c.what) && rooted(c.what)); }
+
 /// The execution plan of a call, or none for the eager path, which may be taken if `eager`. The rank context keeps it:
 /// once there was a call of the kind there is no search among the candidates, and no lock. `telling`: a schedule
 /// instead of the eager path, with its bits, that tells the distance of the cores.
 inline schedule_choice resolve(rank_context& e, const call& c, const chooser& how, bool eager, bool telling = false) {
     if (how.given) return resolve_given(e, *how.given);
-    // Where not all ranks know the size, no rank may choose by it.
-    const bool unsized = c.ragged || (owned(c.what) && rooted(c.what));
+    const bool unsized = is_unsized(c);
     const std::size_t bytes = unsized ? 0 : c.count * c.element, posted = unsized ? 0 : eager_bytes(c, e.size);
     const bool in_order = c.op && !c.op->commutative;
     eager = eager && !unsized && !c.in_offsets;

@@ -28,8 +28,10 @@ public:
     void operator()(const wait_site& at) {
         if (e_->events) note(at);
         if (spins_ < limit_) {
-            if (++spins_ == 1) correct_core();
-            if (!e_->by_messages) pause();  // polling a device, a socket or rings takes longer than a pause
+            ++spins_;
+            if (e_->by_messages) return;  // polling a device, a socket or rings takes longer than a pause
+            if (spins_ == 1) correct_core();
+            pause();
             return;
         }
         step(at);
@@ -76,7 +78,6 @@ private:
     /// A rank that has published its core, and has left it since, says so in its next wait, however short: else one
     /// that was on the same core would yield to it for good.
     void correct_core() {
-        if (e_->by_messages) return;
         std::atomic<std::uint16_t>& own = e_->memory.core(e_->rank);
         const std::uint16_t said = own.load(std::memory_order_relaxed);
         if (said == 0) return;

@@ -50,7 +50,7 @@ inline bool depends_on_distance(const rank_context& e, const request& q) {
     const call& c = q.c;
     if (c.count * c.element < distance::eager_bytes_for_sample) return false;
     if (e.by_messages || e.crowded || e.size == 1 || e.env.schedule || q.how.given || q.how.instead) return false;
-    if (c.ragged || c.in_offsets || (owned(c.what) && rooted(c.what))) return false;  // ranks may know other sizes
+    if (is_unsized(c) || c.in_offsets) return false;
     const std::size_t posted = eager_bytes(c, e.size);
     return posted >= distance::eager_bytes_for_sample && posted <= eager_capacity;
 }

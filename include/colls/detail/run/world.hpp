@@ -6,6 +6,7 @@
 #include <colls/detail/bootstrap/rendezvous.hpp>
 #include <colls/detail/run/host_group.hpp>
 
+#include <algorithm>
 #include <map>
 
 namespace colls::inline v1 {
