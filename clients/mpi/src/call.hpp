@@ -71,11 +71,7 @@ int failed(function which, MPI_Comm comm, int code, const char* text);
 /// by the wait hook meanwhile.
 template <collective_call Call>
 void perform(group& g, Call& call) {
-    advance_until([&] {
-        if (g.outstanding.load(std::memory_order_acquire) == 0) return true;
-        colls::mpi::make_progress();
-        return false;
-    });
+    finish_outstanding_of(g);
     call.template make<blocking>(g.comm);
     call.finish();
 }
@@ -181,13 +177,15 @@ private:
     const std::tuple<A...> arguments_;
 };
 
-/// A persistent call, which as a blocking one may wait for the other ranks. Arguments that the program may free before
-/// the last start are held ones. Its starts are counted.
+/// A persistent call, which as a blocking one may wait for the other ranks. It has a group of its own, since ranks may
+/// start the persistent calls of a communicator in different orders. Arguments that the program may free before the
+/// last start are held ones. Its starts are counted.
 template <collective_call Call, class Theirs, class... A>
 int prepare(
     function which, MPI_Comm comm, MPI_Request* request, bool sound, const Theirs& theirs, const A&... arguments) {
     const auto keep = [&](const shared_group& g, Call&) {
-        *request = add_persistent(std::make_unique<prepared_call<Call, A...>>(which, g, arguments...));
+        *request = add_persistent(
+            std::make_unique<prepared_call<Call, A...>>(which, another_group(comm, g), arguments...));
     };
     const auto ours = [&] { return use_group<Call>(comm, sound && request != nullptr, keep, arguments...); };
     return by_colls_or_mpi(which, comm, ours, theirs, false);

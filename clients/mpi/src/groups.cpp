@@ -3,14 +3,23 @@
 #include "configuration.hpp"
 #include "outstanding.hpp"
 
+#include <colls/collectives.hpp>
+#include <colls/detail/bootstrap/one_host.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/member_exchange.hpp>
 #include <colls/transports/mpi.hpp>
 #include <colls/wait_hook.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace colls_mpi {
@@ -21,23 +30,26 @@ std::atomic<bool> ended = false;
 std::atomic<int> keyval = MPI_KEYVAL_INVALID;
 std::mutex& mutex = *new std::mutex;  // of what follows; never destroyed, since MPI_Finalize may come late
 // In the order in which they were made, on which ranks that share two of them agree.
-auto& groups = *new std::map<unsigned long, shared_group>;
+auto& groups = *new std::map<unsigned long, std::weak_ptr<group>>;
 unsigned long made = 0;
 
-/// The value of the attribute.
-struct kept_group {
-    shared_group shared = std::make_shared<group>();
-    unsigned long number = 0;  // 0: not in `groups`
-};
+shared_group add_group() {
+    const std::lock_guard lock(mutex);
+    const unsigned long number = ++made;
+    shared_group added(new group, [number](group* g) {
+        {
+            const std::lock_guard once_more(mutex);
+            groups.erase(number);
+        }
+        delete g;
+    });
+    groups[number] = added;
+    return added;
+}
 
-// MPI calls it where the program frees the communicator.
+// MPI calls it where the program frees the communicator. The value of the attribute is a shared_group.
 int forget(MPI_Comm, int, void* value, void*) {
-    auto* const kept = static_cast<kept_group*>(value);
-    {
-        const std::lock_guard lock(mutex);
-        groups.erase(kept->number);
-    }
-    delete kept;
+    delete static_cast<shared_group*>(value);
     return MPI_SUCCESS;
 }
 // MPI_Finalize frees MPI_COMM_SELF before anything else, also that of Fortran, which may not come by this library.
@@ -80,31 +92,54 @@ bool all_are_of_this_world(MPI_Comm comm, int size) {
 colls::communicator join(MPI_Comm comm) {
     static std::once_flag once;
     std::call_once(once, [] { colls::set_wait_hook([](void*) { advance(); }); });
+    meet(comm);
     // The program may use each communicator from another thread. The hook advances the other groups.
     return colls::mpi::communicator_of(comm, {.alone = true});
 }
 
+/// The ranks of a group exchange bytes by its calls.
+class exchange_in final : public colls::member_exchange {
+public:
+    explicit exchange_in(group& g) : group_(g) {}
+    void all_gather(const void* own, std::size_t bytes, void* all) override {
+        const std::size_t sum = bytes * static_cast<std::size_t>(group_.size);
+        colls::all_gather(group_.comm, std::span(static_cast<const std::byte*>(own), bytes),
+            std::span(static_cast<std::byte*>(all), sum));
+    }
+
+private:
+    group& group_;
+};
+/// One more group of the same ranks, by calls of a group that there is. Those of MPI take milliseconds where ranks
+/// share cores, which MPICH does not yield, and each communicator of MPI takes one of 2,000 contexts.
+colls::communicator join_beside(MPI_Comm comm, group& first) {
+    const int number = static_cast<int>(first.others.size()) + 1;
+    if (colls::communicator joined = colls::mpi::detail::beside(first.comm, number); joined.size() > 0) return joined;
+    exchange_in way(first);
+    colls::communicator joined = colls::detail::group_of_one_host(first.rank, first.size, way, true);
+    if (joined.size() == 0) return join(comm);
+    joined.context().hook = &colls::mpi::make_progress;
+    return joined;
+}
+void set_deadline(colls::communicator& comm) {
+    if (!configured().timeout) comm.set_timeout(std::chrono::seconds::max());
+}
+
 const shared_group* make_group(MPI_Comm comm) {
-    auto kept = std::make_unique<kept_group>();
-    group& g = *kept->shared;
+    auto kept = std::make_unique<shared_group>(add_group());
+    group& g = **kept;
     int between = 0;
     PMPI_Comm_test_inter(comm, &between);
     PMPI_Comm_size(comm, &g.size);
     PMPI_Comm_rank(comm, &g.rank);
     g.several = between != 0 || g.size > 1;
     if (between == 0 && g.size > 1 && all_are_of_this_world(comm, g.size)) {
-        meet(comm);
         g.comm = join(comm);
-        if (!configured().timeout) g.comm.set_timeout(std::chrono::seconds::max());
-    }
-    if (g.runs_on_colls()) {
-        const std::lock_guard lock(mutex);
-        kept->number = ++made;
-        groups[kept->number] = kept->shared;
+        set_deadline(g.comm);
     }
     if (PMPI_Comm_set_attr(comm, keyval, kept.get()) != MPI_SUCCESS)
         throw colls::error(colls::errc::peer_failed, "colls: MPI_Comm_set_attr failed");
-    return &kept.release()->shared;
+    return kept.release();
 }
 
 // False: the communicator's calls go to MPI.
@@ -114,7 +149,7 @@ bool find(MPI_Comm comm, const shared_group*& g) {
     void* value = nullptr;
     int there = 0;
     if (PMPI_Comm_get_attr(comm, keyval, &value, &there) != MPI_SUCCESS) return false;
-    g = there != 0 ? &static_cast<kept_group*>(value)->shared : nullptr;
+    g = there != 0 ? static_cast<shared_group*>(value) : nullptr;
     return true;
 }
 
@@ -131,6 +166,29 @@ const shared_group* existing_group_of(MPI_Comm comm) {
     return g;
 }
 
+shared_group another_group(MPI_Comm comm, const shared_group& first) {
+    finish_outstanding_of(*first);
+    std::vector<shared_group>& others = first->others;
+    const std::size_t made_before = others.size();
+    // One that all ranks have got back. Acquire: what was done with it is over.
+    std::vector<std::uint8_t> is_free(made_before);
+    for (std::size_t i = 0; i < made_before; ++i) is_free[i] = others[i]->lent.load(std::memory_order_acquire) ? 0 : 1;
+    if (made_before > 0) colls::all_reduce(first->comm, is_free, colls::min);
+    const auto at = static_cast<std::size_t>(std::find(is_free.begin(), is_free.end(), 1) - is_free.begin());
+    if (at == made_before) {
+        shared_group added = add_group();
+        added->rank = first->rank;
+        added->size = first->size;
+        added->several = first->several;
+        added->comm = join_beside(comm, *first);
+        set_deadline(added->comm);
+        others.push_back(std::move(added));
+    }
+    const shared_group& own = others[at];
+    own->lent.store(true, std::memory_order_relaxed);
+    return shared_group(own.get(), [first, own](group* g) { g->lent.store(false, std::memory_order_release); });
+}
+
 void end_groups() {
     if (ended.exchange(true)) return;
     finish_outstanding();
@@ -138,9 +196,10 @@ void end_groups() {
     std::vector<shared_group> all;
     {
         const std::lock_guard lock(mutex);
-        for (const auto& [number, g] : groups) all.push_back(g);
+        for (const auto& [number, g] : groups) all.push_back(g.lock());
     }
-    for (const shared_group& g : all) g->comm = {};
+    for (const shared_group& g : all)
+        if (g != nullptr) g->comm = {};
 }
 
 }  // namespace colls_mpi

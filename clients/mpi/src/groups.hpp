@@ -6,8 +6,12 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 namespace colls_mpi {
+
+struct group;
+using shared_group = std::shared_ptr<group>;
 
 /// What is kept with a communicator.
 struct group {
@@ -17,10 +21,12 @@ struct group {
     /// Non-blocking calls that are not over. They keep the group where the program frees the communicator.
     std::atomic<int> outstanding = 0;
     bool held_up = false;  ///< the next of them cannot begin yet; under the lock of outstanding.cpp
+    /// Of the same ranks: those that another_group has made, and lends again once all ranks have given them back.
+    std::vector<shared_group> others;
+    std::atomic<bool> lent = false;  ///< as one of the others
 
     bool runs_on_colls() const { return comm.size() > 0; }
 };
-using shared_group = std::shared_ptr<group>;
 
 /// The group of a communicator; null where COLLS_MPI is off, MPI is about to end, or there is no such communicator. The
 /// first call on a communicator makes it, and is collective over it. It is of no colls group, on all its ranks alike,
@@ -29,6 +35,11 @@ using shared_group = std::shared_ptr<group>;
 const shared_group* group_of(MPI_Comm comm);
 /// Likewise; null where no call of group_of has made one, which is the same on all ranks, too.
 const shared_group* existing_group_of(MPI_Comm comm);
+
+/// Another group of the ranks of `first`, the communicator's, for calls that ranks may begin in another order than
+/// those of `first`. It is given back when the last copy of the pointer is gone. Collective over the communicator.
+/// Throws colls::error.
+shared_group another_group(MPI_Comm comm, const shared_group& first);
 
 /// Ends all groups. Later calls go to MPI, as those of attribute callbacks in MPI_Finalize.
 void end_groups();

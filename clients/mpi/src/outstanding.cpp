@@ -139,6 +139,13 @@ void meet(MPI_Comm comm) {
         check(complete(request, MPI_STATUS_IGNORE), "MPI_Iallreduce");
     }
 }
+void finish_outstanding_of(const group& g) {
+    advance_until([&] {
+        if (g.outstanding.load(std::memory_order_acquire) == 0) return true;
+        colls::mpi::make_progress();
+        return false;
+    });
+}
 void finish_outstanding() {
     advance_until([] {
         colls::mpi::make_progress();

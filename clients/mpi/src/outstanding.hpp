@@ -77,6 +77,8 @@ int complete(MPI_Request& request, MPI_Status* status);
 /// A barrier of the processes of a communicator, in front of a function of MPI that waits for all of them and cannot be
 /// interrupted: behind the barrier no rank waits in that function for one that waits for an outstanding call.
 void meet(MPI_Comm comm);
+/// Waits until no call of the group is outstanding.
+void finish_outstanding_of(const group& g);
 /// Waits until no call is outstanding.
 void finish_outstanding();
 

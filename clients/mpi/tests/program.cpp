@@ -1413,6 +1413,33 @@ void start_again(MPI_Comm comm) {
         MPI_Testall(count, requests.data(), &over, MPI_STATUSES_IGNORE);
         expect(over != 0, "MPI_Testall of requests that are not active");
     }
+    // In another order on each rank, with a blocking and a non-blocking call among them.
+    constexpr int orders[4][4] = {{0, 1, 4, 5}, {5, 4, 1, 0}, {1, 5, 0, 4}, {4, 0, 5, 1}};
+    for (int round = 0; round < 5; ++round) {
+        in.assign(in.size(), rank + round);
+        told.assign(told.size(), rank == size - 1 ? round : -1);
+        for (const char* const name : {"MPI_Allreduce_init", "MPI_Bcast_init", "MPI_Barrier_init", "MPI_Barrier_init",
+                 "MPI_Barrier", "MPI_Ibcast"})
+            calling(name, comm);
+        int from_last = rank == size - 1 ? round : -1;
+        MPI_Request started = MPI_REQUEST_NULL;
+        for (int i = 0; i < 4; ++i) {
+            if (i == 1) MPI_Barrier(comm);
+            if (i == 2) MPI_Ibcast(&from_last, 1, MPI_INT, size - 1, comm, &started);
+            MPI_Start(&requests[static_cast<std::size_t>(orders[(rank + round) % 4][i])]);
+        }
+        MPI_Waitall(count, requests.data(), MPI_STATUSES_IGNORE);
+        MPI_Wait(&started, MPI_STATUS_IGNORE);
+        expect(all_are(out, ranks_before + size * round) && all_are(told, round) && from_last == round,
+            "persistent calls that ranks start in different orders");
+    }
+    // One that is made while each rank has freed another one of two.
+    MPI_Request_free(&requests[rank % 2 == 0 ? 4 : 5]);
+    PERSISTENT(Bcast)(told.data(), many, MPI_INT, 0, comm, MPI_INFO_NULL, &requests[6]);
+    told.assign(told.size(), rank == 0 ? 77 : -1);
+    start("MPI_Bcast_init", requests[6]);
+    complete(requests[6], request_is::persistent);
+    expect(all_are(told, 77), "a persistent call that is made between others that ranks free in different orders");
     for (MPI_Request& request : requests)
         if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
     expect(std::count(requests.begin(), requests.end(), MPI_REQUEST_NULL) == count, "requests that are freed");

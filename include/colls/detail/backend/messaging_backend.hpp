@@ -213,6 +213,7 @@ public:
 
     std::byte* take(std::size_t bytes) override { return group_->allocate(bytes); }
     void give(std::byte* at, std::size_t bytes) noexcept override { group_->deallocate(at, bytes); }
+    extend::message_group* by_messages() override { return group_.get(); }
     const machine& figures() override { return group_->figures(); }
 
     std::uint64_t create(int n) override { return group_->create(n); }

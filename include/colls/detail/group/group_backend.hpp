@@ -11,6 +11,10 @@
 
 #include <memory>
 
+namespace colls::inline v1::extend {
+class message_group;
+}
+
 namespace colls::inline v1::detail {
 
 using extend::machine;
@@ -87,6 +91,8 @@ class group_backend : public failure_watch, public group_allocator, public group
 public:
     /// What predictions are made from: the same for all ranks of the group.
     virtual const machine& figures() = 0;
+    /// This rank's part of a group that passes messages; null where ranks share memory.
+    virtual extend::message_group* by_messages() { return nullptr; }
 };
 
 /// Memory of a group outlives it where it is still in use, and with it the backend.

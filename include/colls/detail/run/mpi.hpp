@@ -55,6 +55,17 @@ COLLS_INLINE void make_progress(void*) {
     PMPI_Iprobe(MPI_ANY_SOURCE, unused_tag, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
 }
 
+namespace detail {
+
+COLLS_INLINE communicator beside(communicator& first, int number) {
+    const colls::detail::rank_context& e = first.context();
+    const auto* const own = dynamic_cast<const group*>(e.backend->by_messages());
+    if (own == nullptr || !own->has_tags_beside(number)) return {};
+    return extend::join(own->beside(number, e.crowded), e.rank, e.size);
+}
+
+}  // namespace detail
+
 COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     using namespace detail;
     if (!colls::detail::mpi_runs())

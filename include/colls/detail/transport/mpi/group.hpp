@@ -30,16 +30,27 @@ public:
     group(std::shared_ptr<mpi_context> context, const extend::machine& figures, bool alone)
         : context_(std::move(context)), figures_(figures), alone_(alone) {}
 
-    /// `alone`: see mpi::options.
-    static extend::message_member member_of(
-        const std::shared_ptr<mpi_context>& context, const extend::machine& figures, bool crowded, bool alone) {
+    /// `alone`: see mpi::options. `number`: of the group, among those that share the communicator of MPI.
+    static extend::message_member member_of(const std::shared_ptr<mpi_context>& context, const extend::machine& figures,
+        bool crowded, bool alone, int number = 0) {
         extend::message_member m;
         m.group = std::make_shared<group>(context, figures, alone);
-        m.collectives = std::make_unique<colls::detail::mpi_transport>(context, 0);
-        m.messages = std::make_unique<colls::detail::mpi_transport>(context, 1);
+        const int first = number == 0 ? 0 : first_beside + 2 * number;
+        m.collectives = std::make_unique<colls::detail::mpi_transport>(context, first);
+        m.messages = std::make_unique<colls::detail::mpi_transport>(context, first + 1);
         m.crowded = crowded;
         m.advances_others = !alone;
         return m;
+    }
+    /// Another group of the same ranks, alone, on the same communicator of MPI; for a number that has_tags_beside.
+    extend::message_member beside(int number, bool crowded) const {
+        return member_of(std::make_shared<mpi_context>(context_), figures_, crowded, true, number);
+    }
+    bool has_tags_beside(int number) const {
+        int* highest = nullptr;
+        int known = 0;
+        PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &highest, &known);
+        return known != 0 && first_beside + 2 * number + 1 <= colls::detail::mpi_transport::highest_number(*highest);
     }
 
     /// A tag by which MPI tells apart groups that are made at the same time. Not a tag of the transports: Open MPI
@@ -71,6 +82,8 @@ public:
     const extend::machine& figures() const override { return figures_; }
 
 private:
+    static constexpr int first_beside = 11'000;  // their tags are above those of `create`
+
     std::shared_ptr<mpi_context> context_;
     const extend::machine figures_;
     const bool alone_;

@@ -1,9 +1,11 @@
-// An MPI communicator of the library's own, which the transports of a group share.
+// An MPI communicator of the library's own, which the transports of a group share, or of several groups.
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
 #include <colls/detail/transport/mpi/mpi_header.hpp>
+
+#include <memory>
 
 namespace colls::inline v1::detail {
 
@@ -23,24 +25,31 @@ public:
         PMPI_Comm_rank(own, &rank_);
         PMPI_Comm_size(own, &size_);
     }
+    /// The same communicator, for another group.
+    explicit mpi_context(const std::shared_ptr<mpi_context>& other)
+        : of_(other), comm_(other->comm_), rank_(other->rank_), size_(other->size_) {}
     mpi_context(const mpi_context&) = delete;
     mpi_context& operator=(const mpi_context&) = delete;
     ~mpi_context() {
-        if (!kept_ && mpi_runs()) PMPI_Comm_free(&comm_);
+        if (of_ == nullptr && !kept_ && mpi_runs()) PMPI_Comm_free(&comm_);
     }
     MPI_Comm get() const { return comm_; }
     int rank() const { return rank_; }
     int size() const { return size_; }
     /// It is not freed: it stays until MPI is finalised.
-    void keep() { kept_ = true; }
-    /// A transport begins to end. Returns until when all transports of this communicator may take (of `seconds_now`): a
-    /// second after the first of them has called this.
+    void keep() {
+        kept_ = true;
+        if (of_ != nullptr) of_->keep();
+    }
+    /// A transport begins to end. Returns until when all transports of this group may take (of `seconds_now`): a second
+    /// after the first of them has called this.
     double begin_ending() {
         if (deadline_ == 0) deadline_ = seconds_now() + 1;
         return deadline_;
     }
 
 private:
+    const std::shared_ptr<mpi_context> of_;  // whose communicator it is; null: its own
     MPI_Comm comm_;
     int rank_ = 0, size_ = 1;
     bool kept_ = false;
