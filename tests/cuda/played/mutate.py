@@ -11,6 +11,7 @@ mutate.py run FILE.ptx PROGRAM [options]  runs the mutants of a program made of 
                      reason that begins with `Not reached` is one for code that the program does not run; it reaches all others.
                      With COLLS_TEST_LONG=1 they are run to their end, too, which must not find them.
   --only PART: mutants that have PART in their names
+  --every N (environment COLLS_PLAYED_EVERY, or 1): the first mutant and each N-th after it alone; for combine and run the same
 
 A mutant's name is its kernel or function, the opcode, and the line of the library that it comes from: its function and its text.
 """
@@ -164,6 +165,7 @@ def read_equivalents(path):
 
 
 def run(options, all_places):
+    tried = all_places[:: options.every]
     program, seeds = os.path.abspath(options.more), options.seeds.split(",")
     reasons = read_equivalents(options.equivalent) if options.equivalent else {}
     unknown = set(reasons) - {p.name for p in all_places}
@@ -171,7 +173,7 @@ def run(options, all_places):
     if how := failure(program, 0, seeds):
         sys.exit(f"the program fails unchanged: {how}")
     found = equivalent = 0
-    for k, p in enumerate(all_places, 1):
+    for k, p in enumerate(tried, 1):
         if options.only not in p.name:
             continue
         reason = reasons.get(p.name)
@@ -191,7 +193,7 @@ def run(options, all_places):
             wrong.append(f"not reached by the program, line {p.line}: {p.name}")
     for text in wrong:
         print(text)
-    print(f"{found} mutants found, {equivalent} equivalent, {len(wrong)} wrong")
+    print(f"{found} mutants found, {equivalent} equivalent, {len(wrong)} wrong, of {len(tried)} tried and {len(all_places)} in all")
     return 1 if wrong else 0
 
 
@@ -203,6 +205,7 @@ def main():
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--equivalent")
     parser.add_argument("--only", default="")
+    parser.add_argument("--every", type=int, default=int(os.environ.get("COLLS_PLAYED_EVERY", "1")))
     options = parser.parse_args()
     with open(options.ptx, encoding="utf-8") as f:
         text = f.read()
@@ -210,11 +213,11 @@ def main():
     if options.what == "run":
         return run(options, found)
     if options.what == "list":
-        for k, p in enumerate(found, 1):
+        for k, p in enumerate(found[:: options.every], 1):
             print(f"{k}: {p.name}")
     else:
         with open(options.more, "w", encoding="utf-8") as f:
-            f.write(combined(text, found))
+            f.write(combined(text, found[:: options.every]))
     return 0
 
 
