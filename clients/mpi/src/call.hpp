@@ -164,7 +164,12 @@ public:
         : which_(which), group_(std::move(g)), arguments_(arguments...) {}
     int start() override {
         const auto ours = [&](const A&... arguments) {
-            return start_in<Call>(group_, which_, request(), arguments...);
+            try {
+                return start_in<Call>(group_, which_, request(), arguments...);
+            } catch (...) {
+                group_->failed = true;
+                throw;
+            }
         };
         // The communicator may have been freed. What the call says is what it has said when it was made.
         return by_colls_or_mpi(
@@ -184,8 +189,8 @@ template <collective_call Call, class Theirs, class... A>
 int prepare(
     function which, MPI_Comm comm, MPI_Request* request, bool sound, const Theirs& theirs, const A&... arguments) {
     const auto keep = [&](const shared_group& g, Call&) {
-        *request = add_persistent(
-            std::make_unique<prepared_call<Call, A...>>(which, another_group(comm, g), arguments...));
+        *request =
+            add_persistent(std::make_unique<prepared_call<Call, A...>>(which, another_group(comm, g), arguments...));
     };
     const auto ours = [&] { return use_group<Call>(comm, sound && request != nullptr, keep, arguments...); };
     return by_colls_or_mpi(which, comm, ours, theirs, false);

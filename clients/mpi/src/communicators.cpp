@@ -3,11 +3,14 @@
 // forms.
 #include "configuration.hpp"
 #include "failure.hpp"
+#include "groups.hpp"
 #include "outstanding.hpp"
 
 #include <colls/detail/transport/mpi/mpi_header.hpp>
 
+#include <cstddef>
 #include <cstdio>
+#include <vector>
 
 namespace {
 
@@ -16,20 +19,27 @@ using namespace colls_mpi;
 /// Whether a communicator's processes meet depends on what is the same on all of them.
 template <class Call>
 int behind_others(MPI_Comm comm, const Call& call) {
-    if (configured().on && comm != MPI_COMM_NULL) {
-        int between = 0, size = 0;
-        PMPI_Comm_test_inter(comm, &between);
-        PMPI_Comm_size(comm, &size);
-        if (between != 0 || size > 1) {
-            try {
-                meet(comm);
-            } catch (const mpi_failure& e) {
-                std::fprintf(stderr, "colls_mpi: %s\n", e.what());
-                return e.code();  // the error handler has been called by MPI
-            }
+    if (configured().on && comm != MPI_COMM_NULL && has_several_of_this_world(comm)) {
+        try {
+            meet(comm);
+        } catch (const mpi_failure& e) {
+            std::fprintf(stderr, "colls_mpi: %s\n", e.what());
+            return e.code();  // the error handler has been called by MPI
         }
     }
     return call();
+}
+/// A process may be both neighbours of another one in some dimension: in a circle of one or two.
+[[maybe_unused]] bool has_a_neighbour_twice(MPI_Comm comm) {
+    int topology = MPI_UNDEFINED, dimensions = 0;
+    if (PMPI_Topo_test(comm, &topology) != MPI_SUCCESS || topology != MPI_CART) return false;
+    PMPI_Cartdim_get(comm, &dimensions);
+    const auto n = static_cast<std::size_t>(dimensions);
+    std::vector<int> lengths(n), periods(n), place(n);
+    PMPI_Cart_get(comm, dimensions, lengths.data(), periods.data(), place.data());
+    for (std::size_t i = 0; i < n; ++i)
+        if (periods[i] != 0 && lengths[i] <= 2) return true;
+    return false;
 }
 /// `start(request)` is the call in its non-blocking form.
 template <class Call, class Start>
@@ -38,6 +48,17 @@ int neighbourly(const Call& call, const Start& start) {
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = start(&request);
     return code == MPI_SUCCESS ? complete(request, MPI_STATUS_IGNORE) : code;
+}
+/// The same, for calls that send each neighbour a block of its own. The non-blocking forms of Open MPI 4.1 exchange the
+/// blocks of a neighbour that is one twice.
+template <class Call, class Start>
+int neighbourly_to_each(MPI_Comm comm, const Call& call, const Start& start) {
+#ifdef OPEN_MPI
+    if (configured().on && comm != MPI_COMM_NULL && has_a_neighbour_twice(comm)) return behind_others(comm, call);
+#else
+    static_cast<void>(comm);
+#endif
+    return neighbourly(call, start);
 }
 
 }  // namespace
@@ -121,7 +142,8 @@ int MPI_Neighbor_allgatherv(const void* sent, int sent_count, MPI_Datatype sent_
 }
 int MPI_Neighbor_alltoall(const void* sent, int sent_count, MPI_Datatype sent_type, void* received, int count,
     MPI_Datatype type, MPI_Comm comm) {
-    return neighbourly([&] { return PMPI_Neighbor_alltoall(sent, sent_count, sent_type, received, count, type, comm); },
+    return neighbourly_to_each(
+        comm, [&] { return PMPI_Neighbor_alltoall(sent, sent_count, sent_type, received, count, type, comm); },
         [&](MPI_Request* r) {
             return PMPI_Ineighbor_alltoall(sent, sent_count, sent_type, received, count, type, comm, r);
         });
@@ -129,7 +151,8 @@ int MPI_Neighbor_alltoall(const void* sent, int sent_count, MPI_Datatype sent_ty
 int MPI_Neighbor_alltoallv(const void* sent, const int sent_counts[], const int sent_displacements[],
     MPI_Datatype sent_type, void* received, const int counts[], const int displacements[], MPI_Datatype type,
     MPI_Comm comm) {
-    return neighbourly(
+    return neighbourly_to_each(
+        comm,
         [&] {
             return PMPI_Neighbor_alltoallv(
                 sent, sent_counts, sent_displacements, sent_type, received, counts, displacements, type, comm);
@@ -142,7 +165,8 @@ int MPI_Neighbor_alltoallv(const void* sent, const int sent_counts[], const int 
 int MPI_Neighbor_alltoallw(const void* sent, const int sent_counts[], const MPI_Aint sent_displacements[],
     const MPI_Datatype sent_types[], void* received, const int counts[], const MPI_Aint displacements[],
     const MPI_Datatype types[], MPI_Comm comm) {
-    return neighbourly(
+    return neighbourly_to_each(
+        comm,
         [&] {
             return PMPI_Neighbor_alltoallw(
                 sent, sent_counts, sent_displacements, sent_types, received, counts, displacements, types, comm);

@@ -29,6 +29,14 @@ bool all_sound(const int counts[], int size) {
     return counts != nullptr && std::all_of(counts, counts + size, [](int count) { return count >= 0; });
 }
 
+/// MPICH refuses the call: the one block that the rank has in `own` is its block in `all`, which is `count` elements
+/// long and begins `before` elements behind the beginning.
+bool aliases(const void* own, int own_count, MPI_Datatype own_type, const void* all, int count, MPI_Aint before,
+    MPI_Datatype type) {
+    return own != MPI_IN_PLACE && all != MPI_IN_PLACE && own_type == type && own_count == count && count > 0 &&
+           is_refused_alias(own, block_behind(all, before, type));
+}
+
 /// What the calls have in common.
 class movement {
 public:
@@ -84,6 +92,7 @@ public:
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
         if (g.rank == root) {
             if (!are_sound(count, type)) return;
+            if (aliases(sent, sent_count, sent_type, received, count, g.rank * count, type)) return;
             out_ = output(received, in_all(count, g), type);
         }
         in_ = in_place ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
@@ -112,6 +121,7 @@ public:
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
         if (g.rank == root) {
             if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return;
+            if (aliases(sent, sent_count, sent_type, received, counts[g.rank], displacements[g.rank], type)) return;
             blocks_ = block_list(received, counts, displacements, type, g.size);
             out_ = output_blocks(blocks_);
         }
@@ -144,6 +154,7 @@ public:
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
         if (g.rank == root) {
             if (!are_sound(count, type)) return;
+            if (aliases(received, received_count, received_type, sent, count, g.rank * count, type)) return;
             in_ = input(sent, in_all(count, g), type);
         }
         if (in_place) {
@@ -178,6 +189,8 @@ public:
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
         if (g.rank == root) {
             if (type == MPI_DATATYPE_NULL || displacements == nullptr || !all_sound(counts, g.size)) return;
+            if (aliases(received, received_count, received_type, sent, counts[g.rank], displacements[g.rank], type))
+                return;
             blocks_ = block_list(sent, counts, displacements, type, g.size);
             in_ = input_blocks(blocks_);
         }
@@ -212,6 +225,7 @@ public:
         : out_(received, in_all(count, g), type),
           in_(sent == MPI_IN_PLACE ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
                                    : input(sent, static_cast<std::size_t>(sent_count), sent_type)) {
+        if (aliases(sent, sent_count, sent_type, received, count, g.rank * count, type)) return;
         says_ = verdict::colls;
     }
     template <class Mode>
@@ -231,6 +245,7 @@ public:
     all_gather_v_call(group& g, const void* sent, int sent_count, MPI_Datatype sent_type, void* received,
         const int counts[], const int displacements[], MPI_Datatype type) {
         if (displacements == nullptr || !all_sound(counts, g.size)) return;
+        if (aliases(sent, sent_count, sent_type, received, counts[g.rank], displacements[g.rank], type)) return;
         blocks_ = block_list(received, counts, displacements, type, g.size);
         out_ = output_blocks(blocks_);
         in_ = sent == MPI_IN_PLACE ? input(displaced(received, displacements[g.rank] * layout_of(type).extent),
@@ -258,6 +273,7 @@ public:
         : out_(received, in_all(count, g), type),
           in_(sent == MPI_IN_PLACE ? input(received, in_all(count, g), type)
                                    : input(sent, in_all(sent_count, g), sent_type)) {
+        if (aliases(sent, sent_count, sent_type, received, count, 0, type)) return;
         says_ = verdict::colls;
     }
     template <class Mode>

@@ -33,16 +33,20 @@ std::mutex& mutex = *new std::mutex;  // of what follows; never destroyed, since
 auto& groups = *new std::map<unsigned long, std::weak_ptr<group>>;
 unsigned long made = 0;
 
-shared_group add_group() {
+unsigned long next_number() {
     const std::lock_guard lock(mutex);
-    const unsigned long number = ++made;
+    return ++made;
+}
+shared_group add_group() {
+    const unsigned long number = next_number();
     shared_group added(new group, [number](group* g) {
         {
-            const std::lock_guard once_more(mutex);
+            const std::lock_guard lock(mutex);
             groups.erase(number);
         }
         delete g;
     });
+    const std::lock_guard lock(mutex);
     groups[number] = added;
     return added;
 }
@@ -74,19 +78,18 @@ bool prepare_keyval() {
     return true;
 }
 
-// Processes of another MPI_COMM_WORLD may run without this library.
-bool all_are_of_this_world(MPI_Comm comm, int size) {
-    MPI_Group world = MPI_GROUP_NULL, own = MPI_GROUP_NULL;
+// Frees the group.
+bool is_of_this_world(MPI_Group own) {
+    int size = 0;
+    PMPI_Group_size(own, &size);
+    MPI_Group world = MPI_GROUP_NULL;
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    PMPI_Comm_group(comm, &own);
     std::vector<int> ranks(static_cast<std::size_t>(size)), in_world(ranks);
     for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
     PMPI_Group_translate_ranks(own, size, ranks.data(), world, in_world.data());
     PMPI_Group_free(&own);
     PMPI_Group_free(&world);
-    for (const int r : in_world)
-        if (r == MPI_UNDEFINED) return false;
-    return true;
+    return std::find(in_world.begin(), in_world.end(), MPI_UNDEFINED) == in_world.end();
 }
 
 colls::communicator join(MPI_Comm comm) {
@@ -132,8 +135,8 @@ const shared_group* make_group(MPI_Comm comm) {
     PMPI_Comm_test_inter(comm, &between);
     PMPI_Comm_size(comm, &g.size);
     PMPI_Comm_rank(comm, &g.rank);
-    g.several = between != 0 || g.size > 1;
-    if (between == 0 && g.size > 1 && all_are_of_this_world(comm, g.size)) {
+    g.several = has_several_of_this_world(comm);
+    if (g.several && between == 0) {
         g.comm = join(comm);
         set_deadline(g.comm);
     }
@@ -155,6 +158,18 @@ bool find(MPI_Comm comm, const shared_group*& g) {
 
 }  // namespace
 
+bool has_several_of_this_world(MPI_Comm comm) {
+    int between = 0, size = 0;
+    PMPI_Comm_test_inter(comm, &between);
+    PMPI_Comm_size(comm, &size);
+    if (between == 0 && size == 1) return false;
+    MPI_Group members = MPI_GROUP_NULL;
+    PMPI_Comm_group(comm, &members);
+    if (!is_of_this_world(members)) return false;
+    if (between == 0) return true;
+    PMPI_Comm_remote_group(comm, &members);
+    return is_of_this_world(members);
+}
 const shared_group* group_of(MPI_Comm comm) {
     const shared_group* g = nullptr;
     if (!find(comm, g)) return nullptr;

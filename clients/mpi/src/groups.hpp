@@ -17,13 +17,14 @@ using shared_group = std::shared_ptr<group>;
 struct group {
     colls::communicator comm;  ///< of no group where the communicator's calls go to MPI
     int rank = 0, size = 0;
-    bool several = false;  ///< several processes are in the communicator
+    bool several = false;  ///< as has_several_of_this_world
     /// Non-blocking calls that are not over. They keep the group where the program frees the communicator.
     std::atomic<int> outstanding = 0;
     bool held_up = false;  ///< the next of them cannot begin yet; under the lock of outstanding.cpp
     /// Of the same ranks: those that another_group has made, and lends again once all ranks have given them back.
     std::vector<shared_group> others;
-    std::atomic<bool> lent = false;  ///< as one of the others
+    std::atomic<bool> lent = false;    ///< as one of the others
+    std::atomic<bool> failed = false;  ///< a call has failed: it is not lent again
 
     bool runs_on_colls() const { return comm.size() > 0; }
 };
@@ -35,6 +36,10 @@ struct group {
 const shared_group* group_of(MPI_Comm comm);
 /// Likewise; null where no call of group_of has made one, which is the same on all ranks, too.
 const shared_group* existing_group_of(MPI_Comm comm);
+
+/// Several processes are in the communicator, or in an intercommunicator, and all were started with this one, so that
+/// they run this library, too.
+bool has_several_of_this_world(MPI_Comm comm);
 
 /// Another group of the ranks of `first`, the communicator's, for calls that ranks may begin in another order than
 /// those of `first`. It is given back when the last copy of the pointer is gone. Collective over the communicator.

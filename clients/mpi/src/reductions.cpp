@@ -61,7 +61,8 @@ class reduce_call : public reduction {
 public:
     reduce_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root)
         : reduction(op, type), root_(root), is_root_(g.rank == root) {
-        if (!is_rank(root, g) || (sent == MPI_IN_PLACE && !is_root_)) says_ = verdict::refused;
+        if (!is_rank(root, g) || (is_root_ ? count > 0 && is_refused_alias(sent, received) : sent == MPI_IN_PLACE))
+            says_ = verdict::refused;
         if (says_ != verdict::colls) return;
         const auto n = static_cast<std::size_t>(count);
         if (is_root_)
@@ -92,6 +93,7 @@ class reduce_everywhere : public reduction {
 public:
     reduce_everywhere(group&, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
         : reduction(op, type) {
+        if (received == MPI_IN_PLACE || (count > 0 && is_refused_alias(sent, received))) says_ = verdict::refused;
         if (says_ == verdict::colls) operands_ = operands(sent, received, static_cast<std::size_t>(count), type, fold_);
     }
     void finish() {
@@ -150,6 +152,9 @@ public:
         : reduction(op, type), equal_(equal) {
         const auto size = static_cast<std::size_t>(g.size);
         if (!equal && (counts == nullptr || std::any_of(counts, counts + size, [](int count) { return count < 0; })))
+            says_ = verdict::refused;
+        else if (std::any_of(counts, counts + (equal ? 1 : size), [](int count) { return count > 0; }) &&
+                 is_refused_alias(sent, received))
             says_ = verdict::refused;
         if (says_ != verdict::colls) return;
         for (std::size_t r = 0; r < size; ++r) counts_.push_back(static_cast<std::size_t>(counts[equal ? 0 : r]));

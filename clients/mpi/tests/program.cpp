@@ -1052,7 +1052,7 @@ void progress_everywhere(MPI_Comm comm) {
             send);
     // Calls that all ranks wait in: by colls, by MPI, and those that make something.
     const auto both = [&](const auto& f) { only_after(comm, f, f); };
-    MPI_Comm copy = MPI_COMM_NULL, part = MPI_COMM_NULL, line = MPI_COMM_NULL;
+    MPI_Comm copy = MPI_COMM_NULL, part = MPI_COMM_NULL, line = MPI_COMM_NULL, circle = MPI_COMM_NULL;
     both([&] { MPI_Comm_dup(comm, &copy); });
     both([&] {
         calling("MPI_Barrier", copy);
@@ -1074,6 +1074,17 @@ void progress_everywhere(MPI_Comm comm) {
         MPI_Neighbor_allgather(&rank, 1, MPI_INT, neighbours, 1, MPI_INT, line);
         expect(neighbours[0] == rank - 1 && (neighbours[1] == rank + 1 || rank == size - 1), "MPI_Neighbor_allgather");
     });
+    // In a circle, where two ranks are neighbours on both sides.
+    both([&] {
+        const int everyone[] = {size}, yes[] = {1};
+        MPI_Cart_create(copy, 1, everyone, yes, 0, &circle);
+    });
+    both([&] {
+        const int left = (rank + size - 1) % size, right = (rank + 1) % size, own[] = {10 * rank, 10 * rank + 1};
+        int from[2] = {-1, -1};
+        MPI_Neighbor_alltoall(own, 1, MPI_INT, from, 1, MPI_INT, circle);
+        expect(from[0] == 10 * left + 1 && from[1] == 10 * right, "MPI_Neighbor_alltoall");
+    });
     MPI_Comm half = MPI_COMM_NULL, between = MPI_COMM_NULL;
     const int side = rank < size / 2 ? 0 : 1;
     MPI_Comm_split(copy, side, rank, &half);
@@ -1082,7 +1093,7 @@ void progress_everywhere(MPI_Comm comm) {
         calling("MPI_Barrier", between);
         MPI_Barrier(between);
     });
-    for (MPI_Comm* const c : {&between, &half, &line, &part, &copy}) MPI_Comm_free(c);
+    for (MPI_Comm* const c : {&between, &half, &circle, &line, &part, &copy}) MPI_Comm_free(c);
 }
 
 void start_many(MPI_Comm comm) {
@@ -1640,6 +1651,19 @@ void fail_calls() {
         expect(code != MPI_SUCCESS, "ranks that give different lengths have an error each");
         MPI_Comm_free(&comm);
     }
+#ifdef MPICH
+    // It refuses calls that read where they write.
+    std::vector<int> one(static_cast<std::size_t>(size_of(MPI_COMM_WORLD)), rank), before = one;
+    expect(MPI_Allreduce(one.data(), one.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS,
+        "MPI_Allreduce from a buffer to itself is an error");
+    expect(MPI_Scan(one.data(), one.data(), 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS,
+        "MPI_Scan from a buffer to itself is an error");
+    expect(MPI_Allgather(one.data() + rank, 1, MPI_INT, one.data(), 1, MPI_INT, MPI_COMM_WORLD) != MPI_SUCCESS,
+        "MPI_Allgather from the rank's block is an error");
+    expect(MPI_Alltoall(one.data(), 1, MPI_INT, one.data(), 1, MPI_INT, MPI_COMM_WORLD) != MPI_SUCCESS,
+        "MPI_Alltoall from a buffer to itself is an error");
+    expect(one == before, "a call that is refused changes nothing");
+#endif
     sum_of_ranks(MPI_COMM_WORLD);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }

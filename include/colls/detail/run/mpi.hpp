@@ -61,7 +61,9 @@ COLLS_INLINE communicator beside(communicator& first, int number) {
     const colls::detail::rank_context& e = first.context();
     const auto* const own = dynamic_cast<const group*>(e.backend->by_messages());
     if (own == nullptr || !own->has_tags_beside(number)) return {};
-    return extend::join(own->beside(number, e.crowded), e.rank, e.size);
+    communicator joined = extend::join(own->beside(number, e.crowded), e.rank, e.size);
+    colls::detail::put_label(joined.context(), colls::detail::message() << e.label << "+" << number);
+    return joined;
 }
 
 }  // namespace detail

@@ -41,9 +41,10 @@ public:
         kept_ = true;
         if (of_ != nullptr) of_->keep();
     }
-    /// A transport begins to end. Returns until when all transports of this group may take (of `seconds_now`): a second
-    /// after the first of them has called this.
+    /// A transport begins to end. Returns until when all transports of this communicator may take (of `seconds_now`): a
+    /// second after the first of them has called this. Its groups end one after the other.
     double begin_ending() {
+        if (of_ != nullptr) return of_->begin_ending();
         if (deadline_ == 0) deadline_ = seconds_now() + 1;
         return deadline_;
     }
