@@ -4,6 +4,7 @@
 #include "outstanding.hpp"
 
 #include <colls/collectives.hpp>
+#include <colls/detail/bootstrap/mpi_beside.hpp>
 #include <colls/detail/bootstrap/one_host.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/member_exchange.hpp>

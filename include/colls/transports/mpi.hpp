@@ -44,15 +44,6 @@ communicator communicator_of(MPI_Comm users, const options& how = {});
 /// MPI_Init and after MPI_Finalize.
 void make_progress(void* = nullptr);
 
-namespace detail {
-
-/// For clients: another group of the ranks of `first`, which communicator_of has made, over messages on the same
-/// communicator of MPI. `number`, from 1 on, differs for each of them. Not collective: each rank calls it with the same
-/// number. Of no group, on all ranks alike, where `first` does not pass messages, or MPI has too few tags.
-communicator beside(communicator& first, int number);
-
-}  // namespace detail
-
 }  // namespace colls::inline v1::mpi
 
 #ifndef COLLS_SEPARATE

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
+#include <colls/detail/bootstrap/mpi_beside.hpp>
 #include <colls/detail/bootstrap/one_host.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/support/cores.hpp>
