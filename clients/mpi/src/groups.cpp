@@ -4,9 +4,9 @@
 #include "outstanding.hpp"
 
 #include <colls/collectives.hpp>
-#include <colls/detail/bootstrap/mpi_beside.hpp>
 #include <colls/detail/bootstrap/one_host.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/transport/mpi/beside.hpp>
 #include <colls/member_exchange.hpp>
 #include <colls/transports/mpi.hpp>
 #include <colls/wait_hook.hpp>

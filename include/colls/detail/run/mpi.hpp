@@ -2,10 +2,10 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/detail/bootstrap/mpi_beside.hpp>
 #include <colls/detail/bootstrap/one_host.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/support/cores.hpp>
+#include <colls/detail/transport/mpi/beside.hpp>
 #include <colls/detail/transport/mpi/group.hpp>
 #include <colls/transports/mpi.hpp>
 

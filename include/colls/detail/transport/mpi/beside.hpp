@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/transports/mpi.hpp>
+#include <colls/communicator.hpp>
 
 namespace colls::inline v1::mpi {
 
