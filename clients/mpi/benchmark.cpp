@@ -3,6 +3,7 @@
 //     benchmark [SECONDS]    for each cell; default 0.05
 //
 // A row is a call, the bytes of its larger buffer, and the mean time of a call in microseconds on the slowest rank.
+// With MPI 4 also of MPI_Barrier_init: of 100 requests that are kept, and of 100 that are freed at once.
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -19,6 +20,14 @@ namespace {
 
 double seconds = 0.05;
 
+void print_slowest(const char* name, int bytes, double own) {
+    double slowest = 0;
+    MPI_Reduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0) std::printf("%s %d %.2f\n", name, bytes, slowest);
+}
+
 template <class Call>
 void time(const char* name, int bytes, const Call& call) {
     // As many calls as rank 0 can make in the time, the same number on all ranks.
@@ -31,13 +40,25 @@ void time(const char* name, int bytes, const Call& call) {
     MPI_Barrier(MPI_COMM_WORLD);
     begin = MPI_Wtime();
     for (int i = 0; i < calls; ++i) call();
-    const double own = (MPI_Wtime() - begin) / calls * 1e6;
-    double slowest = 0;
-    MPI_Reduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (rank == 0) std::printf("%s %d %.2f\n", name, bytes, slowest);
+    print_slowest(name, bytes, (MPI_Wtime() - begin) / calls * 1e6);
 }
+
+#if MPI_VERSION >= 4
+void time_persistent() {
+    std::vector<MPI_Request> requests(100);
+    for (const bool kept : {true, false}) {
+        const double begin = MPI_Wtime();
+        for (MPI_Request& request : requests) {
+            MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+            if (!kept) MPI_Request_free(&request);
+        }
+        const double each = (MPI_Wtime() - begin) / static_cast<double>(requests.size());
+        if (kept)
+            for (MPI_Request& request : requests) MPI_Request_free(&request);
+        print_slowest(kept ? "barrier_init" : "barrier_init_and_free", 0, each * 1e6);
+    }
+}
+#endif
 
 }  // namespace
 
@@ -47,6 +68,9 @@ int main(int argc, char** argv) {
     int size = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     time("barrier", 0, [] { MPI_Barrier(MPI_COMM_WORLD); });
+#if MPI_VERSION >= 4
+    time_persistent();
+#endif
     for (const int bytes : {8, 1024, 16384, 131072, 1048576}) {
         const int n = bytes / 8, each = n / size > 0 ? n / size : 1;
         std::vector<double> in(static_cast<std::size_t>(n + each * size)), out(in);

@@ -27,18 +27,13 @@ inline std::byte* displaced(const void* from, MPI_Aint bytes) {
 }
 
 /// MPICH refuses a call that reads where it writes without MPI_IN_PLACE. Open MPI takes it.
-inline bool is_refused_alias([[maybe_unused]] const void* sent, [[maybe_unused]] const void* received) {
 #ifdef MPICH
-    return sent == received && sent != MPI_BOTTOM && sent != MPI_IN_PLACE;
+inline constexpr bool mpi_refuses_aliases = true;
 #else
-    return false;
+inline constexpr bool mpi_refuses_aliases = false;
 #endif
-}
-/// Where MPICH looks for the block of a rank: `elements` elements behind the beginning, by their size.
-inline const void* block_behind(const void* base, MPI_Aint elements, MPI_Datatype type) {
-    int size = 0;
-    PMPI_Type_size(type, &size);
-    return displaced(base, elements * size);
+inline bool is_refused_alias(const void* sent, const void* received) {
+    return mpi_refuses_aliases && sent == received && sent != MPI_BOTTOM && sent != MPI_IN_PLACE;
 }
 
 /// Copies `count` elements to packed memory and back, of any number of bytes. Throw colls::error where MPI fails.

@@ -167,7 +167,7 @@ public:
             try {
                 return start_in<Call>(group_, which_, request(), arguments...);
             } catch (...) {
-                group_->failed = true;
+                group_->failed.store(true, std::memory_order_relaxed);
                 throw;
             }
         };

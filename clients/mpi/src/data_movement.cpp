@@ -21,20 +21,24 @@ dynamic::buffer bytes_of(const output& out) { return {out.data(), out.bytes()}; 
 std::size_t in_all(int count, const group& g) {
     return static_cast<std::size_t>(count) * static_cast<std::size_t>(g.size);
 }
+MPI_Aint elements_before(const group& g, int count) { return static_cast<MPI_Aint>(g.rank) * count; }
 /// The rank's own block of `count` elements, of those from `base` on.
 std::byte* own_block(const void* base, int count, MPI_Datatype type, const group& g) {
-    return displaced(base, static_cast<MPI_Aint>(g.rank) * count * layout_of(type).extent);
+    return displaced(base, elements_before(g, count) * layout_of(type).extent);
 }
 bool all_sound(const int counts[], int size) {
     return counts != nullptr && std::all_of(counts, counts + size, [](int count) { return count >= 0; });
 }
 
-/// MPICH refuses the call: the one block that the rank has in `own` is its block in `all`, which is `count` elements
-/// long and begins `before` elements behind the beginning.
+/// MPICH refuses the call: `own`, the rank's block, is its block in `all`, which MPICH looks for `before` elements
+/// behind the beginning, by their size.
 bool aliases(const void* own, int own_count, MPI_Datatype own_type, const void* all, int count, MPI_Aint before,
     MPI_Datatype type) {
-    return own != MPI_IN_PLACE && all != MPI_IN_PLACE && own_type == type && own_count == count && count > 0 &&
-           is_refused_alias(own, block_behind(all, before, type));
+    if (!mpi_refuses_aliases || all == MPI_IN_PLACE || own_type != type || own_count != count || count == 0)
+        return false;
+    int size = 0;
+    PMPI_Type_size(type, &size);
+    return is_refused_alias(own, displaced(all, before * size));
 }
 
 /// What the calls have in common.
@@ -92,7 +96,7 @@ public:
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(sent_count, sent_type))) return;
         if (g.rank == root) {
             if (!are_sound(count, type)) return;
-            if (aliases(sent, sent_count, sent_type, received, count, g.rank * count, type)) return;
+            if (aliases(sent, sent_count, sent_type, received, count, elements_before(g, count), type)) return;
             out_ = output(received, in_all(count, g), type);
         }
         in_ = in_place ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
@@ -154,7 +158,7 @@ public:
         if (!is_rank(root, g) || (in_place ? g.rank != root : !are_sound(received_count, received_type))) return;
         if (g.rank == root) {
             if (!are_sound(count, type)) return;
-            if (aliases(received, received_count, received_type, sent, count, g.rank * count, type)) return;
+            if (aliases(received, received_count, received_type, sent, count, elements_before(g, count), type)) return;
             in_ = input(sent, in_all(count, g), type);
         }
         if (in_place) {
@@ -225,7 +229,7 @@ public:
         : out_(received, in_all(count, g), type),
           in_(sent == MPI_IN_PLACE ? input(own_block(received, count, type, g), static_cast<std::size_t>(count), type)
                                    : input(sent, static_cast<std::size_t>(sent_count), sent_type)) {
-        if (aliases(sent, sent_count, sent_type, received, count, g.rank * count, type)) return;
+        if (aliases(sent, sent_count, sent_type, received, count, elements_before(g, count), type)) return;
         says_ = verdict::colls;
     }
     template <class Mode>

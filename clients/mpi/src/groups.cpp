@@ -186,9 +186,12 @@ shared_group another_group(MPI_Comm comm, const shared_group& first) {
     finish_outstanding_of(*first);
     std::vector<shared_group>& others = first->others;
     const std::size_t made_before = others.size();
-    // One that all ranks have got back. Acquire: what was done with it is over.
+    // One that all ranks have got back whole. Acquire: what was done with it is over, and whether it failed is known.
     std::vector<std::uint8_t> is_free(made_before);
-    for (std::size_t i = 0; i < made_before; ++i) is_free[i] = others[i]->lent.load(std::memory_order_acquire) ? 0 : 1;
+    for (std::size_t i = 0; i < made_before; ++i) {
+        const group& g = *others[i];
+        is_free[i] = !g.lent.load(std::memory_order_acquire) && !g.failed.load(std::memory_order_relaxed) ? 1 : 0;
+    }
     if (made_before > 0) colls::all_reduce(first->comm, is_free, colls::min);
     const auto at = static_cast<std::size_t>(std::find(is_free.begin(), is_free.end(), 1) - is_free.begin());
     if (at == made_before) {

@@ -24,7 +24,7 @@ struct group {
     /// Of the same ranks: those that another_group has made, and lends again once all ranks have given them back.
     std::vector<shared_group> others;
     std::atomic<bool> lent = false;    ///< as one of the others
-    std::atomic<bool> failed = false;  ///< a call has failed: it is not lent again
+    std::atomic<bool> failed = false;  ///< a call in it has failed: it is not lent again
 
     bool runs_on_colls() const { return comm.size() > 0; }
 };

@@ -168,7 +168,7 @@ outstanding_call::outstanding_call(function which, shared_group g) : which_(whic
 
 void outstanding_call::note_failure() noexcept {
     result_->code = MPI_ERR_OTHER;
-    group_->failed = true;
+    group_->failed.store(true, std::memory_order_relaxed);
     const auto report = [&](const char* text) {
         int rank = 0;
         PMPI_Comm_rank(MPI_COMM_WORLD, &rank);

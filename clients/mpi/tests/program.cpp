@@ -1651,6 +1651,27 @@ void fail_calls() {
         expect(code != MPI_SUCCESS, "ranks that give different lengths have an error each");
         MPI_Comm_free(&comm);
     }
+#if HAS_PERSISTENT
+    // The group of a persistent call that has failed serves no other one.
+    MPI_Comm pair = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &pair);
+    if (pair != MPI_COMM_NULL) {
+        sum_of_ranks(pair);
+        const int in[2] = {rank + 1, 0};
+        for (const bool fails : {true, false, true, false}) {
+            int out[2] = {};
+            MPI_Request request = MPI_REQUEST_NULL;
+            PERSISTENT(Allreduce)(in, out, fails ? rank + 1 : 1, MPI_INT, MPI_SUM, pair, MPI_INFO_NULL, &request);
+            calling("MPI_Allreduce_init", pair);
+            MPI_Start(&request);
+            const int code = MPI_Wait(&request, MPI_STATUS_IGNORE);
+            expect((code != MPI_SUCCESS) == fails, "a persistent call fails where ranks give different lengths");
+            expect(fails || out[0] == 3, "a persistent call behind one that has failed");
+            MPI_Request_free(&request);
+        }
+        MPI_Comm_free(&pair);
+    }
+#endif
 #ifdef MPICH
     // It refuses calls that read where they write.
     std::vector<int> one(static_cast<std::size_t>(size_of(MPI_COMM_WORLD)), rank), before = one;

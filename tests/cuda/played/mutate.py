@@ -164,8 +164,7 @@ def read_equivalents(path):
     return reasons
 
 
-def run(options, all_places):
-    tried = all_places[:: options.every]
+def run(options, all_places, tried):
     program, seeds = os.path.abspath(options.more), options.seeds.split(",")
     reasons = read_equivalents(options.equivalent) if options.equivalent else {}
     unknown = set(reasons) - {p.name for p in all_places}
@@ -210,14 +209,15 @@ def main():
     with open(options.ptx, encoding="utf-8") as f:
         text = f.read()
     found = places(text)
+    tried = found[:: options.every]
     if options.what == "run":
-        return run(options, found)
+        return run(options, found, tried)
     if options.what == "list":
-        for k, p in enumerate(found[:: options.every], 1):
+        for k, p in enumerate(tried, 1):
             print(f"{k}: {p.name}")
     else:
         with open(options.more, "w", encoding="utf-8") as f:
-            f.write(combined(text, found[:: options.every]))
+            f.write(combined(text, tried))
     return 0
 
 

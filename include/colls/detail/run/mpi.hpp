@@ -40,6 +40,15 @@ inline colls::detail::cores_together cores_of(MPI_Comm host, int rank) {
     return together;
 }
 
+COLLS_INLINE communicator beside(communicator& first, int number) {
+    const colls::detail::rank_context& e = first.context();
+    const auto* const own = dynamic_cast<const group*>(e.backend->by_messages());
+    if (own == nullptr || !own->has_tags_beside(number)) return {};
+    communicator joined = extend::join(own->beside(number, e.crowded), e.rank, e.size);
+    colls::detail::put_label(joined.context(), colls::detail::message() << e.label << "+" << number);
+    return joined;
+}
+
 }  // namespace detail
 
 COLLS_INLINE void make_progress(void*) {
@@ -55,19 +64,6 @@ COLLS_INLINE void make_progress(void*) {
     int there = 0;
     PMPI_Iprobe(MPI_ANY_SOURCE, unused_tag, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
 }
-
-namespace detail {
-
-COLLS_INLINE communicator beside(communicator& first, int number) {
-    const colls::detail::rank_context& e = first.context();
-    const auto* const own = dynamic_cast<const group*>(e.backend->by_messages());
-    if (own == nullptr || !own->has_tags_beside(number)) return {};
-    communicator joined = extend::join(own->beside(number, e.crowded), e.rank, e.size);
-    colls::detail::put_label(joined.context(), colls::detail::message() << e.label << "+" << number);
-    return joined;
-}
-
-}  // namespace detail
 
 COLLS_INLINE communicator communicator_of(MPI_Comm users, const options& how) {
     using namespace detail;

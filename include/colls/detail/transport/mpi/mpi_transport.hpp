@@ -34,6 +34,7 @@ public:
     static constexpr std::size_t packed_bytes = 8 << 10;  ///< a message of up to so many bytes is copied
     static constexpr std::size_t part_bytes = mpi_payload::part_bytes;
 
+    /// Where MPI takes tags up to `highest_tag`.
     static int highest_number(int highest_tag) { return highest_tag / 3 - 1; }
     /// `number`, 0 or more, differs for each transport of a communicator, and is the same on all ranks: the transport
     /// uses the tags 3 * number to 3 * number + 2. Throws std::bad_alloc.
