@@ -335,6 +335,34 @@ TEST_CASE("a prepared collective: allocates nothing when it is run or started ag
         }
 }
 
+TEST_CASE(
+    "prepared collectives: allocate nothing when more of them are in flight than before", "[nonblocking][prepare]") {
+    for (const int n : {1, 2, 3}) {
+        std::atomic<int> wrong{0};
+        allocations = 0;
+        colls::threads::run(n, [&](auto& comm) {
+            std::vector<std::vector<int>> data(20, std::vector<int>(10));
+            std::vector<colls::plan> plans;  // a ring needs no scratch memory where ranks are threads
+            for (auto& x : data) plans.push_back(colls::prepare::all_reduce(comm, x, colls::sum, colls::ring{}));
+            std::vector<colls::operation> started(plans.size());
+            for (std::size_t i = 0; i < plans.size(); ++i) {
+                std::ranges::fill(data[i], 1);
+                plans[i].start().wait();
+                plans[i].run();
+            }
+            counting = true;
+            for (std::size_t i = 0; i < plans.size(); ++i) started[i] = plans[i].start();
+            for (auto& operation : started) operation.wait();
+            counting = false;
+            for (const auto& x : data)
+                if (x != std::vector<int>(10, n * n * n)) ++wrong;
+        });
+        INFO(n << " ranks");
+        CHECK(wrong == 0);
+        CHECK(allocations == 0);
+    }
+}
+
 TEST_CASE("operations: a rank is not active in others' memory between calls", "[nonblocking]") {
     std::atomic<int> active{0};
     colls::threads::run(2, [&](auto& comm) {

@@ -26,9 +26,9 @@ public:
     }
     ~plan() { detail::drop_prepared(p_); }
 
-    /// Makes the call and returns when it is over. Does not allocate memory from its second time on. Throws
-    /// colls::error, with invalid_argument where the plan was moved from, or the operation of its last start() is not
-    /// over.
+    /// Makes the call and returns when it is over. Does not allocate memory from its second time on, except for
+    /// scratch memory where more operations of this rank are in flight than ever before. Throws colls::error, with
+    /// invalid_argument where the plan was moved from, or the operation of its last start() is not over.
     void run() { detail::run_prepared(p_); }
     /// Starts the call. The next run or start needs the operation to be over, which a test or wait must have found. The
     /// plan may be destroyed before the operation. Throws as run().

@@ -48,7 +48,7 @@ struct bucket_options {
 /// Errors: invalid_argument where this rank's calls are wrong (below); it may correct them and go on, as long as the
 /// others wait. After any other error, which is one of colls::all_reduce, destroy this object, and make another one
 /// once the communicator is whole again (communicator::shrink); the gradients are unspecified. Nothing is allocated
-/// after the first step.
+/// after the first step, except for scratch memory where more buckets are in flight than in all steps before.
 ///
 /// Costs an all_reduce for each bucket; of buckets that are not in place also their bytes of memory and two copies.
 template <class T>

@@ -92,14 +92,6 @@ inline operation_state::~operation_state() {
     if (messaging) drop_messaging(messaging);
 }
 
-/// An idle operation of the rank context, or a new one.
-inline operation_state* take_operation(rank_context& e) {
-    if (e.idle.empty()) return new operation_state;
-    operation_state* o = e.idle.back();
-    e.idle.pop_back();
-    return o;
-}
-
 /// Gives the operation's scratch memory back to the rank context.
 inline void give_scratch(rank_context& e, operation_state& o) {
     if (o.scratch.at) e.pieces.push_back(o.scratch);

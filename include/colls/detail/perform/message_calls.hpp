@@ -47,7 +47,7 @@ inline void offer_message(rank_context& e, operation_state& o) {
 inline operation_state* begin_checked_message(
     rank_context& e, operation_kind kind, const call& c, int peer, bool non_blocking) {
     if (c.packed) c.packed->pack();
-    operation_state& o = *take_operation(e);
+    operation_state& o = *take_operation(e, nullptr);
     o.kind = kind;
     o.request = c;
     o.site = {peer, none, name_of_message(kind), {}, 0, no_call};

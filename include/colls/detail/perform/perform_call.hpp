@@ -9,6 +9,7 @@
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
+#include <colls/detail/perform/taken_operation.hpp>
 #include <colls/detail/prove/examine.hpp>
 
 #include <atomic>
@@ -115,25 +116,6 @@ inline void set_call(operation_state& o, const call& c, const schedule_choice& p
     o.tells_distance = p.tells_distance;
 }
 
-/// An operation taken from the idle ones. Unless released it becomes idle again at the end of the scope.
-class taken_operation {
-public:
-    explicit taken_operation(rank_context& e) : e_(e), o_(take_operation(e)) {}
-    taken_operation(const taken_operation&) = delete;
-    taken_operation& operator=(const taken_operation&) = delete;
-    ~taken_operation() {
-        if (!o_) return;
-        o_->request.packed = {};
-        e_.idle.push_back(o_);
-    }
-    operation_state& operator*() const { return *o_; }
-    void release() { o_ = nullptr; }
-
-private:
-    rank_context& e_;
-    operation_state* o_;
-};
-
 inline void begin_execution(rank_context& e, operation_state& o) {
     if (e.by_messages)
         e.backend->begin(e, o);
@@ -141,13 +123,13 @@ inline void begin_execution(rank_context& e, operation_state& o) {
         direct_executor(e, o).begin();
 }
 
-inline void execute_untraced(rank_context& e, const call& c, const schedule_choice& p) {
+inline void execute_untraced(rank_context& e, const call& c, const schedule_choice& p, prepared* of) {
     if (e.has_refused) tell_refusal(e, nullptr);
     if (p.steps == nullptr) {
         guarded(e, name_of(c.what), [&] { eager_executor(e, c).run(); });
         return;
     }
-    const taken_operation own(e);
+    const taken_operation own(e, of);
     set_call(*own, c, p);
     guarded(e, name_of(c.what), [&] {
         begin_execution(e, *own);
@@ -155,30 +137,31 @@ inline void execute_untraced(rank_context& e, const call& c, const schedule_choi
     });
 }
 
-[[gnu::cold]] [[gnu::noinline]] inline void execute_traced(rank_context& e, const call& c, const schedule_choice& p) {
+[[gnu::cold]] [[gnu::noinline]] inline void execute_traced(
+    rank_context& e, const call& c, const schedule_choice& p, prepared* of) {
     const double from = begin_trace(e);
     const std::uint64_t number = e.calls;
     try {
-        execute_untraced(e, c, p);
+        execute_untraced(e, c, p, of);
     } catch (...) {
         put_trace(e, c, name_of(c.what), p.name, none, number, from, {.failed = true});
         throw;
     }
     put_trace(e, c, name_of(c.what), p.name, none, number, from);
 }
-/// Runs a call to its end.
-inline void execute(rank_context& e, const call& c, const schedule_choice& p) {
+/// Runs a call, which is that of `of` if this is not null, to its end.
+inline void execute(rank_context& e, const call& c, const schedule_choice& p, prepared* of) {
     if (c.packed) c.packed->pack();
     if (traces(e))
-        execute_traced(e, c, p);
+        execute_traced(e, c, p, of);
     else
-        execute_untraced(e, c, p);
+        execute_untraced(e, c, p, of);
     if (c.packed) c.packed->unpack();
 }
 
 COLLS_INLINE void perform(rank_context& e, request& q) {
     const progress_lock mine(e);
-    execute(e, q.c, check(e, q, true, true));
+    execute(e, q.c, check(e, q, true, true), nullptr);
 }
 
 COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {
@@ -191,7 +174,7 @@ COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, 
         static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
         schedule_choice p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
         p.name = "within split";
-        execute_untraced(e, c, p);
+        execute_untraced(e, c, p, nullptr);
     } else {
         guarded(e, "split", [&] { eager_executor(e, c).run(); });
     }

@@ -34,15 +34,14 @@ inline prepared& expect_ready(prepared* p) {
     return *p;
 }
 COLLS_INLINE void run_prepared(prepared* p) {
-    const prepared& now = expect_ready(p);
+    prepared& now = expect_ready(p);
     const progress_lock mine(*now.e);
-    execute(*now.e, now.c, now.blocking);
+    execute(*now.e, now.c, now.blocking, p);
 }
 COLLS_INLINE operation_state* start_prepared(prepared* p) {
     prepared& now = expect_ready(p);
     const progress_lock mine(*now.e);
-    operation_state* const o = begin_call(*now.e, now.c, now.started, now.keep, {}, {});
-    o->of = p;
+    operation_state* const o = begin_call(*now.e, now.c, now.started, now.keep, {}, {}, p);
     now.runs = true;
     return o;
 }
@@ -50,10 +49,12 @@ COLLS_INLINE void drop_prepared(prepared* p) {
     if (p == nullptr || p->e->is_foreign()) return;
     rank_context* const e = p->e;
     const progress_lock mine(*e, progress_lock::quiet{});
-    if (p->runs)
+    if (p->runs) {
         p->dropped = true;
-    else
+    } else {
+        if (p->own) e->idle.push_back(p->own);
         delete p;
+    }
     drop_holder(e);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <colls/detail/perform/perform_call.hpp>
-#include <colls/detail/perform/prepared.hpp>
 
 #include <memory>
 
@@ -34,13 +33,14 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
     return kept;
 }
 /// Starts a call, whose operator is owned by `keep` and whose counts by the tables, or by somebody else if they are
-/// empty.
+/// empty. `of` is the persistent call, or null.
 inline operation_state* begin_call(rank_context& e, const call& c, const schedule_choice& p,
-    const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets) {
+    const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets,
+    prepared* of) {
     if (e.has_refused) tell_refusal(e, nullptr);
     if (c.packed) c.packed->pack();
     const double from = traces(e) ? begin_trace(e) : 0;
-    taken_operation own(e);
+    taken_operation own(e, of);
     operation_state& o = *own;
     set_call(o, c, p);
     o.request.non_blocking = true;
@@ -57,7 +57,7 @@ COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
     const schedule_choice p = check(e, q, false);
     const std::shared_ptr<const void> keep = copy_operator(q);
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
-        static_cast<list<std::size_t>&&>(q.out_offsets));
+        static_cast<list<std::size_t>&&>(q.out_offsets), nullptr);
 }
 COLLS_INLINE bool begins_at_once(rank_context& e) {
     const progress_lock mine(e);
@@ -77,10 +77,12 @@ inline void release_operation(rank_context* e, operation_state& o) {
     o.request.packed = {};
     if (o.of != nullptr) {
         o.of->runs = false;
-        if (o.of->dropped) delete o.of;
-        o.of = nullptr;
+        if (o.of->dropped) {
+            delete o.of;
+            o.of = nullptr;
+        }
     }
-    e->idle.push_back(&o);
+    give_operation(*e, o);
     drop_holder(e);
 }
 /// Runs f, which works on operation o. Where f throws, or o is over after it, o is released and null.
