@@ -86,7 +86,7 @@ private:
     colls::communicator& comm_;
     const settings& s_;
     std::uint32_t variant_ = bench::automatic;
-    std::array<internal::list<internal::schedule_choice>, bench::variants> choices_;
+    std::array<internal::choice_table, bench::variants> choices_;
 };
 
 #ifdef COLLS_BENCH_MPI

@@ -366,3 +366,28 @@ TEST_CASE("size classes: ascend one by one, and class_bytes is at most an eighth
         last = now;
     }
 }
+
+TEST_CASE(
+    "choice table: finds what was added, of equal keys the one that is asked for, and nothing else", "[automatic]") {
+    using colls::detail::choice_table, colls::detail::schedule_choice;
+    // Keys that differ in few bits, as those of sizes do, and in the highest ones, as those of roots.
+    const auto key_of = [](std::size_t i) { return static_cast<std::uint64_t>(i % 500) | (i / 500) << 48; };
+    const auto any = [](const schedule_choice&) { return true; };
+    choice_table table;
+    CHECK(table.find(0, any) == nullptr);
+    for (std::size_t i = 0; i < 4000; ++i) {
+        table.add({.key = key_of(i), .chunk_bytes = i});
+        if (i % 7 == 0) table.add({.key = key_of(i), .chunk_bytes = 10'000 + i});
+        for (std::size_t j = 0; j <= i; j += 1 + i / 20) {
+            const schedule_choice* const first = table.find(key_of(j), any);
+            REQUIRE(first != nullptr);
+            REQUIRE(first->chunk_bytes == j);
+        }
+        const schedule_choice* const second =
+            table.find(key_of(i), [](const schedule_choice& p) { return p.chunk_bytes >= 10'000; });
+        REQUIRE((second != nullptr) == (i % 7 == 0));
+        if (second) REQUIRE(second->chunk_bytes == 10'000 + i);
+        REQUIRE(table.find(key_of(i + 1), any) == nullptr);
+    }
+    CHECK(std::distance(table.begin(), table.end()) == 4000 + 572);
+}

@@ -169,12 +169,13 @@ struct choice_out_of_reach {
 
 /// The plan of a schedule that the caller has given.
 inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {
-    constexpr std::uint64_t key = ~std::uint64_t{0};
-    for (const schedule_choice& p : e.choices)
-        if (p.steps && p.key == key && p.steps->schedule == given && p.name.data() == given.name().data()) return p;
+    // No key of `resolve` has its highest bit set: roots are not negative.
+    const std::uint64_t key = reinterpret_cast<std::uintptr_t>(given.name().data()) | std::uint64_t{1} << 63;
+    const auto same = [&](const schedule_choice& p) { return p.steps->schedule == given; };
+    if (const schedule_choice* const p = e.choices.find(key, same)) return *p;
     const schedule_choice p{
         .key = key, .steps = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
-    e.choices.push_back(p);
+    e.choices.add(p);
     return p;
 }
 
@@ -196,8 +197,7 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
                               std::uint64_t{eager} << 22 | std::uint64_t{posted <= eager_capacity} << 23 |
                               std::uint64_t{c.reproducible} << 24 | std::uint64_t{near_so_far(e)} << 25 |
                               std::uint64_t{telling} << 26 | static_cast<std::uint64_t>(root) << 32;
-    for (const schedule_choice& p : e.choices)
-        if (p.key == key) return p;
+    if (const schedule_choice* const p = e.choices.find(key, [](const schedule_choice&) { return true; })) return *p;
     const demand d{
         c.what, class_bytes(bytes), posted, in_order, unsized, eager, c.reproducible || (telling && c.op), root};
     const prediction best = choose(e, d, how.list());
@@ -212,7 +212,7 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
         p.staged = execution_plan_for(*schedule, e.size, within);
         p.staged_name = schedule->name();
     }
-    e.choices.push_back(p);
+    e.choices.add(p);
     if (e.env.debug != debug_level::warn && e.rank == 0)
         say(message() << "colls: " << name_of(c.what) << " of about " << static_cast<std::size_t>(class_bytes(bytes))
                       << " bytes, " << e.size << " ranks"

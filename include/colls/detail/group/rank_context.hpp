@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
+#include <colls/detail/group/choice_table.hpp>
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/recorder.hpp>
@@ -35,17 +36,6 @@ struct memory_piece {
 /// Messages to or from one rank.
 struct message_count {
     std::uint64_t begun = 0, over = 0;
-};
-
-/// What `automatic` chose for one kind of call. Without steps: the eager path.
-struct schedule_choice {
-    std::uint64_t key = 0;
-    const execution_plan* steps = nullptr;
-    std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
-    /// Instead of `steps` where a rank's buffer is out of the others' reach; null: one of the same schedule.
-    const execution_plan* staged = nullptr;
-    std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
-    bool tells_distance = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows
 };
 
 /// How many forks led to this process since the library was first used. A forked child is another process, which must
@@ -111,7 +101,7 @@ struct rank_context {
     const operation_state* current = nullptr;  ///< the operation that is waited for
     list<memory_piece> pieces;                 ///< scratch memory that is not in use
     std::size_t staging_at = 0;                ///< where the next operation begins to stage in its piece
-    list<schedule_choice> choices;             ///< what `automatic` chose
+    choice_table choices;                      ///< what `automatic` chose
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend b)
         : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {}
