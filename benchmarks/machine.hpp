@@ -42,6 +42,18 @@ inline double measure_ticks_per_ns() {
     return static_cast<double>(last - first) / std::chrono::duration<double, std::nano>(clock::now() - begin).count();
 }
 
+/// Ticks that a few hundred independent additions take: up to half as many again, or more, while another hardware
+/// thread of the core is busy. In a virtual machine that may be another machine's.
+inline std::uint64_t ticks_of_work() {
+    std::uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6;
+    const std::uint64_t begin = ticks();
+    for (std::uint64_t i = 0; i < 200; ++i) {
+        a += b ^ i, b += c, c ^= d + i, d += e, e ^= f, f += a;
+        asm volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(e), "+r"(f));
+    }
+    return ticks() - begin;
+}
+
 inline void pause_briefly() {
 #if defined(__x86_64__)
     _mm_pause();

@@ -87,8 +87,9 @@ protected:
     extent unit_at(place where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
         const call& c = o_.request;
         auto parts = static_cast<std::size_t>(plan_->parts);
-        auto block = static_cast<std::size_t>(unit) / parts;
-        const std::size_t part = static_cast<std::size_t>(unit) % parts;
+        auto block = static_cast<std::size_t>(unit);
+        std::size_t part = 0;
+        if (parts > 1) part = block % parts, block /= parts;  // a division takes longer than the rest of it
         if (!plan_->parts_of.empty()) parts = static_cast<std::size_t>(plan_->parts_of[block]);
         if (is_owned_and_rooted()) block = static_cast<std::size_t>(rank_of(static_cast<int>(block)));
         extent whole;

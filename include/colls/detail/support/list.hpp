@@ -36,7 +36,9 @@ public:
         }
         return *this;
     }
-    ~list() { std::free(p_); }
+    ~list() {
+        if (p_ != nullptr) std::free(p_);  // a call has several that are empty
+    }
 
     std::size_t size() const { return size_; }
     bool empty() const { return size_ == 0; }
