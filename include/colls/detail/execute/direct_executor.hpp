@@ -142,11 +142,10 @@ inline void direct_executor::wait_for_slot() {
     e_.completed_by_all = o_.sequence - window + 1;
 }
 
-/// Decides whether copies are pulled or pushed, from what all ranks know. For an all_reduce it is decided later: in
-/// place, what a rank has pulled is in its cache, and a push of the result into the same lines is the fastest.
+/// Decides whether copies are pulled or pushed, from what all ranks know. An all_reduce pushes its result.
 inline void direct_executor::choose_copying() {
     const call& c = o_.request;
-    o_.copying_open = o_.near = o_.adapts = false;
+    o_.near = o_.adapts = false;
     if (e_.size == 1 || c.ragged || is_owned_and_rooted()) return;
     o_.adapts = true;
     const std::size_t whole = c.count * c.element;
@@ -160,9 +159,6 @@ inline void direct_executor::choose_copying() {
                                      : 0)
                    ? copying::pulled
                    : copying::pushed;
-    else
-        o_.copying_open = c.what == collective::all_reduce && o_.near && !e_.crowded &&
-                          whole < store_policy::pull_result_below && plan_->copies == copying::pushed;
     if (best != plan_->copies) follow(copied_otherwise(*plan_));
 }
 
@@ -208,6 +204,9 @@ inline void direct_executor::lay_out(const execution_plan& plan) {
 /// Are pushes of a buffer of so many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
     const bool unknown = is_owned_and_rooted() || o_.request.ragged;  // whether the ranks are near
+    if (o_.request.what == collective::all_reduce && o_.near && !e_.crowded &&
+        whole < store_policy::stream_result_below)
+        return true;
     return whole >= (unknown || (e_.crowded && o_.near) ? store_policy::stream_crowded_from
                         : o_.near                       ? store_policy::stream_near_from
                                                         : store_policy::stream_far_from);
@@ -225,7 +224,7 @@ inline bool direct_executor::is_within_reach(place where) const {
 inline void direct_executor::enter() {
     const call& c = o_.request;
     bool in_reached = is_within_reach(place::input), out_reached = is_within_reach(place::output);
-    const bool reached = in_reached && out_reached, agreed = is_agreed() && !o_.copying_open;
+    const bool reached = in_reached && out_reached, agreed = is_agreed();
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
     std::size_t slots = 0;
     const execution_plan& direct = *plan_;
@@ -235,7 +234,6 @@ inline void direct_executor::enter() {
         if (scratch_bytes() > slots) slots = scratch_bytes();
     };
     if (!is_agreed()) make_room(other_plan());
-    if (o_.copying_open) make_room(copied_otherwise(direct));
     if (reached || c.ragged) make_room(direct);
     if (plan_ != &direct) follow(direct);
     // Next comes a copy of the input of an all_to_all in place. Where each rank knows its own counts only, buffers that
@@ -282,19 +280,16 @@ inline void direct_executor::enter() {
     if (agreed || decided) lay_out(decided ? other_plan() : direct);  // now, while the entry is on its way
 }
 
-/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan. Else
-/// they pull copies where that was open, unless one of them works in place.
+/// Once all ranks have entered: if any of them has buffers that others cannot reach, all follow the other plan.
 inline bool direct_executor::agree() {
-    bool reached = true, apart = true;
+    bool reached = true;
     for (int r = 0; r < e_.size; ++r) {
         const rank_buffers* b = buffers_of(r);
         o_.site.peer = r;
         if (!b) return false;
         reached = reached && b->in_reached && b->out_reached;
-        // As told, both of one rank: where they are out of reach, addresses in its own process.
-        apart = apart && b->in != b->out;
     }
-    lay_out(!reached ? other_plan() : o_.copying_open && apart ? copied_otherwise(*plan_) : *plan_);
+    lay_out(reached ? *plan_ : other_plan());
     o_.phase = operation_phase::running;
     return true;
 }
@@ -434,9 +429,11 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
     alignas(64) std::byte near[store_policy::piece];
     bool stream_own = o_.stream_own;
     for (int k = 0; k < i.count; ++k) stream_own = stream_own && o_.operands[k].data != to;
-    // Far from each other, stores past the caches go well between loads; near, and plain ones of more bytes, do not.
-    const bool interleaves =
-        streamed[0] ? !o_.near : o_.near || c.count * c.element < store_policy::interleave_far_below;
+    // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
+    // ones of many bytes between far cores do not.
+    const std::size_t whole = c.count * c.element;
+    const bool interleaves = streamed[0] ? !o_.near || whole < store_policy::stream_result_below
+                                         : o_.near || whole < store_policy::interleave_far_below;
     if (i.count == 2 && i.pushes == 1 && !stream_own && interleaves && c.op->fold_twice &&
         !(i.finish && c.op->finish) &&
         c.op->fold_twice(to, targets[0], streamed[0], o_.operands.data(), count, c.op_value)) {

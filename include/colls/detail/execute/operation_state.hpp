@@ -71,7 +71,6 @@ struct operation_state {
     bool adapts = false;          ///< how it copies depends on the distance of the ranks' cores
     bool tells_distance = false;  ///< takes a sample of it
     bool near = false;            ///< the ranks' cores are near each other (distance.hpp)
-    bool copying_open = false;    ///< whether copies are pulled is known when all ranks have entered
     bool stream_pushes = false, stream_own = false, stream_staged = false;
     /// A bounce buffer of the output, which other ranks reach: copied to the output at the end. Null: none is needed.
     std::byte* bounce_output = nullptr;
