@@ -97,16 +97,20 @@ int count_wrong_folds(const Op& op, int k, std::size_t count, std::size_t shift)
     if (k != 2 || !table.fold_twice) return wrong;
     // Into two places: new ones, whose element behind the last must stay, and those of the operands, as they are in
     // place. `moved` has been folded into, so the operands are restored.
-    for (const bool past : {false, true})
+    using detail::past_caches;
+    for (const past_caches past : {past_caches::none, past_caches::second, past_caches::both, past_caches::alone})
         for (const bool in_place : {false, true}) {
             for (std::size_t r = 0; r < 2; ++r)
                 std::copy(x[r].begin(), x[r].end(), moved[r].begin() + static_cast<std::ptrdiff_t>(shift));
             std::vector<T> first(count + shift + 1), second(count + shift + 1);
             T* const to = in_place ? moved[1].data() + shift : first.data() + shift;
-            T* const also = in_place ? moved[0].data() + shift : second.data() + shift;
+            T* const also = past == past_caches::alone ? to
+                            : in_place                 ? moved[0].data() + shift
+                                                       : second.data() + shift;
             if (!table.fold_twice(to, also, past, host.data(), count, &op)) continue;
             detail::fence_stream();
-            if (table.finish) table.finish(to, count, k, &op), table.finish(also, count, k, &op);
+            if (table.finish) table.finish(to, count, k, &op);
+            if (table.finish && also != to) table.finish(also, count, k, &op);
             wrong += differs(to) + differs(also);
             const T untouched{};
             wrong += !in_place && std::memcmp(&first.back(), &untouched, sizeof(T)) != 0;

@@ -12,7 +12,7 @@ namespace colls::inline v1::detail {
 COLLS_KNOWN_FOLDS(COLLS_COMPILE)
 #undef COLLS_COMPILE
 #define COLLS_COMPILE(T, Op) \
-    template bool fold_twice_entry<T, Op>(void*, void*, bool, const operand*, std::size_t, const void*);
+    template bool fold_twice_entry<T, Op>(void*, void*, past_caches, const operand*, std::size_t, const void*);
 COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILE)
 #undef COLLS_COMPILE
 }  // namespace colls::inline v1::detail

@@ -97,10 +97,12 @@ private:
     void pull(std::byte* to, int peer, const std::byte* from, std::size_t bytes, int round);
     void push(int peer, std::byte* to, const std::byte* from, std::size_t bytes, int round);
     [[noreturn]] void single_copy_failed(int peer, int round, int why);
-    bool fold_and_push(const instruction& i, std::byte* to, std::size_t count);
+    bool fold_in_pieces(const instruction& i, std::byte* to, std::size_t count);
     /// Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best.
     bool streams_to(const rank_buffers& b) const {
-        return o_.stream_pushes && !(reduces(o_.request.what) && b.in == b.out);
+        const call& c = o_.request;
+        if (!o_.stream_pushes || !reduces(c.what) || b.in != b.out) return o_.stream_pushes;
+        return !o_.near && c.count * c.element >= store_policy::stream_in_place_far_from;
     }
     void finish();
 };
@@ -405,14 +407,15 @@ inline bool direct_executor::fold(const instruction& i) {
         o_.operands[k] = {address(*b, from), from.leaf};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
-    if (i.pushes > 0 && fold_and_push(i, to, count)) return true;
+    if ((i.pushes > 0 || o_.stream_own) && fold_in_pieces(i, to, count)) return true;
     fold_operands(i, to, o_.operands.data(), count);
     return true;
 }
 
-/// Folds, and copies the result to its targets while it is in the nearest cache. False where that cannot be done, for
-/// instance since a target has not entered yet: then the fold and the copies are done one after the other.
-inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, std::size_t count) {
+/// Folds, and copies the result to its targets while it is in the nearest cache; stores this rank's own result past the
+/// caches where that is best. False where that cannot be done, for instance since a target has not entered yet: then
+/// the fold and the copies are done one after the other.
+inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to, std::size_t count) {
     const call& c = o_.request;
     constexpr int most = 8;
     if (i.count > most || i.pushes > most) return false;
@@ -432,17 +435,28 @@ inline bool direct_executor::fold_and_push(const instruction& i, std::byte* to, 
     // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
     // ones of many bytes between far cores do not.
     const std::size_t whole = c.count * c.element;
-    const bool interleaves = streamed[0] ? !o_.near || whole < store_policy::stream_result_below
-                                         : o_.near || whole < store_policy::interleave_far_below;
-    if (i.count == 2 && i.pushes == 1 && !stream_own && interleaves && c.op->fold_twice &&
-        !(i.finish && c.op->finish) &&
-        c.op->fold_twice(to, targets[0], streamed[0], o_.operands.data(), count, c.op_value)) {
+    const auto interleaves = [&] {
+        if (i.pushes == 0) return true;
+        if (streamed[0]) return stream_own || !o_.near || whole < store_policy::stream_result_below;
+        return !stream_own && (o_.near || whole < store_policy::interleave_far_below);
+    };
+    if (i.pushes == 0 && !stream_own) return false;
+    if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves() &&
+        c.op->fold_twice(to, i.pushes == 0 ? to : targets[0],
+            i.pushes == 0 ? past_caches::alone
+            : stream_own  ? past_caches::both
+            : streamed[0] ? past_caches::second
+                          : past_caches::none,
+            o_.operands.data(), count, c.op_value)) {
         fence_stream();
-        o_.at += 1;
+        o_.at += static_cast<std::size_t>(i.pushes);
         return true;
     }
     std::size_t piece = store_policy::piece / c.element;
-    if (piece == 0) piece = 1, stream_own = false;
+    if (piece == 0) {
+        if (i.pushes == 0) return false;
+        piece = 1, stream_own = false;
+    }
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;

@@ -14,7 +14,9 @@ struct store_policy {
     /// From this size on, so is what a rank posts for all on the eager path.
     static constexpr std::size_t stream_eager_from = 1536;
     /// Below this size a fold of two operands is stored to both ranks element by element; from it on, in pieces.
-    static constexpr std::size_t interleave_far_below = std::size_t{256} << 10;
+    static constexpr std::size_t interleave_far_below = std::size_t{4} << 20;
+    /// From this size on, pushes are streamed also into memory that this rank has just read.
+    static constexpr std::size_t stream_in_place_far_from = std::size_t{32} << 20;
 
     // Ranks whose cores are near, below the size at which the buffers of all ranks no longer fit the caches:
     /// Copies are pulled.

@@ -25,16 +25,20 @@
 
 namespace colls::inline v1::detail {
 
+/// Which of the two places of a fold is stored to past the caches. `alone`: the places are one, which is.
+enum class past_caches : unsigned char { none, second, both, alone };
+
 /// An operator on an element type.
 struct op_table {
     std::size_t element_size = 0;
     /// dst[i] = ((x[0][i] op x[1][i]) op x[2][i]) ..., k >= 1 operands, in one pass over memory. dst may be the pointer
     /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
-    /// The fold of two operands into two places, in one pass over memory; into `also` past the caches if `past`, which
-    /// a fence must follow. Each place may be an operand; otherwise the four must not overlap. Null, or false: there is
-    /// no such loop.
-    bool (*fold_twice)(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) = nullptr;
+    /// The fold of two operands into two places, in one pass over memory; past the caches as `past` says, which a fence
+    /// must follow. Each place may be an operand; otherwise the four must not overlap. Null, or false: there is no such
+    /// loop.
+    bool (*fold_twice)(
+        void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) = nullptr;
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
     bool commutative = false;
@@ -109,8 +113,9 @@ void fold_avx512(void* dst, const operand* x, int k, std::size_t count, const vo
 #endif
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
 /// Stores whole lines of `also` at once, into the caches or past them: by AVX-512 in one instruction, since between
-/// several others come, and the line is written in parts.
-template <bool past_caches, class T, class Op>
+/// several others come, and the line is written in parts. Where both places are stored to past the caches, their lines
+/// begin at the same elements.
+template <past_caches past, class T, class Op>
 #if defined(__x86_64__) && defined(__clang__)
 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
 #elif defined(__x86_64__)
@@ -128,18 +133,25 @@ void fold_twice_by_lines(void* dst, void* also, const operand* operands, std::si
     // In place the peer's lines are read and then stored to: fetched for reading, each would be asked for twice, unless
     // the processor guesses what follows.
     constexpr std::size_t ahead = 16 * in_line;
-    const bool overwrites = !past_caches && (x[0].data == also || x[1].data == also);
+    const bool overwrites = past == past_caches::none && (x[0].data == also || x[1].data == also);
     for (std::size_t k = i; overwrites && k < i + ahead && k < count; k += in_line) prefetch_to_store(second + k);
     for (; i + in_line <= count; i += in_line) {
         if (overwrites && i + ahead < count) prefetch_to_store(second + i + ahead);
         alignas(64) T made[in_line];
         for (std::size_t l = 0; l < in_line; ++l) made[l] = loops::folded(x, i + l, by);
-        std::memcpy(out + i, made, 64);
 #if defined(__aarch64__)
-        static_assert(past_caches);
+        static_assert(past != past_caches::none);
+        if constexpr (past == past_caches::both)
+            stream_line_neon(out + i, made);
+        else if constexpr (past == past_caches::second)
+            std::memcpy(out + i, made, 64);
         stream_line_neon(second + i, made);
 #else
-        if constexpr (past_caches)
+        if constexpr (past == past_caches::both)
+            stream_line_avx512(out + i, made);
+        else if constexpr (past != past_caches::alone)
+            std::memcpy(out + i, made, 64);
+        if constexpr (past != past_caches::none)
             stream_line_avx512(second + i, made);
         else
             copy_line_avx512(second + i, made);
@@ -178,28 +190,37 @@ void fold_entry(void* dst, const operand* x, int k, std::size_t count, const voi
 
 /// False where there is no such loop for this processor.
 template <class T, class Op>
-bool fold_twice_entry(void* dst, void* also, bool past, const operand* x, std::size_t count, const void* op) {
+bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) {
+    const bool plain = past == past_caches::none;
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
     // The compilers contract no product and sum of these, whatever the processor has.
     constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
                                std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
     if constexpr (same_bits) {
+        const auto by = [&](auto how) {
+            fold_twice_by_lines<decltype(how)::value, T, Op>(dst, also, x, count, op);
+            return true;
+        };
+        using way = past_caches;
+        const auto lines = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(also);
+        if (past == way::both && lines % 64 != 0) return false;
 #if defined(__x86_64__)
-        if ((streams || !past) && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-            return (past ? fold_twice_by_lines<true, T, Op> : fold_twice_by_lines<false, T, Op>)(dst, also, x, count,
-                       op),
-                   true;
+        const bool has_lines = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+        if (has_lines && plain) return by(std::integral_constant<way, way::none>{});
 #else
-        if (past && streams) return fold_twice_by_lines<true, T, Op>(dst, also, x, count, op), true;
+        constexpr bool has_lines = true;
 #endif
+        if (has_lines && streams && past == way::second) return by(std::integral_constant<way, way::second>{});
+        if (has_lines && streams && past == way::both) return by(std::integral_constant<way, way::both>{});
+        if (has_lines && streams && past == way::alone) return by(std::integral_constant<way, way::alone>{});
     }
-    if (past) return false;
+    if (!plain) return false;
 #if defined(__x86_64__) && !defined(__AVX2__)
     if (__builtin_cpu_supports("avx2")) return fold_twice_avx2<T, Op>(dst, also, x, count, op), true;
 #endif
 #endif
-    if (!past) fold_twice_baseline<T, Op>(dst, also, x, count, op);
-    return !past;
+    if (plain) fold_twice_baseline<T, Op>(dst, also, x, count, op);
+    return plain;
 }
 
 template <class Op>

@@ -32,7 +32,7 @@ namespace colls::inline v1::detail {
 COLLS_KNOWN_FOLDS(COLLS_COMPILED_APART)
 #undef COLLS_COMPILED_APART
 #define COLLS_COMPILED_APART(T, Op) \
-    extern template bool fold_twice_entry<T, Op>(void*, void*, bool, const operand*, std::size_t, const void*);
+    extern template bool fold_twice_entry<T, Op>(void*, void*, past_caches, const operand*, std::size_t, const void*);
 COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILED_APART)
 #undef COLLS_COMPILED_APART
 }  // namespace colls::inline v1::detail
