@@ -50,6 +50,7 @@ public:
         for (std::size_t number = 1; number <= all_.size(); ++number) enter(number);
     }
 
+    void clear() { *this = choice_table(); }
     // All choices, in the order in which they were added.
     const schedule_choice* begin() const { return all_.begin(); }
     const schedule_choice* end() const { return all_.end(); }
