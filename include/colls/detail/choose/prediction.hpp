@@ -113,11 +113,12 @@ constexpr double eager_read_bytes(collective what, int n, double posted) {
     }
 }
 /// Seconds of the eager path. Of so few bytes not enough lines are under way: each that is stored, and each that is
-/// read, takes a part of a single line's time, but for the first ones, which the store buffer hides. (On two threads of
+/// read, takes a part of a single line's time, but for the first ones, which the store buffer hides; in a broadcast one
+/// rank stores and the others read, and each hides as many. (On two threads of
 /// one core a single line takes 25 ns, and many take no less than between cores.) Where ranks outnumber cores, some of
 /// a rank's peers share its caches. What is stored past the caches takes a quarter of that.
 inline double predict_eager(const shared_machine& m, const machine& figures, collective what, int n, double posted) {
-    constexpr double hidden = 2048;
+    const double hidden = what == collective::broadcast ? 4096 : 2048;
     const double read = eager_read_bytes(what, n, posted), moved = posted + read;
     const double line_seconds = figures.alpha < 50e-9 ? 50e-9 : figures.alpha;
     const double line_byte = 0.085 * line_seconds / 64;
@@ -140,14 +141,14 @@ struct prediction {
 };
 /// By a staged plan: a rank copies what it sends into scratch memory, once for all receivers, and pulls what it
 /// receives. A round waits for the copies, and until they have been read.
-inline prediction predict_staged(const candidate& c, int n, const model& m, double bytes) {
+inline prediction predict_staged(const candidate& c, int n, const shared_machine& m, double bytes) {
     const cost counted = traffic_of_candidate(c, n);
     const double block = counted.blocks > 0 ? bytes / counted.blocks : 0;
     const auto copied =
         static_cast<double>(counted.blocks_sent < counted.blocks ? counted.blocks_sent : counted.blocks);
     const double moved = m.beta * copied + m.gamma * static_cast<double>(counted.critical_received) +
                          0.3 * m.gamma * static_cast<double>(counted.critical_reduced);
-    return {&c, 0, m.alpha * 4 * (counted.rounds + 1) + moved * block};
+    return {&c, 0, m.enter + m.alpha * 4 * (counted.rounds + 1) + moved * block};
 }
 /// By single copies: a rank pulls what it receives. A message costs it a call of the kernel, and the pages to be found.
 inline prediction predict_single_copy(const candidate& c, int n, const model& m, double bytes) {
