@@ -122,7 +122,7 @@ struct probe {
         double pull = 1, push = 1;
         for (int turn = 0; turn < turns; ++turn) {
             ask(rewrite);
-            least(pull, seconds([&] { std::memcpy(near.get(), far.get(), block); }));
+            least(pull, seconds([&] { copy_bytes(near.get(), far.get(), block); }));
             ask(rewrite);
             least(push, seconds([&] { stream_bytes(far.get(), near.get(), block); }));
         }
@@ -149,7 +149,7 @@ struct probe {
             if (two) ask(rewrite);
             least(found.gamma, seconds([&] { add(); }) / bytes);
             if (two) ask(rewrite);
-            least(found.beta, seconds([&] { std::memcpy(far.get(), near.get(), bytes); }) / bytes);
+            least(found.beta, seconds([&] { copy_bytes(far.get(), near.get(), bytes); }) / bytes);
         }
         if (found.alpha >= plausible)
             found.alpha = machine{}.alpha;
