@@ -7,8 +7,8 @@
 //
 // While the hypervisor runs something else on the other hardware thread of one of the two cores, a call of the library
 // of 8 KB takes up to 1.7 times as long, and a loop by hand, which executes fewer instructions, 1.1 times. So each rank
-// times a fixed piece of work before each call, and calls between slow ones are left out, the loops' as well as the
-// library's.
+// times a fixed piece of work before each call, and calls before or after which it took long are left out, the loops'
+// as well as the library's.
 #include "jobs.hpp"
 #include "machine.hpp"
 
@@ -331,11 +331,13 @@ int main(int argc, char** argv) {
     app.add_option("--bytes", s.bytes, "sizes of the larger buffer")->transform(CLI::AsSizeValue(false));
     app.add_option("--cores", s.cores, "the cores of the two ranks")->expected(2);
     app.add_option("--seconds", s.seconds, "seconds for a row, at least; ten times as many where few calls are quiet");
-    app.add_option("--calls", s.most, "calls of a kind in a row, at most");
+    app.add_option("--turns", s.most, "turns of each kind for a row, at most");
     app.add_option(
-        "--in-a-row", s.in_a_row, "calls of a kind one after the other, of which the first half is not counted");
-    app.add_option("--quiet", s.quiet, "quiet calls of a kind for a row to end");
-    app.add_flag("--all-calls", s.all_calls, "also calls during which a core was slow, for another machine's sake");
+           "--in-a-row", s.in_a_row, "calls of a kind one after the other, of which the first half is not counted")
+        ->check(CLI::PositiveNumber);
+    app.add_option("--quiet", s.quiet, "quiet calls for a row to end, in the mean of its kinds");
+    app.add_flag("--all-calls", s.all_calls,
+        "also calls during which a core was slow, as when another machine uses its other hardware thread");
     app.add_flag("--first-read", s.first_read, "the first reading of the result is part of the time");
     CLI11_PARSE(app, argc, argv);
     if (!__builtin_cpu_supports("avx512f")) {

@@ -42,8 +42,8 @@ inline double measure_ticks_per_ns() {
     return static_cast<double>(last - first) / std::chrono::duration<double, std::nano>(clock::now() - begin).count();
 }
 
-/// Ticks that a few hundred independent additions take: up to half as many again, or more, while another hardware
-/// thread of the core is busy. In a virtual machine that may be another machine's.
+/// Ticks that a few hundred independent additions take: up to 1.5 times as many while another hardware thread of the
+/// core is busy. In a virtual machine that may be another machine's.
 inline std::uint64_t ticks_of_work() {
     std::uint64_t a = 1, b = 2, c = 3, d = 4, e = 5, f = 6;
     const std::uint64_t begin = ticks();

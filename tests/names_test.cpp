@@ -121,9 +121,11 @@ TEST_CASE("names: families with the same schedule share an execution plan, and k
             colls::all_reduce<same_ring>(comm, data, colls::sum);
         }
         const auto& choices = comm.context().choices;
-        if (choices.size() != 2) throw std::runtime_error("a choice for each name, and no more");
-        if (choices[0].steps != choices[1].steps) throw std::runtime_error("one script");
-        if (choices[0].name != "my_ring" || choices[1].name != "same_ring") throw std::runtime_error("names");
+        if (std::distance(choices.begin(), choices.end()) != 2)
+            throw std::runtime_error("a choice for each name, and no more");
+        const auto &first = choices.begin()[0], &second = choices.begin()[1];
+        if (first.steps != second.steps) throw std::runtime_error("one script");
+        if (first.name != "my_ring" || second.name != "same_ring") throw std::runtime_error("names");
     });
 }
 

@@ -25,7 +25,7 @@ std::uint32_t value(int rank, std::size_t i) {
     return static_cast<std::uint32_t>(i * 2654435761u) ^ static_cast<std::uint32_t>(rank * 977);
 }
 
-/// Makes the ranks count as near each other, or as far. Then they take no sample until the next size.
+/// Makes the ranks count as near each other, or as far, until samples of the machine's own distance agree.
 void set_distance(colls::communicator& comm, bool near) {
     namespace detail = colls::detail;
     detail::rank_context& e = comm.context();

@@ -113,10 +113,10 @@ constexpr double eager_read_bytes(collective what, int n, double posted) {
     }
 }
 /// Seconds of the eager path. Of so few bytes not enough lines are under way: each that is stored, and each that is
-/// read, takes a part of a single line's time, but for the first ones, which the store buffer hides; in a broadcast one
-/// rank stores and the others read, and each hides as many. (On two threads of
-/// one core a single line takes 25 ns, and many take no less than between cores.) Where ranks outnumber cores, some of
-/// a rank's peers share its caches. What is stored past the caches takes a quarter of that.
+/// read, takes a part of a single line's time, but for the first 2 KB, which the store buffer hides. A broadcast has
+/// twice as many hidden bytes, since one rank stores and the others read. (On two threads of one core a single line
+/// takes 25 ns, and many take no less than between cores.) Where ranks outnumber cores, some of a rank's peers share
+/// its caches. What is stored past the caches takes a quarter of that.
 inline double predict_eager(const shared_machine& m, const machine& figures, collective what, int n, double posted) {
     const double hidden = what == collective::broadcast ? 4096 : 2048;
     const double read = eager_read_bytes(what, n, posted), moved = posted + read;

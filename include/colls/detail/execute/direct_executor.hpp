@@ -98,12 +98,15 @@ private:
     void push(int peer, std::byte* to, const std::byte* from, std::size_t bytes, int round);
     [[noreturn]] void single_copy_failed(int peer, int round, int why);
     bool fold_in_pieces(const instruction& i, std::byte* to, std::size_t count);
-    /// Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best.
+    /// Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best,
+    /// except for more bytes than the caches hold, between far cores.
     bool streams_to(const rank_buffers& b) const {
         const call& c = o_.request;
         if (!o_.stream_pushes || !reduces(c.what) || b.in != b.out) return o_.stream_pushes;
         return !o_.near && c.count * c.element >= store_policy::stream_in_place_far_from;
     }
+    /// Is this rank's own result of the fold streamed? A partial result is not: peers read it from this core's cache.
+    bool streams_own(const instruction& i) const { return o_.stream_own && i.finish; }
     void finish();
 };
 
@@ -407,7 +410,7 @@ inline bool direct_executor::fold(const instruction& i) {
         o_.operands[k] = {address(*b, from), from.leaf};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
-    if ((i.pushes > 0 || o_.stream_own) && fold_in_pieces(i, to, count)) return true;
+    if ((i.pushes > 0 || streams_own(i)) && fold_in_pieces(i, to, count)) return true;
     fold_operands(i, to, o_.operands.data(), count);
     return true;
 }
@@ -428,9 +431,9 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
         targets[j] = const_cast<std::byte*>(address(*b, pushed[j].to));
         streamed[j] = plan_->within == reach::scratch ? o_.stream_staged : streams_to(*b);
     }
-    // A rank's own result that is streamed is folded into a buffer in the nearest cache first.
+    // In pieces, a rank's own result that is streamed is folded into a buffer in the nearest cache first.
     alignas(64) std::byte near[store_policy::piece];
-    bool stream_own = o_.stream_own;
+    bool stream_own = streams_own(i);
     for (int k = 0; k < i.count; ++k) stream_own = stream_own && o_.operands[k].data != to;
     // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
     // ones of many bytes between far cores do not.

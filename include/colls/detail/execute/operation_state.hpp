@@ -83,7 +83,7 @@ struct operation_state {
     /// The message executor's state, and how to delete it; null where ranks share memory.
     message_state* messaging = nullptr;
     void (*drop_messaging)(message_state*) = nullptr;
-    prepared* of = nullptr;  ///< the persistent call that started it, or null
+    prepared* of = nullptr;  ///< the persistent call that it belongs to, or null
     std::size_t moved = 0;   ///< bytes that the last copy or fold has made, for the trace
     double traced_from = 0;  ///< when it began, where calls are traced; else 0
 };
@@ -132,6 +132,12 @@ inline std::byte* take_staging(rank_context& e, operation_state& o, std::size_t 
     return at;
 }
 
+/// Deletes an operation that is not in use. One that failed may have kept its scratch memory.
+inline void drop_operation(rank_context& e, operation_state* o) {
+    if (o->scratch.at) e.backend->give(o->scratch.at, o->scratch.bytes);
+    delete o;
+}
+
 #ifndef COLLS_SEPARATE
 COLLS_INLINE rank_context::~rank_context() {
     if (latest && *latest == this) {
@@ -141,10 +147,7 @@ COLLS_INLINE rank_context::~rank_context() {
     previous->next = next;
     next->previous = previous;
     for (const memory_piece& piece : pieces) backend->give(piece.at, piece.bytes);
-    for (operation_state* o : idle) {
-        if (o->scratch.at) backend->give(o->scratch.at, o->scratch.bytes);
-        delete o;
-    }
+    for (operation_state* o : idle) drop_operation(*this, o);
 }
 #endif
 

@@ -13,7 +13,8 @@ struct store_policy {
     static constexpr std::size_t stream_far_from = std::size_t{1} << 10;
     /// From this size on, so is what a rank posts for all on the eager path.
     static constexpr std::size_t stream_eager_from = 1536;
-    /// Below this size a fold of two operands is stored to both ranks element by element; from it on, in pieces.
+    /// Below this size a fold of two operands is stored to both ranks line by line, by plain stores; from it on, in
+    /// pieces.
     static constexpr std::size_t interleave_far_below = std::size_t{4} << 20;
     /// From this size on, pushes are streamed also into memory that this rank has just read.
     static constexpr std::size_t stream_in_place_far_from = std::size_t{32} << 20;

@@ -1,4 +1,4 @@
-// What `automatic` has chosen in a group so far.
+// What `automatic` has chosen in a group so far, and the plans of schedules that callers have given.
 // IWYU pragma: private
 #pragma once
 
@@ -44,7 +44,8 @@ public:
             enter(all_.size());
             return;
         }
-        const std::size_t size = slots_.empty() ? 64 : 2 * slots_.size();
+        std::size_t size = 64;
+        while (size < 2 * all_.size()) size *= 2;
         slots_.clear();
         slots_.resize(size, 0);
         for (std::size_t number = 1; number <= all_.size(); ++number) enter(number);
@@ -56,8 +57,9 @@ public:
     const schedule_choice* end() const { return all_.end(); }
 
 private:
-    std::size_t first_slot(std::uint64_t key) const {  // the product's highest bits hang on all bits of the key
-        return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ull) >> 32) & (slots_.size() - 1);
+    // The product's highest bits hang on all bits of the key.
+    std::size_t first_slot(std::uint64_t key) const {
+        return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ull) >> 40) & (slots_.size() - 1);
     }
     void enter(std::size_t number) {
         std::size_t i = first_slot(all_[number - 1].key);

@@ -16,8 +16,8 @@ struct prepared {
     schedule_choice blocking, started;
     std::shared_ptr<const void> keep;  ///< the copy of the operator
     list<std::size_t> in_offsets, out_offsets;
-    /// Made when it is first needed, and kept: how many operations are in flight hangs on time, so what the rank has
-    /// idle might not suffice for a later run. Null: there is none yet, or it is in use.
+    /// The call's own operation; null while it is in use. How many operations are in flight hangs on time, so a run
+    /// could find none idle.
     operation_state* own = nullptr;
     bool runs = false;     ///< an operation that it started is not over
     bool dropped = false;  ///< by its owner: the operation that runs is the last to need it, and deletes it

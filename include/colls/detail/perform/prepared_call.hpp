@@ -18,7 +18,10 @@ COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
     std::shared_ptr<const void> keep = copy_operator(q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
+    p->own = new operation_state;
+    p->own->of = p;
     ++e.holders;
+    make_room_in_flight(e);
     return p;
 }
 /// Throws invalid_argument unless the prepared call exists and may run now.
@@ -52,7 +55,7 @@ COLLS_INLINE void drop_prepared(prepared* p) {
     if (p->runs) {
         p->dropped = true;
     } else {
-        if (p->own) e->idle.push_back(p->own);
+        if (p->own) drop_operation(*e, p->own);
         delete p;
     }
     drop_holder(e);

@@ -8,11 +8,14 @@
 
 namespace colls::inline v1::detail {
 
+/// Makes room for all that may be in flight at once: each operation in flight, and each persistent call, is a holder.
+inline void make_room_in_flight(rank_context& e) { e.in_flight.reserve(static_cast<std::size_t>(e.holders)); }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& e, operation_state& o) {
     o.asked = backoff(e);
-    e.in_flight.push_back(&o);
     ++e.holders;
+    if (o.of == nullptr) make_room_in_flight(e);
+    e.in_flight.push_back(&o);
     return &o;
 }
 /// One holder less. With the last one the rank leaves the group.
@@ -79,7 +82,8 @@ inline void release_operation(rank_context* e, operation_state& o) {
         o.of->runs = false;
         if (o.of->dropped) {
             delete o.of;
-            o.of = nullptr;
+            drop_operation(*e, &o);
+            return drop_holder(e);
         }
     }
     give_operation(*e, o);

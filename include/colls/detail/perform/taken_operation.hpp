@@ -5,19 +5,18 @@
 #include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/perform/prepared.hpp>
 
+#include <utility>
+
 namespace colls::inline v1::detail {
 
-/// The operation of the persistent call `of`; an idle one where the call is none, or has no operation yet; or a new
-/// one.
+/// The operation of the persistent call `of`. Without one, or where a hook runs the call while it runs, an idle one, or
+/// a new one.
 inline operation_state* take_operation(rank_context& e, prepared* of) {
-    if (of != nullptr) {
-        if (operation_state* const own = of->own) {
-            of->own = nullptr;
-            return own;
-        }
-        e.in_flight.reserve(static_cast<std::size_t>(e.holders));  // all persistent calls are holders
-    }
     operation_state* o = nullptr;
+    if (of != nullptr && of->own != nullptr) {
+        std::swap(o, of->own);
+        return o;
+    }
     if (e.idle.empty()) {
         o = new operation_state;
     } else {
@@ -29,7 +28,7 @@ inline operation_state* take_operation(rank_context& e, prepared* of) {
 }
 /// Takes back an operation that is not in use any more.
 inline void give_operation(rank_context& e, operation_state& o) {
-    if (o.of != nullptr)
+    if (o.of != nullptr && o.of->own == nullptr)
         o.of->own = &o;
     else
         e.idle.push_back(&o);

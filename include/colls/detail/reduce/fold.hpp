@@ -25,7 +25,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Which of the two places of a fold is stored to past the caches. `alone`: the places are one, which is.
+/// Which of the two places of a fold is stored to past the caches. `alone`: there is one place, and it is.
 enum class past_caches : unsigned char { none, second, both, alone };
 
 /// An operator on an element type.
@@ -35,8 +35,8 @@ struct op_table {
     /// of some operands; otherwise it must not overlap them. All are aligned as the type requires.
     void (*fold)(void* dst, const operand* x, int k, std::size_t count, const void* op) = nullptr;
     /// The fold of two operands into two places, in one pass over memory; past the caches as `past` says, which a fence
-    /// must follow. Each place may be an operand; otherwise the four must not overlap. Null, or false: there is no such
-    /// loop.
+    /// must follow. Each place may be an operand; otherwise the four must not overlap, except for `alone`, where `also`
+    /// is `dst`. Null, or false: there is no such loop, or not for these places.
     bool (*fold_twice)(
         void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) = nullptr;
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
@@ -188,7 +188,7 @@ fold_function fold_for_processor() {
 template <class T, class Op>
 void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op);
 
-/// False where there is no such loop for this processor.
+/// False where there is no such loop for this processor, or where lines of the places begin at different elements.
 template <class T, class Op>
 bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) {
     const bool plain = past == past_caches::none;
@@ -204,6 +204,7 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
         using way = past_caches;
         const auto lines = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(also);
         if (past == way::both && lines % 64 != 0) return false;
+        if (reinterpret_cast<std::uintptr_t>(also) % alignof(T) != 0) return false;
 #if defined(__x86_64__)
         const bool has_lines = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
         if (has_lines && plain) return by(std::integral_constant<way, way::none>{});

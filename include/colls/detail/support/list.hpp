@@ -13,10 +13,11 @@ namespace colls::inline v1::detail {
 
 /// Returns memory for `size` elements or more, which replaces p. Throws std::bad_alloc. Not a template: compiled once.
 [[gnu::noinline]] inline void* grown(void* p, std::size_t& capacity, std::size_t size, std::size_t element) {
-    if (capacity < 8) capacity = 8;
-    while (capacity < size) capacity *= 2;
-    void* const more = std::realloc(p, capacity * element);
+    std::size_t next = capacity < 8 ? 8 : capacity;
+    while (next < size) next *= 2;
+    void* const more = std::realloc(p, next * element);
     if (more == nullptr) throw std::bad_alloc();
+    capacity = next;
     return more;
 }
 
