@@ -201,6 +201,7 @@ struct timed_call {
 
 struct measurement {
     std::vector<timed_call> calls;
+    std::uint64_t least_work = ~std::uint64_t{0};
     std::uint32_t wrong = 0;
     std::string chosen;
 };
@@ -240,7 +241,6 @@ measurement measure(const settings& s, job what, std::size_t bytes, double ticks
         const bool in_place = what == job::all_reduce_in_place;
         std::uint64_t phase = 0;
         std::uint32_t call = 0;
-        std::uint64_t least = ~std::uint64_t{0};
         std::size_t quiet_so_far = 0;
         float sum = 0;
         const auto begun = bench::ticks();
@@ -283,8 +283,8 @@ measurement measure(const settings& s, job what, std::size_t bytes, double ticks
                 (call - 1) % static_cast<unsigned>(s.in_a_row) >= static_cast<unsigned>(s.in_a_row) / 2) {
                 const std::uint64_t took = std::max(work[0], work[1]);
                 found.calls.push_back({k, static_cast<double>(std::max(ended[0], ended[1]) - at) / ticks_per_ns, took});
-                least = std::min(least, took);
-                quiet_so_far += is_quiet(took, least);
+                found.least_work = std::min(found.least_work, took);
+                quiet_so_far += is_quiet(took, found.least_work);
             }
             if (stop.load(std::memory_order_relaxed) && call > 4 * all.size()) break;
         }
@@ -297,14 +297,15 @@ measurement measure(const settings& s, job what, std::size_t bytes, double ticks
 /// The calls of each contender during which both cores were as fast as they can be: the work took little more than the
 /// least before the call, and before the next one. All calls, where too few are left or `all` are asked for.
 std::vector<std::vector<double>> quiet_calls(const measurement& m, std::size_t contenders, bool all, double& share) {
-    std::uint64_t least = ~std::uint64_t{0};
-    for (const timed_call& c : m.calls) least = std::min(least, c.work);
+    const auto was_quiet = [&](std::size_t i) {
+        return i >= m.calls.size() || is_quiet(m.calls[i].work, m.least_work);
+    };
     std::vector<std::vector<double>> kept(contenders), every(contenders);
     std::size_t quiet = 0;
     for (std::size_t i = 0; i < m.calls.size(); ++i) {
         const timed_call& c = m.calls[i];
         every[c.contender].push_back(c.ns);
-        if (!is_quiet(c.work, least) || (i + 1 < m.calls.size() && !is_quiet(m.calls[i + 1].work, least))) continue;
+        if (!was_quiet(i) || !was_quiet(i + 1)) continue;
         kept[c.contender].push_back(c.ns);
         ++quiet;
     }

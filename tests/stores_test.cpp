@@ -25,8 +25,9 @@ std::uint32_t value(int rank, std::size_t i) {
     return static_cast<std::uint32_t>(i * 2654435761u) ^ static_cast<std::uint32_t>(rank * 977);
 }
 
-/// Makes the ranks count as near each other, or as far, until samples of the machine's own distance agree.
-void set_distance(colls::communicator& comm, bool near) {
+/// Makes the ranks count as near each other, or as far, until samples of the machine's own distance agree. False where
+/// that did not succeed.
+bool set_distance(colls::communicator& comm, bool near) {
     namespace detail = colls::detail;
     detail::rank_context& e = comm.context();
     std::vector<float> moved(600);  // by a schedule, whose operations have numbers
@@ -35,6 +36,7 @@ void set_distance(colls::communicator& comm, bool near) {
         if (comm.rank() == 0) detail::distance::take_sample(e, e.sequence, near ? limit / 2 : 2 * limit);
         colls::all_reduce<colls::direct>(comm, moved, colls::sum);
     }
+    return detail::near_so_far(e) == near;
 }
 
 /// Elements of `got`, from number `first` of the whole on, that are not the sum over the ranks; and guards that are
@@ -80,7 +82,7 @@ TEST_CASE("stores: right results on both sides of each size at which the way cha
         CHECK_NOTHROW(colls::threads::run(2, [&](colls::communicator& comm) {
             for (const std::size_t limit : limits)
                 for (const std::size_t count : {limit / 4 - 1, limit / 4, limit / 4 + 37}) {
-                    set_distance(comm, near);
+                    wrong += !set_distance(comm, near);
                     wrong += wrong_at(comm, count, 0, 0);
                     if (limit < policy::stream_own_from) wrong += wrong_at(comm, count, 4, 0);
                     wrong += wrong_at(comm, count, 20, comm.rank() == 0 ? 44 : 8);
