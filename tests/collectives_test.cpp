@@ -53,7 +53,9 @@ const entry<communicator>& kind_named(std::string_view name) {
 
 /// Of the group sizes far above the number of cores: one below, at and above a power of two, and the largest. Each
 /// takes a minute where all ranks share two cores.
-bool worth_its_time(int n) { return long_run || n <= 17 || n == 31 || n == 33 || n == 64 || n == 129; }
+bool worth_its_time(int n) {
+    return long_run || n <= 9 || n == 13 || n == 16 || n == 17 || n == 33 || (full_run && (n <= 17 || n == 31 || n == 64 || n == 129));
+}
 
 /// Of another compiler than g++, or with a sanitizer: they run what g++'s build has run, so fewer sizes are enough.
 #ifdef __clang__
@@ -77,6 +79,7 @@ TEST_CASE("collectives: every schedule gives the right result at every group siz
                                   : tested_transport == "routed" ? 2
                                   : repeats                      ? 2
                                   : by_processes                 ? 4
+                                  : !full_run                    ? (n > 9 ? 2 : 4)
                                                                  : counts.size();
         if (turns < counts.size() || by_processes)
             std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));

@@ -1,0 +1,103 @@
+// What scripts/mutate puts into the headers: each place of a mutant calls one of these with the mutant's number, and does what the
+// code says unless COLLS_MUTANT names that number. So all mutants are compiled once. Constant expressions are never mutated.
+// COLLS_MUTANTS_REACHED names a file of a byte for each number, in which a place that is reached sets its byte.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <type_traits>
+
+namespace colls_mutants {
+
+inline int read_active() {
+    const char* const text = std::getenv("COLLS_MUTANT");
+    return text == nullptr ? 0 : std::atoi(text);
+}
+
+// Shared between the processes of a test, so that a rank which is killed has left what it reached.
+inline unsigned char* map_reached() {
+    const char* const path = std::getenv("COLLS_MUTANTS_REACHED");
+    const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return nullptr;
+    struct stat of_file{};
+    void* at = MAP_FAILED;
+    if (fstat(file, &of_file) == 0) {
+        at = mmap(nullptr, static_cast<std::size_t>(of_file.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    }
+    close(file);
+    return at == MAP_FAILED ? nullptr : static_cast<unsigned char*>(at);
+}
+
+inline const int active = read_active();
+inline unsigned char* const reached = map_reached();
+
+inline bool is_active(int id) {
+    if (reached != nullptr) std::atomic_ref(reached[id]).store(1, std::memory_order_relaxed);
+    return id == active;
+}
+
+constexpr bool on(int id) {
+    if (std::is_constant_evaluated()) return false;
+    return is_active(id);
+}
+
+// In a condition, where the code has `condition`.
+constexpr bool negate(int id, bool condition) { return on(id) != condition; }
+
+// 1, and 0 in the mutant.
+constexpr int one(int id) { return on(id) ? 0 : 1; }
+
+// The first argument, and in the mutant the second, where both have one type.
+template <class T>
+constexpr T& pick(int id, T& first, T& second) {
+    return on(id) ? second : first;
+}
+template <class T, class U>
+    requires(!std::is_same_v<T, U>)
+constexpr T& pick(int, T& first, U&) {
+    return first;
+}
+
+inline std::memory_order order(int id, std::memory_order of_code) { return on(id) ? std::memory_order_relaxed : of_code; }
+
+// `a < b` is written `a < less{id} < b`: of the same precedence, whatever a and b are. So are the other operators.
+template <class T>
+struct left {
+    const T& value;
+    int id;
+};
+#define COLLS_MUTANTS_INFIX(name, operation, mutated)                                                                              \
+    struct name {                                                                                                                   \
+        int id;                                                                                                                     \
+    };                                                                                                                              \
+    template <class T>                                                                                                              \
+    struct left_of_##name : left<T> {};                                                                                             \
+    template <class T>                                                                                                              \
+    constexpr left_of_##name<T> operator operation(const T& value, name at) {                                                       \
+        return {{value, at.id}};                                                                                                    \
+    }                                                                                                                               \
+    template <class T, class U>                                                                                                     \
+    constexpr auto operator operation(left_of_##name<T> a, const U& b) {                                                            \
+        if constexpr (requires { a.value mutated b; }) {                                                                            \
+            if constexpr (std::is_same_v<decltype(a.value operation b), decltype(a.value mutated b)>) {                             \
+                if (on(a.id)) return a.value mutated b;                                                                             \
+            }                                                                                                                       \
+        }                                                                                                                           \
+        return a.value operation b;                                                                                                 \
+    }
+COLLS_MUTANTS_INFIX(less, <, <=)
+COLLS_MUTANTS_INFIX(less_equal, <=, <)
+COLLS_MUTANTS_INFIX(greater, >, >=)
+COLLS_MUTANTS_INFIX(greater_equal, >=, >)
+COLLS_MUTANTS_INFIX(equal, ==, !=)
+COLLS_MUTANTS_INFIX(unequal, !=, ==)
+COLLS_MUTANTS_INFIX(plus, +, -)
+COLLS_MUTANTS_INFIX(minus, -, +)
+#undef COLLS_MUTANTS_INFIX
+
+}  // namespace colls_mutants
