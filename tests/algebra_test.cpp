@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include <colls/algebra.hpp>
+#include <colls/any_schedule.hpp>
 #include <colls/schedules/circulant.hpp>
 #include <colls/schedules/direct.hpp>
 #include <colls/schedules/recursive_doubling.hpp>
@@ -11,8 +12,12 @@
 #include <colls/verify/report.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
+
+// Within it the names of collectives hide those of the calls.
+namespace algebra_test {
 
 using namespace colls;
 using enum colls::collective;
@@ -86,59 +91,62 @@ using rs = ring::reduce_scatter;
 using ag = reversed<rs>;
 using halves_all_reduce = schedule_for<halves, all_reduce>;
 
-template <class S>
-void check_right(const S& s = {}) {
+// What is checked at run time has its type erased, so that each check is compiled once.
+void check_right(const any_schedule& s) {
     for (const int n : sizes) {
-        if (!supports(s, n)) continue;
+        if (!s.supports(n)) continue;
         const report r = verify(s, n);
-        INFO("n = " << n << ": " << r.text());
+        INFO(s.type() << ", n = " << n << ": " << r.text());
         CHECK(r.ok());
     }
 }
-template <class S, class... More>
+template <schedule S>
+void check_right(const S& s = {}) {
+    check_right(any_schedule(s));
+}
+template <class... S>
 void check_all_right() {
-    check_right<S>();
-    if constexpr (sizeof...(More) > 0) check_all_right<More...>();
+    for (const any_schedule& s : {any_schedule(S{})...}) check_right(s);
 }
 
 /// Blocks sent by all ranks together; what a rank does with itself is no traffic.
-template <class S>
-long volume(const S& s, int n) {
+long volume(const any_schedule& s, int n) {
     long sent = 0;
     for (int r = 0; r < n; ++r)
         for (int k = 0; k < s.rounds(n); ++k)
-            for (int p = 0; p < ports_of(s, n); ++p) {
-                const step st = step_of(s, r, n, k, p);
+            for (int p = 0; p < s.ports(n); ++p) {
+                const step st = s.at(r, n, k, p);
                 if (st.send.peer != none && st.send.peer != r) sent += st.send.blocks.size();
             }
     return sent;
 }
 /// The same as a multiple of 1 / unit of the data.
-template <class S>
-long volume_in(const S& s, int n, int unit) {
-    REQUIRE(unit % blocks_of(s, n) == 0);
-    return volume(s, n) * (unit / blocks_of(s, n));
+long volume_in(const any_schedule& s, int n, int unit) {
+    REQUIRE(unit % s.blocks(n) == 0);
+    return volume(s, n) * (unit / s.blocks(n));
 }
-template <class S, class T>
-void check_same_cost(const S& s, const T& t) {
+void check_same_cost(const any_schedule& s, const any_schedule& t) {
     for (const int n : sizes) {
-        INFO("n = " << n);
-        CHECK(supports(s, n) == supports(t, n));
-        if (!supports(s, n) || !supports(t, n)) continue;
+        INFO(s.type() << ", n = " << n);
+        CHECK(s.supports(n) == t.supports(n));
+        if (!s.supports(n) || !t.supports(n)) continue;
         CHECK(s.rounds(n) == t.rounds(n));
-        CHECK(ports_of(s, n) == ports_of(t, n));
-        CHECK(blocks_of(s, n) == blocks_of(t, n));
+        CHECK(s.ports(n) == t.ports(n));
+        CHECK(s.blocks(n) == t.blocks(n));
         CHECK(volume(s, n) == volume(t, n));
     }
 }
-template <class S, class T>
-bool same_steps(const S& s, const T& t, int n) {
-    if (s.rounds(n) != t.rounds(n) || ports_of(s, n) != ports_of(t, n)) return false;
-    if (blocks_of(s, n) != blocks_of(t, n)) return false;
+template <schedule S, schedule T>
+void check_same_cost(const S& s, const T& t) {
+    check_same_cost(any_schedule(s), any_schedule(t));
+}
+bool same_steps(const any_schedule& s, const any_schedule& t, int n) {
+    if (s.rounds(n) != t.rounds(n) || s.ports(n) != t.ports(n)) return false;
+    if (s.blocks(n) != t.blocks(n)) return false;
     for (int r = 0; r < n; ++r)
         for (int k = 0; k < s.rounds(n); ++k)
-            for (int p = 0; p < ports_of(s, n); ++p) {
-                const step a = step_of(s, r, n, k, p), b = step_of(t, r, n, k, p);
+            for (int p = 0; p < s.ports(n); ++p) {
+                const step a = s.at(r, n, k, p), b = t.at(r, n, k, p);
                 if (a.send.peer != b.send.peer || a.send.blocks != b.send.blocks) return false;
                 if (a.recv.peer != b.recv.peer || a.recv.blocks != b.recv.blocks) return false;
                 if (a.recv.action != b.recv.action) return false;
@@ -313,19 +321,21 @@ TEST_CASE("reversed and compose carry the state of their parts") {
     check_right(permuted{chain{3}, shift<2>{}});
 }
 
-template <class A, class B>
-void check_composition(const A& a, const B& b) {
-    const compose c{a, b};
+void check_composition(const any_schedule& c, const any_schedule& a, const any_schedule& b) {
     check_right(c);
     for (const int n : sizes) {
-        INFO("n = " << n);
-        CHECK(supports(c, n) == (supports(a, n) && supports(b, n)));
-        if (!supports(c, n)) continue;
+        INFO(c.type() << ", n = " << n);
+        CHECK(c.supports(n) == (a.supports(n) && b.supports(n)));
+        if (!c.supports(n)) continue;
         CHECK(c.rounds(n) == a.rounds(n) + b.rounds(n));
-        CHECK(c.ports(n) == std::max(ports_of(a, n), ports_of(b, n)));
-        CHECK(c.blocks(n) == lcm(blocks_of(a, n), blocks_of(b, n)));
+        CHECK(c.ports(n) == std::max(a.ports(n), b.ports(n)));
+        CHECK(c.blocks(n) == lcm(a.blocks(n), b.blocks(n)));
         CHECK(volume(c, n) == volume_in(a, n, c.blocks(n)) + volume_in(b, n, c.blocks(n)));
     }
+}
+template <schedule A, schedule B>
+void check_composition(const A& a, const B& b) {
+    check_composition(any_schedule(compose{a, b}), any_schedule(a), any_schedule(b));
 }
 
 TEST_CASE("compose: is proven; rounds and bytes add, ports are the maximum") {
@@ -359,20 +369,29 @@ TEST_CASE("compose: a size at which the state of the parts makes their owners di
     check_right(on(2, 3));
 }
 
-template <class... S>
-void check_lanes(const S&... s) {
-    const striped lane{s...};
+void check_lanes_of(const any_schedule& lane, const std::vector<any_schedule>& all) {
     check_right(lane);
     for (const int n : sizes) {
-        INFO("n = " << n);
-        CHECK(supports(lane, n) == (supports(s, n) && ...));
-        if (!supports(lane, n)) continue;
-        CHECK(lane.ports(n) == (ports_of(s, n) + ...));
-        CHECK(lane.rounds(n) == std::max({s.rounds(n)...}));
+        INFO(lane.type() << ", n = " << n);
+        CHECK(lane.supports(n) == std::all_of(all.begin(), all.end(), [&](const auto& s) { return s.supports(n); }));
+        if (!lane.supports(n)) continue;
         // Each lane moves its own share of the data: bytes moved are the mean.
-        const int each = lane.blocks(n) / static_cast<int>(sizeof...(S));
-        CHECK(volume(lane, n) == (volume_in(s, n, each) + ...));
+        const int each = lane.blocks(n) / static_cast<int>(all.size());
+        int ports = 0, rounds = 0;
+        long sent = 0;
+        for (const any_schedule& s : all) {
+            ports += s.ports(n);
+            rounds = std::max(rounds, s.rounds(n));
+            sent += volume_in(s, n, each);
+        }
+        CHECK(lane.ports(n) == ports);
+        CHECK(lane.rounds(n) == rounds);
+        CHECK(volume(lane, n) == sent);
     }
+}
+template <class... S>
+void check_lanes(const S&... s) {
+    check_lanes_of(any_schedule(striped{s...}), {any_schedule(s)...});
 }
 
 TEST_CASE("striped: is proven; ports add, bytes are the mean, rounds those of the longest lane") {
@@ -388,21 +407,20 @@ TEST_CASE("striped: is proven; ports add, bytes are the mean, rounds those of th
     check_lanes(recursive_doubling::barrier{}, synchronising<rs>{});
 }
 
-template <class S, class M>
-void check_permutation(const S& s, const M& m) {
-    const permuted p{s, m};
+using mapping = std::function<int(int, int)>;
+void check_permutation(const any_schedule& p, const any_schedule& s, const mapping& role_of, const mapping& rank_of) {
     check_right(p);
     check_same_cost(s, p);
     for (const int n : sizes) {
-        if (!supports(s, n)) continue;
-        INFO("n = " << n);
-        if (rooted(collective_of(s))) CHECK(root_of(p, n) == m.rank(root_of(s, n), n));
+        if (!s.supports(n)) continue;
+        INFO(p.type() << ", n = " << n);
+        if (rooted(s.implements)) CHECK(p.root(n) == rank_of(s.root(n), n));
         for (int r = 0; r < n; ++r) {
-            REQUIRE(m.rank(m.role(r, n), n) == r);
+            REQUIRE(rank_of(role_of(r, n), n) == r);
             for (int k = 0; k < s.rounds(n); ++k)
-                for (int port = 0; port < ports_of(s, n); ++port) {
-                    const step mine = step_of(p, r, n, k, port), role = step_of(s, m.role(r, n), n, k, port);
-                    const auto named = [&](int peer) { return peer == none ? none : m.rank(peer, n); };
+                for (int port = 0; port < s.ports(n); ++port) {
+                    const step mine = p.at(r, n, k, port), role = s.at(role_of(r, n), n, k, port);
+                    const auto named = [&](int peer) { return peer == none ? none : rank_of(peer, n); };
                     REQUIRE(mine.send.peer == named(role.send.peer));
                     REQUIRE(mine.recv.peer == named(role.recv.peer));
                     REQUIRE(mine.send.blocks == role.send.blocks);
@@ -410,6 +428,12 @@ void check_permutation(const S& s, const M& m) {
                 }
         }
     }
+}
+template <schedule S, class M>
+void check_permutation(const S& s, const M& m) {
+    check_permutation(
+        any_schedule(permuted{s, m}), any_schedule(s), [m](int rank, int n) { return m.role(rank, n); },
+        [m](int role, int n) { return m.rank(role, n); });
 }
 
 /// Ranks 0, 2, 4, ... and then 1, 3, 5, ...: no rotation, and not its own inverse.
@@ -431,14 +455,12 @@ TEST_CASE("permuted: is proven, at the same cost; rank r does what role(r) did")
     check_permutation(recursive_doubling::barrier{}, mirror{});
 }
 
-template <class S>
-void check_fold(const S& s, int more_rounds) {
-    const auto f = folded_of(s);
+void check_fold(const any_schedule& f, const any_schedule& s, int more_rounds) {
     check_right(f);
     for (const int n : sizes) {
-        INFO("n = " << n);
-        CHECK(supports(f, n));
-        if (supports(s, n)) {
+        INFO(f.type() << ", n = " << n);
+        CHECK(f.supports(n));
+        if (s.supports(n)) {
             CHECK(same_steps(f, s, n));
         } else {
             int p = 1;
@@ -446,6 +468,10 @@ void check_fold(const S& s, int more_rounds) {
             CHECK(f.rounds(n) == s.rounds(p) + more_rounds);
         }
     }
+}
+template <schedule S>
+void check_fold(const S& s, int more_rounds) {
+    check_fold(any_schedule(folded_of(s)), any_schedule(s), more_rounds);
 }
 
 TEST_CASE("folded: is proven at every size; a legal size is unchanged, any other takes two rounds more") {
@@ -510,10 +536,15 @@ TEST_CASE("synchronising: is proven, in the same rounds, without bytes") {
         synchronising<direct::reduce_scatter>>();
     for (const int n : sizes) {
         CHECK(synchronising<rs>{}.rounds(n) == rs{}.rounds(n));
-        CHECK(volume(synchronising<rs>{}, n) == 0);
+        CHECK(volume(any_schedule(synchronising<rs>{}), n) == 0);
     }
 }
 
+void check_right_for(collective c, const any_schedule& s) {
+    INFO(name_of(c));
+    CHECK(s.implements == c);
+    check_right(s);
+}
 template <class F, int C = 0>
 int check_family(const F& f = {}) {
     if constexpr (C == collective_count) {
@@ -521,10 +552,7 @@ int check_family(const F& f = {}) {
     } else {
         constexpr auto c = static_cast<collective>(C);
         if constexpr (provides<F, c>) {
-            INFO(name_of(c));
-            const auto s = schedule_of<c>(f);
-            CHECK(collective_of(s) == c);
-            check_right(s);
+            check_right_for(c, any_schedule(schedule_of<c>(f)));
             return 1 + check_family<F, C + 1>(f);
         } else {
             return check_family<F, C + 1>(f);
@@ -549,3 +577,5 @@ TEST_CASE("families: every schedule of a combinator of families is proven") {
     CHECK(check_family<compose<tree<>, ring>>() >= 3);
     CHECK(check_family<striped<folded<halves>, permuted<folded<halves>, shift<1>>>>() == 4);
 }
+
+}  // namespace algebra_test

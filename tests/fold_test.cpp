@@ -11,9 +11,10 @@
 #include <complex>
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 using namespace colls;
@@ -33,10 +34,11 @@ void called(void* dst, const operand* x, int k, std::size_t count, const void* o
     else
         f(dst, x, k, count, op);
 }
-/// The fold of the table, and those among which it chooses on this processor.
+/// The fold of the table, and those among which it chooses on this processor. (Not by way of the table, which would
+/// also have the folds into two places compiled: reproducible_test tests those.)
 template <class T, class Op>
 std::vector<variant> variants() {
-    std::vector<variant> v{{"table", op_table_for<T, Op>.fold}, {"baseline", &called<T, Op, &fold_baseline<T, Op>>}};
+    std::vector<variant> v{{"table", &fold_entry<T, Op>}, {"baseline", &called<T, Op, &fold_baseline<T, Op>>}};
 #if defined(__x86_64__) && defined(__GNUC__)
     if (__builtin_cpu_supports("avx2")) v.push_back({"avx2", &called<T, Op, &fold_avx2<T, Op>>});
     if constexpr (folds_in_float<T, Op>)
@@ -44,27 +46,6 @@ std::vector<variant> variants() {
             v.push_back({"avx512", &called<T, Op, &fold_avx512<T, Op>>});
 #endif
     return v;
-}
-
-/// The definition of a fold, in one loop: in float for small floats under a pure operator.
-template <class T, class Op>
-T folded(const std::vector<const T*>& x, const std::vector<bool>& leaf, std::size_t i, const Op& op) {
-    using A = std::conditional_t<folds_in_float<T, Op>, float, T>;
-    const auto get = [&](std::size_t j) {
-        A a = static_cast<A>(x[j][i]);
-        if constexpr (requires { op.leaf(a); }) {
-            if (leaf[j]) {
-                volatile bool apart = true;  // rounded by itself, even with -mfma
-                const A scaled = static_cast<A>(op.leaf(a));
-                return apart ? scaled : a;
-            }
-        }
-        return a;
-    };
-    std::deque<A> chain;
-    chain.push_back(get(0));
-    for (std::size_t j = 1; j < x.size(); ++j) chain.push_back(static_cast<A>(op(chain.back(), get(j))));
-    return static_cast<T>(chain.back());
 }
 
 /// Awkward values: the extremes of T among small ones.
@@ -86,75 +67,126 @@ T element(std::size_t i, std::size_t j) {
     else
         return T::make(h);
 }
-
+/// The elements of operand j.
 template <class T>
-bool same_bytes(const T* a, const T* b, std::size_t n) {
-    if constexpr (std::is_same_v<T, long double>) return std::equal(a, a + n, b);  // it has padding
-    return n == 0 || std::memcmp(static_cast<const void*>(a), static_cast<const void*>(b), n * sizeof(T)) == 0;
+void fill(void* to, std::size_t count, std::size_t j) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const T e = element<T>(i, j);
+        std::memcpy(static_cast<std::byte*>(to) + i * sizeof(T), static_cast<const void*>(&e), sizeof(T));
+    }
+}
+
+/// The definition of a fold, in one loop: in float for small floats under a pure operator.
+template <class T, class Op>
+T folded(const operand* x, int k, std::size_t i, const Op& op) {
+    using A = std::conditional_t<folds_in_float<T, Op>, float, T>;
+    const auto get = [&](int j) {
+        A a = static_cast<A>(static_cast<const T*>(x[j].data)[i]);
+        if constexpr (requires { op.leaf(a); }) {
+            if (x[j].leaf) {
+                volatile bool apart = true;  // rounded by itself, even with -mfma
+                const A scaled = static_cast<A>(op.leaf(a));
+                return apart ? scaled : a;
+            }
+        }
+        return a;
+    };
+    std::optional<A> so_far(get(0));  // emplaced, since A need not be assignable
+    for (int j = 1; j < k; ++j) {
+        const A next = static_cast<A>(op(*so_far, get(j)));
+        so_far.emplace(next);
+    }
+    return static_cast<T>(*so_far);
+}
+template <class T, class Op>
+void expect(void* out, const operand* x, int k, std::size_t count, const void* op) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const T e = folded<T>(x, k, i, *static_cast<const Op*>(op));
+        std::memcpy(static_cast<std::byte*>(out) + i * sizeof(T), static_cast<const void*>(&e), sizeof(T));
+    }
+}
+
+bool same_bytes(const void* a, const void* b, std::size_t bytes) { return bytes == 0 || std::memcmp(a, b, bytes) == 0; }
+bool same_long_doubles(const void* a, const void* b, std::size_t bytes) {  // they have padding
+    const auto* const x = static_cast<const long double*>(a);
+    return std::equal(x, x + bytes / sizeof(long double), static_cast<const long double*>(b));
+}
+
+/// An operator on an element type, their types erased: the checks below are compiled once.
+struct erased_fold {
+    std::size_t size, alignment;
+    void (*fill)(void* to, std::size_t count, std::size_t j);
+    void (*expect)(void* out, const operand* x, int k, std::size_t count, const void* op);
+    bool (*same)(const void* a, const void* b, std::size_t bytes);
+    const void* op;
+    std::vector<variant> variants;
+};
+template <class T, class Op>
+erased_fold make_fold(const Op& op) {
+    return {sizeof(T), alignof(T), &fill<T>, &expect<T, Op>,
+        std::is_same_v<T, long double> ? &same_long_doubles : &same_bytes, &op, variants<T, Op>()};
 }
 
 /// One call, whose dst is a buffer of its own (alias < 0) or that of an operand.
-template <class T, class Op>
-void check(const variant& v, int k, std::size_t count, int alias, std::size_t shift, const Op& op) {
+void check(const erased_fold& f, const variant& v, int k, std::size_t count, int alias, std::size_t shift) {
+    const std::size_t bytes = count * f.size;
     std::vector<support::guarded> buffers;
     std::vector<support::guarded> before;
-    std::vector<operand> x;
-    std::vector<const T*> inputs;
-    std::vector<bool> leaf;
+    std::vector<operand> x, inputs;
     for (int j = 0; j <= k; ++j) {  // the last is dst
-        buffers.emplace_back(count * sizeof(T), (shift + static_cast<std::size_t>(j) * 3) * alignof(T) % 64);
-        T* const p = buffers.back().template as<T>().data();
-        before.emplace_back(count * sizeof(T));
-        for (std::size_t i = 0; i < count; ++i) {
-            const T e = element<T>(i, static_cast<std::size_t>(j));
-            std::memcpy(static_cast<void*>(p + i), static_cast<const void*>(&e), sizeof(T));
-        }
-        std::memcpy(before.back().data(), p, count * sizeof(T));
+        buffers.emplace_back(bytes, (shift + static_cast<std::size_t>(j) * 3) * f.alignment % 64);
+        before.emplace_back(bytes);
+        f.fill(buffers.back().data(), count, static_cast<std::size_t>(j));
+        std::memcpy(before.back().data(), buffers.back().data(), bytes);
         if (j < k) {
-            leaf.push_back((j + k) % 3 != 0);
-            x.push_back({p, leaf.back()});
+            const bool leaf = (j + k) % 3 != 0;
+            x.push_back({buffers.back().data(), leaf});
+            inputs.push_back({before.back().data(), leaf});
         }
     }
-    for (int j = 0; j < k; ++j) inputs.push_back(before[static_cast<std::size_t>(j)].template as<T>().data());
-    support::guarded result(count * sizeof(T));
-    T* const expected = result.as<T>().data();
-    for (std::size_t i = 0; i < count; ++i) {
-        const T e = folded(inputs, leaf, i, op);
-        std::memcpy(static_cast<void*>(expected + i), static_cast<const void*>(&e), sizeof(T));
-    }
+    support::guarded expected(bytes);
+    f.expect(expected.data(), inputs.data(), k, count, f.op);
 
     const auto target = static_cast<std::size_t>(alias < 0 ? k : alias);
-    v.fold(buffers[target].data(), x.data(), k, count, &op);
+    v.fold(buffers[target].data(), x.data(), k, count, f.op);
 
-    CAPTURE(v.name, k, count, alias, shift);
-    if (!same_bytes(buffers[target].template as<T>().data(), expected, count)) {
+    const auto fail = [&](const std::string& what) {
+        FAIL(v.name << ", " << k << " operands, count " << count << ", alias " << alias << ", shift " << shift << ": "
+                    << what);
+    };
+    const std::byte* const got = buffers[target].data();
+    if (!f.same(got, expected.data(), bytes)) {
         std::size_t i = 0;
-        while (same_bytes(buffers[target].template as<T>().data() + i, expected + i, 1)) ++i;
-        FAIL("element " << i << " differs");
+        while (f.same(got + i * f.size, expected.data() + i * f.size, f.size)) ++i;
+        fail("element " + std::to_string(i) + " differs");
     }
     for (std::size_t j = 0; j < buffers.size(); ++j) {
-        if (const std::string where = buffers[j].broken(); !where.empty()) FAIL("buffer " << j << ": wrote " << where);
-        if (j != target && !same_bytes(buffers[j].template as<T>().data(), before[j].template as<T>().data(), count))
-            FAIL("operand " << j << " was changed");
+        if (const std::string where = buffers[j].broken(); !where.empty())
+            fail("buffer " + std::to_string(j) + ": wrote " + where);
+        if (j != target && !f.same(buffers[j].data(), before[j].data(), bytes))
+            fail("operand " + std::to_string(j) + " was changed");
     }
 }
 
-template <class T, class Op>
-void check_all(const Op& op) {
-    for (const variant& v : variants<T, Op>()) {
+void check_all(const erased_fold& f) {
+    for (const variant& v : f.variants) {
         for (int k = 1; k <= 9; k += support::sanitized ? 2 : 1) {
             for (std::size_t count = 0; count <= 300; count += count < 70 ? 1 : 23)
-                check<T>(v, k, count, -1, count % 5, op);
+                check(f, v, k, count, -1, count % 5);
             for (int alias = 0; alias < k; ++alias)
-                for (const std::size_t count : {1u, 31u, 33u, 130u, 300u, 2100u}) check<T>(v, k, count, alias, 1, op);
+                for (const std::size_t count : {1u, 31u, 33u, 130u, 300u, 2100u}) check(f, v, k, count, alias, 1);
         }
         for (const int k : {33, 128})
             for (const std::size_t count : {5u, 64u, 300u})
-                for (const int alias : {-1, 0, 3, 4, k - 2, k - 1}) check<T>(v, k, count, alias, 0, op);
+                for (const int alias : {-1, 0, 3, 4, k - 2, k - 1}) check(f, v, k, count, alias, 0);
         for (const int k : {2, 3, 4, 5, 8, 11})
-            if (!support::sanitized || k == 4) check<T>(v, k, 20011, -1, 1, op);
+            if (!support::sanitized || k == 4) check(f, v, k, 20011, -1, 1);
     }
     SUCCEED();
+}
+template <class T, class Op>
+void check_all(const Op& op) {
+    check_all(make_fold<T>(op));
 }
 
 /// x -> a x + b under composition: associative, not commutative, no default constructor, not assignable.
@@ -298,15 +330,17 @@ TEST_CASE("fold: an element larger than a tile", "[fold]") {
         for (int i = 0; i < 600; ++i) a.words[i] = a.words[i] * 3 + b.words[599 - i];
         return a;
     };
-    for (const auto& v : variants<page, std::remove_cvref_t<decltype(add)>>())
+    const erased_fold f = make_fold<page>(add);
+    for (const variant& v : f.variants)
         for (const int k : {1, 2, 3, 7})
-            for (const int alias : {-1, 0, k - 1}) check<page>(v, k, 5, alias, 0, add);
+            for (const int alias : {-1, 0, k - 1}) check(f, v, k, 5, alias, 0);
     SUCCEED();
 }
 
 TEST_CASE("fold: thousands of operands", "[fold]") {
-    for (const auto& v : variants<std::uint32_t, sum_t>()) check<std::uint32_t>(v, 3000, 37, 1500, 0, sum);
-    for (const auto& v : variants<half, sum_t>()) check<half>(v, 3000, 37, 2999, 0, sum);
+    const erased_fold in_integers = make_fold<std::uint32_t>(sum), in_half = make_fold<half>(sum);
+    for (const variant& v : in_integers.variants) check(in_integers, v, 3000, 37, 1500, 0);
+    for (const variant& v : in_half.variants) check(in_half, v, 3000, 37, 2999, 0);
     SUCCEED();
 }
 
@@ -323,7 +357,7 @@ TEST_CASE("fold: a callable with a state is called once for each pair, in order"
     std::vector<float> a(1000), b(1000), out(1000);
     for (std::size_t i = 0; i < 1000; ++i) b[i] = static_cast<float>(i);
     const operand x[] = {{a.data(), true}, {b.data(), true}};
-    for (const auto& v : variants<float, std::remove_cvref_t<decltype(op)>>()) {
+    for (const variant& v : variants<float, std::remove_cvref_t<decltype(op)>>()) {
         calls = 0, last = -1;
         v.fold(out.data(), x, 2, 1000, &op);
         REQUIRE(calls == 1000);
@@ -355,6 +389,12 @@ TEST_CASE("op_table: finish divides for avg, and is null for operators without a
     for (std::size_t i = 0; i < 33; ++i) REQUIRE(float(y[i]) == (i < 32 ? 2.5f : 10.0f));
 }
 
+TEST_CASE("op_table: fold is that which the other tests call", "[fold]") {
+    REQUIRE(op_table_for<float, sum_t>.fold == &fold_entry<float, sum_t>);
+    REQUIRE(op_table_for<bfloat16, sum_t>.fold == &fold_entry<bfloat16, sum_t>);
+    REQUIRE(op_table_for<int, avg_t>.fold == &fold_entry<int, avg_t>);
+}
+
 TEST_CASE("op_table: commutative is that of the operator", "[fold]") {
     STATIC_REQUIRE(op_table_for<float, sum_t>.commutative);
     STATIC_REQUIRE(op_table_for<float, std::plus<>>.commutative);
@@ -375,7 +415,7 @@ TEST_CASE("half rows: F16C and the portable code convert to the same bits", "[fo
         if (b[i] != b[i])
             REQUIRE(a[i] != a[i]);
         else
-            REQUIRE(same_bytes(&a[i], &b[i], 1));
+            REQUIRE(same_bytes(&a[i], &b[i], sizeof(float)));
     }
     std::vector<float> values;
     for (std::uint64_t bits = 0; bits < 0x100000000u; bits += 4093) {
@@ -391,7 +431,7 @@ TEST_CASE("half rows: F16C and the portable code convert to the same bits", "[fo
     std::vector<half> p(values.size()), q(values.size());
     narrow_row(p.data(), values.data(), values.size());
     narrow_row_portable(q.data(), values.data(), values.size());
-    REQUIRE(same_bytes(p.data(), q.data(), p.size()));
+    REQUIRE(same_bytes(p.data(), q.data(), p.size() * sizeof(half)));
 }
 
 TEST_CASE("copy_bytes: copies what memcpy is slow for, at every alignment, and writes no other byte", "[copy]") {

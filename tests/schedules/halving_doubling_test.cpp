@@ -48,7 +48,7 @@ TEST_CASE("halving: every schedule is proven, at compile time and at run time") 
 TEST_CASE("halving: rounds and volume follow the closed formulas") {
     check_costs<halving_doubling>();
     check_costs<distance_doubling>();
-    CHECK(colls::cost_of<halving_doubling::reduce_scatter>(64).scratch == 31);
+    CHECK(laws::cost_at(halving_doubling::reduce_scatter{}, 64).scratch == 31);
     CHECK(laws::mean_hops(halving_doubling::reduce_scatter{}, 64) == Approx(1365.0 / 63));
     CHECK(laws::mean_hops(distance_doubling::reduce_scatter{}, 64) == Approx(192.0 / 63));
 }

@@ -64,11 +64,11 @@ TEST_CASE("recursive doubling: rounds and volume follow the closed formulas") {
     check_costs<4>();
     check_costs<16>();
     // n = 48: 5 rounds among 32, and one on either side.
-    CHECK(colls::traffic_of(colls::schedule_of<all_reduce>(colls::folded<recursive_doubling>{}), 48).rounds == 7);
+    CHECK(laws::cost_at(colls::schedule_of<all_reduce>(colls::folded<recursive_doubling>{}), 48).rounds == 7);
 }
 
 TEST_CASE("recursive doubling: combines in rank order in every collective; all ranks compute the same bits") {
-    const auto in_order = [](const auto& s) { CHECK(laws::sizes_out_of_order(s) == ""); };
+    const auto in_order = [](const colls::any_schedule& s) { CHECK(laws::sizes_out_of_order(s) == ""); };
     laws::for_each_schedule(recursive_doubling{}, in_order);
     laws::for_each_schedule(recursive_multiplying<3>{}, in_order);
     CHECK(laws::keeps_order<all_reduce>(colls::folded<recursive_doubling>{}));

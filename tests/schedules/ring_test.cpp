@@ -15,9 +15,9 @@ TEST_CASE("ring: provides the collectives that are documented") {
 TEST_CASE("ring: every schedule is proven, at compile time and at run time") { laws::prove<ring>(); }
 
 TEST_CASE("ring: rounds and volume follow the closed formulas") {
-    const auto once = [](int n) { return n - 1; };
-    const auto twice = [](int n) { return 2 * (n - 1); };
-    const auto everything = [](int n) { return n > 1 ? 1 : 0; };
+    const laws::formula once = [](int n) { return n - 1; };
+    const laws::formula twice = [](int n) { return 2 * (n - 1); };
+    const laws::formula everything = [](int n) { return n > 1 ? 1 : 0; };
     laws::check_cost<reduce_scatter>(ring{}, once, once);
     laws::check_cost<all_gather>(ring{}, once, once);
     laws::check_cost<all_reduce>(ring{}, twice, twice);
@@ -25,7 +25,7 @@ TEST_CASE("ring: rounds and volume follow the closed formulas") {
     laws::check_cost<reduce>(ring{}, once, everything);
     laws::check_cost<inclusive_scan>(ring{}, once, everything);
     laws::check_cost<exclusive_scan>(ring{}, once, [](int n) { return n < 3 ? n - 1 : 2; });
-    CHECK(colls::cost_of<ring::reduce_scatter>(64).scratch == 2);
+    CHECK(laws::cost_at(ring::reduce_scatter{}, 64).scratch == 2);
     CHECK(laws::mean_hops(ring::reduce_scatter{}, 64) == 1.0);
     for (const int n : {2, 3, 10, 33}) {
         CHECK(colls::properties_of<ring::reduce_scatter>(n).volume_optimal);
@@ -34,7 +34,7 @@ TEST_CASE("ring: rounds and volume follow the closed formulas") {
 }
 
 TEST_CASE("ring: every peer is a neighbour") {
-    laws::for_each_schedule(ring{}, [](const auto& s) {
+    laws::for_each_schedule(ring{}, [](const colls::any_schedule& s) {
         laws::for_each_step(s, 10, [](int rank, int, int, const colls::step& st) {
             for (const int peer : {st.send.peer, st.recv.peer})
                 CHECK((peer == colls::none || peer == (rank + 1) % 10 || peer == (rank + 9) % 10));

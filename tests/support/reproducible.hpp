@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace support {
@@ -76,15 +80,180 @@ std::uint64_t hash_of(const std::vector<T>& x) {
     return h;
 }
 
+/// An element type and an operator on it, their types erased: what follows is compiled once.
+struct typed_fold {
+    const char* name;
+    std::size_t size;  ///< of an element
+    void (*contribute)(std::byte* to, int rank, std::size_t count, std::uint64_t seed);
+    /// serial_fold over the ranks before `end`.
+    void (*fold)(std::byte* to, const std::vector<std::vector<std::byte>>& x, int end, const void* op);
+    std::string (*text)(const std::byte* element);
+    void (*say)(colls::detail::request& q, const void* op);  ///< sets the type and the operator of a call
+    bool commutative, finishes;
+    const void* op;
+};
+template <class T>
+std::vector<T> elements_of(const std::vector<std::byte>& bytes) {
+    std::vector<T> x(bytes.size() / sizeof(T));
+    if (!bytes.empty()) std::memcpy(x.data(), bytes.data(), bytes.size());
+    return x;
+}
+template <class T>
+void contribute(std::byte* to, int rank, std::size_t count, std::uint64_t seed) {
+    if (count != 0) std::memcpy(to, contribution_of<T>(rank, count, seed).data(), count * sizeof(T));
+}
+template <class T, class Op>
+void fold_serially(std::byte* to, const std::vector<std::vector<std::byte>>& x, int end, const void* op) {
+    std::vector<std::vector<T>> all;
+    for (const auto& bytes : x) all.push_back(elements_of<T>(bytes));
+    const std::vector<T> result = serial_fold(all, end, *static_cast<const Op*>(op));
+    if (!result.empty()) std::memcpy(to, result.data(), result.size() * sizeof(T));
+}
+template <class T>
+std::string text_of(const std::byte* element) {
+    T x;
+    std::memcpy(&x, element, sizeof(T));
+    return std::to_string(static_cast<double>(x));
+}
+template <class T, class Op>
+void say_types(colls::detail::request& q, const void* op) {
+    colls::detail::set_type<T>(q.c);
+    colls::detail::set_operator<true, T>(q, *static_cast<const Op*>(op));
+}
+/// `op` must outlive the result.
+template <class T, class Op>
+typed_fold typed(const Op& op, const char* name) {
+    return {name, sizeof(T), &contribute<T>, &fold_serially<T, Op>, &text_of<T>, &say_types<T, Op>,
+        colls::is_commutative<Op, T>, colls::detail::has_finish<Op, T>, &op};
+}
+
+/// Calls with the constraint, on `count` elements at `in`, of the types of a fold.
+struct constrained_calls {
+    virtual ~constrained_calls() = default;
+    virtual void all_reduce(const std::byte* in, std::byte* out, std::size_t count) = 0;
+    virtual void all_reduce_in_place(std::byte* inout, std::size_t count) = 0;
+    virtual colls::operation start(const std::byte* in, std::byte* out, std::size_t count) = 0;
+    virtual colls::plan prepare(const std::byte* in, std::byte* out, std::size_t count) = 0;
+    virtual void reduce(const std::byte* in, std::byte* out, std::size_t count, int root) = 0;
+    virtual void reduce_scatter(const std::byte* in, std::size_t count, std::byte* out, std::size_t own) = 0;
+    virtual void reduce_scatter_v(
+        const std::byte* in, std::size_t count, std::byte* out, const std::vector<std::size_t>& counts) = 0;
+    virtual void inclusive_scan(const std::byte* in, std::byte* out, std::size_t count) = 0;
+    virtual void exclusive_scan(const std::byte* in, std::byte* out, std::size_t count) = 0;
+};
+
+/// As a user writes them.
+template <class T, class Op>
+class written_calls final : public constrained_calls {
+public:
+    written_calls(colls::communicator& comm, const Op& op) : comm_(comm), op_(op) {}
+
+    void all_reduce(const std::byte* in, std::byte* out, std::size_t count) override {
+        colls::all_reduce<colls::reproducible>(comm_, of(in, count), of(out, count), op_);
+    }
+    void all_reduce_in_place(std::byte* inout, std::size_t count) override {
+        colls::all_reduce(comm_, of(inout, count), op_, colls::reproducible{});
+    }
+    colls::operation start(const std::byte* in, std::byte* out, std::size_t count) override {
+        return colls::start::all_reduce<colls::reproducible>(comm_, of(in, count), of(out, count), op_);
+    }
+    colls::plan prepare(const std::byte* in, std::byte* out, std::size_t count) override {
+        return colls::prepare::all_reduce<colls::reproducible>(comm_, of(in, count), of(out, count), op_);
+    }
+    void reduce(const std::byte* in, std::byte* out, std::size_t count, int root) override {
+        colls::reduce<colls::reproducible>(comm_, of(in, count), of(out, count), op_, root);
+    }
+    void reduce_scatter(const std::byte* in, std::size_t count, std::byte* out, std::size_t own) override {
+        colls::reduce_scatter<colls::reproducible>(comm_, of(in, count), of(out, own), op_);
+    }
+    void reduce_scatter_v(
+        const std::byte* in, std::size_t count, std::byte* out, const std::vector<std::size_t>& counts) override {
+        const std::size_t own = counts[static_cast<std::size_t>(comm_.rank())];
+        colls::reduce_scatter_v<colls::reproducible>(comm_, of(in, count), of(out, own), counts, op_);
+    }
+    void inclusive_scan(const std::byte* in, std::byte* out, std::size_t count) override {
+        colls::inclusive_scan<colls::reproducible>(comm_, of(in, count), of(out, count), op_);
+    }
+    void exclusive_scan(const std::byte* in, std::byte* out, std::size_t count) override {
+        colls::exclusive_scan<colls::reproducible>(comm_, of(in, count), of(out, count), op_);
+    }
+
+private:
+    static std::span<const T> of(const std::byte* data, std::size_t count) {
+        return {reinterpret_cast<const T*>(data), count};
+    }
+    static std::span<T> of(std::byte* data, std::size_t count) { return {reinterpret_cast<T*>(data), count}; }
+
+    colls::communicator& comm_;
+    const Op op_;
+};
+
+/// The same requests, without a template instance of each call for each pair of types.
+class erased_calls final : public constrained_calls {
+public:
+    erased_calls(colls::communicator& comm, const typed_fold& fold) : comm_(comm), fold_(fold) {}
+
+    void all_reduce(const std::byte* in, std::byte* out, std::size_t count) override {
+        submit<colls::detail::blocking_mode, colls::collective::all_reduce>(in, count, out, count);
+    }
+    void all_reduce_in_place(std::byte* inout, std::size_t count) override { all_reduce(inout, inout, count); }
+    colls::operation start(const std::byte* in, std::byte* out, std::size_t count) override {
+        return submit<colls::detail::start_mode, colls::collective::all_reduce>(in, count, out, count);
+    }
+    colls::plan prepare(const std::byte* in, std::byte* out, std::size_t count) override {
+        return submit<colls::detail::prepare_mode, colls::collective::all_reduce>(in, count, out, count);
+    }
+    void reduce(const std::byte* in, std::byte* out, std::size_t count, int root) override {
+        submit<colls::detail::blocking_mode, colls::collective::reduce>(in, count, out, count, root);
+    }
+    void reduce_scatter(const std::byte* in, std::size_t count, std::byte* out, std::size_t own) override {
+        submit<colls::detail::blocking_mode, colls::collective::reduce_scatter>(in, count, out, own);
+    }
+    void reduce_scatter_v(
+        const std::byte* in, std::size_t count, std::byte* out, const std::vector<std::size_t>& counts) override {
+        submit<colls::detail::blocking_mode, colls::collective::reduce_scatter>(
+            in, count, out, counts[static_cast<std::size_t>(comm_.rank())], 0, &counts);
+    }
+    void inclusive_scan(const std::byte* in, std::byte* out, std::size_t count) override {
+        submit<colls::detail::blocking_mode, colls::collective::inclusive_scan>(in, count, out, count);
+    }
+    void exclusive_scan(const std::byte* in, std::byte* out, std::size_t count) override {
+        submit<colls::detail::blocking_mode, colls::collective::exclusive_scan>(in, count, out, count);
+    }
+
+private:
+    template <class Mode, colls::collective C>
+    typename Mode::result submit(const std::byte* in, std::size_t in_count, std::byte* out, std::size_t out_count,
+        int root = 0, const std::vector<std::size_t>* counts = nullptr) {
+        colls::detail::request q;
+        fold_.say(q, fold_.op);
+        q.c.in = in, q.c.out = out;
+        q.in_count = in_count, q.out_count = out_count;
+        q.c.root = root;
+        if (counts) colls::detail::set_counts(q, q.sends, *counts);
+        if (fold_.commutative) return colls::detail::submit<Mode, colls::reproducible, C, true, false>(comm_, q);
+        return colls::detail::submit<Mode, colls::reproducible, C, true, true>(comm_, q);
+    }
+
+    colls::communicator& comm_;
+    const typed_fold& fold_;
+};
+
 /// One rank's part in the calls on `count` elements that are cut at `cuts` random places.
-template <class T, class Op, class Comm>
 class reproducible_calls {
 public:
-    reproducible_calls(Comm& comm, const Op& op, std::size_t count, int cuts, std::uint64_t seed, std::string name)
-        : comm_(comm), op_(op), name_(std::move(name)), allocated_(comm.template allocate<T>(2 * count)) {
-        for (int r = 0; r < comm.size(); ++r) all_.push_back(contribution_of<T>(r, count, seed));
+    reproducible_calls(colls::communicator& comm, constrained_calls& calls, const typed_fold& fold, std::size_t count,
+        int cuts, std::uint64_t seed)
+        : comm_(comm),
+          calls_(calls),
+          fold_(fold),
+          size_(fold.size),
+          count_(count),
+          allocated_(comm.allocate<std::byte>(2 * count * fold.size)),
+          want_(count * fold.size) {
+        for (int r = 0; r < comm.size(); ++r) fold.contribute(all_.emplace_back(count * size_).data(), r, count, seed);
         own_ = all_[static_cast<std::size_t>(comm.rank())];
-        want_ = serial_fold(all_, comm.size(), op);
+        fold.fold(want_.data(), all_, comm.size(), fold.op);
         random_source random(seed);
         cuts_ = {0, count};
         for (int i = 0; i < cuts; ++i) cuts_.push_back(random.below(count + 1));
@@ -93,129 +262,136 @@ public:
 
     /// The hash of the result; throws where a call gives other bits than the serial loop.
     std::uint64_t run() {
-        const std::size_t count = own_.size();
-        std::vector<T> out(count);
-        colls::all_reduce<colls::reproducible>(comm_, own_, out, op_);
-        expect("whole", out, 0);
+        std::vector<std::byte> out(count_ * size_);
+        calls_.all_reduce(own_.data(), out.data(), count_);
+        expect("whole", out.data(), count_, want_, 0);
         for (std::size_t i = 0; i + 1 < cuts_.size(); ++i) piece(static_cast<int>(i), cuts_[i], cuts_[i + 1]);
         scans();
         return hash_of(out);
     }
 
 private:
-    template <class R>
-    void expect(const char* what, const R& got, std::size_t from) const {
-        expect(what, got, want_, from);
+    void expect(const char* what, const std::byte* got, std::size_t count, const std::vector<std::byte>& want,
+        std::size_t from) const {
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::byte *const is = got + i * size_, *const should = want.data() + (from + i) * size_;
+            if (std::memcmp(is, should, size_) != 0)
+                throw std::runtime_error(std::string(fold_.name) + ", " + what + ", piece of " + std::to_string(count) +
+                                         " from " + std::to_string(from) + ": element " + std::to_string(i) + " is " +
+                                         fold_.text(is) + " and should be " + fold_.text(should));
+        }
     }
-    template <class R>
-    void expect(const char* what, const R& got, const std::vector<T>& want, std::size_t from) const {
-        for (std::size_t i = 0; i < got.size(); ++i)
-            if (std::memcmp(&got[i], &want[from + i], sizeof(T)) != 0)
-                throw std::runtime_error(name_ + ", " + what + ", piece of " + std::to_string(got.size()) + " from " +
-                                         std::to_string(from) + ": element " + std::to_string(i) + " is " +
-                                         text(got[i]) + " and should be " + text(want[from + i]));
-    }
-    static std::string text(const T& x) { return std::to_string(static_cast<double>(x)); }
 
     void piece(int number, std::size_t from, std::size_t to) {
         const std::size_t count = to - from;
         const auto n = static_cast<std::size_t>(comm_.size()), me = static_cast<std::size_t>(comm_.rank());
-        const std::span<const T> in = std::span<const T>(own_).subspan(from, count);
-        std::vector<T> copy(in.begin(), in.end()), out(count);
-        const std::span<T> shared(allocated_.data() + from, count),
-            second(allocated_.data() + own_.size() + from, count);
-        std::copy(in.begin(), in.end(), shared.begin());
+        const std::byte* const in = own_.data() + from * size_;
+        std::vector<std::byte> copy(in, in + count * size_), out(count * size_);
+        std::byte *const shared = allocated_.data() + from * size_, *const second =
+                                                                        allocated_.data() + (count_ + from) * size_;
+        std::copy(copy.begin(), copy.end(), shared);
+        const auto expect_all = [&](const char* what, const std::byte* got) { expect(what, got, count, want_, from); };
         switch (number % 8) {
             case 0:
-                colls::all_reduce(comm_, copy, op_, colls::reproducible{});
-                return expect("in place", copy, from);
+                calls_.all_reduce_in_place(copy.data(), count);
+                return expect_all("in place", copy.data());
             case 1:
-                colls::start::all_reduce<colls::reproducible>(comm_, in, out, op_).wait();
-                return expect("started", out, from);
+                calls_.start(in, out.data(), count).wait();
+                return expect_all("started", out.data());
             case 2:
-                colls::all_reduce<colls::reproducible>(comm_, shared, op_);
-                return expect("allocated, in place", shared, from);
+                calls_.all_reduce_in_place(shared, count);
+                return expect_all("allocated, in place", shared);
             case 3:
-                colls::all_reduce<colls::reproducible>(comm_, shared, second, op_);
-                return expect("allocated", second, from);
+                calls_.all_reduce(shared, second, count);
+                return expect_all("allocated", second);
             case 4: {
-                auto plan = colls::prepare::all_reduce<colls::reproducible>(comm_, in, second, op_);
+                auto plan = calls_.prepare(in, second, count);
                 for (int k = 0; k < 2; ++k) {
                     k == 0 ? plan.run() : plan.start().wait();
-                    expect("prepared, mixed memory", second, from);
+                    expect_all("prepared, mixed memory", second);
                 }
                 return;
             }
             case 5: {
                 const int root = number / 8 % comm_.size();
-                colls::reduce<colls::reproducible>(comm_, in, out, op_, root);
-                if (root == comm_.rank()) expect("reduce", out, from);
+                calls_.reduce(in, out.data(), count, root);
+                if (root == comm_.rank()) expect_all("reduce", out.data());
                 return;
             }
             case 6: {
                 const colls::buffer_block own = colls::block_of(count, comm_.size(), comm_.rank());
-                std::vector<T> block(own.size);
-                colls::reduce_scatter<colls::reproducible>(comm_, in, block, op_);
-                return expect("reduce_scatter", block, from + own.offset);
+                calls_.reduce_scatter(in, count, out.data(), own.size);
+                return expect("reduce_scatter", out.data(), own.size, want_, from + own.offset);
             }
             default: {
                 std::vector<std::size_t> counts(n, count / (2 * n));
                 counts[static_cast<std::size_t>(number) % n] += count - n * (count / (2 * n));
                 std::size_t before = 0;
                 for (std::size_t r = 0; r < me; ++r) before += counts[r];
-                std::vector<T> block(counts[me]);
-                colls::reduce_scatter_v<colls::reproducible>(comm_, in, block, counts, op_);
-                return expect("reduce_scatter_v", block, from + before);
+                calls_.reduce_scatter_v(in, count, out.data(), counts);
+                return expect("reduce_scatter_v", out.data(), counts[me], want_, from + before);
             }
         }
     }
     /// On the last piece and on everything: rank r's bits are those of a loop over ranks 0 to r.
     void scans() {
-        if constexpr (!requires(T t) { op_.finish(t, 1); }) {
-            const std::vector<T> upto = serial_fold(all_, comm_.rank() + 1, op_);
-            for (const std::size_t from : {std::size_t{0}, cuts_[cuts_.size() / 2]}) {
-                const std::span<const T> in = std::span<const T>(own_).subspan(from);
-                std::vector<T> out(in.size());
-                colls::inclusive_scan<colls::reproducible>(comm_, in, out, op_);
-                expect("inclusive_scan", out, upto, from);
-                colls::exclusive_scan<colls::reproducible>(comm_, in, out, op_);
-                if (comm_.rank() > 0) expect("exclusive_scan", out, serial_fold(all_, comm_.rank(), op_), from);
-            }
+        if (fold_.finishes) return;
+        std::vector<std::byte> upto(count_ * size_), below(count_ * size_);
+        fold_.fold(upto.data(), all_, comm_.rank() + 1, fold_.op);
+        if (comm_.rank() > 0) fold_.fold(below.data(), all_, comm_.rank(), fold_.op);
+        for (const std::size_t from : {std::size_t{0}, cuts_[cuts_.size() / 2]}) {
+            const std::size_t count = count_ - from;
+            const std::byte* const in = own_.data() + from * size_;
+            std::vector<std::byte> out(count * size_);
+            calls_.inclusive_scan(in, out.data(), count);
+            expect("inclusive_scan", out.data(), count, upto, from);
+            calls_.exclusive_scan(in, out.data(), count);
+            if (comm_.rank() > 0) expect("exclusive_scan", out.data(), count, below, from);
         }
     }
 
-    Comm& comm_;
-    const Op op_;
-    const std::string name_;
-    colls::memory<T> allocated_;
-    std::vector<std::vector<T>> all_;
-    std::vector<T> own_, want_;
+    colls::communicator& comm_;
+    constrained_calls& calls_;
+    const typed_fold& fold_;
+    const std::size_t size_, count_;
+    colls::memory<std::byte> allocated_;
+    std::vector<std::vector<std::byte>> all_;
+    std::vector<std::byte> own_, want_;
     std::vector<std::size_t> cuts_;
 };
 
-/// All types and operators on one rank; returns the hashes of sum in float and in bfloat16.
-template <class Comm>
-std::pair<std::uint64_t, std::uint64_t> check_reproducible(
-    Comm& comm, std::size_t count, int cuts, std::uint64_t seed) {
-    const auto run = [&]<class T, class Op>(T, const Op& op, std::size_t elements, const char* name) {
-        return reproducible_calls<T, Op, Comm>(comm, op, elements, cuts, seed, name).run();
+/// All types and operators on one rank; returns the hashes of sum in float and in bfloat16. The calls are as a user
+/// writes them for an operator that commutes and for one that does not, and otherwise the requests that these make.
+inline std::pair<std::uint64_t, std::uint64_t> check_reproducible(
+    colls::communicator& comm, std::size_t count, int cuts, std::uint64_t seed) {
+    using colls::bfloat16;
+    using colls::half;
+    const auto run = [&](constrained_calls& calls, const typed_fold& fold, std::size_t elements) {
+        return reproducible_calls(comm, calls, fold, elements, cuts, seed).run();
     };
     const std::size_t few = std::min<std::size_t>(count, 30'000);
-    const std::uint64_t in_float = run(0.0f, colls::sum, count, "sum in float");
-    const std::uint64_t in_bfloat16 = run(colls::bfloat16{}, colls::sum, count, "sum in bfloat16");
-    run(colls::half{}, colls::sum, few, "sum in half");
-    run(0.0, colls::prod, few, "prod in double");
-    run(0.0f, colls::avg, few, "avg in float");
-    run(colls::bfloat16{}, colls::avg, few, "avg in bfloat16");
-    run(colls::half{}, colls::avg, few, "avg in half");
-    run(0.0f, colls::premul_sum(1.1f), few, "premul_sum in float");
-    run(colls::bfloat16{}, colls::premul_sum(1.1f), few, "premul_sum in bfloat16");
-    run(colls::half{}, colls::premul_sum(1.1f), few, "premul_sum in half");
-    run(0.0f, blend{}, few, "a pure operator in float");
-    run(colls::bfloat16{}, blend{}, few, "a pure operator in bfloat16");
-    run(colls::bfloat16{}, opaque_blend{}, few, "an operator that does not commute, in bfloat16");
-    run(0.0f, opaque_blend{}, few, "an operator that does not commute, in float");
-    return {in_float, in_bfloat16};
+    const blend by_blend;
+    const opaque_blend by_opaque_blend;
+    const auto by_premul_sum = colls::premul_sum(1.1f);
+    written_calls<float, colls::sum_t> in_float(comm, colls::sum);
+    const std::uint64_t float_hash = run(in_float, typed<float>(colls::sum, "sum in float"), count);
+    written_calls<bfloat16, opaque_blend> in_order(comm, by_opaque_blend);
+    run(in_order, typed<bfloat16>(by_opaque_blend, "an operator that does not commute, in bfloat16"), few);
+
+    const auto run_erased = [&](const typed_fold& fold, std::size_t elements) {
+        erased_calls calls(comm, fold);
+        return run(calls, fold, elements);
+    };
+    const std::uint64_t bfloat16_hash = run_erased(typed<bfloat16>(colls::sum, "sum in bfloat16"), count);
+    for (const typed_fold& fold : {typed<half>(colls::sum, "sum in half"), typed<double>(colls::prod, "prod in double"),
+             typed<float>(colls::avg, "avg in float"), typed<bfloat16>(colls::avg, "avg in bfloat16"),
+             typed<half>(colls::avg, "avg in half"), typed<float>(by_premul_sum, "premul_sum in float"),
+             typed<bfloat16>(by_premul_sum, "premul_sum in bfloat16"), typed<half>(by_premul_sum, "premul_sum in half"),
+             typed<float>(by_blend, "a pure operator in float"),
+             typed<bfloat16>(by_blend, "a pure operator in bfloat16"),
+             typed<float>(by_opaque_blend, "an operator that does not commute, in float")})
+        run_erased(fold, few);
+    return {float_hash, bfloat16_hash};
 }
 
 }  // namespace support
