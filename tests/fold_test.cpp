@@ -189,6 +189,68 @@ void check_all(const Op& op) {
     check_all(make_fold<T>(op));
 }
 
+/// The fold of two operands into two places, each of which may be an operand.
+struct variant_of_two {
+    const char* name;
+    bool (*fold)(void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op);
+};
+template <void (*f)(void*, void*, const operand*, std::size_t, const void*)>
+bool called_plain(void* dst, void* also, past_caches past, const operand* x, std::size_t count, const void* op) {
+    if (past != past_caches::none) return false;
+    f(dst, also, x, count, op);
+    return true;
+}
+template <class T, class Op>
+std::vector<variant_of_two> variants_of_two() {
+    std::vector<variant_of_two> v{
+        {"table", op_table_for<T, Op>.fold_twice}, {"baseline", &called_plain<&fold_twice_baseline<T, Op>>}};
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (__builtin_cpu_supports("avx2")) v.push_back({"avx2", &called_plain<&fold_twice_avx2<T, Op>>});
+#endif
+    return v;
+}
+
+/// The places: 0 and 1 are those of the operands, 2 and 3 are others. Returns whether there is such a loop.
+template <class T, class Op>
+bool check_twice(const variant_of_two& v, past_caches past, std::size_t to, std::size_t also, std::size_t count,
+    std::size_t shift, const Op& op) {
+    std::vector<support::guarded> buffers;
+    std::vector<std::vector<T>> before(4);
+    for (std::size_t j = 0; j < 4; ++j) {
+        buffers.emplace_back(count * sizeof(T), shift * alignof(T));
+        for (std::size_t i = 0; i < count; ++i) before[j].push_back(element<T>(i, j));
+        std::copy(before[j].begin(), before[j].end(), buffers[j].template as<T>().begin());
+    }
+    const std::vector<bool> leaf = {shift % 2 == 0, true};
+    std::vector<T> expected;
+    for (std::size_t i = 0; i < count; ++i)
+        expected.push_back(folded(std::vector<const T*>{before[0].data(), before[1].data()}, leaf, i, op));
+    const operand x[] = {{buffers[0].data(), leaf[0]}, {buffers[1].data(), leaf[1]}};
+    if (!v.fold(buffers[to].data(), buffers[also].data(), past, x, count, &op)) return false;
+    fence_stream();
+    CAPTURE(v.name, static_cast<int>(past), to, also, count, shift);
+    for (std::size_t j = 0; j < 4; ++j) {
+        if (const std::string where = buffers[j].broken(); !where.empty()) FAIL("buffer " << j << ": wrote " << where);
+        const bool is_place = j == to || j == also;
+        if (!same_bytes(buffers[j].template as<T>().data(), (is_place ? expected : before[j]).data(), count))
+            FAIL((is_place ? "the fold is wrong in buffer " : "there was a write to buffer ") << j);
+    }
+    return true;
+}
+template <class T, class Op>
+void check_all_twice(const Op& op) {
+    int done = 0;
+    for (const variant_of_two& v : variants_of_two<T, Op>())
+        for (const past_caches past : {past_caches::none, past_caches::second, past_caches::both, past_caches::alone})
+            for (std::size_t to = 0; to < 4; ++to)
+                for (std::size_t also = 0; also < 4; ++also)
+                    if ((to == also) == (past == past_caches::alone))
+                        for (const std::size_t count : {1u, 17u, 130u, 1100u})
+                            for (const std::size_t shift : {0u, 5u})
+                                done += check_twice<T>(v, past, to, also, count, shift, op);
+    CHECK(done > 200);
+}
+
 /// x -> a x + b under composition: associative, not commutative, no default constructor, not assignable.
 struct affine {
     const std::uint32_t a, b;
@@ -364,6 +426,16 @@ TEST_CASE("fold: a callable with a state is called once for each pair, in order"
         REQUIRE(ordered);
         REQUIRE(out == b);
     }
+}
+
+TEST_CASE("fold_twice: each pair is folded once and goes to both places, which may be operands", "[fold]") {
+    check_all_twice<float>(sum);
+    check_all_twice<double>(prod);
+    check_all_twice<std::int32_t>(sum);
+    check_all_twice<std::int8_t>(max);
+    check_all_twice<std::uint16_t>(bit_xor);
+    check_all_twice<double>(premul_sum(3));
+    check_all_twice<int>(halve_and_add{});
 }
 
 TEST_CASE("op_table: finish divides for avg, and is null for operators without a last step", "[fold]") {
