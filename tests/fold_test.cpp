@@ -222,9 +222,9 @@ bool check_twice(const variant_of_two& v, past_caches past, std::size_t to, std:
         std::copy(before[j].begin(), before[j].end(), buffers[j].template as<T>().begin());
     }
     const std::vector<bool> leaf = {shift % 2 == 0, true};
+    const operand of_before[] = {{before[0].data(), leaf[0]}, {before[1].data(), leaf[1]}};
     std::vector<T> expected;
-    for (std::size_t i = 0; i < count; ++i)
-        expected.push_back(folded(std::vector<const T*>{before[0].data(), before[1].data()}, leaf, i, op));
+    for (std::size_t i = 0; i < count; ++i) expected.push_back(folded<T>(of_before, 2, i, op));
     const operand x[] = {{buffers[0].data(), leaf[0]}, {buffers[1].data(), leaf[1]}};
     if (!v.fold(buffers[to].data(), buffers[also].data(), past, x, count, &op)) return false;
     fence_stream();
@@ -232,7 +232,7 @@ bool check_twice(const variant_of_two& v, past_caches past, std::size_t to, std:
     for (std::size_t j = 0; j < 4; ++j) {
         if (const std::string where = buffers[j].broken(); !where.empty()) FAIL("buffer " << j << ": wrote " << where);
         const bool is_place = j == to || j == also;
-        if (!same_bytes(buffers[j].template as<T>().data(), (is_place ? expected : before[j]).data(), count))
+        if (!same_bytes(buffers[j].template as<T>().data(), (is_place ? expected : before[j]).data(), count * sizeof(T)))
             FAIL((is_place ? "the fold is wrong in buffer " : "there was a write to buffer ") << j);
     }
     return true;
