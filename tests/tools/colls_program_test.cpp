@@ -459,8 +459,10 @@ TEST_CASE("colls synthesise: schedules within 5 % of the bound of the links, pro
     CHECK(folder.run("synthesise all_to_all" + torus).says("all_to_all is not synthesised; these are: all_gather,"));
     CHECK(folder.run("synthesise all_gather" + torus + " -n 17").says("the network has 16 ranks, not 17"));
     CHECK(folder.run("synthesise all_gather" + torus + " -n 1").says("for two ranks or more"));
-    CHECK(folder.run("synthesise all_gather" + torus + " --cut 1 -o x.hpp --type 'a b'")
+    const std::string kept = folder.read("own.hpp");
+    CHECK(folder.run("synthesise all_gather" + torus + " --cut 1 -o '" + folder.file("own.hpp") + "' --type 'a b'")
             .says("'a b' is no name of a type"));
+    CHECK(folder.read("own.hpp") == kept);
 }
 
 TEST_CASE("colls place: ranks that are out of order are put in order", "[tool]") {

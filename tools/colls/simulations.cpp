@@ -278,8 +278,9 @@ int synthesise(const synthesis_request& asked, const network& on, bool as_json) 
     }
     if (!proof.ok()) return refuted;
     if (!asked.output.empty()) {
+        const std::string text = header_of(best, asked.type, "made by `" + asked.origin + "`");
         std::ofstream out(asked.output);
-        out << header_of(best, asked.type, "made by `" + asked.origin + "`");
+        out << text;
         if (!out.flush()) throw std::runtime_error("cannot write " + asked.output);
         if (!as_json) fmt::print("{} is in {}\n", asked.type, asked.output);
     }
