@@ -2,12 +2,14 @@
 // is refused.
 #include "chakra_files.hpp"
 #include "execute.hpp"
+#include "support/schedules.hpp"
 
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
 #include <colls/schedule_of.hpp>
 #include <colls/schedules.hpp>
 #include <colls/simulate.hpp>
+#include <colls/verify.hpp>
 #include <colls/views.hpp>
 
 #include <nlohmann/json.hpp>
@@ -18,13 +20,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ios>
 #include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -99,6 +105,305 @@ TEST_CASE("colls list: every family, with the counted cost", "[tool]") {
     CHECK(found);
     CHECK(families.size() == 15);
     CHECK(folder.run("list allreduce -n 6").says("not on so many ranks"));  // halving_doubling
+}
+
+namespace {
+
+using colls::collective;
+
+/// What the tests' list calls the families of the tool, where they are in it.
+const std::map<std::string, std::string>& rows_of_families() {
+    static const std::map<std::string, std::string> all{{"direct", "direct"}, {"ring", "ring"},
+        {"circulant", "circulant"}, {"halving_doubling", "halving_doubling"},
+        {"recursive_doubling", "recursive_doubling"}, {"distance_doubling", "distance_doubling"},
+        {"one_shot", "one_shot"}, {"fan_in", "fan_in"}, {"tree", "tree<2>"}, {"double_tree", "double_tree"},
+        {"bruck", "bruck<2>"}, {"swing", "swing"}};
+    return all;
+}
+/// Their schedule for a collective, or null.
+const colls::any_schedule* schedule_of(const std::string& family, const std::string& of) {
+    const auto name = rows_of_families().find(family);
+    if (name == rows_of_families().end()) return nullptr;
+    for (const support::row& row : support::all_schedules())
+        if (row.name == name->second && colls::name_of(row.schedule.implements) == of) return &row.schedule;
+    return nullptr;
+}
+std::string key_of(const json& row) {
+    return row.at("family").get<std::string>() + " " + row.at("collective").get<std::string>();
+}
+
+/// The figures of a table: where "4.5 MB" or "12 us" is in it, bytes or seconds. `digits`: as many are printed.
+struct printed {
+    double value = 0;
+    int digits = 4;
+    bool right_unit = true;
+
+    bool is(double expected) const {
+        return right_unit && std::abs(value - expected) <= 0.5001 * std::pow(10.0, 1 - digits) * std::abs(expected);
+    }
+};
+std::istream& operator>>(std::istream& in, printed& p) {
+    static const std::map<std::string, std::array<double, 3>> units{{"B", {1, 0, 1024}}, {"KB", {0x1p10, 1, 1024}},
+        {"MB", {0x1p20, 1, 1024}}, {"GB", {0x1p30, 1, 1e300}}, {"us", {1e-6, 0, 1e4}}, {"ms", {1e-3, 10, 1e4}},
+        {"s", {1, 10, 1e300}}};
+    std::string unit;
+    double number = 0;
+    if (!(in >> number >> unit) || !units.contains(unit)) {
+        in.setstate(std::ios::failbit);
+        return in;
+    }
+    const auto [one, least, below] = units.at(unit);
+    p.value = number * one;
+    p.right_unit = number >= least && number < below + 1;  // 1023.9 is printed as 1024
+    return in;
+}
+
+/// Seconds of a schedule by the alpha-beta-gamma model: each round takes as long as its busiest rank needs.
+double modelled(const colls::cost& c, double bytes, double alpha_us, double beta_ns, double gamma_ns) {
+    const double block = bytes / c.blocks;
+    return 1e-6 * alpha_us * c.rounds + 1e-9 * beta_ns * block * static_cast<double>(c.critical_sent) +
+           1e-9 * gamma_ns * block * static_cast<double>(c.critical_reduced);
+}
+bool near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(std::abs(a), std::abs(b)); }
+
+}  // namespace
+
+TEST_CASE("colls list: each column is that of the count and of the proof, as JSON and in the table", "[tool]") {
+    const scratch folder;
+    std::string wrong;
+    int rows = 0;
+    for (const int n : {1, 2, 5, 8}) {
+        const std::string group = " -n " + std::to_string(n);
+        std::set<std::string> expected;
+        for (const auto& [family, name] : rows_of_families())
+            for (const support::row& row : support::all_schedules())
+                if (row.name == name && row.schedule.supports(n))
+                    expected.insert(family + " " + colls::name_of(row.schedule.implements));
+        std::map<std::string, json> listed;
+        for (const json& row : json::parse(folder.run("list --json" + group).text)) {
+            const std::string key = key_of(row);
+            listed[key] = row;
+            const colls::any_schedule* const s = schedule_of(row.at("family"), row.at("collective"));
+            if (s == nullptr) continue;
+            expected.erase(key);
+            ++rows;
+            const colls::cost c = colls::cost_of(*s, n);
+            const colls::properties p = colls::properties_of(*s, n);
+            std::vector<std::string> words;
+            if (p.round_optimal) words.push_back("fewest rounds");
+            if (p.volume_optimal) words.push_back("least volume");
+            if (p.order_preserving && colls::reduces(s->implements)) words.push_back("order kept");
+            if (p.symmetric) words.push_back("symmetric");
+            const json same{{"family", row.at("family")}, {"collective", row.at("collective")}, {"ranks", n},
+                {"rounds", c.rounds}, {"ports", c.ports}, {"scratch", c.scratch}, {"properties", words},
+                {"volume", static_cast<double>(c.blocks_sent) / static_cast<double>(c.blocks)}};
+            if (row != same) wrong += row.dump() + " is not " + same.dump() + "\n";
+        }
+        for (const std::string& key : expected) wrong += key + group + " is not listed\n";
+
+        std::istringstream table(folder.run("list" + group).text);
+        std::size_t lines = 0;
+        for (std::string line; std::getline(table, line);) {
+            std::istringstream columns(line);
+            std::string family, of, properties;
+            int rounds = 0, ports = 0, scratch_slots = 0;
+            printed volume{0, 3, true};
+            if (!(columns >> family >> of >> rounds >> ports >> volume.value >> scratch_slots)) continue;
+            ++lines;
+            std::getline(columns >> std::ws, properties);
+            const json& row = listed[family + " " + of];
+            std::string joined;
+            for (const json& word : row.at("properties"))
+                joined += (joined.empty() ? "" : ", ") + word.get<std::string>();
+            if (row.at("rounds") != rounds || row.at("ports") != ports || row.at("scratch") != scratch_slots ||
+                !volume.is(row.at("volume")) || properties != joined)
+                wrong += "table: " + line + "\n";
+        }
+        if (lines != listed.size()) wrong += "the table has other rows" + group + "\n";
+    }
+    CHECK(wrong == "");
+    CHECK(rows > 150);
+}
+
+TEST_CASE("colls cost and compare: each column is that of the count, and each time that of the model", "[tool]") {
+    const scratch folder;
+    std::string wrong;
+    int rows = 0;
+    // Machines in which each of the three figures matters in turn.
+    struct machine {
+        int n;
+        double alpha, beta, gamma;
+        std::string bytes;
+        double user;
+    };
+    const machine machines[] = {
+        {2, 9, 0.03, 11, "3G", 3 * 0x1p30}, {5, 3, 0.2, 0.7, "1000", 1000}, {8, 0.25, 7, 0.01, "5M", 5 << 20}};
+    for (const auto& [n, alpha, beta, gamma, bytes, user] : machines) {
+        std::ostringstream options;
+        options << " -n " << n << " --alpha " << alpha << " --beta " << beta << " --gamma " << gamma;
+        std::map<std::string, double> all_reduces;
+        for (const auto& [family, name] : rows_of_families()) {
+            const std::string command = "cost '" + family + "'" + options.str() + " --bytes " + bytes;
+            std::map<std::string, json> priced;
+            for (const json& row : json::parse(folder.run(command + " --json").text)) {
+                priced[key_of(row)] = row;
+                const colls::any_schedule* const s = schedule_of(family, row.at("collective"));
+                if (s == nullptr) continue;
+                ++rows;
+                const colls::cost c = colls::cost_of(*s, n);
+                const double block = user / c.blocks, seconds = modelled(c, user, alpha, beta, gamma);
+                if (row.at("collective") == "all_reduce") all_reduces[family] = seconds;
+                if (row.size() != 9 || row.at("ranks") != n || row.at("rounds") != c.rounds ||
+                    row.at("ports") != c.ports || row.at("messages") != c.messages ||
+                    !near(row.at("bytes_sent"), block * static_cast<double>(c.blocks_sent)) ||
+                    !near(row.at("bytes_reduced"), block * static_cast<double>(c.blocks_reduced)) ||
+                    !near(row.at("seconds"), seconds))
+                    wrong += command + ": " + row.dump() + "\n";
+            }
+            std::istringstream table(folder.run(command).text);
+            std::string line, of, none;
+            std::getline(table, line);
+            printed size, sent, folded, time;
+            std::istringstream head(line.substr(line.find("time of ") + 8));
+            if (!(head >> size) || !size.is(user)) wrong += command + ": " + line + "\n";
+            std::size_t lines = 0;
+            for (; std::getline(table, line); ++lines) {
+                std::istringstream columns(line);
+                int rounds = 0, ports = 0;
+                long messages = 0;
+                const bool read = !!(columns >> none >> of >> rounds >> ports >> messages >> sent >> folded >> time);
+                const json& row = priced[family + " " + of];
+                if (!read || none != family || row.at("rounds") != rounds || row.at("ports") != ports ||
+                    row.at("messages") != messages || !sent.is(row.at("bytes_sent")) ||
+                    !folded.is(row.at("bytes_reduced")) || !time.is(row.at("seconds")))
+                    wrong += command + ": " + line + "\n";
+            }
+            if (lines != priced.size()) wrong += command + ": the table has other rows\n";
+        }
+
+        const std::string command = "compare all_reduce" + options.str() + " --sizes " + bytes;
+        const json row = json::parse(folder.run(command + " --json").text).at(0);
+        std::vector<std::pair<double, std::string>> ordered;
+        for (const auto& [family, seconds] : row.at("seconds").items()) {
+            ordered.emplace_back(seconds, family);
+            if (all_reduces.contains(family) && !near(seconds, all_reduces.at(family)))
+                wrong += command + ": " + family + "\n";
+        }
+        for (const auto& [family, seconds] : all_reduces)
+            if (!row.at("seconds").contains(family)) wrong += command + ": " + family + " is missing\n";
+        std::ranges::sort(ordered);
+        if (row.at("bytes") != user || row.at("best") != ordered.at(0).second) wrong += command + ": the best\n";
+        // The table: a line about the machine, names of columns, a line for the size.
+        const std::string text = folder.run(command).text;
+        std::ostringstream head;
+        head << "all_reduce on " << n << " ranks, alpha " << alpha << " us, beta " << beta << " ns/B, gamma " << gamma
+             << " ns/B\n";
+        std::istringstream columns(text.substr(text.find("next\n") + 5));
+        printed size, time, ratio{0, 3, true};
+        std::string best, next;
+        if (!text.starts_with(head.str()) || !(columns >> size >> best >> time >> next >> ratio.value) ||
+            !size.is(user) || best != ordered[0].second || !time.is(ordered[0].first) || next != ordered[1].second ||
+            std::abs(ratio.value - ordered[1].first / ordered[0].first) > 0.00501)
+            wrong += command + ": " + text + "\n";
+    }
+    CHECK(wrong == "");
+    CHECK(rows > 150);
+}
+
+TEST_CASE("colls import: what a plan costs, as JSON and in words", "[tool]") {
+    const scratch folder;
+    const std::string file = "'" + folder.file("plan.xml") + "'";
+    const std::string how = " --alpha 3 --beta 0.2 --gamma 0.7 --bytes 5M";
+    for (const auto& [family, n] : {std::pair{"ring", 4}, {"halving_doubling", 8}, {"direct", 3}}) {
+        INFO(family);
+        REQUIRE(folder.run("export " + std::string(family) + " all_reduce -n " + std::to_string(n) + " -o " + file)
+                    .status == 0);
+        const colls::any_schedule* const s = schedule_of(family, "all_reduce");
+        REQUIRE(s != nullptr);
+        const colls::cost c = colls::cost_of(*s, n);
+        const double seconds = modelled(c, 5 << 20, 3, 0.2, 0.7);
+        const json row = json::parse(folder.run("import " + file + how + " --json").text);
+        INFO(row.dump());
+        const bool same = row.at("ranks") == n && row.at("rounds") == c.rounds && row.at("blocks") == c.blocks &&
+                          row.at("messages") == c.messages && row.at("scratch") == 0 && row.at("proven") == true &&
+                          row.at("collective") == "all_reduce" && near(row.at("seconds"), seconds);
+        CHECK(same);
+        const std::string text = folder.run("import " + file + how).text;
+        INFO(text);
+        const std::string counted = "\n" + std::to_string(c.messages) + " messages, " + std::to_string(c.blocks_sent) +
+                                    " blocks sent by the busiest rank: ";
+        REQUIRE(text.find(counted) != std::string::npos);
+        std::istringstream rest(text.substr(text.find(counted) + counted.size()));
+        printed time, size;
+        std::string word;
+        const bool read = !!(rest >> time >> word >> size);
+        CHECK((read && time.is(seconds) && size.is(5 << 20)));
+    }
+}
+
+TEST_CASE("colls simulate, choose and place: the table has the figures of the JSON", "[tool]") {
+    const scratch folder;
+    std::ofstream(folder.file("n.json"))
+        << R"({"kind": "torus", "sides": [4, 2], "link": {"latency_us": 1, "gb_s": 10}, "overhead_us": 1})";
+    const std::string on = " --topology '" + folder.file("n.json") + "'";
+    std::string wrong;
+
+    const std::string simulate = "simulate all_reduce --groups 3,8 --bytes 5M" + on;
+    std::map<std::string, std::map<int, double>> simulated;
+    for (const json& row : json::parse(folder.run(simulate + " --json").text)) {
+        simulated[row.at("family")][row.at("ranks")] = row.at("seconds");
+        CHECK(row.at("bytes") == 5 << 20);
+    }
+    const std::string text = folder.run(simulate).text;
+    CHECK(text.starts_with("all_reduce of 5 MB, simulated\n\nranks                          3           8\n"));
+    std::istringstream table(text.substr(text.find("8\n") + 2));
+    std::size_t lines = 0;
+    for (std::string line; std::getline(table, line);) {
+        std::string family = line.substr(0, line.find(' '));
+        std::size_t at = family.size();
+        for (const int n : {3, 8}) {
+            at = line.find_first_not_of(' ', at);
+            const bool none = line.compare(at, 1, "-") == 0;
+            const bool has = simulated[family].contains(n);
+            std::istringstream column(line.substr(at));
+            printed time;
+            if (none ? has : !has || !(column >> time) || !time.is(simulated[family][n])) wrong += line + "\n";
+            at += none ? 1 : line.substr(at).find('s') + 1;
+        }
+        ++lines;
+    }
+    CHECK(wrong == "");
+    CHECK(lines == simulated.size());
+
+    const std::string choose = "choose all_reduce --sizes 64,64K,64M" + on;
+    const std::string chosen = folder.run(choose).text;
+    INFO(chosen);
+    CHECK(chosen.starts_with("all_reduce on 8 ranks, simulated\n"));
+    std::istringstream of_sizes(chosen.substr(chosen.find("next\n") + 5));
+    for (const json& row : json::parse(folder.run(choose + " --json").text)) {
+        std::string line, best, next;
+        std::getline(of_sizes, line);
+        std::istringstream columns(line);
+        printed size, time;
+        double ratio = 0;
+        const bool read = !!(columns >> size >> best >> time >> next >> ratio);
+        const double least = row.at("seconds").at(best), second = row.at("seconds").at(next);
+        CHECK((read && size.is(row.at("bytes")) && best == row.at("best") && time.is(least)));
+        CHECK(std::abs(ratio - second / least) <= 0.00501);
+        for (const auto& [family, seconds] : row.at("seconds").items())
+            if (family != best) CHECK(seconds.get<double>() >= second * (1 - 1e-9));
+    }
+
+    const std::string place = "place ring all_reduce --bytes 5M --tries 5" + on;
+    const json placed = json::parse(folder.run(place + " --json").text).at(0);
+    std::istringstream columns(folder.run(place).text);
+    std::string family, of;
+    printed before, after;
+    double ratio = 0;
+    CHECK(!!(columns >> family >> of >> before >> after >> ratio));
+    const double was = placed.at("before"), is = placed.at("after");
+    CHECK((family == "ring" && of == "all_reduce" && before.is(was) && after.is(is)));
+    CHECK(std::abs(ratio - was / is) <= 0.00501);
 }
 
 TEST_CASE("colls prove: families, and a header's schedule, right and wrong", "[tool]") {
