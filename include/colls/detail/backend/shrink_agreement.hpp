@@ -34,56 +34,56 @@ public:
     /// peer_failed where no majority is left or the decision excludes this rank.
     template <class Dead, class MakePlace, class Look>
     value agree(rank_context& e, message_transport& w, Dead dead, MakePlace make_place, Look look_at_others) {
-        const auto n = static_cast<std::size_t>(e.size);
-        here_.assign(n, false);
-        here_[static_cast<std::size_t>(e.rank)] = true;
-        e_ = &e;
-        w_ = &w;
+        begin(e, w, seconds_now());
         const auto gone = [&](int r) { return dead(r) || e.memory.state(r).gone.load(std::memory_order_relaxed) != 0; };
-        to_all(line::here, 0, 0, {});
-        const double until = seconds_now() + e.env.timeout;
-        double again = 0;
-        while (!decided_) {
-            w.progress();
-            look_at_others();
-            for (; !inbox_.empty() && !decided_; inbox_.pop_front()) read(inbox_.front());
-            if (decided_) break;
-            const double now = seconds_now();
-            std::size_t count = 0, missing = 0;
-            int leader = none;
-            for (int r = 0; r < e.size; ++r) {
-                const bool alive = !gone(r) || r == e.rank;
-                const bool is_here = here_[static_cast<std::size_t>(r)] && alive;
-                count += is_here;
-                missing += alive && !is_here;
-                if (is_here && leader == none) leader = r;
-            }
-            if (missing == 0 || now > until) {
-                if (2 * count <= n)
-                    refuse(errc::peer_failed,
-                        message() << "only " << count << " of " << n << " ranks are left, which is no majority: "
-                                  << "another part of the group may go on without this one. Start anew");
-                if (now > until + e.env.timeout + 5)
-                    refuse(errc::timeout, message() << "the ranks that are left came to no decision");
-                if (leader == e.rank && now > again) {
-                    if (again == 0) own_ = {here_, make_place()};
-                    for (int r = 0; r < e.size; ++r)
-                        if (gone(r) && r != e.rank) own_.members[static_cast<std::size_t>(r)] = false;
-                    propose();
-                    again = now + 0.5;
-                }
-            }
+        while (w.progress(), look_at_others(), !step(seconds_now(), gone, make_place))
             w.idle(call_hooks(e) ? sleep_between_hooks : 1e-3);
-        }
-        to_all(line::decide, 0, 0, accepted_);
         w.progress();
-        if (!accepted_.members[static_cast<std::size_t>(e.rank)])
+        return decision();
+    }
+    // The parts of `agree`, without its clock and its waiting.
+    void begin(rank_context& e, message_transport& w, double now) {
+        e_ = &e, w_ = &w;
+        until_ = now + e.env.timeout, again_ = 0;
+        here_.assign(static_cast<std::size_t>(e.size), false);
+        to_all(line::here, 0, 0, {});
+    }
+    /// Reads what was heard, and proposes where it is this rank's turn. True: there is a decision, and all are told.
+    template <class Gone, class MakePlace>
+    bool step(double now, Gone gone, MakePlace make_place) {
+        for (; !inbox_.empty() && !decided_; inbox_.pop_front()) read(inbox_.front());
+        if (decided_) return to_all(line::decide, 0, 0, accepted_), true;
+        std::size_t count = 0, missing = 0;
+        int leader = none;
+        for (int r = 0; r < e_->size; ++r) {
+            const bool alive = !gone(r) || r == e_->rank, is_here = here_[static_cast<std::size_t>(r)] && alive;
+            count += is_here;
+            missing += alive && !is_here;
+            if (is_here && leader == none) leader = r;
+        }
+        if (missing > 0 && now <= until_) return false;
+        if (2 * count <= here_.size())
+            refuse(errc::peer_failed, message() << "only " << count << " of " << here_.size()
+                                                << " ranks are left, which is no majority: "
+                                                << "another part of the group may go on without this one. Start anew");
+        if (now > until_ + e_->env.timeout + 5)
+            refuse(errc::timeout, message() << "the ranks that are left came to no decision");
+        if (leader != e_->rank || now <= again_) return false;
+        if (again_ == 0) own_ = {here_, make_place()};
+        for (int r = 0; r < e_->size; ++r)
+            if (gone(r) && r != e_->rank) own_.members[static_cast<std::size_t>(r)] = false;
+        again_ = now + 0.5;
+        return propose(), false;
+    }
+    const value& decision() const {
+        if (!accepted_.members[static_cast<std::size_t>(e_->rank)])
             refuse(errc::peer_failed, message() << "the others have shrunk the group without this rank, which came too "
                                                    "late: leave, and start anew");
         return accepted_;
     }
 
 private:
+    friend struct agreement_state;  // by which a test tells two agreements apart
     struct received_line {
         int from;
         std::uint64_t a, b, c;
@@ -106,7 +106,7 @@ private:
     }
     void to_all(line what, std::uint64_t ballot, std::uint64_t of, const value& v) {
         for (int r = 0; r < e_->size; ++r)
-            if (r != e_->rank || what == line::prepare || what == line::accept) to(r, what, ballot, of, v);
+            if (r != e_->rank || what != line::decide) to(r, what, ballot, of, v);
     }
     value read_value(const received_line& l) const {
         value v{std::vector<bool>(static_cast<std::size_t>(e_->size)), l.c};
@@ -125,7 +125,9 @@ private:
         asked_ = false;
         to_all(line::prepare, ballot_, 0, {});
     }
-    bool majority(const std::vector<bool>& ranks) const {
+    /// Have most ranks answered, now that `from` has?
+    static bool majority(std::vector<bool>& ranks, std::size_t from) {
+        ranks[from] = true;
         std::size_t count = 0;
         for (const bool x : ranks) count += x;
         return 2 * count > ranks.size();
@@ -144,9 +146,8 @@ private:
                 break;
             case line::promise:
                 if (ballot != ballot_ || asked_) break;
-                promises_[from] = true;
                 if (l.b > best_) best_ = l.b, own_ = read_value(l);  // this value may have been decided already
-                if (!majority(promises_)) break;
+                if (!majority(promises_, from)) break;
                 asked_ = true;
                 to_all(line::accept, ballot_, ballot_, own_);
                 break;
@@ -157,9 +158,7 @@ private:
                 to(l.from, line::accepted, ballot, 0, {});
                 break;
             case line::accepted:
-                if (ballot != ballot_) break;
-                acceptances_[from] = true;
-                if (!majority(acceptances_)) break;
+                if (ballot != ballot_ || !majority(acceptances_, from)) break;
                 accepted_ = own_;
                 decided_ = true;
                 break;
@@ -177,6 +176,7 @@ private:
     std::uint64_t promised_ = 0, accepted_ballot_ = 0, ballot_ = 0, best_ = 0;
     value accepted_, own_;
     bool asked_ = false, decided_ = false;
+    double until_ = 0, again_ = 0;  // the deadline; when it may propose again, 0: it has not proposed
 };
 
 }  // namespace colls::inline v1::detail
