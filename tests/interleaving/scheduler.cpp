@@ -496,6 +496,10 @@ void* __wrap_memmove(void* to, const void* from, std::size_t bytes) {
 }
 // A rank's clock goes on by a microsecond each time that it is read: runs of one order are the same.
 int __real_clock_gettime(clockid_t which, timespec* t);
+/// The ranks are one thread: what it gave up on a busy machine, other programs would get.
+int __wrap_sched_yield() { return 0; }
+int __wrap_nanosleep(const timespec*, timespec*) { return 0; }
+
 int __wrap_clock_gettime(clockid_t which, timespec* t) {
     if (!is_rank()) return __real_clock_gettime(which, t);
     const std::uint64_t now = ++scheduler::the().microseconds;
