@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include "support/batch.hpp"
+#include "support/every_transport.hpp"
 
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/distance.hpp>
@@ -188,16 +189,42 @@ TEST_CASE("operation: can be moved while it is in flight, also by a vector that 
     CHECK(wrong == 0);
 }
 
-TEST_CASE("every collective: gives right results when it is started, and when it is prepared", "[nonblocking]") {
+TEST_CASE(
+    "operation: one object is used again, for calls of other sizes, however the last one ended", "[nonblocking]") {
+    std::atomic<int> wrong{0};
+    colls::threads::run(3, [&](auto& comm) {
+        colls::operation o;
+        std::vector<std::vector<long>> data;
+        const std::size_t counts[] = {1, 40'000, 300, 0, 5000, 70'000, 2, 1000};
+        for (int turn = 0; turn < 16; ++turn) data.push_back(numbers(comm.rank(), counts[turn % 8], turn));
+        for (int turn = 0; turn < 16; ++turn) {
+            auto& x = data[static_cast<std::size_t>(turn)];
+            o = colls::start::all_reduce(comm, x, colls::sum);  // finishes the one before, where it is not over
+            if (turn % 4 == 0) o.wait();
+            while (turn % 4 == 1 && !o.test()) {}
+            while (turn % 4 == 2 && !o.wait_for(std::chrono::microseconds(50))) {}
+            wrong += turn % 4 != 3 && (!o.empty() || x != sum_of_numbers(3, x.size(), turn));
+        }
+        o = {};
+        for (int turn = 0; turn < 16; ++turn) {
+            const auto& x = data[static_cast<std::size_t>(turn)];
+            wrong += x != sum_of_numbers(3, x.size(), turn);
+        }
+    });
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("every collective: gives right results when it is started, and each time that it is prepared and run",
+    "[nonblocking]") {
     constexpr int n = 4;
     constexpr std::size_t block = 1000, total = n * block;
-    std::atomic<int> wrong{0};
-    colls::threads::run(n, [&](auto& comm) {
+    on_every_transport(n, [&](colls::communicator& comm) {
         const int rank = comm.rank();
-        const auto check = [&](bool right) { wrong += right ? 0 : 1; };
-        const auto everything = numbers(1, total, 9);
-        const auto full = sum_of_numbers(n, total, 2);
-        const auto own = numbers(rank, total, 2);
+        const auto check = [&](bool right) { expect(right, "a wrong result"); };
+        int turn = 2;  // on which what ranks contribute depends
+        auto everything = numbers(1, total, 7 + turn);
+        auto full = sum_of_numbers(n, total, turn);
+        auto own = numbers(rank, total, turn);
         const auto part = [&](const std::vector<long>& v, int r) {
             return std::vector<long>(
                 v.begin() + r * static_cast<long>(block), v.begin() + (r + 1) * static_cast<long>(block));
@@ -206,7 +233,7 @@ TEST_CASE("every collective: gives right results when it is started, and when it
         std::vector<long> b = rank == 1 ? everything : std::vector<long>(total), s(block), g(total), ag(total),
                           rd(total), rs(block), ar(total), aa(total), in_scan(total), ex_scan(total, -5);
         std::vector<long> sv(block), gv(total), agv(total), rsv(block), aav(total);
-        const auto mine = part(everything, rank);
+        auto mine = part(everything, rank);
         const std::vector<long> nothing;
         std::vector<long> none_out;
         const auto all = [&](auto space) {
@@ -236,13 +263,15 @@ TEST_CASE("every collective: gives right results when it is started, and when it
             if (rank == 0) check(rd == full);
             std::vector<long> crossed;
             for (int r = 0; r < n; ++r) {
-                const auto piece = part(numbers(r, total, 2), rank);
+                const auto piece = part(numbers(r, total, turn), rank);
                 crossed.insert(crossed.end(), piece.begin(), piece.end());
             }
             check(aa == crossed && aav == crossed);
             std::vector<long> before(total, rank == 0 ? -5 : 0);
-            for (int r = 0; r < rank; ++r)
-                for (std::size_t i = 0; i < total; ++i) before[i] += numbers(r, total, 2)[i];
+            for (int r = 0; r < rank; ++r) {
+                const auto theirs = numbers(r, total, turn);
+                for (std::size_t i = 0; i < total; ++i) before[i] += theirs[i];
+            }
             check(ex_scan == before);
             for (std::size_t i = 0; i < total; ++i) before[i] = (rank == 0 ? 0 : before[i]) + own[i];
             check(in_scan == before);
@@ -254,20 +283,28 @@ TEST_CASE("every collective: gives right results when it is started, and when it
         judge();
         struct prepared : prepare_way {};
         auto plans = all(prepared{});
-        for (int turn = 0; turn < 3; ++turn) {
+        for (int run = 0; run < 6; ++run) {
+            ++turn;
+            std::ranges::copy(numbers(1, total, 7 + turn), everything.begin());
+            full = sum_of_numbers(n, total, turn);
+            std::ranges::copy(numbers(rank, total, turn), own.begin());
+            std::ranges::copy(part(everything, rank), mine.begin());
             for (auto* v : {&s, &ag, &rs, &ar, &aa, &in_scan, &sv, &agv, &rsv, &aav})
                 std::fill(v->begin(), v->end(), -1);
-            if (rank != 1) std::fill(b.begin(), b.end(), -1);
-            for (auto& plan : plans) plan.run();
+            if (rank == 1)
+                b = everything;
+            else
+                std::fill(b.begin(), b.end(), -1);
+            if (run % 2 == 0) {
+                for (auto& plan : plans) plan.run();
+            } else {
+                std::vector<colls::operation> again;
+                for (auto& plan : plans) again.push_back(plan.start());
+                for (auto& operation : again) operation.wait();
+            }
             judge();
         }
-        for (auto* v : {&s, &ag, &rs, &ar, &aa, &in_scan, &sv, &agv, &rsv, &aav}) std::fill(v->begin(), v->end(), -1);
-        std::vector<colls::operation> again;
-        for (auto& plan : plans) again.push_back(plan.start());
-        for (auto& operation : again) operation.wait();
-        judge();
     });
-    CHECK(wrong == 0);
 }
 
 /// Rank 0 finds the other rank at another distance than so far, as if the system had moved it.

@@ -160,3 +160,34 @@ TEST_CASE("split: a new group that breaks at once leaves its parent whole", "[re
         CHECK(count.completed == 5);
     }
 }
+
+TEST_CASE("shrink: of a shrunk group, until two ranks of five are left", "[regroup]") {
+    for (const std::string& transport : every_transport()) {
+        common<counters> shared;
+        counters& count = *shared;
+        run_ignoring_error(transport, 5, [&](colls::communicator& comm) {
+            int members = 5;
+            for (const int victim : {1, 0, 2}) {  // its rank in the group of that time
+                if (comm.rank() == victim) {
+                    if (transport == "threads") throw std::runtime_error("a rank gives up");
+                    raise(SIGKILL);
+                }
+                try {
+                    for (;;) colls::barrier(comm);
+                } catch (const colls::error& e) {
+                    count.right_errors += e.code() == colls::errc::peer_failed && e.peer() == victim;
+                }
+                comm = comm.shrink();
+                --members;
+                std::vector<int> x(1000, comm.rank());
+                colls::all_reduce(comm, x, colls::sum);
+                count.shrunk += comm.size() == members && x == std::vector<int>(1000, members * (members - 1) / 2);
+            }
+            ++count.completed;
+        });
+        INFO(transport);
+        CHECK(count.right_errors == 4 + 3 + 2);
+        CHECK(count.shrunk == 4 + 3 + 2);
+        CHECK(count.completed == 2);
+    }
+}

@@ -362,6 +362,7 @@ struct shared_words {
     std::atomic<int> wanted{0};  ///< by rank 1, of the hook
     std::atomic<int> given{0};   ///< by the hook
     std::atomic<int> nested{0}, refused{0};
+    std::atomic<int> failed{0};  ///< ranks whose call has failed
 };
 shared_words& words() {
     static shared_words* const all = new (
@@ -376,7 +377,7 @@ void each_wait(colls::communicator& comm) {
     const auto late = [&] {
         if (comm.rank() != 1) return;
         const int turn = words().wanted.fetch_add(1) + 1;
-        const auto until = std::chrono::steady_clock::now() + 5s;
+        const auto until = std::chrono::steady_clock::now() + 100s;  // less than the deadline of rank 0
         while (words().given.load() < turn) {
             if (std::chrono::steady_clock::now() > until) throw std::runtime_error("the hook has not run");
             std::this_thread::yield();
@@ -441,7 +442,8 @@ TEST_CASE("wait hook: may call with another group, and not with the one that wai
     colls::threads::run(2, [](colls::communicator& comm) {
         colls::threads::run(1, [&](colls::communicator& own) {
             if (comm.rank() == 0) waiting = &comm, other = &own;
-            for (int i = 0; i < 50000 && comm.rank() == 1 && words().nested.load() == 0; ++i)
+            const auto until = std::chrono::steady_clock::now() + 100s;
+            while (comm.rank() == 1 && words().nested.load() == 0 && std::chrono::steady_clock::now() < until)
                 std::this_thread::sleep_for(100us);
             colls::barrier(comm);
             waiting = nullptr;
@@ -453,42 +455,65 @@ TEST_CASE("wait hook: may call with another group, and not with the one that wai
 }
 
 TEST_CASE("set_timeout: a deadline of one communicator and its parts, or none", "[wait]") {
-    const auto code_of = [](auto call) {
+    constexpr int timeout = static_cast<int>(colls::errc::timeout);
+    // Rank 1 does not come before rank 0 has given up, so that nothing but the deadline can end the wait.
+    const auto never_comes = [](colls::communicator& comm) {
+        const auto until = std::chrono::steady_clock::now() + 100s;
+        while (comm.rank() == 1 && words().failed.load() == 0 && std::chrono::steady_clock::now() < until)
+            std::this_thread::sleep_for(1ms);
+        if (comm.rank() == 1) return;
         try {
-            call();
-        } catch (const colls::error& e) {
-            return static_cast<int>(e.code());
+            colls::barrier(comm);
+        } catch (...) {
+            words().failed = 1;
+            throw;
         }
-        return 0;
     };
-    const auto in_time = [](colls::communicator& comm, auto late) {
-        if (comm.rank() == 1) std::this_thread::sleep_for(late);
+    const auto comes_late = [](colls::communicator& comm) {
+        if (comm.rank() == 1) std::this_thread::sleep_for(300ms);
         colls::barrier(comm);
     };
-    setenv("COLLS_TIMEOUT", "0.1", 1);
-    const auto run = [](auto f) {
-        colls::threads::run(2, f);
-        colls::processes::run(2, f);
-    };
-    CHECK(code_of([&] { run([&](colls::communicator& comm) { in_time(comm, 500ms); }); }) ==
-          static_cast<int>(colls::errc::timeout));
-    CHECK(code_of([&] {
-        run([&](colls::communicator& comm) {
-            comm.set_timeout(std::chrono::nanoseconds::max());
-            in_time(comm, 300ms);
-            colls::communicator part = comm.split(0, 0);
-            in_time(part, 300ms);
-        });
-    }) == 0);
-    setenv("COLLS_TIMEOUT", "inf", 1);
-    CHECK(code_of([&] { run([&](colls::communicator& comm) { in_time(comm, 300ms); }); }) == 0);
-    CHECK(code_of([&] {
-        run([&](colls::communicator& comm) {
+    for (const bool threads : {true, false}) {
+        INFO((threads ? "threads" : "processes"));
+        // 0 where f returns on both ranks.
+        const auto code_of = [&](auto f) {
+            words().failed = 0;
+            try {
+                threads ? colls::threads::run(2, f) : colls::processes::run(2, f);
+            } catch (const colls::error& e) {
+                return static_cast<int>(e.code());
+            }
+            return 0;
+        };
+        // Processes would have to form their group within the deadline, too.
+        setenv("COLLS_TIMEOUT", threads ? "0.1" : "inf", 1);
+        if (threads) CHECK(code_of(never_comes) == timeout);
+        CHECK(code_of([&](colls::communicator& comm) {
             comm.set_timeout(0.1s);
-            in_time(comm, 500ms);
-        });
-    }) == static_cast<int>(colls::errc::timeout));
+            comm.set_timeout(std::chrono::nanoseconds::max());
+            comes_late(comm);
+            colls::communicator part = comm.split(0, 0);
+            comes_late(part);
+        }) == 0);
+        setenv("COLLS_TIMEOUT", "inf", 1);
+        CHECK(code_of(comes_late) == 0);
+        CHECK(code_of([&](colls::communicator& comm) {
+            comm.set_timeout(0.1s);
+            never_comes(comm);
+        }) == timeout);
+        // A part has the deadline that its parent has when it is split off.
+        CHECK(code_of([&](colls::communicator& comm) {
+            comm.set_timeout(50s);
+            colls::communicator part = comm.split(0, 0), other = part.split(0, 0);
+            if (part.context().env.timeout != 50 || other.context().env.timeout != 50)
+                throw std::runtime_error("another deadline");
+        }) == 0);
+    }
     unsetenv("COLLS_TIMEOUT");
-    CHECK(code_of([&] { colls::threads::run(1, [](colls::communicator& comm) { comm.set_timeout(0s); }); }) ==
-          static_cast<int>(colls::errc::invalid_argument));
+    try {
+        colls::threads::run(1, [](colls::communicator& comm) { comm.set_timeout(0s); });
+        FAIL("a deadline of 0 was accepted");
+    } catch (const colls::error& e) {
+        CHECK(e.code() == colls::errc::invalid_argument);
+    }
 }

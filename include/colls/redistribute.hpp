@@ -164,7 +164,6 @@ public:
     void start() {
         gather_pieces();
         started_ = plan_.start();
-        is_placed_ = false;
     }
     /// Returns when what was started is over. Throws colls::error where it has failed.
     void wait() {
@@ -214,11 +213,12 @@ private:
         return plan(comm.context(), q);
     }
     void gather_pieces() {
+        is_placed_ = false;
         if (from_.is_needed) detail::pack(from_, in_, packed_in_.data());
     }
     void place_pieces() {
         if (to_.is_needed && !is_placed_) detail::unpack(to_, packed_out_.data(), out_);
-        is_placed_ = !to_.is_needed;
+        is_placed_ = true;
     }
 
     const std::byte* in_;
@@ -227,7 +227,7 @@ private:
     memory<std::byte> packed_in_, packed_out_;
     plan plan_;
     operation started_;
-    bool is_placed_ = false;
+    bool is_placed_ = true;  ///< all that has been moved is in the output
 };
 
 /// Redistributes a matrix: rank r has in `in` what `from` gives it, and gets in `out` what `to` gives it.

@@ -44,6 +44,7 @@ std::vector<floats> contributions(int n, std::size_t count, int turn = 0) {
     for (int r = 0; r < n; ++r) x.push_back(contribution(r, count, turn));
     return x;
 }
+std::size_t index(int i) { return static_cast<std::size_t>(i); }
 std::string bytes_of(std::span<const float> x) {
     const auto bytes = std::as_bytes(x);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -342,6 +343,49 @@ TEST_CASE("compressed: a sum is started, and waited for later; a residual is sav
         std::ranges::copy(before.residual(), after.residual().begin());
         after(comm, y);
         expect(bytes_of(y) == bytes_of(second), "other bits than one rank after restoring");
+    });
+}
+
+TEST_CASE("compressed and top-k: one object serves several groups in turn, with one residual", "[patterns]") {
+    // The group, each half of it, the group again, and so on.
+    const int n = 4, turns = 5;
+    const std::size_t count = 700, k = 23;
+    serial<int8> model(n, count);
+    serial_top_k largest(n, count, k, 0.5f);
+    std::vector<std::vector<floats>> sums, sparse;  // by turn and rank
+    for (int t = 0; t < turns; ++t) {
+        const auto x = contributions(n, count, t);
+        sums.emplace_back(), sparse.emplace_back();
+        const int ranks = t % 2 ? n / 2 : n;
+        for (int first = 0; first < n; first += ranks) {
+            const auto part = [&](auto& all) { return std::span(all).subspan(index(first), index(ranks)); };
+            const auto copy = [&](auto& all) {
+                const auto some = part(all);
+                return std::vector<floats>(some.begin(), some.end());
+            };
+            serial<int8> of_part(ranks, count);
+            serial_top_k largest_of_part(ranks, count, k, 0.5f);
+            of_part.residual = copy(model.residual);
+            largest_of_part.residual = copy(largest.residual);
+            largest_of_part.velocity = copy(largest.velocity);
+            sums.back().resize(index(first + ranks), of_part(copy(x)));
+            sparse.back().resize(index(first + ranks), largest_of_part(copy(x)));
+            std::ranges::copy(of_part.residual, part(model.residual).begin());
+            std::ranges::copy(largest_of_part.residual, part(largest.residual).begin());
+            std::ranges::copy(largest_of_part.velocity, part(largest.velocity).begin());
+        }
+    }
+    on_threads(n, [&](communicator& comm) {
+        communicator half = comm.split(comm.rank() / 2, comm.rank());
+        compressed_all_reduce<int8> exchange(count, {.chunk = 256});
+        top_k_all_reduce top(count, k, 0.5f);
+        for (int t = 0; t < turns; ++t) {
+            floats x = contribution(comm.rank(), count, t), y = x;
+            exchange(t % 2 ? half : comm, x);
+            top(t % 2 ? half : comm, y);
+            expect(bytes_of(x) == bytes_of(sums[index(t)][index(comm.rank())]), "another sum");
+            expect(bytes_of(y) == bytes_of(sparse[index(t)][index(comm.rank())]), "another sparse sum");
+        }
     });
 }
 

@@ -207,32 +207,38 @@ TEST_CASE("gradient_buckets: a schedule may be given", "[patterns]") {
     }));
 }
 
-TEST_CASE("gradient_buckets: ready() advances every bucket that is in flight", "[patterns]") {
-    if (sanitized_threads) return;  // looks at gradients while they are exchanged
-    CHECK_NOTHROW(colls::threads::run(2, [](colls::communicator& comm) {
-        std::vector<std::size_t> many(3000, 1);
+TEST_CASE("gradient_buckets: ready() advances every bucket that is in flight, in every step", "[patterns]") {
+    if (sanitized_threads) return;            // looks at gradients while they are exchanged
+    std::array<std::atomic<int>, 2> calls{};  // of ready(), by rank
+    std::atomic<int> missed{0};
+    CHECK_NOTHROW(colls::threads::run(2, [&](colls::communicator& comm) {
+        constexpr std::size_t each = 200;  // calls of ready() for each large bucket: many times what it needs
+        std::vector<std::size_t> many(2 * each, 1);
         many.insert(many.end(), {5000, 5000});
         model<double> net(many, layout::adjoining);
         colls::gradient_buckets exchange(comm, net.gradients, colls::sum, {.bucket_bytes = 40'000});
-        for (double& x : net.memory) x = 1;
-        std::size_t next = 3000;
-        for (const std::size_t large : {3001u, 3000u}) {  // buckets 0 and 1
-            exchange.ready(large);
-            const std::size_t last = next - 1500;
-            const auto is_summed = [&] {
-                const std::span<double> x = net.gradients[large];
-                return std::ranges::all_of(
-                    x, [](double& e) { return std::atomic_ref(e).load(std::memory_order_relaxed) == 2; });
-            };
-            while (next > last && !is_summed()) {
-                exchange.ready(--next);  // gradients of the last bucket
-                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const auto rank = static_cast<std::size_t>(comm.rank());
+        // Ranks take turns, so that how far a bucket is depends on the number of calls and not on time.
+        const auto ready = [&](std::size_t i) {
+            exchange.ready(i);
+            const int mine = calls[rank].fetch_add(1) + 1;
+            while (calls[1 - rank] < mine) std::this_thread::yield();
+        };
+        for (int step = 0; step < 3; ++step) {
+            std::ranges::fill(net.memory, 1.0 + step);
+            std::size_t next = 2 * each;
+            for (const std::size_t large : {2 * each + 1, 2 * each}) {  // buckets 0 and 1
+                ready(large);
+                for (std::size_t k = 0; k < each; ++k) ready(--next);  // gradients of the last bucket
+                missed += !std::ranges::all_of(net.gradients[large],
+                    [&](double& e) { return std::atomic_ref(e).load(std::memory_order_relaxed) == 2.0 * (1 + step); });
             }
-            expect(is_summed(), "bucket " + std::to_string(exchange.bucket_of(large)) + " is not over before wait()");
+            exchange.wait();
+            expect(std::ranges::all_of(net.memory, [&](double e) { return e == 2.0 * (1 + step) || e == 1.0 + step; }),
+                "a wrong sum");
         }
-        while (next > 0) exchange.ready(--next);
-        exchange.wait();
     }));
+    CHECK(missed == 0);  // buckets that are not over before wait()
 }
 
 TEST_CASE("gradient_buckets: a progress_thread may serve the communicator", "[patterns]") {
@@ -275,10 +281,10 @@ TEST_CASE("uneven steps: ranks that have joined take part with zeros, and avg di
                                    : std::make_unique<colls::gradient_buckets<double>>(comm, net.gradients, colls::sum,
                                          colls::bucket_options{.bucket_bytes = 3000, .uneven = true});
                 }();
-                for (const int epoch : {0, 1}) {
-                    // Rank r has r steps in the first epoch; rank 0 has most in the second.
-                    const auto steps_of = [&](int rank) { return epoch == 0 ? rank : n - rank; };
-                    const int most = epoch == 0 ? n - 1 : n;
+                for (const int epoch : {0, 1, 2}) {
+                    // Rank r has r steps in the first epoch and the last; rank 0 has most in the second.
+                    const auto steps_of = [&](int rank) { return epoch == 1 ? n - rank : rank; };
+                    const int most = epoch == 1 ? n : n - 1;
                     int step = 0;
                     const auto check = [&] {
                         const auto wanted = [&](std::size_t i, std::size_t e) {

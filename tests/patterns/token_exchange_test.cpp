@@ -77,6 +77,49 @@ TEST_CASE("token_exchange: rows arrive by rank, then in their order, and results
         }
 }
 
+TEST_CASE("token_exchange: is used again for rows of other widths and types, in both directions", "[token_exchange]") {
+    for (const int n : {1, 3, 5}) {
+        std::atomic<int> wrong{0};
+        colls::threads::run(n, [&](colls::communicator& comm) {
+            const std::vector<int> to = destinations_of(comm.rank(), n, 40);
+            token_exchange exchange(comm, to);
+            const auto turn = [&]<class T>(T, std::size_t width, int number) {
+                // Every element says where it is from, where it goes, and which turn it is of.
+                std::vector<T> mine;
+                for (std::size_t i = 0; i < to.size(); ++i)
+                    for (std::size_t e = 0; e < width; ++e)
+                        mine.push_back(static_cast<T>(
+                            (((number * 10 + comm.rank()) * 100 + static_cast<int>(i)) * 10 + to[i] + 1) * 10 +
+                            static_cast<int>(e)));
+                std::vector<T> there(exchange.received() * width), back(mine.size(), T(-1));
+                exchange.dispatch(mine, there, width);
+                std::size_t at = 0;
+                for (int r = 0; r < n; ++r) {
+                    int last = -1;
+                    for (std::size_t k = 0; k < exchange.received_counts()[static_cast<std::size_t>(r)]; ++k, ++at)
+                        for (std::size_t e = 0; e < width; ++e) {
+                            const int code = static_cast<int>(there[at * width + e]), row = code / 100 % 100;
+                            wrong += code % 10 != static_cast<int>(e) || code / 10 % 10 != comm.rank() + 1 ||
+                                     code / 10'000 != number * 10 + r || (e == 0 ? row <= last : row != last);
+                            last = row;
+                        }
+                }
+                for (T& x : there) x = static_cast<T>(x + T(1));
+                exchange.collect(there, back, width);
+                for (std::size_t i = 0; i < mine.size(); ++i)
+                    wrong += back[i] != (to[i / width] == colls::none ? T(-1) : static_cast<T>(mine[i] + T(1)));
+            };
+            turn(int{}, 3, 1);
+            turn(double{}, 1, 2);
+            turn(int{}, 7, 3);
+            turn(int{}, 0, 4);
+            turn(double{}, 2, 5);
+        });
+        INFO("n " << n);
+        CHECK(wrong == 0);
+    }
+}
+
 TEST_CASE(
     "token_exchange: one rank's bad destination is refused on all ranks, and the group goes on", "[token_exchange]") {
     for (const int bad : {3, -2, 1'000'000})

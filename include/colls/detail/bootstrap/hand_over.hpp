@@ -84,7 +84,11 @@ inline int fetch(std::uint64_t number, double timeout, int rank, int from) {
         alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
         msghdr m{};
         m.msg_iov = &data, m.msg_iovlen = 1, m.msg_control = room, m.msg_controllen = sizeof room;
-        if (recvmsg(peer.get(), &m, MSG_CMSG_CLOEXEC) != 1) continue;
+        // A signal may come with the message: the other side has sent it then, and does not send it again.
+        ssize_t received = 0;
+        do received = recvmsg(peer.get(), &m, MSG_CMSG_CLOEXEC);
+        while (received < 0 && errno == EINTR && seconds_now() < until);
+        if (received != 1) continue;
         const cmsghdr* const c = CMSG_FIRSTHDR(&m);
         if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
             continue;

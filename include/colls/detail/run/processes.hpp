@@ -92,7 +92,7 @@ public:
         for (const child& c : all_)  // only where something went wrong
             if (!c.over) {
                 kill(c.number, SIGKILL);
-                waitpid(c.number, nullptr, 0);
+                reap(c.number);
             }
     }
     void add(pid_t number) {
@@ -147,12 +147,15 @@ private:
         return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
                info.si_pid != 0;
     }
+    /// waitpid, though signals interrupt it.
+    static pid_t reap(pid_t number, int* status = nullptr) {
+        for (;;)
+            if (const pid_t waited = waitpid(number, status, 0); waited >= 0 || errno != EINTR) return waited;
+    }
     static void note_end(arena& a, int rank, pid_t number, bool early) {
         const char* const when = early ? ", before it had joined the group" : "";
         int status = 0;
-        pid_t waited = 0;
-        do waited = waitpid(number, &status, 0);
-        while (waited < 0 && errno == EINTR);
+        const pid_t waited = reap(number, &status);
         message text;
         text << "colls: rank " << rank << "'s process ";
         const std::uint32_t said = a.ended(rank).load(std::memory_order_acquire);

@@ -254,11 +254,11 @@ inline void peer_connection::check_connecting() {
     std::byte hello[peer_hello_bytes];
     encode(peer_hello{shared_->group, shared_->rank, peer_}, hello);
     // It fits into a new socket's buffer. It fails where this rank was so slow that the peer dropped the connection.
-    if (::send(own_.fd.get(), hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
+    if (const int code = send_all(own_.fd.get(), hello, sizeof hello, 0)) {
         if (attempts_ < most_attempts)
             connect_again();
         else
-            close(own_, errno);
+            close(own_, code);
         return;
     }
     own_.connected();
@@ -275,8 +275,7 @@ inline void peer_connection::accept(descriptor&& fd) {
     theirs_.accepted();
     const control_frame welcome = control_frame::welcome();
     ++theirs_.frames_written;
-    if (::send(theirs_.fd.get(), welcome.data, welcome.bytes, MSG_NOSIGNAL) != static_cast<ssize_t>(welcome.bytes))
-        stop_writing(theirs_, errno);
+    if (const int code = send_all(theirs_.fd.get(), welcome.data, welcome.bytes, 0)) stop_writing(theirs_, code);
     if (!shared_->closing) connect();
     // The peer may never read the messages that the first control message was to be written behind: so that one goes on
     // the control socket, unless it is the final `leave`.
