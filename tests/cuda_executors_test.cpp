@@ -28,6 +28,12 @@ struct compose_maps {
         return (xa * ya & 0xffffffffu) << 32 | ((xa * yb + xb) & 0xffffffffu);
     }
 };
+/// A sum, or that: what the kernels look at in an operator at compile time, hooks and element type, is the same of
+/// both.
+struct sum_or_compose {
+    bool composes;
+    constexpr word operator()(const word& x, const word& y) const { return composes ? compose_maps{}(x, y) : x + y; }
+};
 /// A sum of tripled contributions, with a last step: has leaf and finish, all that an operator may have.
 struct tripled_sum {
     constexpr word operator()(const word& a, const word& b) const { return a + b; }
@@ -220,7 +226,8 @@ bool run_call(
     kernel::load_call(g, t, c);
     if (!j.row) return kernel::run_eager<C, word, D>(g, channel, op, e);
     const erased<C> s{j.row->schedule};
-    if (j.by_packets) return kernel::run_by_packets<word, D>(g, channel, s, op, e);
+    if constexpr (C != collective::barrier)
+        if (j.by_packets) return kernel::run_by_packets<word, D>(g, channel, s, op, e);
     return kernel::run_schedule<word, D>(g, channel, s, op, e);
 }
 template <collective C>
@@ -228,24 +235,26 @@ bool run_call(kernel::host_thread_group& g, const kernel::rank_handle& t, const 
     if (channel >= j.channels) return true;
     const colls::cuda::no_epilogue none;
     if constexpr (colls::reduces(C)) {
+        const sum_or_compose op{j.how == mode::ordered};
         switch (j.how) {
             case mode::sum:
-                return run_call<C, word>(g, t, j, channel, colls::sum, none);
             case mode::ordered:
-                return run_call<C, word>(g, t, j, channel, compose_maps{}, none);
+                return run_call<C, word>(g, t, j, channel, op, none);
             case mode::all_hooks:
                 return run_call<C, word>(g, t, j, channel, tripled_sum{}, none);
             case mode::epilogue:
-                return run_call<C, std::uint32_t>(g, t, j, channel, colls::sum, halved{});
+                return run_call<C, std::uint32_t>(g, t, j, channel, op, halved{});
             case mode::epilogue_of_one_type:
-                return run_call<C, word>(g, t, j, channel, colls::sum, marked{});
+                return run_call<C, word>(g, t, j, channel, op, marked{});
         }
         return false;
     } else {
-        if (j.how == mode::epilogue)
-            return run_call<C, std::uint32_t>(g, t, j, channel, kernel::no_operator{}, halved{});
-        if (j.how == mode::epilogue_of_one_type)
-            return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, marked{});
+        if constexpr (C != collective::barrier) {
+            if (j.how == mode::epilogue)
+                return run_call<C, std::uint32_t>(g, t, j, channel, kernel::no_operator{}, halved{});
+            if (j.how == mode::epilogue_of_one_type)
+                return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, marked{});
+        }
         return run_call<C, word>(g, t, j, channel, kernel::no_operator{}, none);
     }
 }
