@@ -11,6 +11,7 @@
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -209,11 +210,14 @@ void run_with(std::barrier<>& all, const std::shared_ptr<dry_network>& net, int 
         shape);
 }
 
-/// Calls each schedule's collective, and calls f(schedule, bytes, figures of this call, bytes that all ranks have
-/// copied) for each. Of several lengths each call takes the next one, three calls a schedule.
-template <class F>
-void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, const verbs_shape& shape, F f,
-    std::uint64_t request_bytes = 1 << 30) {
+/// Is called with the schedule, the bytes, the figures of this call, and the bytes that all ranks have copied.
+using check_of_call =
+    std::function<void(const colls::any_schedule&, std::size_t, const counted&, const rdma::copied_bytes&)>;
+
+/// Calls each schedule's collective, and `f` for each. Of several lengths each call takes the next one, three calls a
+/// schedule.
+void lower_all(int n, const std::vector<std::size_t>& words, memory_of where, const verbs_shape& shape,
+    const check_of_call& f, std::uint64_t request_bytes = 1 << 30) {
     const auto net = std::make_shared<dry_network>(false, 256, 16, request_bytes);
     std::barrier<> all(n);
     std::mutex mutex;
@@ -295,6 +299,17 @@ bool root_tells_length(const colls::any_schedule& s, int n) {
     return (s.implements == collective::gather || s.implements == collective::scatter) &&
            !colls::detail::execution_plan_for(s, n, colls::detail::reach::nothing)->own_blocks_only;
 }
+void run_kit(bool lazy, int per_host, const std::vector<int>& groups) {
+    const auto net = std::make_shared<dry_network>(lazy);
+    const auto report = colls::testing::transport(
+        [&](int n, auto&& f) {
+            run_over_verbs(net, n, [&](colls::communicator& comm, dry_device&) { f(comm); }, {}, per_host);
+        },
+        {.deadline = 300, .groups = groups});
+    INFO(report.text());
+    CHECK(report.ok());
+    CHECK(net->regions() == 0);
+}
 const colls::any_schedule& count_schedule() {
     const auto all = colls::detail::candidates_for<collective::broadcast>();
     int i = 0;
@@ -305,15 +320,7 @@ const colls::any_schedule& count_schedule() {
 }  // namespace
 
 TEST_CASE("verbs: the transport kit finds no fault", "[verbs_schedules]") {
-    for (const bool lazy : {false, true}) {
-        const auto net = std::make_shared<dry_network>(lazy);
-        const auto report = colls::testing::transport(
-            [&](int n, auto&& f) { run_over_verbs(net, n, [&](colls::communicator& comm, dry_device&) { f(comm); }); },
-            {.deadline = 300, .groups = sanitized ? std::vector{3} : std::vector{1, 2, 3, 4}});
-        INFO(report.text());
-        CHECK(report.ok());
-        CHECK(net->regions() == 0);
-    }
+    for (const bool lazy : {false, true}) run_kit(lazy, 0, sanitized ? std::vector{3} : std::vector{1, 2, 3, 4});
 }
 
 TEST_CASE("verbs: the transport kit finds no fault with shared memory within hosts and verbs between them",
@@ -321,15 +328,7 @@ TEST_CASE("verbs: the transport kit finds no fault with shared memory within hos
     for (const int per_host : {2, 3})
         for (const bool lazy : {false, true}) {
             if (sanitized && lazy != (per_host == 2)) continue;
-            const auto net = std::make_shared<dry_network>(lazy);
-            const auto report = colls::testing::transport(
-                [&](int n, auto&& f) {
-                    run_over_verbs(net, n, [&](colls::communicator& comm, dry_device&) { f(comm); }, {}, per_host);
-                },
-                {.deadline = 300, .groups = sanitized ? std::vector{4} : std::vector{3, 4, 6}});
-            INFO(report.text());
-            CHECK(report.ok());
-            CHECK(net->regions() == 0);
+            run_kit(lazy, per_host, sanitized ? std::vector{4} : std::vector{3, 4, 6});
         }
 }
 

@@ -10,6 +10,7 @@
 #include <colls/transports/threads.hpp>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,9 +50,8 @@ private:
 
 /// Calls f(communicator, device) on n threads, as if they were on hosts of `per_host` ranks each; 0: no ranks share
 /// memory. Throws what one of them throws.
-template <class F>
-void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int n, F f, const verbs_shape& shape = {},
-    int per_host = 0) {
+inline void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& net, int n,
+    const std::function<void(colls::communicator&, dry_device&)>& f, const verbs_shape& shape = {}, int per_host = 0) {
     using colls::processes::detail::arena;
     meeting_place place(n);
     std::vector<colls::detail::hosts::site> sites;
