@@ -70,7 +70,7 @@ TEST_CASE("eager: a slot is written again only when all ranks have read it, for 
         // other.
         for (const eager_call& between : kinds)
             for (const eager_call& first : {all, kinds[0], kinds[1], kinds[2], kinds[3]})
-                for (const int full : {0, 1, 2, 3}) {
+                for (const int full : n == 2 ? std::vector{0, 1, 2, 3} : std::vector{0, 1}) {
                     std::vector<eager_call> calls(9, between);
                     calls[0] = calls[4] = first;
                     if (full > 0) calls[static_cast<std::size_t>(full)] = all;

@@ -37,11 +37,14 @@ TEST_CASE("random calls: have the results of the serial reference", "[random]") 
     const std::uint64_t only = setting("COLLS_TEST_BATCH", every);
     const char* kind_text = std::getenv("COLLS_TEST_KIND");
 
-    std::vector<const entry<communicator>*> entries;
+    std::vector<const entry<communicator>*> entries, started;
     for (const auto& e : all_kinds<communicator>())
-        if (!kind_text || std::string_view(e.kind.name).find(kind_text) != std::string_view::npos)
+        if (!kind_text || std::string_view(e.kind.name).find(kind_text) != std::string_view::npos) {
             entries.push_back(&e);
+            if (e.all_ways) started.push_back(&e);
+        }
     REQUIRE_FALSE(entries.empty());
+    if (started.empty()) started = entries;
     std::printf("random calls: COLLS_TEST_SEED=%llu COLLS_TEST_CASES=%llu\n", static_cast<unsigned long long>(seed),
         static_cast<unsigned long long>(cases));
     std::fflush(stdout);
@@ -58,10 +61,15 @@ TEST_CASE("random calls: have the results of the serial reference", "[random]") 
             (kind_text ? std::string(" COLLS_TEST_KIND='") + kind_text + "'" : std::string()) + " ./random_test";
         std::deque<job<communicator>> jobs;
         std::vector<std::size_t> twins;  // jobs that repeat the one before them
+        const pace how = pick_pace(random, n);
+        const bool starts_most = how.in_flight > pace{}.in_flight;
         for (std::size_t i = 0; i < calls; ++i) {
-            const auto& e = *random.pick(entries);
-            const call_plan plan =
-                pick_plan(random, n, e, random.one_in(40) ? std::size_t{24} << 20 : std::size_t{1} << 20);
+            const auto& e = *random.pick(starts_most ? started : entries);
+            const std::size_t count =
+                passes_messages && n <= 8 && random.one_in(300) ? pick_count_beyond_slots(random, n, e.kind.size) : 0;
+            call_plan plan =
+                pick_plan(random, n, e, random.one_in(40) ? std::size_t{24} << 20 : std::size_t{1} << 20, count);
+            if (starts_most && e.all_ways && !random.one_in(16)) plan.how = way::started;
             jobs.emplace_back(e, plan);
             if (e.kind.how == judged::bounded) {
                 jobs.emplace_back(e, plan);
@@ -69,7 +77,7 @@ TEST_CASE("random calls: have the results of the serial reference", "[random]") 
             }
         }
         try {
-            run_jobs(n, jobs, seed ^ batch);
+            run_jobs(n, jobs, seed ^ batch, how);
         } catch (const std::exception& failure) {
             std::string all;
             for (const auto& j : jobs) all += "\n  " + j.describe();

@@ -16,6 +16,8 @@ constexpr collective collectives[] = {collective::barrier, collective::all_reduc
     collective::broadcast, collective::scatter, collective::reduce, collective::gather};
 static_assert(std::size(collectives) == eager_kinds);
 
+static_assert(eager_slots == 4, "interleaving_test has its calls from the number of slots");
+
 class eager_program final : public group_program {
 public:
     eager_program(int n, const std::vector<eager_call>& calls) : group_program(n), calls_(calls) {}

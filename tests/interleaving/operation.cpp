@@ -15,6 +15,9 @@ namespace {
 using word = std::uint64_t;
 using kind = operation_kind_of_test;
 
+// docs/model.md compares these with the sizes of tests/model/operation.pml, and the tests are written for them.
+static_assert(window == 32 && store_policy::staged_chunks == 3);
+
 class operation_program final : public group_program {
 public:
     operation_program(int n, const std::vector<started_call>& calls, std::size_t in_flight, bool backwards)

@@ -4,6 +4,9 @@
 #include "job.hpp"
 #include "schedules.hpp"
 
+#include <colls/detail/execute/message_policy.hpp>
+
+#include <unistd.h>
 #include <atomic>
 #include <cstdio>
 #include <deque>
@@ -99,9 +102,17 @@ inline std::size_t pick_count(random_source& random, int n, std::size_t size, st
     return count;
 }
 
-/// A random call in a group of n, within about `budget` bytes for all ranks together.
+/// An element count by which, where messages pass, a unit of one block or of n has more chunks than the executor has
+/// slots.
+inline std::size_t pick_count_beyond_slots(random_source& random, int n, std::size_t size) {
+    using policy = colls::detail::message_policy;
+    const std::size_t unit = policy::chunk * policy::chunks + random.below(2 * policy::chunk);
+    return unit * (n < 4 && random.one_in(2) ? static_cast<std::size_t>(n) : 1) / size;
+}
+
+/// A random call in a group of n, within about `budget` bytes for all ranks together; or of `exactly` elements.
 template <class Comm>
-call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::size_t budget) {
+call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::size_t budget, std::size_t exactly = 0) {
     call_plan p;
     support::shape& s = p.shape;
     s.n = n;
@@ -112,7 +123,7 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     const auto ranks = static_cast<std::size_t>(n);
     s.root = has_root(c) ? random.between(0, n - 1) : 0;
     const std::size_t limit = budget / (3 * ranks * e.kind.size);
-    std::size_t total = pick_count(random, n, e.kind.size, limit);
+    std::size_t total = exactly > 0 ? exactly : pick_count(random, n, e.kind.size, limit);
     p.variable = has_blocks(c) && random.one_in(4);
     if (c == what::all_to_all) {
         if (p.variable) {
@@ -152,10 +163,23 @@ call_plan pick_plan(random_source& random, int n, const entry<Comm>& e, std::siz
     return p;
 }
 
+/// How the ranks of a group get on with their jobs.
+struct pace {
+    int late = colls::none;      ///< a rank that comes late to some calls, while others are ahead of it
+    std::size_t in_flight = 12;  ///< operations, at most; beyond what the library has places for, a start waits
+};
+/// In three groups of four one rank is late. One group in six has many operations in flight.
+inline pace pick_pace(random_source& random, int n) {
+    pace p;
+    if (!random.one_in(4)) p.late = random.between(0, n - 1);
+    if (random.one_in(6)) p.in_flight = 40;
+    return p;
+}
+
 /// Runs one rank's part of the jobs of its group. Operations that were started are completed later, in a random order
 /// that differs between ranks.
 template <class Comm>
-void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
+void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed, const pace& how = {}) {
     random_source random = stream(seed, 77, static_cast<std::uint64_t>(comm.rank()));
     flight in_flight;
     // Buffers lie in the group's memory on all ranks, on some or on none, by the seed of the call: a repeated call has
@@ -170,20 +194,23 @@ void run_jobs_on(Comm& comm, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
         }
         in_flight.erase(in_flight.begin() + static_cast<std::ptrdiff_t>(i));
     };
+    const bool keeps_many = how.in_flight > 12;
     for (job<Comm>& j : jobs) {
         dawdle(random);
+        if (comm.rank() == how.late && random.one_in(8)) usleep(static_cast<unsigned>(random.below(300)));
         const std::uint64_t mixed = j.plan().seed >> 20;
         const bool reached = mixed % 4 < 2 || (mixed % 4 == 2 && (mixed >> (2 + comm.rank() % 16)) % 2 == 1);
         j.run(comm, in_flight, by_processes ? &stand_ins : nullptr, reached);
-        while (in_flight.size() > 12 || (!in_flight.empty() && random.one_in(4))) complete_one();
+        while (in_flight.size() > how.in_flight || (!in_flight.empty() && random.one_in(keeps_many ? 64 : 4)))
+            complete_one();
     }
     while (!in_flight.empty()) complete_one();
     for (auto& s : stand_ins) s.settle();
 }
 /// Runs the jobs in one group of n ranks.
 template <class Comm>
-void run_jobs(int n, std::deque<job<Comm>>& jobs, std::uint64_t seed) {
-    launch(n, [&](auto& comm) { run_jobs_on(comm, jobs, seed); });
+void run_jobs(int n, std::deque<job<Comm>>& jobs, std::uint64_t seed, const pace& how = {}) {
+    launch(n, [&](auto& comm) { run_jobs_on(comm, jobs, seed, how); });
 }
 
 }  // namespace support

@@ -32,6 +32,8 @@ inline const std::string_view tested_transport = [] {
     return name;
 }();
 inline const bool by_processes = tested_transport != "threads";
+/// Some ranks pass messages to each other.
+inline const bool passes_messages = by_processes && tested_transport != "shm";
 
 /// Ranks of the largest group. COLLS_TEST_RANKS sets fewer, where tests run slowly.
 inline const int most_ranks = [] {
