@@ -54,7 +54,8 @@ const entry<communicator>& kind_named(std::string_view name) {
 /// Of the group sizes far above the number of cores: one below, at and above a power of two, and the largest. Each
 /// takes a minute where all ranks share two cores.
 bool worth_its_time(int n) {
-    return long_run || n <= 9 || n == 13 || n == 16 || n == 17 || n == 33 || (full_run && (n <= 17 || n == 31 || n == 64 || n == 129));
+    return long_run || n <= 9 || n == 13 || n == 16 || n == 17 || n == 33 ||
+           (full_run && (n <= 17 || n == 31 || n == 64 || n == 129));
 }
 
 /// Of another compiler than g++, or with a sanitizer: they run what g++'s build has run, so fewer sizes are enough.

@@ -232,7 +232,8 @@ bool check_twice(const variant_of_two& v, past_caches past, std::size_t to, std:
     for (std::size_t j = 0; j < 4; ++j) {
         if (const std::string where = buffers[j].broken(); !where.empty()) FAIL("buffer " << j << ": wrote " << where);
         const bool is_place = j == to || j == also;
-        if (!same_bytes(buffers[j].template as<T>().data(), (is_place ? expected : before[j]).data(), count * sizeof(T)))
+        if (!same_bytes(
+                buffers[j].template as<T>().data(), (is_place ? expected : before[j]).data(), count * sizeof(T)))
             FAIL((is_place ? "the fold is wrong in buffer " : "there was a write to buffer ") << j);
     }
     return true;

@@ -35,8 +35,8 @@ constexpr int largest = 512;
 ///   - what is put together from proven parts: by levels, lanes, folds, or another order of ranks;
 ///   - a family with another parameter;
 ///   - the all_reduce, barrier and exclusive scan of a family whose rounds or ports grow with n.
-/// COLLS_TEST_EXHAUSTIVE=1 in the environment: every n of all of them, four times as long. Without COLLS_TEST_ALL=1 also of the
-/// families themselves every n to 128, and then some.
+/// COLLS_TEST_EXHAUSTIVE=1 in the environment: every n of all of them, four times as long. Without COLLS_TEST_ALL=1
+/// also of the families themselves every n to 128, and then some.
 bool swept(const std::string& name, const any_schedule& s, int n) {
     static const bool exhaustive = std::getenv("COLLS_TEST_EXHAUSTIVE") != nullptr;
     if (exhaustive || n <= 128 || n >= 511) return true;

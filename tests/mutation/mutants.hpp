@@ -1,6 +1,7 @@
-// What scripts/mutate puts into the headers: each place of a mutant calls one of these with the mutant's number, and does what the
-// code says unless COLLS_MUTANT names that number. So all mutants are compiled once. Constant expressions are never mutated.
-// COLLS_MUTANTS_REACHED names a file of a byte for each number, in which a place that is reached sets its byte.
+// What scripts/mutate puts into the headers: each place of a mutant calls one of these with the mutant's number, and
+// does what the code says unless COLLS_MUTANT names that number. So all mutants are compiled once. Constant expressions
+// are never mutated. COLLS_MUTANTS_REACHED names a file of a byte for each number, in which a place that is reached
+// sets its byte.
 #pragma once
 
 #include <fcntl.h>
@@ -63,7 +64,9 @@ constexpr T& pick(int, T& first, U&) {
     return first;
 }
 
-inline std::memory_order order(int id, std::memory_order of_code) { return on(id) ? std::memory_order_relaxed : of_code; }
+inline std::memory_order order(int id, std::memory_order of_code) {
+    return on(id) ? std::memory_order_relaxed : of_code;
+}
 
 // `a < b` is written `a < less{id} < b`: of the same precedence, whatever a and b are. So are the other operators.
 template <class T>
@@ -71,24 +74,24 @@ struct left {
     const T& value;
     int id;
 };
-#define COLLS_MUTANTS_INFIX(name, operation, mutated)                                                                              \
-    struct name {                                                                                                                   \
-        int id;                                                                                                                     \
-    };                                                                                                                              \
-    template <class T>                                                                                                              \
-    struct left_of_##name : left<T> {};                                                                                             \
-    template <class T>                                                                                                              \
-    constexpr left_of_##name<T> operator operation(const T& value, name at) {                                                       \
-        return {{value, at.id}};                                                                                                    \
-    }                                                                                                                               \
-    template <class T, class U>                                                                                                     \
-    constexpr auto operator operation(left_of_##name<T> a, const U& b) {                                                            \
-        if constexpr (requires { a.value mutated b; }) {                                                                            \
-            if constexpr (std::is_same_v<decltype(a.value operation b), decltype(a.value mutated b)>) {                             \
-                if (on(a.id)) return a.value mutated b;                                                                             \
-            }                                                                                                                       \
-        }                                                                                                                           \
-        return a.value operation b;                                                                                                 \
+#define COLLS_MUTANTS_INFIX(name, operation, mutated)                                                   \
+    struct name {                                                                                       \
+        int id;                                                                                         \
+    };                                                                                                  \
+    template <class T>                                                                                  \
+    struct left_of_##name : left<T> {};                                                                 \
+    template <class T>                                                                                  \
+    constexpr left_of_##name<T> operator operation(const T & value, name at) {                          \
+        return {{value, at.id}};                                                                        \
+    }                                                                                                   \
+    template <class T, class U>                                                                         \
+    constexpr auto operator operation(left_of_##name<T> a, const U& b) {                                \
+        if constexpr (requires { a.value mutated b; }) {                                                \
+            if constexpr (std::is_same_v<decltype(a.value operation b), decltype(a.value mutated b)>) { \
+                if (on(a.id)) return a.value mutated b;                                                 \
+            }                                                                                           \
+        }                                                                                               \
+        return a.value operation b;                                                                     \
     }
 COLLS_MUTANTS_INFIX(less, <, <=)
 COLLS_MUTANTS_INFIX(less_equal, <=, <)
