@@ -437,8 +437,8 @@ TEST_CASE("interrupted: a rank that is given twice is refused, and the first one
 }
 
 TEST_CASE("interrupted: a run that cannot fork all its processes leaves none of them", "[interrupted]") {
-    const interruptions these(source::program, nobody, true);
     for (int i = 0; i < 4; ++i) {
+        const interruptions these(source::program, nobody, true);
         forks_until_failure = 3;
         std::string text = "no error";
         try {
