@@ -136,7 +136,8 @@ TEST_CASE("host_hierarchy: calls on threads with given hosts have the results of
     for (const std::vector<int>& host : {three_five_one, interleaved, {0, 0, 0, 0, 1, 1, 1}, {3, 2, 1, 1}}) {
         const host_map hosts(host);
         CHECK_NOTHROW(threads::run(hosts.ranks(), [&](communicator& comm) {
-            for (const std::size_t count : {1u, 13u, 1001u, 40'003u})
+            for (const std::size_t count : {1u, 13u, 1001u, 40'003u}) {
+                if (!support::full_run && count == (comm.size() < 8 ? 40'003 : 13)) continue;
                 for (const int lanes : {0, 1, 2})
                     for (const int root : {0, 1, comm.size() - 1}) {
                         using rings = host_hierarchy<circulant<>>;
@@ -146,6 +147,7 @@ TEST_CASE("host_hierarchy: calls on threads with given hosts have the results of
                         // A schedule for another root is rotated.
                         check_calls<trees>(comm, root, count, trees{.hosts = hosts, .lanes = lanes, .root = 2});
                     }
+            }
         }));
     }
 }

@@ -177,7 +177,7 @@ private:
     std::string where() const {
         return describe(s_) + ": rank " + std::to_string(rank_) + " of " + std::to_string(n_) + ": ";
     }
-    T input(int rank, std::size_t i) const { return element<T>(hash(s_.seed, index(rank)), i); }
+    T input(int rank, std::size_t i) const { return element<T>(seeds_.data()[rank], i); }
 
     // Sizes of blocks: all_to_all has one for each pair, at [from * n + to]; other collectives have one for each rank.
     void lay_out_blocks() {
@@ -241,6 +241,8 @@ private:
         }
     }
     void fill() {
+        seeds_.clear();
+        for (std::size_t r = 0; r < index(n_); ++r) seeds_.push_back(hash(s_.seed, r));
         std::fill_n(out_, out_count_, filler);
         for (std::size_t i = 0; i < in_count_; ++i) in_[i] = input(rank_, i);
         if (s_.what == collective::broadcast && rank_ == s_.root)
@@ -387,6 +389,7 @@ private:
     collective_spec s_;
     const int n_, rank_;
     std::vector<std::size_t> blocks_;
+    std::vector<std::uint64_t> seeds_;  // of the data of each rank
     std::size_t in_count_ = 0, out_count_ = 0;
     bool in_place_ = false;
     std::optional<guarded_buffer<T>> first_, second_;  // in place: first_ alone
