@@ -214,7 +214,7 @@ public:
         const transport_change change;
         const std::shared_ptr<queue_network> collectives, messages;
     };
-    queue_group(transport_change change, bool crowded) : change_(std::move(change)), crowded_(crowded) {}
+    explicit queue_group(transport_change change) : change_(std::move(change)) {}
 
     /// What a rank brings into the group that meets there. The last rank to come deletes the place.
     static extend::message_member member_of(meeting_place* at, int rank) {
@@ -224,7 +224,7 @@ public:
         };
         extend::message_member m;
         m.crowded = at->collectives->size > static_cast<int>(std::thread::hardware_concurrency());
-        m.group = std::make_shared<queue_group>(at->change, m.crowded);
+        m.group = std::make_shared<queue_group>(at->change);
         m.collectives = made(at->collectives);
         m.messages = made(at->messages);
         m.number = reinterpret_cast<std::uintptr_t>(at->collectives.get());
@@ -250,7 +250,6 @@ public:
 
 private:
     const transport_change change_;
-    const bool crowded_;
 };
 
 using rank_function = std::function<void(colls::communicator&)>;
