@@ -292,7 +292,9 @@ struct located : value_index<float, int> {
 /// A pure operator with a wider result: each step must convert back to the element type.
 struct halve_and_add {
     static constexpr bool pure = true;
-    int operator()(int a, int b) const { return (a >> 1) + 5 * b; }
+    int operator()(int a, int b) const {
+        return static_cast<int>(static_cast<unsigned>(a >> 1) + 5 * static_cast<unsigned>(b));
+    }
 };
 
 float half_way(float a, float b) { return a * 0.5f + b; }
