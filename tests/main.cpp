@@ -1,10 +1,12 @@
-// The main function of every test program.
+// The main function of every test program, where Catch2 has none compiled: it takes long.
+#ifndef COLLS_TEST_CATCH_HAS_MAIN
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_RUNNER
 #endif
 #include "catch.hpp"
 
 int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+#endif
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) && defined(COLLS_TEST_SYMBOLIZER)

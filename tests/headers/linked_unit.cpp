@@ -1,12 +1,11 @@
-// What both units do with the library.
-#pragma once
-
+// A unit that includes every header. A program has it twice, the second time with names in _there: they must link, and
+// share what is shared.
 #include "everything.hpp"
 
 #include <span>
 
 /// The sum of 0 .. ranks-1 by a real call, as rank 0 has it.
-inline int sum_of_ranks(int ranks) {
+extern "C" int sum_here(int ranks) {
     int result = -1;
     colls::threads::run(ranks, [&](auto& comm) {
         int value = comm.rank();
@@ -15,7 +14,4 @@ inline int sum_of_ranks(int ranks) {
     });
     return result;
 }
-inline const void* address_of_sum() { return &colls::sum; }
-
-int other_sum_of_ranks(int ranks);
-const void* other_address_of_sum();
+extern "C" const void* address_here() { return &colls::sum; }
