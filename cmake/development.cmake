@@ -38,16 +38,19 @@ if(COLLS_WERROR)
     list(APPEND colls_warnings -Werror)
 endif()
 
-# gold links such programs in a third of the time.
+# gold links such programs in a third of the time. g++ compiles them in five sixths of it if it collects its garbage less often, and
+# takes 0.9 GB for the largest instead of 0.7.
+set(less_garbage_collection "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     include(CheckLinkerFlag)
     check_linker_flag(CXX -fuse-ld=gold COLLS_GOLD)
+    set(less_garbage_collection --param=ggc-min-heapsize=524288)
 endif()
 
 # The project's programs include declarations of calls alone; the definitions are compiled once in a build tree, with these flags.
 add_library(colls_flags INTERFACE)
 target_compile_features(colls_flags INTERFACE cxx_std_20)
-target_compile_options(colls_flags INTERFACE ${colls_warnings})
+target_compile_options(colls_flags INTERFACE ${colls_warnings} ${less_garbage_collection})
 target_link_options(colls_flags INTERFACE $<$<BOOL:${COLLS_GOLD}>:-fuse-ld=gold>)
 if(COLLS_SANITIZE)
     set(sanitizers -fsanitize=${COLLS_SANITIZE})

@@ -3,6 +3,7 @@
 #include "catch.hpp"
 
 #include "support/fault.hpp"
+#include "support/random.hpp"
 #include "support/says.hpp"
 
 #include <fcntl.h>
@@ -429,7 +430,8 @@ TEST_CASE(
     "fault: a rank killed at a random moment is named in every survivor's error, and the survivors go on", "[fault]") {
     const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 300
                                                               : sanitized ? 20
-                                                                          : 60),
+                                                              : full_run  ? 60
+                                                                          : 30),
                         seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports()) {
         const with_environment by("COLLS_TRANSPORT", transport.c_str());
