@@ -101,6 +101,19 @@ TEST_CASE("launch: without a launcher this process is rank 0 of 1", "[launch]") 
     CHECK(read({{"COLLS_INTERFACE", "eth7"}}).interface_name == "eth7");
 }
 
+TEST_CASE("launch: the ports of a job are those below 30000, and each number of them fits", "[launch]") {
+    for (const int ports : {1, 16, 9999, 10'000}) {
+        std::set<int> first;
+        for (int job = 0; job < 50'000; ++job)
+            first.insert(colls::detail::port_of_job(std::to_string(job), "token", ports));
+        INFO(ports << " ports");
+        CHECK(*first.begin() >= 20'000);
+        CHECK(*first.rbegin() + ports <= 30'000);
+        // The choice is wide: nearly all of what fits, both ends too where it is little.
+        CHECK(first.size() >= static_cast<std::size_t>(9 * (10'001 - ports) + 9) / 10);
+    }
+}
+
 TEST_CASE("launch: reads the COLLS_ variables", "[launch]") {
     const launch l =
         read(with(own, {{"COLLS_LOCAL_RANK", "1"}, {"COLLS_MASTER_ADDR", "fe80::1%eth0"}, {"COLLS_MASTER_PORT", "1234"},

@@ -153,6 +153,16 @@ TEST_CASE("tcp: many small messages in a row, and more pieces than one system ca
     }) == "");
 }
 
+TEST_CASE("tcp: control messages that a rank does not read are refused once a queue is full", "[tcp_transport]") {
+    std::atomic<std::uint64_t> taken{0};
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+        tcp_transport w(node, 99, r, members);
+        ear e;
+        w.listening = &e;
+        if (const std::string found = fill_control(r, w, e, taken); !found.empty()) complain(found);
+    }) == "");
+}
+
 TEST_CASE(
     "tcp: messages without a posted receive wait at their sender, and control messages pass them", "[tcp_transport]") {
     constexpr int many = 8;

@@ -379,6 +379,33 @@ inline std::string exchange_pieces(int rank, message_transport& w, std::size_t p
     return from == to ? "" : "pieces: wrong";
 }
 
+/// Rank 1 sends control messages to rank 0, which does not look, until one is refused: not before a queue is full, and
+/// not never. Those that were taken arrive, in order, and then there is room again. `taken` is 0 and shared. Empty: it
+/// was right.
+inline std::string fill_control(int rank, message_transport& w, ear& e, std::atomic<std::uint64_t>& taken) {
+    constexpr std::uint64_t queue = 4096, most = 200'000;  // `most`: far more than queue and connection hold
+    const std::string text(400, 'x');
+    if (rank == 1) {
+        std::uint64_t all = 0;
+        while (all < most && w.tell(0, {control_kind::board, all, 0, 0, text.c_str()})) ++all;
+        taken = all;
+        if (all < queue || all == most) return "taken: " + std::to_string(all);
+        if (!until(w, [&] { return e.all.size() == 1; })) return "no answer; " + e.text();
+        if (!w.tell(0, {control_kind::board, all, 0, 0, text.c_str()})) return "refused with room";
+        return until(w, [&] { return e.all.size() == 2; }) ? "" : "no second answer; " + e.text();
+    }
+    const double end = seconds_now() + 60;
+    while (taken == 0 && seconds_now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (const std::uint64_t count : {taken + 0, taken + 1}) {
+        if (!until(w, [&] { return e.all.size() == count; }, 60))
+            return std::to_string(e.all.size()) + " arrived of " + std::to_string(count);
+        w.tell(1, {control_kind::accept, 0, 0, 0, ""});
+    }
+    for (std::uint64_t i = 0; i < e.all.size(); ++i)
+        if (e.all[i].what.a != i || e.all[i].text != text) return "others arrived";
+    return "";
+}
+
 inline int open_descriptors() {
     int n = 0;
     DIR* const d = opendir("/proc/self/fd");
