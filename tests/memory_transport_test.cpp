@@ -212,6 +212,17 @@ TEST_CASE("memory: with both rings full and no receive posted no rank blocks, an
         }) == "");
 }
 
+TEST_CASE("memory: control messages that a rank does not read are refused once a queue is full", "[memory_transport]") {
+    for (const memory_shape& shape : {usual, tiny}) {
+        std::atomic<std::uint64_t> taken{0};
+        CHECK(over_memory(2, shape, [&](int r, auto& own, auto complain) {
+            ear e;
+            own->listening = &e;
+            if (const std::string found = fill_control(r, *own, e, taken); !found.empty()) complain(found);
+        }) == "");
+    }
+}
+
 TEST_CASE("memory: a message of another label or size is reported, and none of it lands", "[memory_transport]") {
     for (const memory_shape& shape : {usual, tiny})
         for (const int wrong : {0, 1, 2, 3, 4})
