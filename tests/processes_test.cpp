@@ -11,6 +11,7 @@
 #include <colls/detail/transport/shm/arena.hpp>
 #include <colls/transports/shm.hpp>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -18,6 +19,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -544,4 +546,52 @@ TEST_CASE("processes: a dump says in which call each rank is, and for what it wa
         CHECK(text.find("its latest calls:\ncolls:     call 0") != std::string::npos);
         CHECK(text.find(": all_reduce of 40000 int, max_t, by direct\n") != std::string::npos);
     }
+}
+
+TEST_CASE("processes: started without standard descriptors, the library takes none of them", "[processes]") {
+    const std::string trace = "/tmp/colls-processes_test-" + std::to_string(getpid()) + ".json";
+    // In each rank: descriptors 0 to 2 are still closed after calls; the first files that it opens itself would be
+    // these.
+    const auto rank = [](colls::communicator& comm) {
+        const auto none_taken = [] {
+            for (const int fd : {0, 1, 2})
+                if (fcntl(fd, F_GETFD) != -1) throw std::runtime_error("one is taken");
+        };
+        std::vector<int> x(1000, comm.rank() + 1);
+        colls::all_reduce(comm, x, colls::sum);
+        colls::communicator half = comm.split(comm.rank() % 2, comm.rank());
+        colls::all_reduce(half, x, colls::sum);
+        none_taken();
+    };
+    for (const char* const how : {"threads", "shm", "tcp", "world", "world of two hosts"}) {
+        INFO(how);
+        const std::string_view asked = how;
+        std::fflush(nullptr);
+        const pid_t child = fork();
+        REQUIRE(child >= 0);
+        if (child == 0) {
+            const auto close_them = [](int) {
+                for (const int fd : {0, 1, 2}) close(fd);
+            };
+            setenv("COLLS_TRACE", trace.c_str(), 1);
+            int status = 1;
+            try {
+                if (asked.substr(0, 5) == "world") {
+                    launch_world(4, asked == "world" ? 4 : 2, rank, close_them);
+                } else {
+                    close_them(0);
+                    run_over(std::string(asked), 4, rank);
+                }
+                status = 0;
+            } catch (const std::exception&) {}
+            _exit(status);
+        }
+        int status = 0;
+        REQUIRE(waitpid(child, &status, 0) == child);
+        CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    }
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator("/tmp"))
+        if (file.path().string().rfind(trace.substr(0, trace.size() - 4), 0) == 0)
+            std::filesystem::remove(file.path(), ignored);
 }

@@ -63,7 +63,8 @@ inline void run_over_verbs(const std::shared_ptr<colls::testing::dry_network>& n
         const int first = r / per_host * per_host, here = std::min(per_host, n - first);
         auto& own = memory[static_cast<std::size_t>(r)];
         own = r == first ? std::make_shared<arena>(here)
-                         : std::make_shared<arena>(here, dup(memory[static_cast<std::size_t>(first)]->file()));
+                         : std::make_shared<arena>(
+                               here, colls::detail::descriptor(dup(memory[static_cast<std::size_t>(first)]->file())));
         own->be(r - first);
     }
     colls::threads::detail::outcome how;

@@ -8,6 +8,8 @@
 #include "recording.hpp"
 #include "simulations.hpp"
 
+#include <colls/detail/support/descriptor.hpp>
+
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -301,6 +303,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    const colls::detail::standard_descriptors_held held;  // a file that it writes is none of them
     try {
         return run(argc, argv);
     } catch (const exchange::refuted& e) {

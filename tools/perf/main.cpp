@@ -2,6 +2,7 @@
 // Compiled with COLLS_PERF_MPI it is colls_perf_mpi, whose ranks are also those of MPI_COMM_WORLD.
 #include "run.hpp"
 
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/error.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
@@ -85,6 +86,7 @@ bool says(const std::exception& e, const perf::options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    const colls::detail::standard_descriptors_held held;  // a file that it writes is none of them
 #ifdef COLLS_PERF_MPI
     MPI_Init(&argc, &argv);
 #endif

@@ -69,7 +69,7 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
 
 /// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Throws
 /// colls::error: timeout if there is none after `timeout` seconds.
-inline int fetch(std::uint64_t number, double timeout, int rank, int from) {
+inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
     for (const double until = seconds_now() + timeout; seconds_now() < until; usleep(1000)) {
@@ -94,7 +94,7 @@ inline int fetch(std::uint64_t number, double timeout, int rank, int from) {
             continue;
         int file;
         std::memcpy(&file, CMSG_DATA(c), sizeof file);
-        return file;
+        return descriptor(file);
     }
     throw error(errc::timeout,
         (message() << "colls: rank " << rank << ": rank " << from

@@ -48,7 +48,10 @@ public:
     /// is broken, and then it sets the rank to blame and why. Throws std::system_error where the thread cannot start.
     peer_watch(
         local_ranks& ranks, std::vector<descriptor> processes, std::function<bool(int& peer, message& why)> broken)
-        : ranks_(ranks), processes_(std::move(processes)), broken_(std::move(broken)), stop_(eventfd(0, EFD_CLOEXEC)) {
+        : ranks_(ranks),
+          processes_(std::move(processes)),
+          broken_(std::move(broken)),
+          stop_(descriptor(eventfd(0, EFD_CLOEXEC))) {
         if (!stop_) throw std::system_error(errno, std::generic_category(), "colls: cuda: eventfd");
         sigset_t all, before;  // the program's signals are for its own threads
         sigfillset(&all);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <colls/detail/group/recorder.hpp>
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/detail/support/host.hpp>
 #include <colls/detail/support/message.hpp>
 
@@ -32,12 +33,13 @@ public:
     void add(const char* path, const std::string& events) {
         const std::lock_guard hold(mutex_);
         if (opened_by_ != getpid() || asked_ != path) open(path);  // a forked process has a file of its own
-        if (file_ < 0 || events.empty()) return;
+        if (!file_ || events.empty()) return;
         std::string text = end_ == 0 ? "[\n" : ",\n";
         text.append(events, 0, events.size() - 2).append("\n]\n");
         const std::size_t at = end_ == 0 ? 0 : end_ - 3;  // over the end of the array
         for (std::size_t done = 0; done < text.size();) {
-            const ssize_t n = pwrite(file_, text.data() + done, text.size() - done, static_cast<off_t>(at + done));
+            const ssize_t n =
+                pwrite(file_.get(), text.data() + done, text.size() - done, static_cast<off_t>(at + done));
             if (n < 0 && errno == EINTR) continue;
             if (n <= 0) return give_up("write to");
             done += static_cast<std::size_t>(n);
@@ -47,7 +49,6 @@ public:
 
 private:
     void open(const char* path) {
-        if (file_ >= 0) close(file_);
         opened_by_ = getpid();
         asked_ = path;
         end_ = 0;
@@ -56,18 +57,17 @@ private:
         const bool has_extension = dot != std::string::npos && (folder == std::string::npos || dot > folder);
         name_.insert(has_extension ? dot : name_.size(),
             "." + std::string(host_name().text) + "." + std::to_string(static_cast<long>(opened_by_)));
-        file_ = ::open(name_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
-        if (file_ < 0) give_up("open");
+        file_ = descriptor(::open(name_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666));
+        if (!file_) give_up("open");
     }
     void give_up(const char* what) {
         std::fprintf(stderr, "colls: cannot %s %s, the file of COLLS_TRACE: %s; this process records nothing more\n",
             what, name_.c_str(), std::strerror(errno));
-        if (file_ >= 0) close(file_);
-        file_ = -1;
+        file_.close();
     }
 
     std::mutex mutex_;
-    int file_ = -1;
+    descriptor file_;
     pid_t opened_by_ = 0;
     std::size_t end_ = 0;
     std::string asked_, name_;

@@ -96,9 +96,9 @@ public:
             }
     }
     void add(pid_t number) {
-        const int process = static_cast<int>(syscall(SYS_pidfd_open, number, 0));
-        const bool gone = process < 0 && errno == ESRCH;
-        all_.push_back({number, descriptor(process), gone, false});
+        descriptor process(static_cast<int>(syscall(SYS_pidfd_open, number, 0)));
+        const bool gone = !process && errno == ESRCH;
+        all_.push_back({number, std::move(process), gone, false});
     }
 
     /// Returns when all have ended. A process that ends before its rank has joined breaks the group, so that the others

@@ -1,9 +1,10 @@
-// Sockets, as far as the library needs them: owned descriptors, IPv4 and IPv6 addresses, non-blocking listening and
+// Sockets, as far as the library needs them: IPv4 and IPv6 addresses, non-blocking listening and
 // connecting, and whole records sent and received by a deadline.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/support/clock.hpp>
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/error.hpp>
 
 #include <arpa/inet.h>
@@ -21,39 +22,6 @@
 #include <vector>
 
 namespace colls::inline v1::detail {
-
-/// Owns a file descriptor.
-class descriptor {
-public:
-    descriptor() = default;
-    explicit descriptor(int fd) : fd_(fd) {}
-    descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
-    descriptor& operator=(descriptor&& other) noexcept {
-        if (this != &other) {
-            close();
-            fd_ = other.release();
-        }
-        return *this;
-    }
-    ~descriptor() { close(); }
-
-    int get() const { return fd_; }
-    explicit operator bool() const { return fd_ >= 0; }
-    int release() {
-        const int fd = fd_;
-        fd_ = -1;
-        return fd;
-    }
-    /// Leaves errno as it is: the caller may still have to report an earlier failure.
-    void close() {
-        const int before = errno;
-        if (fd_ >= 0) ::close(release());  // after EINTR it is closed too
-        errno = before;
-    }
-
-private:
-    int fd_ = -1;
-};
 
 /// The address of a socket: IPv4 or IPv6, with its port.
 struct address {

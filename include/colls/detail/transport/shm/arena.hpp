@@ -7,6 +7,7 @@
 #pragma once
 
 #include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/descriptor.hpp>
 #include <colls/detail/support/environment.hpp>
 #include <colls/detail/support/hash.hpp>
 #include <colls/detail/support/machine.hpp>
@@ -74,36 +75,30 @@ public:
         head().figures = colls::detail::measured();
         head().staging = measured_staging();
     }
-    /// Maps the file of that descriptor, which it then owns. Throws colls::error.
-    arena(int ranks, int file) : ranks_(ranks), file_(file) {
+    /// Maps that file. Throws colls::error.
+    arena(int ranks, colls::detail::descriptor file) : ranks_(ranks), file_(std::move(file)) {
         struct stat status{};
-        fstat(file_, &status);
+        fstat(file_.get(), &status);
         int why = 0;
         // A new file has no size yet: it gets as much as the system grants.
         for (std::size_t part = most_part_bytes(); base_ == nullptr && part >= std::size_t{1} << 24; part /= 4) {
             bytes_ = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : size_for(ranks, part);
-            void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_, 0);
+            void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
             why = errno;
             if (at != MAP_FAILED) base_ = static_cast<std::byte*>(at);
         }
-        if (base_ != nullptr && (status.st_size > 0 || ftruncate(file_, static_cast<off_t>(bytes_)) == 0)) return;
+        if (base_ != nullptr && (status.st_size > 0 || ftruncate(file_.get(), static_cast<off_t>(bytes_)) == 0)) return;
         if (base_ != nullptr) why = errno, munmap(base_, bytes_);
-        close(file_);
         refuse("cannot map", why);
     }
     arena(const arena&) = delete;
     arena& operator=(const arena&) = delete;
-    ~arena() {
-        munmap(base_, bytes_);
-        close(file_);
-        for (const int process : watched_)
-            if (process >= 0) close(process);
-    }
+    ~arena() { munmap(base_, bytes_); }
 
     arena_head& head() const { return *reinterpret_cast<arena_head*>(base_); }
     std::byte* base() const { return base_; }
     std::size_t bytes() const { return bytes_; }
-    int file() const { return file_; }
+    int file() const { return file_.get(); }
     int ranks() const { return ranks_; }
     /// Tells it from the other arenas of a process; set before it has groups. 0: a process has this one alone.
     std::uint64_t number = 0;
@@ -117,7 +112,7 @@ public:
     /// From now on this process is that rank, and allocates from its part.
     void be(int rank) {
         dead_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(ranks_));
-        watched_.resize(static_cast<std::size_t>(ranks_), -1);
+        watched_ = std::make_unique<colls::detail::descriptor[]>(static_cast<std::size_t>(ranks_));
         rank_ = rank;
         const std::size_t share = part_bytes();
         free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
@@ -196,8 +191,8 @@ public:
         list<pollfd> all;
         list<int> ranks;
         for (int r = 0; r < ranks_; ++r)
-            if (watched_[r] >= 0 && !dead(r)) {
-                all.push_back({watched_[r], POLLIN, 0});
+            if (watched_[r] && !dead(r)) {
+                all.push_back({watched_[r].get(), POLLIN, 0});
                 ranks.push_back(r);
             }
         if (all.empty() || poll(all.data(), all.size(), 0) <= 0) return;
@@ -296,8 +291,8 @@ private:
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
             const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
-            watched_[r] = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-            if (watched_[r] < 0 && errno == ESRCH) mark_dead(r);
+            watched_[r] = colls::detail::descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+            if (!watched_[r] && errno == ESRCH) mark_dead(r);
         }
     }
 
@@ -347,14 +342,14 @@ private:
                                                   << "; is there a limit on address space (ulimit -v)?")
                                            .text());
     }
-    static int create_file() {
-        const int file = memfd_create("colls", MFD_CLOEXEC);
-        if (file < 0) refuse("cannot make", errno);
+    static colls::detail::descriptor create_file() {
+        colls::detail::descriptor file(memfd_create("colls", MFD_CLOEXEC));
+        if (!file) refuse("cannot make", errno);
         return file;
     }
 
     const int ranks_;
-    const int file_;
+    const colls::detail::descriptor file_;
     std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
@@ -364,8 +359,8 @@ private:
     list<extent> free_;
     bool pinned_ = false;
     std::vector<loan> lent_;
-    std::unique_ptr<std::atomic<bool>[]> dead_;  // by rank
-    list<int> watched_;                          // descriptors of the ranks' processes
+    std::unique_ptr<std::atomic<bool>[]> dead_;             // by rank
+    std::unique_ptr<colls::detail::descriptor[]> watched_;  // the ranks' processes
     double looked_ = 0;
     colls::detail::copy_probe probe_;
     bool copies_between_ = false, copies_always_ = false;

@@ -112,6 +112,7 @@ private:
     // Finds the active port that the environment names; of several the one that has the address of the rank's TCP
     // connections, else the first.
     void find(const address& own) {
+        const standard_descriptors_held held;
         int count = 0;
         ibv_device** const all = ibv_get_device_list(&count);
         const std::shared_ptr<void> freed(nullptr, [all](void*) {

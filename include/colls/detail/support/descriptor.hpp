@@ -1,0 +1,73 @@
+// Owned file descriptors.
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <cerrno>
+
+namespace colls::inline v1::detail {
+
+/// The same file at a descriptor of 3 or above, closed by exec. A program whose standard output is closed gets
+/// descriptor 1 for the next file that it opens, and what it prints would then go there. -1 (errno says why) where `fd`
+/// is, or where there is no other descriptor.
+inline int above_standard(int fd) {
+    if (fd < 0 || fd > STDERR_FILENO) return fd;
+    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), why = errno;
+    ::close(fd);
+    errno = why;
+    return moved;
+}
+
+/// Owns a file descriptor, which is 3 or above. Whatever the library opens and keeps is one of these (scripts/check-layers).
+class descriptor {
+public:
+    descriptor() = default;
+    explicit descriptor(int fd) : fd_(above_standard(fd)) {}
+    descriptor(descriptor&& other) noexcept : fd_(other.release()) {}
+    descriptor& operator=(descriptor&& other) noexcept {
+        if (this != &other) {
+            close();
+            fd_ = other.release();
+        }
+        return *this;
+    }
+    ~descriptor() { close(); }
+
+    int get() const { return fd_; }
+    explicit operator bool() const { return fd_ >= 0; }
+    int release() {
+        const int fd = fd_;
+        fd_ = -1;
+        return fd;
+    }
+    /// Leaves errno as it is: the caller may still have to report an earlier failure.
+    void close() {
+        const int before = errno;
+        if (fd_ >= 0) ::close(release());  // after EINTR it is closed too
+        errno = before;
+    }
+
+private:
+    int fd_ = -1;
+};
+
+/// While it lives, descriptors 0 to 2 are all in use, and what another library opens is 3 or above, too.
+class standard_descriptors_held {
+public:
+    standard_descriptors_held() {
+        for (int fd = 0; fd <= STDERR_FILENO; ++fd)
+            if (fcntl(fd, F_GETFD) < 0)  // an open gives the lowest that is free
+                opened_[fd] = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    }
+    standard_descriptors_held(const standard_descriptors_held&) = delete;
+    standard_descriptors_held& operator=(const standard_descriptors_held&) = delete;
+    ~standard_descriptors_held() {
+        for (const int fd : opened_)
+            if (fd >= 0) ::close(fd);
+    }
+
+private:
+    int opened_[3] = {-1, -1, -1};
+};
+
+}  // namespace colls::inline v1::detail
