@@ -53,9 +53,7 @@ const entry<communicator>& kind_named(std::string_view name) {
 
 /// Of the group sizes far above the number of cores: one below, at and above a power of two, and the largest. Each
 /// takes a minute where all ranks share two cores.
-bool worth_its_time(int n) {
-    return long_run || n <= 9 || n == 13 || n == 17 || (full_run && (n <= 17 || n == 33 || n == 64 || n == 129));
-}
+bool worth_its_time(int n) { return long_run || n <= 9 || n == 13 || n == 17; }
 
 /// Of another compiler than g++, or with a sanitizer: they run what g++'s build has run, so fewer sizes are enough.
 #ifdef __clang__
@@ -79,8 +77,8 @@ TEST_CASE("collectives: every schedule gives the right result at every group siz
                                   : tested_transport == "routed" ? 2
                                   : repeats                      ? 2
                                   : by_processes                 ? 2
-                                  : !full_run                    ? (n > 9 ? 1 : 3)
-                                                                 : counts.size() / 2;
+                                  : n > 9                        ? 1
+                                                                 : 3;
         if (turns < counts.size() || by_processes)
             std::shuffle(counts.begin(), counts.end(), std::minstd_rand(static_cast<unsigned>(n)));
         for (const row& r : all_schedules()) {
@@ -110,7 +108,7 @@ TEST_CASE("collectives: every schedule gives the right result at every group siz
 
 TEST_CASE("collectives: every root, in place and out of place", "[collectives]") {
     for (const int n : {2, 3, 5, 8, 13, 17}) {
-        if (n > most_ranks || (!full_run && n > 8)) continue;
+        if (n > most_ranks || (!long_run && n > 8)) continue;
         random_source random(static_cast<std::uint64_t>(100 + n));
         jobs_list jobs;
         for (const what c : {what::broadcast, what::scatter, what::gather, what::reduce}) {
@@ -140,7 +138,7 @@ TEST_CASE("collectives: every root, in place and out of place", "[collectives]")
 
 TEST_CASE("collectives: automatic gives the right result at the sizes where its choice changes", "[collectives]") {
     for (const int n : {1, 2, 3, 4, 8, 17}) {
-        if (n > most_ranks || (!full_run && (n == 3 || n > 8))) continue;
+        if (n > most_ranks || (!long_run && (n == 3 || n > 8))) continue;
         random_source random(static_cast<std::uint64_t>(200 + n));
         jobs_list jobs;
         const auto& e = kind_named("float sum");

@@ -288,7 +288,7 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
     int plans = 0, waits = 0;
     for (const row& r : all_schedules())
         for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 33}) {
-            if (!r.supports(n) || (n > 17 && (sanitized || !full_run))) continue;
+            if (!r.supports(n) || (n > 17 && (sanitized || !long_run))) continue;
             for (const auto& [made, kind] : plans_of(r.schedule, n)) {
                 const execution_plan& plan = *made;
                 const auto programs = programs_of(plan);

@@ -495,7 +495,7 @@ void refuses(F call, std::initializer_list<std::string> parts) {
 
 TEST_CASE("dynamic: blocks with displacements, in any order and with gaps", "[dynamic]") {
     for (const int n : {1, 2, 3, 5}) {
-        if (!support::full_run && n == 2) continue;
+        if (!support::long_run && n == 2) continue;
         INFO(n << " ranks");
         CHECK_NOTHROW(run_over("threads", n, [](auto& comm) {
             for (const std::size_t scale : {std::size_t{0}, std::size_t{1}, std::size_t{5000}}) {
@@ -514,7 +514,7 @@ TEST_CASE("dynamic: blocks with displacements, in any order and with gaps", "[dy
 
 TEST_CASE("dynamic: buffers with layouts, each rank with others", "[dynamic]") {
     for (const int n : {1, 2, 3, 5}) {
-        if (!support::full_run && n == 2) continue;
+        if (!support::long_run && n == 2) continue;
         INFO(n << " ranks");
         CHECK_NOTHROW(run_over("threads", n, [](auto& comm) {
             for (int kind = 0; kind < shapes; ++kind) {

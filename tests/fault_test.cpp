@@ -430,7 +430,6 @@ TEST_CASE(
     "fault: a rank killed at a random moment is named in every survivor's error, and the survivors go on", "[fault]") {
     const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 300
                                                               : sanitized ? 20
-                                                              : full_run  ? 60
                                                                           : 30),
                         seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports()) {

@@ -70,7 +70,7 @@ TEST_CASE("a single change is rejected by the proof, or harmless to the interpre
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : sizes) {
             if (!supports(s, n) || s.rounds(n) == 0) continue;
-            for (std::uint64_t seed = 0; seed < (support::full_run ? 5u : 2u); ++seed) {
+            for (std::uint64_t seed = 0; seed < (support::long_run ? 5u : 2u); ++seed) {
                 const auto m = testing::mutate(s, n, seed + 100 * static_cast<std::uint64_t>(n));
                 const report r = verify(m, n);
                 const support::outcome o = support::interpret(m, n);
@@ -106,7 +106,7 @@ TEST_CASE("two exchanged rounds are rejected by the proof, or harmless to the in
     int tried = 0, rejected = 0;
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : {3, 4, 6, 8, 12, 16}) {
-            if (!supports(s, n) || (!support::full_run && n > 8)) continue;
+            if (!supports(s, n) || (!support::long_run && n > 8)) continue;
             for (int a = 0; a < s.rounds(n) && a < 4; ++a)
                 for (int b = a + 1; b < s.rounds(n) && b < a + 4; ++b) {
                     const reordered m{s, a, b};

@@ -59,7 +59,7 @@ TEST_CASE("an operator that does not commute is rejected with a schedule that do
 
 TEST_CASE("automatic keeps rank order at every size and root", "[order]") {
     for (const int n : awkward_sizes) {
-        if ((sanitized && n > 17) || (!full_run && n > 17)) continue;
+        if ((sanitized && n > 17) || (!long_run && n > 17)) continue;
         random_source random(static_cast<std::uint64_t>(n));
         std::deque<job<communicator>> jobs;
         for (const what c :
@@ -92,14 +92,14 @@ TEST_CASE("sums that depend on the order are bitwise the same in every run", "[o
         if (e.kind.how == judged::bounded) wild = &e;
     REQUIRE(wild);
     for (const int n : {2, 3, 4, 7, 8, 16, 17}) {
-        if (!full_run && n > 8) continue;
+        if (!long_run && n > 8) continue;
         random_source random(static_cast<std::uint64_t>(n));
         std::vector<const row*> rows = {nullptr};
         for (const row& r : all_schedules())
             if (has_operator(r.collective) && r.supports(n)) rows.push_back(&r);
         std::deque<job<communicator>> jobs;
         for (const row* r : rows)
-            for (const std::size_t count : {10u, 3001u, full_run ? 40'009u : 9'001u}) {
+            for (const std::size_t count : {10u, 3001u, long_run ? 40'009u : 9'001u}) {
                 if (sanitized && count > 5000 && n > 4) continue;  // an instrumented reference takes minutes
                 call_plan p;
                 p.shape = shape_of(r ? r->collective : what::all_reduce, n, count, random.between(0, n - 1));

@@ -35,12 +35,12 @@ constexpr int largest = 512;
 ///   - what is put together from proven parts: by levels, lanes, folds, or another order of ranks;
 ///   - a family with another parameter;
 ///   - the all_reduce, barrier and exclusive scan of a family whose rounds or ports grow with n.
-/// COLLS_TEST_EXHAUSTIVE=1 in the environment: every n of all of them, four times as long. Without COLLS_TEST_ALL=1
+/// COLLS_TEST_EXHAUSTIVE=1 in the environment: every n of all of them, four times as long. Without COLLS_TEST_LONG=1
 /// every n to 66, some to 256, and the largest.
 bool swept(const std::string& name, const any_schedule& s, int n) {
     static const bool exhaustive = std::getenv("COLLS_TEST_EXHAUSTIVE") != nullptr;
     const bool some = n % 37 == 0 || n % 64 <= 1 || n == 255;
-    if (!exhaustive && !support::full_run) return n <= 66 || n == 81 || n == largest || (n < 256 && some);
+    if (!exhaustive && !support::long_run) return n <= 66 || n == 81 || n == largest || (n < 256 && some);
     if (exhaustive || n <= 128 || n >= 511) return true;
     bool combined = false;
     for (const char* combinator : {"hierarchical", "striped", "folded", "permuted", "linear", "doubling>", "<4>"})
@@ -81,14 +81,14 @@ TEST_CASE("every schedule is proven at every legal group size up to 512", "[proo
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     std::cout << "proof: " << proofs << " pairs of schedule and group size up to " << largest << " in " << took.count()
               << " s\n";
-    CHECK(proofs > (support::full_run ? 55 * largest : 55 * 66));
+    CHECK(proofs > (support::long_run ? 55 * largest : 55 * 66));
 }
 
 TEST_CASE("symmetric schedules are proven in groups of up to 4096 ranks", "[proof]") {
     int proofs = 0;
     for (const auto& [name, s] : support::every_schedule())
         for (const int n : {1023, 1024, 4096}) {
-            if ((largest < 512 || !support::full_run) && n != 1024) continue;
+            if ((largest < 512 || !support::long_run) && n != 1024) continue;
             if (!supports(s, n) || !properties_of(s, supports(s, 24) ? 24 : 16).symmetric) continue;
             // n^2 steps where the rounds or ports grow with n: at one size, and the ring itself at all.
             const bool long_or_wide = static_cast<long>(s.rounds(n)) * s.ports(n) >= n / 4;
@@ -98,7 +98,7 @@ TEST_CASE("symmetric schedules are proven in groups of up to 4096 ranks", "[proo
             CHECK(r.ok());
             ++proofs;
         }
-    CHECK(proofs >= (largest < 512 || !support::full_run ? 20 : 60));
+    CHECK(proofs >= (largest < 512 || !support::long_run ? 20 : 60));
 }
 
 TEST_CASE("symmetric and full execution reach the same verdict", "[proof]") {

@@ -1,6 +1,6 @@
 // Random calls, whose results are compared with those of the serial reference. Environment variables:
 //   COLLS_TEST_SEED    the seed of the run (by default the time, and printed)
-//   COLLS_TEST_CASES   the number of calls (8,000; full/random_test 20,000)
+//   COLLS_TEST_CASES   the number of calls (8,000; with scripts/test --long 20,000)
 //   COLLS_TEST_BATCH   runs this batch of the seed only
 //   COLLS_TEST_KIND    uses only types and operators whose name contains this text
 #include "catch.hpp"
@@ -32,7 +32,7 @@ int pick_size(random_source& random) {
 TEST_CASE("random calls: have the results of the serial reference", "[random]") {
     const std::uint64_t seed = setting("COLLS_TEST_SEED",
         static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) & 0xffffffff);
-    const std::uint64_t cases = setting("COLLS_TEST_CASES", sanitized ? 1500 : full_run ? 20'000 : 8000);
+    const std::uint64_t cases = setting("COLLS_TEST_CASES", sanitized ? 1500 : long_run ? 20'000 : 8000);
     constexpr auto every = ~std::uint64_t{0};
     const std::uint64_t only = setting("COLLS_TEST_BATCH", every);
     const char* kind_text = std::getenv("COLLS_TEST_KIND");

@@ -204,7 +204,7 @@ TEST_CASE("the table of families that fold once is what the proof finds", "[repr
 }
 
 TEST_CASE("reproducible: the bits of a serial loop, on threads", "[reproducible]") {
-    for (const int n : group_sizes(support::full_run && !support::sanitized)) {
+    for (const int n : group_sizes(support::long_run && !support::sanitized)) {
         INFO(n << " ranks");
         CHECK_NOTHROW(colls::threads::run(n, [&](auto& comm) { check_on("threads", n, comm); }));
     }

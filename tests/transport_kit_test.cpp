@@ -237,11 +237,11 @@ group_runner by_processes_over(const char* name) {
 TEST_CASE("transport kit: passes the library's transports, and one as a user writes it", "[kit]") {
     const auto passes = [](const char* name, const group_runner& run, const std::vector<int>& selection) {
         colls::testing::transport_limits limits{.deadline = 300};  // longer than any wait of a slow machine
-        if (!support::full_run) limits.groups = selection;
+        if (!support::long_run) limits.groups = selection;
         const auto report = report_of(run, limits);
         INFO(name << ": " << report.text());
         CHECK(report.ok());
-        CHECK(report.checks() > (support::full_run ? 20'000 : 1000 * selection.size()));
+        CHECK(report.checks() > (support::long_run ? 20'000 : 1000 * selection.size()));
     };
     passes("threads", by_threads, {1, 3, 7});
     passes("messages", by_messages, {2, 3});

@@ -75,10 +75,7 @@ inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
     return text && *text ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-/// scripts/test --long: tests try more of everything.
+/// scripts/test --long: tests try more of everything; sweeps take every size, of which the others take a selection.
 inline const bool long_run = setting("COLLS_TEST_LONG", 0) != 0;
-
-/// Whether sweeps take every size; otherwise a selection. scripts/test --all has tests full/NAME, which set it.
-inline const bool full_run = long_run || setting("COLLS_TEST_ALL", 0) != 0;
 
 }  // namespace support
