@@ -26,8 +26,9 @@ public:
     void probe(const address& at) { try_address(at); }
 
 private:
-    static constexpr double retry_pause = 0.05;          ///< seconds
-    static constexpr double answer_timeout = 10;         ///< seconds, if there is one address to try
+    static constexpr double retry_pause = 0.05;    ///< seconds
+    static constexpr double time_to_return = 0.5;  ///< likewise, in which a rank 0 that has ended may be started anew
+    static constexpr double answer_timeout = 10;   ///< seconds, if there is one address to try
     static constexpr double answer_timeout_of_many = 2;  ///< likewise, if there are several
 
     void find_addresses() {
@@ -44,18 +45,35 @@ private:
         const double limit = std::min(until_, seconds_now() + (only ? answer_timeout : answer_timeout_of_many));
         at_ = text_of(at);
         fd_ = start_connect(at);
+        if (!fd_ && is_exhausted(errno))
+            fail(errc::unsupported, l_,
+                message() << "cannot connect to rank 0 at " << at_ << ": " << system_text(errno));
         if (!fd_) return failed(errno);
         connection_state state;
         while ((state = connected(fd_.get())).is == connection_state::no)
             if (!wait_for(fd_.get(), POLLOUT, limit)) return failed(ETIMEDOUT);
-        if (state.is == connection_state::failed) return failed(state.error);
+        if (state.is == connection_state::failed) {
+            if (!met_ || !only || state.error != ECONNREFUSED) return failed(state.error);
+            if (refused_since_ == 0) refused_since_ = seconds_now();
+            if (seconds_now() > refused_since_ + time_to_return)
+                fail(errc::peer_failed, l_,
+                    message() << "rank 0 was at " << at_ << ", and has ended before the group was formed", 0);
+            return failed(state.error);
+        }
+        refused_since_ = 0;
 
         // This rank sends nothing before the other side has sent a challenge of this library.
         std::array<std::byte, challenge_bytes> theirs;
         if (const int e = receive_all(fd_.get(), theirs.data(), prefix_bytes, limit)) return failed(e);
         const auto version = parse_prefix(theirs);
         if (!version || version->kind != record_kind::challenge) return failed("another program listens there");
-        own_ = listen_for_members(l_, local_address(fd_.get()));
+        met_ = true;
+        try {
+            own_ = listen_for_members(l_, local_address(fd_.get()));
+        } catch (const error& e) {
+            tell_failure(version->protocol, e.what(), limit);
+            throw;
+        }
         hello h{.once = random_nonce(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
         if (version->protocol != rendezvous_version) {
             const auto bytes = encode(h);  // so that rank 0 learns of the other version
@@ -89,6 +107,20 @@ private:
         return true;
     }
 
+    /// Says in place of its hello why this rank cannot take part.
+    void tell_failure(std::uint32_t protocol, const char* why, double limit) {
+        std::array<std::byte, challenge_bytes> theirs;
+        if (protocol != rendezvous_version ||
+            receive_all(fd_.get(), theirs.data() + prefix_bytes, challenge_bytes - prefix_bytes, limit) != 0)
+            return;
+        nonce host;
+        std::copy_n(theirs.begin() + prefix_bytes, host.size(), host.begin());
+        reply a{.what = verdict::failed, .size = l_.size, .group = static_cast<std::uint64_t>(l_.rank)};
+        set_text(a, std::string_view(why).substr(std::string_view("colls: ").size()));
+        a.proof = prove(l_.token, host, {}, encode(a));
+        const auto bytes = encode(a);
+        send_all(fd_.get(), bytes.data(), bytes.size(), limit);
+    }
     bool failed(const char* why) {
         why_ = why;
         fd_.close();
@@ -97,7 +129,7 @@ private:
     bool failed(int error) {
         return failed(error == ENODATA     ? "the connection was closed"
                       : error == ETIMEDOUT ? "no answer"
-                                           : std::strerror(error));
+                                           : system_text(error).c_str());
     }
 
     /// The next reply; `known`: its sender knows the token. Returns an errno if none comes.
@@ -122,8 +154,12 @@ private:
             case verdict::version_skew:
             case verdict::other_size:
                 refused(errc::mismatch, a.text);
+            case verdict::formed:
+                fail_lost(EPROTO);
             case verdict::broken:
                 fail(errc::timeout, l_, message() << "the group was not formed: " << a.text);
+            case verdict::failed:
+                fail(errc::peer_failed, l_, message() << "the group was not formed: " << a.text);
             case verdict::wrong_token:
             case verdict::rank_out_of_range:
             case verdict::rank_taken:
@@ -160,7 +196,9 @@ private:
         if (!members || !same(proof, prove_table(l_.token, theirs_, ours_, sha256().add(bytes).finish())))
             fail_lost(EPROTO);
         for (member& m : *members) m = seen_over(fd_.get(), m);
-        return {l_.rank, l_.size, group, std::move(*members), std::move(own_)};
+        std::vector<descriptor> line;
+        line.push_back(std::move(fd_));
+        return {l_.rank, l_.size, group, std::move(*members), std::move(own_), forming_line(l_.rank, std::move(line))};
     }
     [[noreturn]] void fail_lost(int error) {
         message text;
@@ -192,6 +230,8 @@ private:
     descriptor fd_;   ///< the connection to rank 0
     descriptor own_;  ///< for the other ranks, afterwards
     nonce ours_{}, theirs_{};
+    bool met_ = false;                     ///< a rank 0, of this job or of another one, has answered
+    double refused_since_ = 0;             ///< nothing listens there any more
     std::string at_;                       ///< where rank 0 was last tried
     std::string why_;                      ///< the last attempt failed
     std::string missing_ = "other ranks";  ///< as rank 0 has named them

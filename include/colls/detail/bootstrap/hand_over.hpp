@@ -8,6 +8,7 @@
 
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <functional>
 
 namespace colls::inline v1::detail {
 
@@ -27,23 +28,26 @@ inline bool of_same_user(int socket) {
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
 }
 
-/// Gives the descriptor `file` to `count` processes of this user, which call `fetch` with the same number. Throws
-/// colls::error: timeout if fewer have come after `timeout` seconds, unsupported if the socket cannot be made.
-inline void hand_out(std::uint64_t number, int file, int count, double timeout, int rank) {
+/// Gives the descriptor `file` to `count` processes of this user, which call `fetch` with the same number. Calls
+/// `check` while it waits. Throws colls::error: timeout if fewer have come after `timeout` seconds, unsupported if the
+/// socket cannot be made.
+inline void hand_out(
+    std::uint64_t number, int file, int count, double timeout, int rank, const std::function<void()>& check) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
-    const descriptor listening(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const descriptor listening = stream_socket(AF_UNIX);
     if (!listening || bind(listening.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 ||
         listen(listening.get(), 128) != 0)
         throw error(errc::unsupported,
             (message() << "colls: rank " << rank
                        << ": cannot make the socket at which ranks of this host fetch the shared memory: "
-                       << std::strerror(errno))
+                       << system_text(errno))
                 .text(),
             rank);
     const double until = seconds_now() + timeout;
     while (count > 0) {
         call_wait_hook();
+        check();
         pollfd p{listening.get(), POLLIN, 0};
         if (seconds_now() > until)
             throw error(errc::timeout,
@@ -53,7 +57,14 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
                     .text(),
                 rank);
         if (poll(&p, 1, 1) <= 0) continue;
-        const descriptor peer(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        const descriptor peer(
+            with_raised_limit([&] { return accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC); }));
+        if (!peer && is_exhausted(errno))
+            throw error(errc::unsupported,
+                (message() << "colls: rank " << rank
+                           << ": cannot hand out the shared memory of this host: " << system_text(errno))
+                    .text(),
+                rank);
         if (!peer || !of_same_user(peer.get())) continue;
         char byte = 1;
         iovec data{&byte, 1};
@@ -67,14 +78,24 @@ inline void hand_out(std::uint64_t number, int file, int count, double timeout, 
     }
 }
 
-/// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Throws
-/// colls::error: timeout if there is none after `timeout` seconds.
-inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from) {
+/// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Calls `check`
+/// while it waits. Throws colls::error: timeout if there is none after `timeout` seconds, unsupported if this process
+/// may have no more descriptors.
+inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
+    const auto exhausted = [&](int why) {
+        throw error(errc::unsupported,
+            (message() << "colls: rank " << rank
+                       << ": cannot fetch the shared memory of this host: " << system_text(why))
+                .text(),
+            rank);
+    };
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
     for (const double until = seconds_now() + timeout; seconds_now() < until; usleep(1000)) {
         call_wait_hook();
-        const descriptor peer(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        check();
+        const descriptor peer(with_raised_limit([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }));
+        if (!peer && is_exhausted(errno)) exhausted(errno);
         const timeval limit{5, 0};
         setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         if (!peer || connect(peer.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 || !of_same_user(peer.get()))
@@ -89,6 +110,8 @@ inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from
         do received = recvmsg(peer.get(), &m, MSG_CMSG_CLOEXEC);
         while (received < 0 && errno == EINTR && seconds_now() < until);
         if (received != 1) continue;
+        // A process that may have no more descriptors gets the message without it.
+        if (m.msg_flags & MSG_CTRUNC) exhausted(EMFILE);
         const cmsghdr* const c = CMSG_FIRSTHDR(&m);
         if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
             continue;

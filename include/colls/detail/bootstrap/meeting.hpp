@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/detail/bootstrap/forming_line.hpp>
 #include <colls/detail/bootstrap/interfaces.hpp>
 #include <colls/detail/bootstrap/launch.hpp>
 #include <colls/detail/bootstrap/records.hpp>
@@ -18,6 +19,7 @@ struct meeting {
     std::uint64_t group = 0;      ///< a random number that rank 0 has made
     std::vector<member> members;  ///< by rank
     descriptor listening;         ///< this rank's own socket, at members[rank].at
+    forming_line line{};          ///< to the others, until the group is formed
 };
 
 namespace rendezvous {
@@ -78,6 +80,8 @@ inline descriptor listen_for_members(const launch& l, const address& local) {
     else if (at.is_loopback())
         at = address::loopback(at.family(), 0);
     descriptor fd = listen_at(at);
+    if (!fd && is_exhausted(errno))
+        fail(errc::unsupported, l, message() << "cannot listen at " << host_text(at) << ": " << system_text(errno));
     if (!fd)
         fail(errc::invalid_argument, l,
             message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)

@@ -39,7 +39,7 @@ namespace rendezvous {
 using bytes_view = std::span<const std::byte>;
 using nonce = std::array<std::byte, 16>;
 
-inline constexpr std::uint32_t rendezvous_version = 2;
+inline constexpr std::uint32_t rendezvous_version = 3;
 inline constexpr std::uint32_t library_version =
     COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
 
@@ -74,7 +74,9 @@ enum class verdict : std::uint32_t {
     rank_out_of_range,
     rank_taken,
     other_size,
-    broken  ///< rank 0 has given up; the text says why
+    broken,  ///< rank 0 has given up at its deadline; the text says what it waited for
+    failed,  ///< a rank cannot take part, or has ended; the text says which, and why
+    formed   ///< a rank has come to the next step (see forming_line)
 };
 
 struct reply {
@@ -86,6 +88,11 @@ struct reply {
     char text[most_text + 1] = {};  ///< printable
     digest proof{};
 };
+/// Sets a reply's text, as far as there is room.
+inline void set_text(reply& a, std::string_view text) {
+    for (std::size_t i = 0; i < reply::most_text && i < text.size(); ++i)
+        a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+}
 
 inline constexpr std::size_t prefix_bytes = 16, challenge_bytes = prefix_bytes + 16, member_bytes = 52,
                              hello_bytes = prefix_bytes + 16 + 8 + member_bytes + 32,
@@ -256,7 +263,7 @@ inline std::optional<reply> parse_reply(bytes_view from) {
     const auto what = in.take<std::uint32_t>();
     a.size = in.take<std::int32_t>();
     a.group = in.take<std::uint64_t>();
-    if (what < 1 || what > static_cast<std::uint32_t>(verdict::broken) || a.size < 1) return {};
+    if (what < 1 || what > static_cast<std::uint32_t>(verdict::formed) || a.size < 1) return {};
     a.what = static_cast<verdict>(what);
     // It will be printed on a terminal: printable characters, then zeros.
     std::memcpy(a.text, from.data() + prefix_bytes + 16, reply::most_text);

@@ -30,7 +30,7 @@ inline meeting meet(const launch& l, double timeout) {
     meeting m;
     m.listening = listen_at(address::loopback(AF_INET, 0));
     if (!m.listening) m.listening = listen_at(address::loopback(AF_INET6, 0));
-    if (!m.listening) fail(errc::unsupported, l, message() << "cannot listen on loopback: " << std::strerror(errno));
+    if (!m.listening) fail(errc::unsupported, l, message() << "cannot listen on loopback: " << system_text(errno));
     m.group = random_id();
     m.members.push_back(self(m.listening));
     return m;

@@ -15,21 +15,23 @@ public:
     meeting run() {
         members_.resize(static_cast<std::size_t>(l_.size));
         present_.resize(members_.size());
+        line_.resize(members_.size());
         listen();
         present_[0] = true;
         ever_present_ = present_;
         members_[0] = self(own_);
         while (!complete_ || !connections_.empty()) {
-            const double now = seconds_now();
-            if (now >= until_) fail_timeout();
-            wait(now);
-            for (std::size_t i = 0; i < connections_.size(); ++i) serve(connections_[i], polls_[i].revents);
-            if (polls_.back().revents != 0) accept_connections();
+            if (seconds_now() >= until_) fail_timeout();
+            step();
             if (!complete_ && present_count_ == l_.size) send_tables();
             if (changed_ && !complete_ && seconds_now() >= reported_at_ + report_interval) report_missing();
-            std::erase_if(connections_, [](const connection& c) { return !c.fd; });
+            if (!complete_ && left_at_ > 0 && seconds_now() >= left_at_ + time_to_return) fail_left();
         }
-        return {0, l_.size, group_, std::move(members_), std::move(own_)};
+        int lost = 1;  // while it was sent the table
+        while (lost < l_.size && line_[static_cast<std::size_t>(lost)]) ++lost;
+        meeting m{0, l_.size, group_, std::move(members_), std::move(own_), forming_line(0, std::move(line_))};
+        if (lost < l_.size) m.line.lost(lost);
+        return m;
     }
 
 private:
@@ -37,6 +39,8 @@ private:
     static constexpr double crowded_hello_timeout = 0.5;   ///< likewise, while others wait for its slot
     static constexpr std::size_t most_unidentified = 256;  ///< connections without an accepted hello
     static constexpr double report_interval = 0.1;         ///< seconds between two replies about the missing ranks
+    static constexpr double time_to_return = 0.5;          ///< seconds in which a rank that has left may connect anew
+    static constexpr double patience = 0.3;                ///< seconds for which there may be no descriptor
 
     struct connection {
         descriptor fd;
@@ -49,7 +53,7 @@ private:
         } stage = awaiting_hello;
         int rank = none;
         nonce ours{}, theirs{};
-        std::array<std::byte, hello_bytes> received{};
+        std::array<std::byte, reply_bytes> received{};  ///< a hello, or a reply that says why it cannot take part
         std::size_t bytes_received = 0;
         std::vector<std::byte> out{};  ///< bytes that are still to be sent; the table follows if `gets_table`
         std::size_t bytes_sent = 0;    ///< of `out`, or of the table
@@ -76,7 +80,7 @@ private:
             text << ": another process uses it, perhaps of another job, or of one that has failed. Set MASTER_PORT or "
                     "COLLS_MASTER_PORT to a free port for all ranks";
         else
-            text << ": " << std::strerror(reason_);
+            text << ": " << system_text(reason_);
         fail(errc::invalid_argument, l_, text);
     }
     bool listen_at_one_of(std::vector<address>& addresses, int port) {
@@ -88,7 +92,7 @@ private:
             if (!listening_) reason_ = errno;
             if (listening_) {
                 reason_ = 0;
-                own_ = listen_for_members(l_, at);
+                listen_for_others(at);
                 return true;
             }
             if (reason_ == EADDRINUSE) {
@@ -103,12 +107,26 @@ private:
             listening_ = listen_at(address::everywhere(at.family(), port));
             if (!listening_) continue;
             reason_ = 0;
-            own_ = listen_for_members(l_, outward_address(at.family()));
+            listen_for_others(outward_address(at.family()));
             return true;
         }
         return false;
     }
+    void listen_for_others(const address& at) {
+        try {
+            own_ = listen_for_members(l_, at);
+        } catch (const error& e) {
+            const std::string_view why = e.what();
+            give_up(e.code(), 0, message() << "rank 0" << why.substr(why.find(": ", 6)));  // after "colls: rank 0 of 8"
+        }
+    }
 
+    void step() {
+        wait(seconds_now());
+        for (std::size_t i = 0; i < connections_.size(); ++i) serve(connections_[i], polls_[i].revents);
+        if (polls_.back().revents != 0) accept_connections();
+        std::erase_if(connections_, [](const connection& c) { return !c.fd; });
+    }
     void wait(double now) {
         double wake = changed_ ? std::min(until_, reported_at_ + report_interval) : until_;
         polls_.clear();
@@ -127,6 +145,7 @@ private:
         polls_.push_back({crowded ? -1 : listening_.get(), POLLIN, 0});
         if (unidentified > 0) wake = std::min(wake, oldest + (crowded ? crowded_hello_timeout : hello_timeout));
         if (now < accept_again_at_) wake = std::min(wake, accept_again_at_);
+        if (left_at_ > 0) wake = std::min(wake, left_at_ + time_to_return);
         if (poll(polls_.data(), polls_.size(), milliseconds_until(wake)) < 0)
             for (pollfd& p : polls_) p.revents = 0;  // interrupted by a signal
 
@@ -149,8 +168,13 @@ private:
                 if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ECONNABORTED || errno == EINTR) return;
                 reason_ = errno;  // probably too many open files
                 accept_again_at_ = seconds_now() + 0.05;
+                if (refused_since_ == 0 || unidentified > 0) refused_since_ = seconds_now();  // silent ones leave soon
+                if (broken_.empty() && seconds_now() > refused_since_ + patience)
+                    give_up(errc::unsupported, 0,
+                        message() << "rank 0 cannot accept the connections of all ranks: " << system_text(reason_));
                 return;
             }
+            refused_since_ = 0;
             c.from = remote_address(c.fd.get());
             c.since = seconds_now();
             c.ours = random_nonce();
@@ -170,14 +194,30 @@ private:
         std::byte waste[256];
         const bool awaiting = c.stage == connection::awaiting_hello;
         std::byte* const to = awaiting ? c.received.data() + c.bytes_received : waste;
-        const ssize_t n =
-            ::recv(c.fd.get(), to, awaiting ? hello_bytes - c.bytes_received : sizeof waste, MSG_DONTWAIT);
+        const auto known = parse_prefix(bytes_view(c.received).first(c.bytes_received));
+        const std::size_t whole = !known ? prefix_bytes : known->kind == record_kind::reply ? reply_bytes : hello_bytes;
+        const ssize_t n = ::recv(c.fd.get(), to, awaiting ? whole - c.bytes_received : sizeof waste, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (n <= 0) return drop(c);
         if (c.stage == connection::identified) return drop(c);  // a rank sends nothing behind its hello
         if (!awaiting) return;
         c.bytes_received += static_cast<std::size_t>(n);
-        if (c.bytes_received >= prefix_bytes) check_hello(c);
+        if (c.bytes_received < prefix_bytes) return;
+        if (!known) return receive(c);
+        if (known->kind == record_kind::reply) return check_failure(c);
+        check_hello(c);
+    }
+    /// A rank that cannot take part says why, in place of its hello.
+    void check_failure(connection& c) {
+        if (c.bytes_received < reply_bytes) return;
+        const auto a = parse_reply(c.received);
+        if (!a || a->what != verdict::failed || a->group == 0 || a->group >= static_cast<std::uint64_t>(l_.size) ||
+            !same(a->proof, prove(l_.token, c.ours, {}, c.received)))
+            return drop(c);
+        c.fd.close();
+        ++told_;
+        if (broken_.empty())
+            give_up(errc::peer_failed, static_cast<int>(a->group), message() << std::string_view(a->text));
     }
 
     void check_hello(connection& c) {
@@ -185,10 +225,10 @@ private:
         if (!p || p->kind != record_kind::hello) return drop(c);
         if (p->protocol != rendezvous_version) return refuse_version(c, *p);
         if (c.bytes_received < hello_bytes) return;
-        const auto h = parse_hello(c.received);
+        const auto h = parse_hello(bytes_view(c.received).first(hello_bytes));
         if (!h) return drop(c);
         c.theirs = h->once;
-        if (!same(h->proof, prove(l_.token, c.ours, c.theirs, c.received)))
+        if (!same(h->proof, prove(l_.token, c.ours, c.theirs, bytes_view(c.received).first(hello_bytes))))
             return refuse(c, verdict::wrong_token,
                 message() << "a process on " << host_text(c.from) << " has another token (COLLS_TOKEN)");
         if (h->library != library_version) return refuse_version(c, *p);
@@ -208,12 +248,14 @@ private:
                           << static_cast<long long>(members_[rank].pid) << " (at " << text_of(members_[rank].at)
                           << ") and to process " << static_cast<long long>(h->self.pid) << " (at "
                           << text_of(h->self.at) << ")");
+        if (!broken_.empty()) return tell_broken(c);
         c.stage = connection::identified;
         c.rank = h->rank;
         members_[rank] = seen_over(c.fd.get(), h->self);
         present_[rank] = ever_present_[rank] = true;
         ++present_count_;
         changed_ = true;
+        if (ever_present_count() == present_count_) left_at_ = 0;
         send_reply(c, verdict::accepted, missing().c_str());
     }
     void refuse_version(connection& c, const prefix& theirs) {
@@ -248,12 +290,12 @@ private:
         present_[static_cast<std::size_t>(c.rank)] = false;
         --present_count_;
         changed_ = true;
+        if (left_at_ == 0) left_at_ = seconds_now();
     }
 
     void send_reply(connection& c, verdict what, const char* text) {
         reply a{.what = what, .size = l_.size, .group = group_};
-        for (std::size_t i = 0; i < reply::most_text && text[i]; ++i)
-            a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+        set_text(a, text);
         a.proof = prove(l_.token, c.ours, c.theirs, encode(a));
         const auto bytes = encode(a);
         c.out.insert(c.out.end(), bytes.begin(), bytes.end());
@@ -273,7 +315,7 @@ private:
             if (c.out.empty()) c.gets_table = false;
             c.out.clear();
         }
-        if (complete_) c.fd.close();  // the table has been sent
+        if (complete_) line_[static_cast<std::size_t>(c.rank)] = std::move(c.fd);  // the table has been sent
         // What the peer still sends is read: closing a connection with unread data sends a reset, which would overtake
         // the reply.
         if (c.stage == connection::refused) shutdown(c.fd.get(), SHUT_WR);
@@ -321,6 +363,35 @@ private:
         }
     }
 
+    void tell_broken(connection& c) {
+        c.stage = connection::refused;
+        c.since = seconds_now();
+        ++told_;
+        send_reply(c, verdict::failed, broken_.c_str());
+    }
+    /// Tells the ranks that are connected, and those that come within a second, that there will be no group.
+    [[noreturn]] void give_up(errc code, int because_of, const message& why) {
+        broken_ = why.text();
+        for (connection& c : connections_)
+            if (c.fd && c.stage == connection::identified) tell_broken(c);
+        left_at_ = 0;
+        own_.close();  // a descriptor for those that come
+        until_ = std::min(until_, seconds_now() + 1);
+        while (told_ < l_.size && seconds_now() < until_) step();
+        fail(code, l_, why, because_of);
+    }
+    [[noreturn]] void fail_left() {
+        int rank = 0;
+        while (present_[static_cast<std::size_t>(rank)] || !ever_present_[static_cast<std::size_t>(rank)]) ++rank;
+        const member& m = members_[static_cast<std::size_t>(rank)];
+        ++told_;
+        message text;
+        text << "rank " << rank << " (process " << static_cast<long long>(m.pid) << ", at " << text_of(m.at)
+             << ") connected, and has left again: it has failed";
+        if (ever_present_count() < l_.size) text << ", or has given up waiting for " << ranks_without(ever_present_);
+        give_up(errc::peer_failed, rank, text);
+    }
+
     [[noreturn]] void fail_timeout() {
         if (complete_) {
             const int slow = connections_.front().rank;
@@ -336,8 +407,7 @@ private:
             if (c.fd && c.stage == connection::identified) send_reply(c, verdict::broken, text.text());
         text << " at " << text_of(local_address(listening_.get()))
              << ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and COLLS_TOKEN?";
-        if (reason_ != 0)
-            text << " Rank 0 could not accept all connections: " << std::strerror(reason_) << " (see ulimit -n).";
+        if (reason_ != 0) text << " Rank 0 could not accept all connections: " << system_text(reason_) << ".";
         if (!refusal_.empty()) text << " Refused: " << refusal_;
         const auto& blamed = ever_present_count() == l_.size ? present_ : ever_present_;
         fail(
@@ -356,8 +426,13 @@ private:
     bool complete_ = false;  ///< all ranks have connected
     bool changed_ = false;   ///< the missing ranks have, since they were reported
     double reported_at_ = 0, accept_again_at_ = 0;
+    double left_at_ = 0;        ///< when the first of those left that are not back; 0: all are
+    double refused_since_ = 0;  ///< when the system first gave no descriptor for a connection; 0: it does
+    std::string broken_;        ///< why there will be no group
+    int told_ = 1;              ///< ranks that know it
     std::vector<connection> connections_;
-    std::vector<pollfd> polls_;  ///< of each connection, and of `listening_`
+    std::vector<descriptor> line_;  ///< by rank: the connections of those that have the table
+    std::vector<pollfd> polls_;     ///< of each connection, and of `listening_`
     std::vector<std::byte> table_;
     std::string refusal_;  ///< the last one
 };

@@ -57,7 +57,7 @@ inline meeting meet_over_tcp(
                                                    : outward_address(AF_INET);
         m.listening = listen_at(at);
         if (!m.listening)
-            why = (message() << "cannot listen at " << host_text(at) << ": " << std::strerror(errno)).text();
+            why = (message() << "cannot listen at " << host_text(at) << ": " << system_text(errno)).text();
     } catch (const error& x) {
         why = x.what();
     }

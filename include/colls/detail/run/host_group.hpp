@@ -10,19 +10,52 @@
 
 namespace colls::inline v1::detail {
 
-/// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone.
+/// Watches the processes of other ranks, which are on this host.
+class process_watch {
+public:
+    process_watch(int rank, const std::vector<pid_t>& of) : rank_(rank) {
+        for (std::size_t r = 0; r < of.size(); ++r) {
+            watched_.emplace_back(static_cast<int>(r) == rank ? -1 : with_raised_limit([&] {
+                return static_cast<int>(syscall(SYS_pidfd_open, of[r], 0));
+            }));
+            if (static_cast<int>(r) != rank && !watched_.back() && errno == ESRCH) gone_ = static_cast<int>(r);
+        }
+    }
+    /// Throws peer_failed if one has ended.
+    void check() const {
+        int ended = gone_;
+        for (std::size_t r = 0; r < watched_.size() && ended == none; ++r) {
+            pollfd p{watched_[r].get(), POLLIN, 0};
+            if (watched_[r] && poll(&p, 1, 0) > 0) ended = static_cast<int>(r);
+        }
+        if (ended != none)
+            throw error(errc::peer_failed,
+                (message() << "colls: rank " << rank_ << ": the group was not formed: rank " << ended
+                           << " has ended before all ranks had formed it")
+                    .text(),
+                rank_, ended);
+    }
+
+private:
+    int rank_, gone_ = none;
+    std::vector<descriptor> watched_;
+};
+
+/// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone. `check`, while it
+/// waits and while they assemble: throws if a rank has failed.
 inline std::shared_ptr<processes::detail::arena> host_memory(
-    std::uint64_t group, int rank, const list<int>& here, double timeout) {
+    std::uint64_t group, int rank, const list<int>& here, double timeout, const std::function<void()>& check) {
     using processes::detail::arena;
     const int n = static_cast<int>(here.size());
     const std::uint64_t socket = hash_mix(group, static_cast<std::uint64_t>(here[0]));  // named hosts may be one
     std::shared_ptr<arena> a;
     if (here[0] == rank) {
         a = std::make_shared<arena>(n);
-        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank);
+        if (n > 1) hand_out(socket, a->file(), n - 1, timeout, rank, check);
     } else {
-        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0]));
+        a = std::make_shared<arena>(n, fetch(socket, timeout, rank, here[0], check));
     }
+    a->check_others = check;
     int at = 0;
     while (here[at] != rank) ++at;
     a->be(at);
@@ -79,9 +112,11 @@ inline communicator group_of_host(
     }
     if (!ok_everywhere(rank != 0 || a)) return {};
     const std::uint64_t number = all[0].group;
+    const process_watch watch(rank, processes);
+    const auto check = [&watch] { watch.check(); };
     try {
-        if (rank == 0 && n > 1) hand_out(number, a->file(), n - 1, env.timeout, rank);
-        if (rank != 0) a = std::make_shared<arena>(n, fetch(number, env.timeout, rank, 0));
+        if (rank == 0 && n > 1) hand_out(number, a->file(), n - 1, env.timeout, rank, check);
+        if (rank != 0) a = std::make_shared<arena>(n, fetch(number, env.timeout, rank, 0, check));
     } catch (const error& x) {
         why = x.what();
         a.reset();
@@ -89,6 +124,7 @@ inline communicator group_of_host(
     if (!ok_everywhere(a != nullptr)) return {};
     a->number = number;
     a->be(rank);
+    a->check_others = check;
     communicator comm = whole_group(a, env);
     if (!kept_arenas::ranks_of(*a, processes).empty()) kept_arenas::of_process().keep(a);
     return comm;

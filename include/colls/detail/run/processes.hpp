@@ -34,6 +34,12 @@ inline communicator whole_group(const std::shared_ptr<arena>& a, const colls::de
 inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
     namespace hosts = colls::detail::hosts;
     descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
+    if (!listening)
+        throw error(errc::unsupported,
+            (message() << "colls: rank " << a->rank()
+                       << ": cannot listen on loopback: " << colls::detail::system_text(errno))
+                .text(),
+            a->rank());
     a->port(a->rank()).store(
         static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
@@ -190,8 +196,8 @@ COLLS_INLINE void run(int n, rank_task f) {
     for (int r = 0; r < n; ++r) {
         const pid_t child = fork();
         if (child < 0)
-            throw error(
-                errc::unsupported, (message() << "colls: cannot fork rank " << r << ": " << strerror(errno)).text(), r);
+            throw error(errc::unsupported,
+                (message() << "colls: cannot fork rank " << r << ": " << colls::detail::system_text(errno)).text(), r);
         if (child > 0) {
             all.add(child);
             continue;

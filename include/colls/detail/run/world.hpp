@@ -12,8 +12,8 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// The group of those that have met, of which `source` said that they belong together.
-inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
+inline communicator formed_group(meeting& m, const environment& env, std::string_view source) {
+    using namespace processes::detail;
     std::vector<hosts::site> sites;
     list<int> here;
     std::map<std::uint64_t, cores_together> cores_of;
@@ -39,16 +39,33 @@ inline communicator group_of(meeting&& m, const environment& env, std::string_vi
                       << (hosts == 1 && !env.tcp ? ""
                              : env.verbs         ? "RDMA"
                                                  : "TCP"));
-    if (hosts == 1 && !env.tcp)
-        return processes::detail::whole_group(host_memory(m.group, m.rank, here, env.timeout), env);
-    std::shared_ptr<processes::detail::arena> memory;
+    const auto check = [&m] { m.line.check(); };
+    if (hosts == 1 && !env.tcp) return whole_group(host_memory(m.group, m.rank, here, env.timeout, check), env);
+    std::shared_ptr<arena> memory;
     if (near) {
-        memory = host_memory(m.group, m.rank, here, env.timeout);
+        memory = host_memory(m.group, m.rank, here, env.timeout, check);
         memory->assemble(env.timeout);
     }
     auto way = hosts::inter_node_transport_for(env, m.rank, sites[static_cast<std::size_t>(m.rank)].at);
+    m.line.meet(env.timeout);  // the ranks of other hosts hear that this one's have no memory
     return hosts::group_of_all(
         std::move(m.listening), std::move(sites), m.group, m.rank, cores, std::move(memory), std::move(way));
+}
+
+/// The group of those that have met, of which `source` said that they belong together.
+inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
+    try {
+        communicator comm = formed_group(m, env, source);
+        m.line.meet(env.timeout);
+        return comm;
+    } catch (const error& e) {
+        if (e.code() == errc::peer_failed) m.line.look_for_cause();
+        m.line.tell(e.what());
+        throw;
+    } catch (const std::exception& e) {
+        m.line.tell(e.what());
+        throw;
+    }
 }
 
 }  // namespace detail

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cerrno>
+#include <cstring>
+#include <string>
 
 namespace colls::inline v1::detail {
 
@@ -18,7 +21,41 @@ inline int above_standard(int fd) {
     return moved;
 }
 
-/// Owns a file descriptor, which is 3 or above. Whatever the library opens and keeps is one of these (scripts/check-layers).
+/// Raises the number of descriptors that this process may have from its soft limit to its hard one. False: it is there.
+inline bool raise_descriptor_limit() {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+    limit.rlim_cur = limit.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+/// What make() returns, a descriptor or -1. Where this process has as many as its soft limit allows, the limit is
+/// raised.
+template <class F>
+int with_raised_limit(F make) {
+    const int fd = make();
+    return fd < 0 && errno == EMFILE && raise_descriptor_limit() ? make() : fd;
+}
+/// That errno says that the system, or a limit, gives no more of something.
+inline bool is_exhausted(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
+}
+/// What an errno means and, where something is exhausted, what to do.
+inline std::string system_text(int error) {
+    std::string text = std::strerror(error);
+    rlimit limit{};
+    if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        text.append(": this process may have ")
+            .append(std::to_string(limit.rlim_cur))
+            .append(" descriptors (ulimit -n); raise that limit, or keep fewer groups and files");
+    else if (error == ENFILE)
+        text.append(": all processes of this system together have as many as it allows (sysctl fs.file-max)");
+    else if (error == ENOMEM || error == ENOBUFS)
+        text.append(": the system, or this process's memory cgroup, has no more memory for it");
+    return text;
+}
+
+/// Owns a file descriptor, which is 3 or above. Whatever the library opens and keeps is one of these
+/// (scripts/check-layers).
 class descriptor {
 public:
     descriptor() = default;

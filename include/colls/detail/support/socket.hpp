@@ -143,10 +143,15 @@ inline void set_nodelay(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+/// A socket: non-blocking, closed by exec. No descriptor if there is none: errno says why.
+inline descriptor stream_socket(int family) {
+    return descriptor(with_raised_limit([&] { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }));
+}
+
 /// A listening socket: non-blocking, closed by exec. Port 0 stands for any free one (see `port_of`). No descriptor if
 /// it fails: errno says why.
 inline descriptor listen_at(const address& at) {
-    descriptor fd(socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    descriptor fd = stream_socket(at.family());
     if (!fd) return fd;
     const int on = 1;
     setsockopt(
@@ -159,7 +164,8 @@ inline descriptor listen_at(const address& at) {
 /// The next incoming connection: non-blocking, closed by exec, without delay. No descriptor if there is none: errno
 /// says why (EAGAIN: none is waiting; ECONNABORTED: the peer has closed it again).
 inline descriptor accept_from(int listening) {
-    descriptor fd(accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    descriptor fd(
+        with_raised_limit([&] { return accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }));
     if (fd) set_nodelay(fd.get());
     return fd;
 }
@@ -167,7 +173,7 @@ inline descriptor accept_from(int listening) {
 /// Starts to connect: non-blocking, closed by exec, without delay. `connected` says how far it is. No descriptor if it
 /// fails at once: errno says why.
 inline descriptor start_connect(const address& to) {
-    descriptor fd(socket(to.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    descriptor fd = stream_socket(to.family());
     if (!fd) return fd;
     set_nodelay(fd.get());
     if (connect(fd.get(), to.get(), to.length) != 0 && errno != EINPROGRESS && errno != EINTR) fd.close();

@@ -80,8 +80,15 @@ public:
         struct stat status{};
         fstat(file_.get(), &status);
         int why = 0;
-        // A new file has no size yet: it gets as much as the system grants.
+        // A new file has no size yet: it gets as much as the system grants. (A file beyond the limit on their sizes
+        // would end the process by SIGXFSZ.)
+        rlimit files{};
+        if (getrlimit(RLIMIT_FSIZE, &files) != 0) files.rlim_cur = RLIM_INFINITY;
         for (std::size_t part = most_part_bytes(); base_ == nullptr && part >= std::size_t{1} << 24; part /= 4) {
+            if (status.st_size == 0 && size_for(ranks, part) > files.rlim_cur) {
+                why = EFBIG;
+                continue;
+            }
             bytes_ = status.st_size > 0 ? static_cast<std::size_t>(status.st_size) : size_for(ranks, part);
             void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file_.get(), 0);
             why = errno;
@@ -102,6 +109,8 @@ public:
     int ranks() const { return ranks_; }
     /// Tells it from the other arenas of a process; set before it has groups. 0: a process has this one alone.
     std::uint64_t number = 0;
+    /// Called until this rank has assembled, while it waits for others, where that is set: throws if a rank has failed.
+    std::function<void()> check_others;
     group_memory whole() const { return {base_ + head_bytes, ranks_}; }
     /// The port on which the rank listens, before there is a group.
     std::atomic<std::uint32_t>& port(int rank) const { return numbers()[rank]; }
@@ -233,6 +242,7 @@ public:
         for (int r = 0; r < ranks_; ++r) cores.add(share(r));
         figures_ = head().figures;
         figures_.cores = cores.cores();
+        check_others = nullptr;
     }
     /// Once assembled: those of the machine, with the cores that the ranks have together. All ranks agree on them.
     const machine& figures() const { return figures_; }
@@ -256,6 +266,7 @@ private:
             // gone on and ended since the first look.
             if ((broken == 2 || dead(r) || late) && missing()) fail_to_assemble(r, broken == 2);
             colls::detail::call_wait_hook();
+            if (check_others) check_others();
             usleep(50);
         }
     }
@@ -291,7 +302,8 @@ private:
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
             const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
-            watched_[r] = colls::detail::descriptor(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+            watched_[r] = colls::detail::descriptor(colls::detail::with_raised_limit(
+                [&] { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }));
             if (!watched_[r] && errno == ESRCH) mark_dead(r);
         }
     }
@@ -338,12 +350,15 @@ private:
         return (bytes_ - head_bytes - control_bytes(ranks_)) / static_cast<std::size_t>(ranks_) / page * page;
     }
     [[noreturn]] static void refuse(const char* what, int why) {
-        throw error(errc::unsupported, (message() << "colls: " << what << " shared memory: " << strerror(why)
-                                                  << "; is there a limit on address space (ulimit -v)?")
-                                           .text());
+        message text;
+        text << "colls: " << what << " shared memory: " << colls::detail::system_text(why);
+        if (why == EFBIG) text << ": raise the limit on the size of files (ulimit -f)";
+        if (why == ENOMEM) text << "; is there a limit on address space (ulimit -v)?";
+        throw error(errc::unsupported, text.text());
     }
     static colls::detail::descriptor create_file() {
-        colls::detail::descriptor file(memfd_create("colls", MFD_CLOEXEC));
+        colls::detail::descriptor file(
+            colls::detail::with_raised_limit([] { return memfd_create("colls", MFD_CLOEXEC); }));
         if (!file) refuse("cannot make", errno);
         return file;
     }

@@ -98,6 +98,17 @@ public:
     bool has_socket() const { return own_.is_open() || theirs_.is_open(); }
     /// The peer has connected.
     void accept(descriptor&& fd);
+    /// The system gives this process nothing more for a connection.
+    void report_exhausted(int code) {
+        const int before = errno;
+        if (listener()) listener()->failed(peer_, system_text(code).c_str());
+        errno = before;
+    }
+    /// Something waits for the peer's connection, or for its end.
+    bool is_urgent() const {
+        return own_.is_connecting() || end_ != end_of_peer::unseen ||
+               (!theirs_.is_open() && (lower_ ? !control_.frames.empty() : inbox_.expecting() || !outbox_.empty()));
+    }
 
     /// Adds the peer to those with work to do.
     void schedule() {
@@ -191,11 +202,6 @@ private:
     bool handle(connection_socket& s, arrival what);
 
     bool has_work() const;
-    /// Something waits for the peer's connection, or for its end.
-    bool is_urgent() const {
-        return own_.is_connecting() || end_ != end_of_peer::unseen ||
-               (!theirs_.is_open() && (lower_ ? !control_.frames.empty() : inbox_.expecting() || !outbox_.empty()));
-    }
     static bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
     tcp_transport_state* shared_ = nullptr;
@@ -226,6 +232,7 @@ inline void peer_connection::connect() {
     own_.start_connecting();
     own_.fd = start_connect(at_);
     if (!own_.fd || !shared_->node.watch(own_)) {
+        if (is_exhausted(errno)) report_exhausted(errno);
         close(own_, errno);
         return;
     }

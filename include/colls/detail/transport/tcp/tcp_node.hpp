@@ -20,6 +20,8 @@ struct tcp_connection_owner {
     virtual void accept_connection(const peer_hello& hello, descriptor&& fd) = 0;
     /// A watched socket has become readable or writable, or has hung up.
     virtual void socket_ready(watched_socket& socket) = 0;
+    /// The system gives this process no descriptor for a connection that has come in; `code`: an errno.
+    virtual void connections_exhausted(int code) = 0;
 
 protected:
     ~tcp_connection_owner() = default;
@@ -39,10 +41,10 @@ public:
     /// `early_timeout` seconds. Throws colls::error.
     explicit tcp_node(descriptor listening, double early_timeout = 300) : early_timeout_(early_timeout) {
         listening_.fd = std::move(listening);
-        epoll_ = descriptor(epoll_create1(EPOLL_CLOEXEC));
+        epoll_ = descriptor(with_raised_limit([] { return epoll_create1(EPOLL_CLOEXEC); }));
         if (!epoll_ || !watch(listening_))
-            throw error(errc::peer_failed,
-                (message() << "colls: cannot watch sockets (epoll): " << std::strerror(errno)).text());
+            throw error(
+                errc::unsupported, (message() << "colls: cannot watch sockets (epoll): " << system_text(errno)).text());
     }
     tcp_node(const tcp_node&) = delete;
     tcp_node& operator=(const tcp_node&) = delete;
@@ -137,9 +139,12 @@ private:
             descriptor fd = accept_from(listening_.fd.get());
             if (!fd) {
                 if (errno == ECONNABORTED || errno == EINTR) continue;
-                // Where the process has no descriptor left, every poll tries again.
-                listening_.readable = errno != EAGAIN && errno != EWOULDBLOCK;
+                // Where the process has no descriptor left, every poll tries again, and what waits for a peer fails.
+                const int code = errno;
+                listening_.readable = code != EAGAIN && code != EWOULDBLOCK;
                 if (listening_.readable) make_room(false, 0);
+                if (is_exhausted(code))
+                    for (tcp_connection_owner* t : transports_) t->connections_exhausted(code);
                 return;
             }
             make_room(false, most_silent);

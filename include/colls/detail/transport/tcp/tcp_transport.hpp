@@ -5,6 +5,7 @@
 #include <colls/detail/transport/tcp/peer_connection.hpp>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace colls::inline v1::detail {
@@ -56,6 +57,7 @@ private:
         if (hello.to == shared_.rank && hello.from < size_) at(hello.from).accept(std::move(fd));
     }
     void socket_ready(watched_socket& s) override { at(s.peer).schedule(); }
+    void connections_exhausted(int code) override { exhausted_ = code; }
 
     peer_connection& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
     const peer_connection& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
@@ -64,6 +66,7 @@ private:
     int size_;
     std::unique_ptr<peer_connection[]> peers_;
     unsigned calls_ = 0;        // of `progress`
+    int exhausted_ = 0;         // an errno: why connections of peers could not be accepted
     bool progressing_ = false;  // a listener may call `progress` again
 };
 
@@ -72,6 +75,9 @@ inline void tcp_transport::progress() {
     progressing_ = true;
     if (shared_.urgent || shared_.busy.empty() || ++calls_ % 32 == 0) shared_.node.poll_events();
     shared_.urgent = false;
+    for (std::size_t i = 0; exhausted_ != 0 && i < shared_.busy.size(); ++i)
+        if (at(shared_.busy[i]).is_urgent()) at(shared_.busy[i]).report_exhausted(std::exchange(exhausted_, 0));
+    exhausted_ = 0;
     for (std::size_t i = 0; i < shared_.busy.size();) {
         if (at(shared_.busy[i]).progress())
             ++i;
