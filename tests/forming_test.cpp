@@ -1,5 +1,5 @@
-// A rank that dies while a world is formed, at any of its system calls: each other rank has an error that names it, and not by
-// its deadline. The rank is traced (ptrace), and killed at a call.
+// A rank that dies while a world is formed, at any of its system calls: each other rank has an error that names it, and
+// not by its deadline. The rank is traced (ptrace), and killed at a call.
 #include "catch.hpp"
 
 #include "support/ports.hpp"
@@ -82,8 +82,9 @@ constexpr shape shapes[] = {{"shm", "shm", 3, 3}, {"tcp", "tcp", 3, 3}, {"hosts"
     _exit(0);
 }
 
-/// Runs a world of which `victim` is killed at its system call number `at` after the others know it: after its first message
-/// or, for rank 0, once it has answered them all. Returns how many such calls it has made; fewer than `at`: it lives.
+/// Runs a world of which `victim` is killed at its system call number `at` after the others know it: after its first
+/// message or, for rank 0, once it has answered them all. Returns how many such calls it has made; fewer than `at`: it
+/// lives.
 int run(const shape& s, int victim, int at, const std::function<void(int)>& before = [](int) {}) {
     const support::claimed_ports port;
     for (int r = 0; r < s.ranks; ++r) endings()[r] = ending();
@@ -172,11 +173,13 @@ TEST_CASE("forming: a limit that one rank meets is named by all ranks, before th
                         formed = formed || endings()[r].code == 0 || std::strstr(endings()[r].text, "in all_reduce");
                     for (int r = 0; r < s.ranks; ++r) {
                         const ending& how = endings()[r];
-                        INFO(s.name << ", rank " << victim << " limited to " << to << "; rank " << r << ": " << how.text);
+                        INFO(s.name << ", rank " << victim << " limited to " << to << "; rank " << r << ": "
+                                    << how.text);
                         CHECK(how.done == 1);
                         CHECK(how.code != 100 + static_cast<int>(colls::errc::timeout));
                         if (how.code == 0) continue;
-                        // In a call the limit ends one connection: the rank at its other end sees that this one is gone.
+                        // In a call the limit ends one connection: the rank at its other end sees that this one is
+                        // gone.
                         const bool names = std::strstr(how.text, l.named) != nullptr;
                         CHECK((names || (formed && std::strstr(how.text, "in all_reduce") != nullptr)));
                         CHECK((names || std::strstr(how.text, ("rank " + std::to_string(victim)).c_str()) != nullptr));

@@ -1,5 +1,5 @@
-// The connections of a rendezvous, kept until the group stands: whoever waits for another rank hears at once that it has
-// ended, or that it cannot take part and why.
+// The connections of a rendezvous, kept until the group stands: whoever waits for another rank hears at once that it
+// has ended, or that it cannot take part and why.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
@@ -104,7 +104,8 @@ private:
         rendezvous::set_text(r, why);
         const auto bytes = encode(r);
         for (std::size_t i = 0; i < ends_.size(); ++i)
-            if (ends_[i].fd && static_cast<int>(i) != except) send_all(ends_[i].fd.get(), bytes.data(), bytes.size(), 0);
+            if (ends_[i].fd && static_cast<int>(i) != except)
+                send_all(ends_[i].fd.get(), bytes.data(), bytes.size(), 0);
     }
 
     int rank_ = 0, step_ = 0;

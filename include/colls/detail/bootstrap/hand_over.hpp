@@ -57,8 +57,7 @@ inline void hand_out(
                     .text(),
                 rank);
         if (poll(&p, 1, 1) <= 0) continue;
-        const descriptor peer(
-            with_raised_limit([&] { return accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC); }));
+        const descriptor peer = opened([&] { return accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC); });
         if (!peer && is_exhausted(errno))
             throw error(errc::unsupported,
                 (message() << "colls: rank " << rank
@@ -94,7 +93,7 @@ inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from
     for (const double until = seconds_now() + timeout; seconds_now() < until; usleep(1000)) {
         call_wait_hook();
         check();
-        const descriptor peer(with_raised_limit([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }));
+        const descriptor peer = opened([] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); });
         if (!peer && is_exhausted(errno)) exhausted(errno);
         const timeval limit{5, 0};
         setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);

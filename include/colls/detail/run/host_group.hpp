@@ -15,10 +15,10 @@ class process_watch {
 public:
     process_watch(int rank, const std::vector<pid_t>& of) : rank_(rank) {
         for (std::size_t r = 0; r < of.size(); ++r) {
-            watched_.emplace_back(static_cast<int>(r) == rank ? -1 : with_raised_limit([&] {
-                return static_cast<int>(syscall(SYS_pidfd_open, of[r], 0));
-            }));
-            if (static_cast<int>(r) != rank && !watched_.back() && errno == ESRCH) gone_ = static_cast<int>(r);
+            watched_.emplace_back();
+            if (static_cast<int>(r) == rank) continue;
+            watched_[r] = opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, of[r], 0)); });
+            if (!watched_[r] && errno == ESRCH) gone_ = static_cast<int>(r);
         }
     }
     /// Throws peer_failed if one has ended.

@@ -28,13 +28,6 @@ inline bool raise_descriptor_limit() {
     limit.rlim_cur = limit.rlim_max;
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
-/// What make() returns, a descriptor or -1. Where this process has as many as its soft limit allows, the limit is
-/// raised.
-template <class F>
-int with_raised_limit(F make) {
-    const int fd = make();
-    return fd < 0 && errno == EMFILE && raise_descriptor_limit() ? make() : fd;
-}
 /// That errno says that the system, or a limit, gives no more of something.
 inline bool is_exhausted(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
@@ -87,6 +80,14 @@ public:
 private:
     int fd_ = -1;
 };
+
+/// What make() opens; none (errno says why) where it returns -1. Where this process has as many descriptors as its soft
+/// limit allows, the limit is raised.
+template <class F>
+descriptor opened(F make) {
+    const int fd = make();
+    return descriptor(fd < 0 && errno == EMFILE && raise_descriptor_limit() ? make() : fd);
+}
 
 /// While it lives, descriptors 0 to 2 are all in use, and what another library opens is 3 or above, too.
 class standard_descriptors_held {

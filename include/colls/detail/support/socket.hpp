@@ -145,7 +145,8 @@ inline void set_nodelay(int fd) {
 
 /// A socket: non-blocking, closed by exec. No descriptor if there is none: errno says why.
 inline descriptor stream_socket(int family) {
-    return descriptor(with_raised_limit([&] { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }));
+    return opened([&] {
+        return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }));
 }
 
 /// A listening socket: non-blocking, closed by exec. Port 0 stands for any free one (see `port_of`). No descriptor if
@@ -164,8 +165,7 @@ inline descriptor listen_at(const address& at) {
 /// The next incoming connection: non-blocking, closed by exec, without delay. No descriptor if there is none: errno
 /// says why (EAGAIN: none is waiting; ECONNABORTED: the peer has closed it again).
 inline descriptor accept_from(int listening) {
-    descriptor fd(
-        with_raised_limit([&] { return accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); }));
+    descriptor fd = opened([&] { return accept4(listening, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (fd) set_nodelay(fd.get());
     return fd;
 }

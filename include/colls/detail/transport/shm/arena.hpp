@@ -302,8 +302,9 @@ private:
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
             const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
-            watched_[r] = colls::detail::descriptor(colls::detail::with_raised_limit(
-                [&] { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }));
+            watched_[r] = colls::detail::opened(
+                [&] {
+                return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }));
             if (!watched_[r] && errno == ESRCH) mark_dead(r);
         }
     }
@@ -357,8 +358,7 @@ private:
         throw error(errc::unsupported, text.text());
     }
     static colls::detail::descriptor create_file() {
-        colls::detail::descriptor file(
-            colls::detail::with_raised_limit([] { return memfd_create("colls", MFD_CLOEXEC); }));
+        colls::detail::descriptor file = colls::detail::opened([] { return memfd_create("colls", MFD_CLOEXEC); });
         if (!file) refuse("cannot make", errno);
         return file;
     }
