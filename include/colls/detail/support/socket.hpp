@@ -145,8 +145,7 @@ inline void set_nodelay(int fd) {
 
 /// A socket: non-blocking, closed by exec. No descriptor if there is none: errno says why.
 inline descriptor stream_socket(int family) {
-    return opened([&] {
-        return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }));
+    return opened([&] { return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
 /// A listening socket: non-blocking, closed by exec. Port 0 stands for any free one (see `port_of`). No descriptor if

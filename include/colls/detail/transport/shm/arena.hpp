@@ -302,9 +302,7 @@ private:
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
             const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
-            watched_[r] = colls::detail::opened(
-                [&] {
-                return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); }));
+            watched_[r] = colls::detail::opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); });
             if (!watched_[r] && errno == ESRCH) mark_dead(r);
         }
     }

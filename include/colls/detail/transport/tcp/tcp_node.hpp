@@ -41,8 +41,7 @@ public:
     /// `early_timeout` seconds. Throws colls::error.
     explicit tcp_node(descriptor listening, double early_timeout = 300) : early_timeout_(early_timeout) {
         listening_.fd = std::move(listening);
-        epoll_ = opened([] {
-            return epoll_create1(EPOLL_CLOEXEC); }));
+        epoll_ = opened([] { return epoll_create1(EPOLL_CLOEXEC); });
         if (!epoll_ || !watch(listening_))
             throw error(
                 errc::unsupported, (message() << "colls: cannot watch sockets (epoll): " << system_text(errno)).text());
