@@ -1,7 +1,7 @@
 // What scripts/mutate puts into the headers: each place of a mutant calls one of these with the mutant's number, and
 // does what the code says unless COLLS_MUTANT names that number. So all mutants are compiled once. Constant expressions
 // are never mutated. COLLS_MUTANTS_REACHED names a file of a byte for each number, in which a place that is reached
-// sets its byte.
+// sets its byte: to 1, or to 2 where there is no mutant.
 #pragma once
 
 #include <fcntl.h>
@@ -42,6 +42,13 @@ inline bool is_active(int id) {
     return id == active;
 }
 
+// At a place where the mutant would not compile: of two types, or of a type that has no such operator.
+inline void no_mutant(int id) {
+    if (reached == nullptr) return;
+    unsigned char not_reached = 0;
+    std::atomic_ref(reached[id]).compare_exchange_strong(not_reached, 2, std::memory_order_relaxed);
+}
+
 constexpr bool on(int id) {
     if (std::is_constant_evaluated()) return false;
     return is_active(id);
@@ -60,9 +67,8 @@ constexpr T& pick(int id, T& first, T& second) {
 }
 template <class T, class U>
     requires(!std::is_same_v<T, U>)
-constexpr T& pick(int id, T& first, U&) {  // no mutant: 2 says so
-    if (!std::is_constant_evaluated() && reached != nullptr)
-        std::atomic_ref(reached[id]).store(2, std::memory_order_relaxed);
+constexpr T& pick(int id, T& first, U&) {
+    if (!std::is_constant_evaluated()) no_mutant(id);
     return first;
 }
 
@@ -76,24 +82,25 @@ struct left {
     const T& value;
     int id;
 };
-#define COLLS_MUTANTS_INFIX(name, operation, mutated)                                                   \
-    struct name {                                                                                       \
-        int id;                                                                                         \
-    };                                                                                                  \
-    template <class T>                                                                                  \
-    struct left_of_##name : left<T> {};                                                                 \
-    template <class T>                                                                                  \
-    constexpr left_of_##name<T> operator operation(const T & value, name at) {                          \
-        return {{value, at.id}};                                                                        \
-    }                                                                                                   \
-    template <class T, class U>                                                                         \
-    constexpr auto operator operation(left_of_##name<T> a, const U& b) {                                \
-        if constexpr (requires { a.value mutated b; }) {                                                \
-            if constexpr (std::is_same_v<decltype(a.value operation b), decltype(a.value mutated b)>) { \
-                if (on(a.id)) return a.value mutated b;                                                 \
-            }                                                                                           \
-        }                                                                                               \
-        return a.value operation b;                                                                     \
+#define COLLS_MUTANTS_INFIX(name, operation, mutated)                                               \
+    struct name {                                                                                   \
+        int id;                                                                                     \
+    };                                                                                              \
+    template <class T>                                                                              \
+    struct left_of_##name : left<T> {};                                                             \
+    template <class T>                                                                              \
+    constexpr left_of_##name<T> operator operation(const T & value, name at) {                      \
+        return {{value, at.id}};                                                                    \
+    }                                                                                               \
+    template <class T, class U>                                                                     \
+    constexpr auto operator operation(left_of_##name<T> a, const U& b) {                            \
+        using result = decltype(a.value operation b);                                               \
+        if constexpr (requires { requires std::is_same_v<result, decltype(a.value mutated b)>; }) { \
+            if (on(a.id)) return a.value mutated b;                                                 \
+        } else if (!std::is_constant_evaluated()) {                                                 \
+            no_mutant(a.id);                                                                        \
+        }                                                                                           \
+        return a.value operation b;                                                                 \
     }
 COLLS_MUTANTS_INFIX(less, <, <=)
 COLLS_MUTANTS_INFIX(less_equal, <=, <)
