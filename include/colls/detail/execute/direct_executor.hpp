@@ -27,7 +27,7 @@ public:
     direct_executor(rank_context& e, operation_state& o) : executor(e, o) {}
 
     void begin();
-    /// Runs the operation as far as it gets without waiting; true when it is over.
+    /// Runs the operation, which is not over, as far as it gets without waiting; true when it is over.
     bool advance();
 
 private:
@@ -500,7 +500,6 @@ inline bool direct_executor::perform(const instruction& i) {
 }
 
 inline bool direct_executor::advance() {
-    if (o_.done) return true;
     if (e_.memory.state(e_.rank).active.load(std::memory_order_relaxed) == 0) activate(e_);
     if (o_.phase != operation_phase::running) {
         if (o_.phase == operation_phase::learning_count && !learn_count()) return false;

@@ -52,10 +52,8 @@ public:
 
     void begin();
     /// Has the operation posted all messages that it ever will?
-    bool posted_all() const {
-        return o_.done || (o_.phase == operation_phase::running && o_.chunk >= o_.layout.chunks);
-    }
-    /// Runs the operation as far as it gets without waiting; true when it is over.
+    bool posted_all() const { return o_.phase == operation_phase::running && o_.chunk >= o_.layout.chunks; }
+    /// Runs the operation, which is not over, as far as it gets without waiting; true when it is over.
     bool advance();
 
 private:
@@ -277,7 +275,6 @@ inline bool message_executor::perform(const instruction& i) {
 }
 
 inline bool message_executor::advance() {
-    if (o_.done) return true;
     if (o_.phase == operation_phase::begun) enter();
     if (!run()) return false;
     if (is_learning()) {
