@@ -144,6 +144,16 @@ struct crossed : detail::by_translation<crossed> {
     }
 };
 
+/// Rank 0 sends one set of blocks, and rank 1 receives another.
+struct two_sets {
+    block_set sent, received;
+
+    static constexpr collective implements = collective::broadcast;
+    static int rounds(int) { return 1; }
+    static int blocks(int) { return 1000; }
+    step at(int rank, int, int) const { return rank == 0 ? step{.send = {1, sent}} : step{.recv = {0, received}}; }
+};
+
 /// A schedule behind the library's one interface, and what its type says of its symmetry. (One list, not templates: the
 /// file takes a third of the time to compile.)
 struct listed {
@@ -284,6 +294,29 @@ TEST_CASE("local conditions: a changed schedule is refused unless it is still ri
                     }
     CHECK(refused > 2'000);
     CHECK(kept < refused / 4);
+}
+
+TEST_CASE("local conditions: the blocks that are sent must be those that are received", "[proof]") {
+    const auto meet = [](const block_set& sent, const block_set& received) {
+        return local_proof(two_sets{sent, received}).at(2).text().find("the blocks sent are not those received") ==
+               std::string::npos;
+    };
+    const block_set all{5, 4, 6, 2, 7, 15, 2, 3, 40};
+    CHECK(meet(all, all));
+    for (int block_set::* member : {&block_set::base, &block_set::first, &block_set::count, &block_set::run,
+             &block_set::period, &block_set::modulus, &block_set::grain, &block_set::reps, &block_set::stride})
+        for (const int by : {-1, 1}) {
+            block_set other = all;
+            other.*member += by;
+            INFO("from " << all.*member << " to " << other.*member);
+            CHECK_FALSE(meet(all, other));
+            CHECK_FALSE(meet(other, all));
+        }
+    // However a set is written.
+    CHECK(meet(block_range(3, 4), {.base = 1, .first = 2, .count = 2, .period = 2, .grain = 2}));
+    CHECK(meet(block(7), {.first = 27, .count = 1, .modulus = 20}));
+    CHECK(meet({.first = 3}, {.first = 9, .reps = 0}));
+    CHECK_FALSE(meet(block_range(3, 4), {.first = 6, .count = 4, .period = -1}));  // in another order
 }
 
 TEST_CASE("local conditions: every change of a symmetric schedule of a large group is refused", "[proof]") {

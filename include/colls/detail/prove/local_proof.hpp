@@ -47,12 +47,11 @@ public:
     /// in O(steps of a rank + blocks moved by a rank); else n times that. Collectives: all but scans and redistribute;
     /// all_to_all and barrier only with `one`.
     local_finding at(int n, bool one, slot_motion motion) {
-        found_ = {.n = n};
+        found_ = {.refused = "not examined", .n = n};
         n_ = n;
         one_ = one;
         motion_ = motion;
-        static_cast<void>(examine());
-        return found_;
+        return examine() ? local_finding{.n = n} : found_;
     }
 
 private:
@@ -294,8 +293,8 @@ private:
                 if (got.action != action::reduce) return refuse("a copy replaces a contribution", port);
                 if (in_round != none && in_round != round_) return refuse("contributions arrive in two rounds", port);
                 if (seen_.p[got.peer] != 0) return refuse("a rank contributes twice", port);
-                if (!each(got.blocks, port, [](state&, int) { return true; }) || got.blocks.size() != 1)
-                    return found_.refused == nullptr ? refuse("a block is received twice", port) : false;
+                if (!each(got.blocks, port, [](state&, int) { return true; })) return false;
+                if (got.blocks.size() != 1) return refuse("a block is received twice", port);
                 seen_.p[got.peer] = 1;
                 in_round = round_;
                 ++heard;
