@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 using namespace colls;
 
@@ -53,6 +54,25 @@ template <collective C, class F>
 auto of(const F& f) {
     return schedule_of<C>(f);
 }
+/// Rank `who` receives one block into `slot` in round 0, and sends it on in round 1. Nothing else happens.
+struct passed_on {
+    collective implements;
+    int who, slot;
+
+    static int rounds(int) { return 2; }
+    static int blocks(int n) { return n; }
+    static int scratch(int) { return 2; }
+    static int root(int) { return 2; }
+    static int ports(int) { return 1; }
+    step at(int rank, int n, int round, int port) const {
+        if (rank < 0 || rank >= n || round < 0 || round >= 2 || port != 0) throw std::out_of_range("no such step");
+        const int from = mod(who + round - 1, n), to = mod(from + 1, n);
+        step s;
+        if (rank == from) s.send = {to, block(round == 0 ? 0 : slot)};
+        if (rank == to) s.recv = {from, block(round == 0 ? slot : n + 1)};
+        return s;
+    }
+};
 bool close(double is, double should, double within) { return std::abs(is - should) <= within * should; }
 
 }  // namespace
@@ -174,6 +194,20 @@ TEST_CASE("scratch follows the closed formulas", "[cost]") {
     }
     CHECK(cost_at<tree<2>::scatter>(16).scratch == 7);  // rank 8 holds the blocks of 9 to 15 for others
     CHECK(cost_at(of<gather>(tree<2>{}), 16).scratch == 7);
+}
+
+TEST_CASE("scratch counts what a rank passes on and does not keep", "[cost]") {
+    const int n = 5, root = passed_on::root(n);
+    for (const collective c : {broadcast, scatter, gather, all_gather, all_to_all, collective::reduce,
+             collective::reduce_scatter, all_reduce, inclusive_scan, exclusive_scan})
+        for (int who = 0; who < n; ++who)
+            for (int slot = 0; slot <= n; ++slot) {  // the last one is beside the blocks
+                const bool keeps = c == scatter || c == collective::reduce_scatter ? slot == who
+                                   : c == gather || c == collective::reduce        ? who == root
+                                                                                   : true;
+                INFO(name_of(c) << ", slot " << slot << " of rank " << who);
+                CHECK(cost_of(passed_on{c, who, slot}, n).scratch == (slot < n && keeps ? 0 : 1));
+            }
 }
 
 TEST_CASE("predicted seconds equal the check figures of the model", "[cost]") {
