@@ -98,6 +98,64 @@ TEST_CASE("names: a schedule's name is its type as the user writes it", "[names]
     CHECK(within(0) == "compose<renamed<ring>, renamed<deep>>");
 }
 
+TEST_CASE("names: each compiler's spelling of a type is written alike", "[names]") {
+    const auto written = [](const std::string& spelled) {
+        std::string out(spelled.size(), '\0');
+        out.resize(colls::detail::name_shortener(spelled, out.data()).run());
+        return out;
+    };
+    const auto nested = [](int depth, const std::string& of, const std::string& innermost, const std::string& end) {
+        std::string text;
+        for (int i = 0; i < depth; ++i) text += of;
+        text += innermost;
+        for (int i = 0; i < depth; ++i) text += end;
+        return text;
+    };
+    struct renamed {
+        const char *gcc, *clang, *written;
+    };
+    for (const renamed& r : {renamed{"tree<2>", "tree<>", "tree"}, renamed{"tree<21>", "tree<21>", "tree<21>"},
+             renamed{"bruck<2>", "bruck<>", "bruck"}, renamed{"pat<1>", "pat<>", "pat"},
+             renamed{"circulant<colls::v1::halving>", "circulant<>", "circulant"},
+             renamed{"circulant<colls::v1::linear>", "circulant<colls::linear>", "circulant<linear>"},
+             renamed{"recursive_multiplying<2>", "recursive_multiplying<>", "recursive_doubling"},
+             renamed{"detail::folding<colls::v1::ring>", "detail::folding<colls::ring>", "folded<ring>"},
+             renamed{"detail::folded_family<colls::v1::ring>", "detail::folded_family<colls::ring>", "folded<ring>"},
+             renamed{"detail::reversal<colls::v1::ring>", "detail::reversal<colls::ring>", "reversed<ring>"},
+             renamed{"reversed_family<colls::v1::ring>", "reversed_family<colls::ring>", "reversed<ring>"}}) {
+        const std::string gcc = "colls::v1::" + std::string(r.gcc), clang = "colls::" + std::string(r.clang),
+                          name = r.written, space = gcc.back() == '>' ? " >" : ">";
+        CHECK(written(gcc) == name);
+        CHECK(written(clang) == name);
+        CHECK(written("my<" + gcc + space) == "my<" + name + ">");
+        CHECK(written("colls::v1::compose<" + gcc + ", " + gcc + space) == "compose<" + name + ", " + name + ">");
+        CHECK(written("colls::compose<" + clang + ", " + clang + ">::at") == "compose<" + name + ", " + name + ">::at");
+        // Of other namespaces: not the library's.
+        for (const char* other : {"mine::", "mycolls::v1::", "mine::colls::"})
+            CHECK(written(other + gcc).find(other) == 0);
+        // However deep.
+        for (const int depth : {1, 14, 15, 16, 17, 40}) {
+            CHECK(written(nested(depth, "colls::v1::detail::folding<", gcc, " >") + ", " + gcc) ==
+                  nested(depth, "folded<", name, ">") + ", " + name);
+            CHECK(written(nested(depth, "colls::pair<colls::ring,colls::", r.clang, ", colls::ring>")) ==
+                  nested(depth, "pair<ring,", name, ", ring>"));
+        }
+    }
+    CHECK(written("{anonymous}::local") == "local");
+    CHECK(written("(anonymous namespace)::local") == "local");
+    for (const char* unnamed : {"{anonymous}", "(anonymous namespace)"})
+        CHECK(written("mine::" + std::string(unnamed) + "::local") == "mine::local");
+    CHECK(written("f(int, g(char))::local") == "local");
+    CHECK(written("my<ring, f<colls::v1::tree<2> >(int)::local>") == "my<ring, local>");
+    CHECK(written("my<f(colls::v1::ring) const::local>") == "my<local>");
+    CHECK(written("main()::<lambda(auto:1)>::deep") == "deep");
+    CHECK(written("my<void (*)(int)>") == "my<void (*)(int)>");
+    CHECK(written("a < b > c") == "a < b> c");
+    CHECK(written("f(") == "f(");
+    CHECK(written(">colls::ring") == ">colls::ring");
+    CHECK(written("") == "");
+}
+
 TEST_CASE("names: an error names the family that was given, not the schedule derived from it", "[names]") {
     std::vector<int> data(10'000);
     const auto by = [&]<class S>(const S& s) {

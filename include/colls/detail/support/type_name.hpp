@@ -50,7 +50,8 @@ public:
             } else if (take("{anonymous}::") || take("(anonymous namespace)::") || take_lambda()) {
             } else if (take_function()) {
                 size_ = starts_[depth_];
-            } else if (!take_space()) {
+            } else {
+                if (in_.starts_with(" >")) in_.remove_prefix(1);  // between two closing brackets
                 put_next();
             }
         }
@@ -76,9 +77,8 @@ private:
     }
     constexpr bool take_lambda() {
         const std::size_t end = in_.starts_with("<lambda(") ? in_.find(")>::") : in_.npos;
-        if (end == in_.npos) return false;
-        in_.remove_prefix(end + 4);
-        return true;
+        if (end != in_.npos) in_.remove_prefix(end + 4);
+        return end != in_.npos;
     }
     /// Skips the parameters of the function that the type is local to.
     constexpr bool take_function() {
@@ -94,11 +94,6 @@ private:
                 return true;
             }
         return false;
-    }
-    constexpr bool take_space() {  // between two closing brackets
-        if (!in_.starts_with(" >")) return false;
-        in_.remove_prefix(1);
-        return true;
     }
     constexpr void put(std::string_view text) {
         for (const char c : text) put(c);
