@@ -145,9 +145,28 @@ TEST_CASE("host_map: equal maps are one, whatever their hosts are called") {
     CHECK(m.hosts() == 2);
     CHECK(m.host_of(2) == 1);
     CHECK(m.size_of(0) == 3);
+    CHECK(m.size_of(1) == 1);
     CHECK(m.largest() == 3);
     CHECK(any_schedule(schedule_of<all_reduce>(host_hierarchy<ring>{.hosts = host_map(a)})) ==
           any_schedule(schedule_of<all_reduce>(host_hierarchy<ring>{.hosts = host_map(b)})));
+}
+
+TEST_CASE("host_map: hosts are numbered by their lowest ranks, and have the ranks that were given") {
+    CHECK(host_map().ranks() + host_map().hosts() + host_map().largest() + host_map().host_of(3) == 0);
+    for (int n = 1; n <= 6; ++n)
+        for_each_partition(n, [&](const std::vector<int>& host) {  // which numbers hosts in that order, too
+            const host_map m(host);
+            INFO("hosts " << text_of(host));
+            std::vector<int> of, size;
+            for (int r = 0; r < m.ranks(); ++r) of.push_back(m.host_of(r));
+            for (int h = 0; h < m.hosts(); ++h) size.push_back(m.size_of(h));
+            CHECK(m.known());
+            CHECK(of == host);
+            CHECK(m.hosts() == *std::max_element(host.begin(), host.end()) + 1);
+            for (int h = 0; h < m.hosts(); ++h)
+                CHECK(size[static_cast<std::size_t>(h)] == std::count(host.begin(), host.end(), h));
+            CHECK(m.largest() == *std::max_element(size.begin(), size.end()));
+        });
 }
 
 // ---- proofs ----
