@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,50 @@ TEST_CASE("chosen: the same on all ranks, and the one that explain marks", "[aut
         });
         for (const auto& names : seen) CHECK(names == seen[0]);
     }
+}
+
+TEST_CASE("explain: each row has the figures of its schedule, and a chunk where it has one", "[automatic]") {
+    for (const int n : {1, 2, 5, 8})
+        colls::threads::run(n, [n](auto& comm) {
+            if (comm.rank() != 0) return;
+            for (const auto c : collectives)
+                for (const std::size_t bytes : sizes) {
+                    std::istringstream text(colls::explain(comm, c, bytes));
+                    const auto list = colls::detail::all_candidates_of(c);
+                    INFO(text.str());
+                    const bool own = c == colls::collective::gather || c == colls::collective::all_gather;
+                    const auto ranks = static_cast<std::size_t>(n), posted = own ? (bytes + ranks - 1) / ranks : bytes;
+                    const bool unsized = colls::owned(c) && colls::rooted(c);  // ranks do not know what others post
+                    const int wanted = !unsized && posted <= colls::detail::eager_capacity;
+                    int rows = 0, eager = 0, wrong = 0;
+                    for (std::string line; std::getline(text, line);) {
+                        std::istringstream row(line);
+                        std::string name, chunk;
+                        long rounds = 0;
+                        double sent = 0, us = -1;
+                        if (!(row >> name >> rounds >> sent >> chunk >> us)) continue;  // the heading
+                        if (chunk != "-") wrong += std::stod(chunk) <= 0 || std::stod(chunk) >= std::ldexp(1, 40);
+                        wrong += us < 0;
+                        if (name == "eager") {
+                            wrong += rounds != 1 || chunk != "-" || sent != double(posted);
+                            ++eager;
+                            continue;
+                        }
+                        for (int i = 0; i < list.count; ++i) {
+                            if (list.first[i].name != name) continue;
+                            const colls::cost is = colls::cost_of(list.first[i].schedule, n);
+                            const double block = is.blocks > 0 ? double(bytes) / is.blocks : 0;
+                            wrong += rounds != is.rounds || std::abs(sent - double(is.blocks_sent) * block) > 0.5;
+                            ++rows;
+                        }
+                    }
+                    CHECK(wrong == 0);
+                    CHECK(eager == wanted);
+                    int supported = 0;
+                    for (int i = 0; i < list.count; ++i) supported += list.first[i].schedule.supports(n);
+                    CHECK(rows == supported);
+                }
+        });
 }
 
 TEST_CASE("COLLS_SCHEDULE: takes the named family where it supports the group, with right results", "[automatic]") {
