@@ -649,3 +649,20 @@ TEST_CASE("memory: `idle` ends when something arrives", "[memory_transport]") {
         if (e.count("lost") > 0) complain(e.text());
     }) == "");
 }
+
+TEST_CASE(
+    "memory: `idle` lets the next `progress` find a death, however seldom both are called", "[memory_transport]") {
+    const shared_block shared(memory_transport::bytes(2));
+    bool dead = false;
+    memory_transport w(shared.at(), 0, 2, [&](int r) { return r == 1 && dead; });
+    ear e;
+    w.listening = &e;
+    std::uint64_t value = 0;
+    const piece p{reinterpret_cast<std::byte*>(&value), 8};
+    w.receive(1, label_of(0, 0, 0), &p, 1);
+    for (int i = 0; i < 4; ++i) w.idle(0.01), w.progress();
+    CHECK(e.count("lost") == 0);
+    dead = true;
+    for (int i = 0; i < 4; ++i) w.idle(0.01), w.progress();
+    CHECK(e.text() == "lost 1; (its process has ended) ");
+}
