@@ -64,6 +64,29 @@ std::string over_both(const landscape& land, F f) {
 
 const memory_shape tiny{64, 64}, usual{};
 
+/// A transport that records calls, and whose listener the test calls.
+struct puppet final : message_transport {
+    std::vector<std::pair<int, std::string>> calls;
+    std::uint64_t numbers[8] = {};
+    double* lingered = nullptr;  // set as it ends
+
+    ~puppet() override {
+        if (lingered != nullptr) *lingered = linger;
+    }
+    std::uint64_t send(int peer, const message_label&, const piece*, int) override {
+        calls.emplace_back(peer, "send");
+        return numbers[peer]++;
+    }
+    std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
+    std::uint64_t sent(int) const override { return 0; }
+    std::uint64_t received(int) const override { return 0; }
+    void abandon() override {}
+    bool tell(int peer, const control_message&) override { return calls.emplace_back(peer, "tell"), true; }
+    void tell_all(const control_message&) override { calls.emplace_back(none, "tell all"); }
+    void progress() override { calls.emplace_back(none, "progress"); }
+    void idle(double) override { calls.emplace_back(none, "idle"); }
+};
+
 }  // namespace
 
 TEST_CASE("routed: random messages and control messages between threads of several hosts", "[routed_transport]") {
@@ -276,23 +299,6 @@ TEST_CASE(
 
 TEST_CASE("routed: an end that both transports report is reported once; `leave` counts on that of the messages only",
     "[routed_transport]") {
-    // A transport that records calls, and whose listener the test calls.
-    struct puppet final : message_transport {
-        std::vector<std::pair<int, std::string>> calls;
-        std::uint64_t numbers[8] = {};
-        std::uint64_t send(int peer, const message_label&, const piece*, int) override {
-            calls.emplace_back(peer, "send");
-            return numbers[peer]++;
-        }
-        std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
-        std::uint64_t sent(int) const override { return 0; }
-        std::uint64_t received(int) const override { return 0; }
-        void abandon() override {}
-        bool tell(int peer, const control_message&) override { return calls.emplace_back(peer, "tell"), true; }
-        void tell_all(const control_message&) override { calls.emplace_back(none, "tell all"); }
-        void progress() override { calls.emplace_back(none, "progress"); }
-        void idle(double) override { calls.emplace_back(none, "idle"); }
-    };
     auto a = std::make_unique<puppet>(), b = std::make_unique<puppet>();
     puppet &near = *a, &far = *b;
     // Ranks 1, 3 and 4 of the group are on `near`, with the numbers 2, 0 and 1; this is rank 3.
@@ -337,6 +343,21 @@ TEST_CASE("routed: an end that both transports report is reported once; `leave` 
     CHECK(v.send(1, {}, nullptr, 0) == 0);
     CHECK((far2.calls == call_list{{none, "tell all"}, {2, "send"}, {2, "send"}}));
     CHECK((near2.calls == call_list{{none, "tell all"}, {1, "send"}}));
+}
+
+TEST_CASE("routed: each of its transports lingers as long as it is to linger itself", "[routed_transport]") {
+    for (const double seconds : {0.0, 0.25, 7.0}) {
+        double lingered[2] = {-1, -1};
+        auto near = std::make_unique<puppet>(), far = std::make_unique<puppet>();
+        near->lingered = &lingered[0];
+        far->lingered = &lingered[1];
+        {
+            routed_transport w(0, {0, none}, std::move(near), std::move(far));
+            w.linger = seconds;
+        }
+        CHECK(lingered[0] == seconds);
+        CHECK(lingered[1] == seconds);
+    }
 }
 
 TEST_CASE("routed: `idle` ends when something arrives on either transport", "[routed_transport]") {
