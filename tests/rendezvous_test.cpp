@@ -214,6 +214,25 @@ private:
     std::jthread thread_;
 };
 
+/// For an impostor: meets a peer as a rank 0 that knows the token does, of a group of 2, up to these replies.
+std::optional<hello> reply_to(
+    int fd, std::initializer_list<verdict> replies, const char* text = "", const char* token = "the token") {
+    const double until = seconds_now() + ample;
+    const challenge c = challenge_of(random_nonce());
+    const auto bytes = encode(c);
+    send_all(fd, bytes.data(), bytes.size(), until);
+    std::array<std::byte, hello_bytes> theirs;
+    if (receive_all(fd, theirs.data(), theirs.size(), until) != 0) return {};
+    const hello h = parse_hello(theirs).value();
+    for (const verdict v : replies) {
+        reply a = reply_of(v, 2, 1, text);
+        a.proof = prove(token, c.once, h.once, encode(a));
+        const auto sent = encode(a);
+        send_all(fd, sent.data(), sent.size(), until);
+    }
+    return h;
+}
+
 int open_files() {
     int n = 0;
     DIR* const all = opendir("/proc/self/fd");
@@ -516,7 +535,9 @@ TEST_CASE("rendezvous: a rank that cannot reach rank 0 says where it has tried, 
 
     launch range = rank_of(1, 2, port);
     range.ports = 16;
-    CHECK(lacks(meet_as(range, 1).text(), {"port " + std::to_string(port) + " to " + std::to_string(port + 15)}) == "");
+    const impostor beyond(port + 16, [](int fd) { reply_to(fd, {verdict::rank_taken}, "not asked"); });
+    CHECK(lacks(meet_as(range, 1).text(),
+              {"cannot reach", "port " + std::to_string(port) + " to " + std::to_string(port + 15) + ","}) == "");
 
     // A program that accepts connections, and sends nothing.
     const impostor silent(port, [](int) {});
@@ -745,63 +766,85 @@ TEST_CASE("rendezvous: a port that is taken", "[rendezvous]") {
 
 TEST_CASE("rendezvous: a rank 0 that does not know the token gets no rank", "[rendezvous]") {
     const int port = free_port();
-    const auto pretend = [](const char* token, bool table_too) {
-        return [=](int fd) {
-            const double until = seconds_now() + ample;
-            const challenge c = challenge_of(random_nonce());
-            std::array<std::byte, hello_bytes> theirs;
-            const auto bytes = encode(c);
-            send_all(fd, bytes.data(), bytes.size(), until);
-            if (receive_all(fd, theirs.data(), theirs.size(), until) != 0) return;
-            const hello h = parse_hello(theirs).value();
-            reply a = reply_of(table_too ? verdict::complete : verdict::accepted, 2, 1);
-            a.proof = prove(token, c.once, h.once, encode(a));
-            const auto sent = encode(a);
-            send_all(fd, sent.data(), sent.size(), until);
-            if (table_too) {
-                const std::vector<member> members{h.self, h.self};
-                const auto table = encode_table(members);
-                const digest wrong{};
-                send_all(fd, wrong.data(), wrong.size(), until);
-                send_all(fd, table.data(), table.size(), until);
-            }
-        };
+    const auto send_table = [](int fd, const std::optional<hello>& h) {
+        if (!h) return;
+        const std::vector<member> members{h->self, h->self};
+        const auto table = encode_table(members);
+        const digest wrong{};
+        send_all(fd, wrong.data(), wrong.size(), seconds_now() + ample);
+        send_all(fd, table.data(), table.size(), seconds_now() + ample);
     };
     SECTION("by a reply") {
-        const impostor other(port, pretend("a guess", false));
+        const impostor other(port, [](int fd) { reply_to(fd, {verdict::accepted}, "", "a guess"); });
         const outcome o = meet_as(rank_of(1, 2, port));
         REQUIRE(o.is(errc::invalid_argument));
         CHECK(lacks(o.text(), {"tokens differ"}) == "");
     }
     SECTION("by a table") {
-        const impostor other(port, pretend("the token", true));
+        const impostor other(port, [&](int fd) { send_table(fd, reply_to(fd, {verdict::complete})); });
         const outcome o = meet_as(rank_of(1, 2, port), 2);
         INFO(o.text());
         CHECK_FALSE(o.met);
     }
     SECTION("by a table after a valid acceptance") {
-        const impostor other(port, [&](int fd) {
-            const double until = seconds_now() + ample;
-            const challenge c = challenge_of(random_nonce());
-            std::array<std::byte, hello_bytes> theirs;
-            const auto bytes = encode(c);
-            send_all(fd, bytes.data(), bytes.size(), until);
-            if (receive_all(fd, theirs.data(), theirs.size(), until) != 0) return;
-            const hello h = parse_hello(theirs).value();
-            for (const verdict v : {verdict::accepted, verdict::complete}) {
-                reply a = reply_of(v, 2, 1);
-                a.proof = prove("the token", c.once, h.once, encode(a));
-                const auto sent = encode(a);
-                send_all(fd, sent.data(), sent.size(), until);
-            }
-            const std::vector<member> members{h.self, h.self};
-            const auto table = encode_table(members);
-            const digest wrong{};
-            send_all(fd, wrong.data(), wrong.size(), until);
-            send_all(fd, table.data(), table.size(), until);
-        });
+        const impostor other(
+            port, [&](int fd) { send_table(fd, reply_to(fd, {verdict::accepted, verdict::complete})); });
         const outcome o = meet_as(rank_of(1, 2, port));
         REQUIRE(o.is(errc::peer_failed));
+    }
+}
+
+TEST_CASE("rendezvous: what comes of an acceptance if no table follows", "[rendezvous]") {
+    const int port = free_port();
+    const auto after = [port](std::function<void(int)> act, double timeout = ample) {
+        const impostor rank0(port, std::move(act));
+        return meet_as(rank_of(1, 2, port), timeout);
+    };
+    const std::string accepted = "rank 0 at 127.0.0.1:" + std::to_string(port) + " has accepted this rank, but ";
+    const auto check = [&](const outcome& o, errc code, const std::string& text) {
+        INFO(o.text());
+        REQUIRE(o.is(code));
+        CHECK(lacks(o.text(), {"rank 1 of 2", accepted + text}) == "");
+        CHECK(o.failed->peer() == (text.starts_with("after") ? colls::none : 0));
+    };
+    const auto silent_after = [&](std::initializer_list<verdict> replies, const char* text) {
+        outcome o;  // a busy machine may take longer to the acceptance
+        for (double timeout = 0.5; timeout < ample && !o.is(errc::timeout); timeout *= 2) {
+            o = after([&](int fd) { reply_to(fd, replies, text); }, timeout);
+            if (o.text().find("cannot reach") != std::string::npos) o.failed.reset();
+        }
+        return o;
+    };
+    check(silent_after({verdict::accepted}, "rank 5"), errc::timeout, "after ");
+    check(silent_after({verdict::accepted, verdict::waiting}, "rank 5"), errc::timeout, "after ");
+    CHECK(lacks(silent_after({verdict::accepted}, "rank 5").text(), {"still waited for rank 5: were all"}) == "");
+    const outcome stopped = silent_after({verdict::accepted, verdict::complete}, "");
+    check(stopped, errc::timeout, "then did not send the table of ranks within ");
+    CHECK(lacks(stopped.text(), {"is it stopped?"}) == "");
+
+    for (const bool complete : {false, true})
+        check(after([&](int fd) {
+            reply_to(fd, {verdict::accepted, complete ? verdict::complete : verdict::waiting});
+            if (complete) send_all(fd, digest{}.data(), sizeof(digest), seconds_now() + ample);
+            shutdown(fd, SHUT_RDWR);
+        }),
+            errc::peer_failed, "then closed the connection before all ranks had connected: has it failed?");
+    check(after([](int fd) {
+        reply_to(fd, {verdict::accepted});
+        const std::array<std::byte, reply_bytes> garbage{};
+        send_all(fd, garbage.data(), garbage.size(), seconds_now() + ample);
+    }),
+        errc::peer_failed, "then the connection failed: Protocol error");
+
+    const outcome broken = after([](int fd) { reply_to(fd, {verdict::accepted, verdict::broken}, "a fire"); });
+    CHECK(broken.is(errc::timeout));
+    CHECK(lacks(broken.text(), {"rank 1 of 2", "the group was not formed: a fire"}) == "");
+    for (const verdict v : {verdict::other_size, verdict::version_skew, verdict::rank_out_of_range, verdict::rank_taken,
+             verdict::wrong_token}) {
+        const outcome refused = after([&](int fd) { reply_to(fd, {v}, "a reason"); });
+        CHECK(refused.is(
+            v == verdict::other_size || v == verdict::version_skew ? errc::mismatch : errc::invalid_argument));
+        CHECK(lacks(refused.text(), {"has refused this rank: a reason"}) == "");
     }
 }
 
@@ -973,6 +1016,78 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
     CHECK_FALSE(parse_table(table, 3));
     CHECK_FALSE(parse_table({}, 0));
     CHECK_FALSE(parse_table({}, -1));
+}
+
+TEST_CASE("rendezvous: each field of a record is taken at the ends of its range, and rejected beyond", "[rendezvous]") {
+    const auto takes_hello = [](void (*change)(hello&)) {
+        hello h;  // all fields at their least
+        h.size = 1;
+        h.self = {0, address::of_v4(1, 1), 0, {1, 0, 1, 0}};
+        change(h);
+        const auto table = encode_table({&h.self, 1});
+        const auto back = parse_hello(encode(h));
+        if (back) CHECK(encode(*back) == encode(h));
+        const bool in_table = parse_table(table, 1).has_value();
+        return std::pair(back.has_value(), in_table);
+    };
+    constexpr std::pair both(true, true), table_alone(false, true), neither(false, false);
+    CHECK(takes_hello([](hello&) {}) == both);
+    CHECK(takes_hello([](hello& h) { h.rank = INT32_MAX; }) == both);
+    CHECK(takes_hello([](hello& h) { h.size = INT32_MAX; }) == both);
+    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v4(~0u, 65535); }) == both);
+    CHECK(takes_hello([](hello& h) { h.rank = -1; }) == table_alone);
+    CHECK(takes_hello([](hello& h) { h.size = 0; }) == table_alone);
+    CHECK(takes_hello([](hello& h) { h.size = -1; }) == table_alone);
+    CHECK(takes_hello([](hello& h) { h.self.pid = -1; }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.cores.cores = 0; }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.cores.most = 0; }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.cores.launched = -1; }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v4(1, 0); }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v4(0, 1); }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v6(in6addr_any, 1); }) == neither);
+    CHECK(takes_hello([](hello& h) { h.self.at = address::of_v6(in6addr_loopback, 1); }) == both);
+
+    const auto takes_reply = [](void (*change)(reply&)) {
+        reply a = reply_of(verdict::accepted, 1, 0);
+        change(a);
+        const auto back = parse_reply(encode(a));
+        if (back) CHECK(encode(*back) == encode(a));
+        return back.has_value();
+    };
+    CHECK(takes_reply([](reply&) {}));
+    CHECK(takes_reply([](reply& a) { a.what = verdict::broken; }));
+    CHECK(takes_reply([](reply& a) { a.text[0] = ' '; }));
+    CHECK(takes_reply([](reply& a) { a.text[0] = '~'; }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(0); }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(static_cast<std::uint32_t>(verdict::broken) + 1); }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.size = 0; }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.text[0] = ' ' - 1; }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.text[0] = '~' + 1; }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.text[reply::most_text - 1] = 'x'; }));  // behind the end of the text
+}
+
+TEST_CASE("rendezvous: a challenge is parsed as it was written, and a prefix of any version", "[rendezvous]") {
+    const challenge c = challenge_of(random_nonce(), 7);
+    const auto bytes = encode(c);
+    const auto back = parse_challenge(bytes);
+    REQUIRE(back);
+    CHECK(back->library == 7);
+    CHECK(back->once == c.once);
+    for (std::size_t n = 0; n <= bytes.size(); ++n) {
+        const bytes_view part = bytes_view(bytes).first(n);
+        CHECK(parse_challenge(part).has_value() == (n == bytes.size()));
+        CHECK(parse_prefix(part).has_value() == (n >= prefix_bytes));
+    }
+    for (int kind = 0; kind < 256; ++kind) {
+        auto other = bytes;
+        other[7] = static_cast<std::byte>(kind);
+        CHECK(parse_prefix(other).has_value() == (kind == 'c' || kind == 'h' || kind == 'r'));
+        CHECK(parse_challenge(other).has_value() == (kind == 'c'));
+    }
+    auto other_protocol = bytes;
+    other_protocol[8] ^= std::byte{1};
+    CHECK(parse_prefix(other_protocol));
+    CHECK_FALSE(parse_challenge(other_protocol));
 }
 
 TEST_CASE("digest: SHA-256 and HMAC give the values of the standards", "[rendezvous]") {
