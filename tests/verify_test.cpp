@@ -121,18 +121,25 @@ TEST_CASE("law in_range: rejects extents, roots and homes out of range", "[verif
     for (int loose::* extent : {&loose::round_count, &loose::block_count, &loose::scratch_count}) {
         s = pairwise();
         s.*extent = -1;
-        CHECK(verify(s, 8).law == law::in_range);
+        CHECK(verify(s, 8).text() == "rounds, blocks, ports or scratch is out of range (-1) (law: in_range)");
     }
     s = pairwise();
     s.port_count = 0;
-    CHECK(verify(s, 8).law == law::in_range);
+    CHECK(verify(s, 8).text() == "rounds, blocks, ports or scratch is out of range (-1) (law: in_range)");
+    CHECK(verify(loose{.implements = all_to_all, .round_count = 0, .block_count = 0}, 2).ok());  // all may be none
     s = from_root(broadcast, 5);
-    s.root_rank = 5;
-    CHECK(verify(s, 5).text() == "the root is rank 5, but the group has ranks 0 to 4 (law: in_range)");
-    CHECK(verify(s, 5).value == 5);
+    for (const int bad : {-1, 5}) {
+        s.root_rank = bad;
+        CHECK(verify(s, 5).text() ==
+              "the root is rank " + std::to_string(bad) + ", but the group has ranks 0 to 4 (law: in_range)");
+        CHECK(verify(s, 5).value == bad);
+    }
     s = pairwise();
-    s.home_rule = [](int, int slot) { return slot == 3 ? 8 : slot; };
-    CHECK(verify(s, 8).text() == "block 3 has home rank 8, but the group has ranks 0 to 7 (law: in_range)");
+    for (const int bad : {-2, 8}) {
+        s.home_rule = [bad](int, int slot) { return slot == 3 ? bad : slot; };
+        CHECK(verify(s, 8).text() ==
+              "block 3 has home rank " + std::to_string(bad) + ", but the group has ranks 0 to 7 (law: in_range)");
+    }
     s.home_rule = [](int, int slot) { return slot == 3 ? none : slot; };
     CHECK(verify(s, 8).text() == "no block has its home at rank 3 (law: in_range)");
     s = loose{.implements = all_to_all, .round_count = 0, .block_count = 2};
@@ -147,10 +154,15 @@ TEST_CASE("law in_range: rejects peers and blocks out of range, and slots that h
     }),
               8)
               .text() == "round 3: rank 4 on port 0 names rank 8, but the group has ranks 0 to 7 (law: in_range)");
-    CHECK(where(verify(pairwise([](step& s, int rank, int round) {
-        if (rank == 4 && round == 3) s.recv.peer = -2;
-    }),
-              8)) == found{law::in_range, 4, 3, 0, none, -2});
+    for (const int bad : {-2, 8}) {
+        const report r = verify(pairwise([bad](step& s, int rank, int round) {
+            if (rank == 4 && round == 3) s.recv.peer = bad;
+        }),
+            8);
+        CHECK(where(r) == found{law::in_range, 4, 3, 0, none, bad});
+        CHECK(r.text() == "round 3: rank 4 on port 0 names rank " + std::to_string(bad) +
+                              ", but the group has ranks 0 to 7 (law: in_range)");
+    }
     for (const int bad : {-1, 8})
         for (const bool receiving : {false, true}) {
             const report r = verify(pairwise([=](step& s, int rank, int round) {
@@ -172,7 +184,16 @@ TEST_CASE("law in_range: rejects peers and blocks out of range, and slots that h
         CHECK(r.law == law::in_range);
         CHECK(r.rank == 4);
         CHECK(r.round == 3);
+        if (bad.count != 1)
+            CHECK(
+                r.text() ==
+                "round 3: rank 4 on port 0 names more than 8 blocks, or a set with an extent below 0 (law: in_range)");
     }
+    CHECK(verify(pairwise([](step& s, int, int) {  // as many blocks as there are
+        s.send.blocks = s.recv.blocks = block_range(0, 8);
+    }),
+              8)
+              .law != law::in_range);
     // Rank 1 passes on what it does not have yet.
     CHECK(verify(from_root(broadcast, 4,
                      [](step& s, int rank, int round) {
