@@ -9,6 +9,7 @@
 #include <colls/verify.hpp>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -153,6 +154,65 @@ struct two_sets {
     static int blocks(int) { return 1000; }
     step at(int rank, int, int) const { return rank == 0 ? step{.send = {1, sent}} : step{.recv = {0, received}}; }
 };
+
+/// A schedule whose members tests set one by one.
+struct loose {
+    collective implements = collective::broadcast;
+    std::function<step(int rank, int n, int round, int port)> steps{};
+    int round_count = 1, block_count = 1, port_count = 1, scratch_count = 0, root_rank = 0;
+    std::function<int(int slot)> home_rule = [](int slot) { return slot; };
+    std::function<int(int slot)> input_rule = [](int slot) { return slot; };
+
+    int rounds(int) const { return round_count; }
+    int blocks(int) const { return block_count; }
+    int ports(int) const { return port_count; }
+    int scratch(int) const { return scratch_count; }
+    int root(int) const { return root_rank; }
+    int home(int, int slot) const { return home_rule(slot); }
+    int input(int, int, int slot) const { return input_rule(slot); }
+    int output(int, int, int slot) const { return slot; }
+    step at(int rank, int n, int round, int port) const { return steps(rank, n, round, port); }
+};
+using alter = std::function<void(step&, int rank, int round)>;
+/// Between rank 0 and one other rank a round; and one step altered.
+loose star_of(collective c, const alter& change = {}) {
+    loose s{.implements = c, .round_count = 3};
+    s.steps = [c, change](int rank, int, int round, int) {
+        const int leaf = round % 3 + 1;
+        step st;
+        if (rank == (c == collective::reduce ? leaf : 0)) st.send = {leaf - rank, block(0)};
+        if (rank == (c == collective::reduce ? 0 : leaf)) st.recv = {leaf - rank, block(0)};
+        if (c == collective::reduce) st.recv.action = action::reduce;
+        if (change) change(st, rank, round);
+        return st;
+    };
+    return s;
+}
+/// What rank 0 of 4 does, where each rank sends to each other; and one step altered.
+loose exchange_of(collective c, const alter& change = {}) {
+    loose s{.implements = c, .round_count = 1, .block_count = 4, .port_count = 3};
+    s.steps = [c, change](int rank, int n, int round, int port) {
+        const int to = port + 1, from = n - to;
+        step st{.send = {to, block(0)}, .recv = {from, block(from)}};
+        if (c == collective::all_to_all) st.send.blocks = block(to);
+        if (c == collective::all_reduce) st.recv = {from, block(0), action::reduce};
+        if (c == collective::barrier) st.send.blocks = st.recv.blocks = {};
+        if (change) change(st, rank, 3 * round + port);
+        return st;
+    };
+    if (c == collective::all_reduce) s.block_count = 1;
+    return s;
+}
+std::string of_all(const loose& s, int n = 4) {
+    const detail::reader_of<loose> reader(s);
+    const auto f = detail::local_conditions(reader).at(n, false, slot_motion::stays);
+    return f.proven() ? "proven" : f.refused;
+}
+std::string of_rank_0(const loose& s, slot_motion motion = slot_motion::follows_rank) {
+    const detail::reader_of<loose> reader(s);
+    const auto f = detail::local_conditions(reader).at(4, true, motion);
+    return f.proven() ? "proven" : f.refused;
+}
 
 /// A schedule behind the library's one interface, and what its type says of its symmetry. (One list, not templates: the
 /// file takes a third of the time to compile.)
@@ -317,6 +377,196 @@ TEST_CASE("local conditions: the blocks that are sent must be those that are rec
     CHECK(meet(block(7), {.first = 27, .count = 1, .modulus = 20}));
     CHECK(meet({.first = 3}, {.first = 9, .reps = 0}));
     CHECK_FALSE(meet(block_range(3, 4), {.first = 6, .count = 4, .period = -1}));  // in another order
+}
+
+TEST_CASE("local conditions: what each of them refuses, read from all ranks", "[proof]") {
+    using enum collective;
+    const auto changed_at = [](int where, int when, auto change) {
+        return [=](step& st, int rank, int round) {
+            if (rank == where && round == when) change(st);
+        };
+    };
+    for (const collective c : {broadcast, collective::reduce}) {
+        INFO(name_of(c));
+        loose s = star_of(c);
+        CHECK(of_all(s) == "proven");
+        CHECK(of_all(s, 0) == "the schedule does not support this group size");
+        for (int loose::* extent : {&loose::round_count, &loose::port_count, &loose::block_count}) {
+            s = star_of(c);
+            s.*extent = extent == &loose::port_count ? 0 : -1;
+            CHECK(of_all(s) == "an extent is negative");
+        }
+        s = star_of(c);
+        s.scratch_count = 1;
+        CHECK(of_all(s) == "slots beside the blocks are not represented");
+        s = star_of(c);
+        for (const int bad : {-1, 4}) {
+            s.root_rank = bad;
+            CHECK(of_all(s) == "the root is no rank");
+        }
+        // Rank 3 takes no part in round 0.
+        for (const int bad : {-2, 3, 4}) {
+            CHECK(of_all(star_of(c, changed_at(3, 0, [=](step& st) { st.send.peer = bad; }))) ==
+                  "a peer is no other rank");
+            CHECK(of_all(star_of(c, changed_at(3, 0, [=](step& st) { st.recv.peer = bad; }))) ==
+                  "a peer is no other rank");
+        }
+        CHECK(of_all(star_of(c, changed_at(3, 0, [](step& st) { st.send = {1, block(0)}; }))) ==
+              "a send meets no receive");
+        CHECK(of_all(star_of(c, changed_at(3, 0, [](step& st) { st.recv.peer = 1; }))) == "a receive meets no send");
+        for (const int bad : {-1, 1})
+            CHECK(of_all(star_of(c, [=](step& st, int, int) { st.send.blocks = st.recv.blocks = block(bad); })) ==
+                  "a block does not exist");
+        const block_set two = block_range(0, 2);
+        CHECK(of_all(star_of(c, [=](step& st, int, int) { st.send.blocks = two; })).find("names a block that does") !=
+              std::string::npos);
+        CHECK(of_all(star_of(c, [=](step& st, int, int) { st.recv.blocks = two; })) ==
+              "a receive names a block that does not exist");
+    }
+    const auto passed_ahead = [](step& st, int rank, int round) {  // by rank 1 to rank 3, of what it does not have yet
+        if (round == 0 && rank == 1) st.send = {3, block(0)};
+        if (round == 0 && rank == 3) st.recv = {1, block(0)};
+    };
+    CHECK(of_all(star_of(broadcast, passed_ahead)) == "a result is sent by a rank that does not hold it");
+    loose s = star_of(broadcast);
+    s.round_count = 2;
+    CHECK(of_all(s) == "the result does not arrive");
+    s.round_count = 4;  // the first again
+    CHECK(of_all(s) == "a result arrives where there is one, or a partial result not sent on");
+    s = star_of(collective::reduce);
+    s.round_count = 2;
+    CHECK(of_all(s) == "its contributions do not all end at one rank");
+    s.round_count = 4;
+    CHECK(of_all(s) == "a partial result is sent twice, or where there is none");
+    s.round_count = 3;
+    s.root_rank = 1;
+    CHECK(of_all(s) == "the result does not arrive");
+    CHECK(of_all(star_of(collective::reduce, [](step& st, int rank, int round) {
+        if (round == 0 && rank == 0) st.send = {2, block(0)};
+        if (round == 0 && rank == 2) st.recv = {0, block(0), action::reduce};
+    })) == "a contribution arrives in a slot that has been sent on");
+
+    const auto both_ways = [](int rank, int, int, int) {
+        return step{.send = {1 - rank, block(1 - rank)}, .recv = {1 - rank, block(rank), action::reduce}};
+    };
+    s = {.implements = collective::reduce_scatter, .steps = both_ways, .block_count = 2};
+    CHECK(of_all(s, 2) == "proven");
+    for (const int bad : {-1, 2}) {
+        s.home_rule = [bad](int slot) { return slot == 1 ? bad : slot; };
+        CHECK(of_all(s, 2) == "a block has no rank that owns it");
+    }
+    s.home_rule = [](int) { return 0; };
+    CHECK(of_all(s, 2) == "a rank owns no block");
+    for (const collective c : {inclusive_scan, exclusive_scan, collective::redistribute})
+        CHECK(of_all(star_of(c)) == "this collective is not represented");
+    CHECK(of_all(exchange_of(all_to_all)) == "an all_to_all that is not symmetric by construction is not represented");
+    CHECK(of_all(exchange_of(barrier)) == "a barrier that is not symmetric by construction is not represented");
+}
+
+TEST_CASE("local conditions: what each of them refuses, read from rank 0", "[proof]") {
+    using enum collective;
+    const auto changed_at = [](int when, auto change) {
+        return [=](step& st, int, int at) {
+            if (at == when) change(st);
+        };
+    };
+    for (const collective c : {all_gather, all_to_all, barrier}) {
+        INFO(name_of(c));
+        CHECK(of_rank_0(exchange_of(c)) == "proven");
+        for (const int bad : {-2, 0, 4}) {
+            CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.send.peer = bad; }))) ==
+                  "a peer is no other rank");
+            CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.recv.peer = bad; }))) ==
+                  "a peer is no other rank");
+        }
+        for (const int bad : {none, 1}) {
+            CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.recv.peer = bad; }))) ==
+                  "a send meets no receive");
+            CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.send.peer = bad; }))) ==
+                  (bad == none ? "a receive meets no send" : "a send meets no receive"));
+        }
+        const std::string rest = of_rank_0(exchange_of(c, changed_at(1, [](step& st) { st = {}; })));
+        CHECK(rest == (c == all_gather      ? "the result does not arrive"
+                          : c == all_to_all ? "a slot holds a block for another rank"
+                                            : "the ranks heard of are not an interval"));
+        if (c == barrier) continue;
+        for (const block_set& bad : {block(-1), block(4), block_range(0, 2)}) {
+            const char* const text = "blocks that follow the rank are one block, or a set modulo n";
+            CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.send.blocks = bad; }))) == text);
+            CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.recv.blocks = bad; }))) == text);
+        }
+        CHECK(of_rank_0(exchange_of(c, changed_at(1, [](step& st) { st.recv.blocks = {}; }))) ==
+              "the blocks sent are not those received");
+    }
+    loose s = exchange_of(all_gather);
+    CHECK(of_rank_0(s, slot_motion::stays) == "owned slots follow the rank");
+    s.home_rule = [](int slot) { return slot ^ 1; };
+    CHECK(of_rank_0(s) == "the owners of blocks are not translated with the ranks");
+    CHECK(of_rank_0(star_of(broadcast), slot_motion::stays) == "with a root, the ranks do not all do the same");
+
+    // All contributions in one round.
+    CHECK(of_rank_0(exchange_of(all_reduce), slot_motion::stays) == "proven");
+    CHECK(of_rank_0(exchange_of(all_reduce)) == "slots that follow the rank must be as many as the ranks");
+    const auto says = [&](loose of, void (*change)(loose&)) {
+        change(of);
+        return of_rank_0(of, of.implements == all_reduce ? slot_motion::stays : slot_motion::follows_rank);
+    };
+    const loose at_once = exchange_of(all_reduce);
+    CHECK(says(at_once, [](loose& x) { x.block_count = 2; }) ==
+          "several blocks that do not follow the rank are not represented");
+    CHECK(says(at_once, [](loose& x) { x.port_count = 2; }) == "a contribution does not arrive");
+    CHECK(says(at_once, [](loose& x) { x.round_count = 2; }) == "contributions arrive in two rounds");
+    CHECK(says(exchange_of(all_reduce, [](step& st, int, int) { st.recv.action = action::copy; }), [](loose&) {}) ==
+          "a copy replaces a contribution");
+    CHECK(says(exchange_of(all_reduce, changed_at(1, [](step& st) { st.send.peer = 1, st.recv.peer = 3; })),
+              [](loose&) {}) == "a rank contributes twice");
+    CHECK(says(exchange_of(all_reduce, changed_at(1, [](step& st) { st.send.blocks = st.recv.blocks = block(1); })),
+              [](loose&) {}) == "a block does not exist");
+
+    CHECK(says(exchange_of(all_to_all), [](loose& x) { x.input_rule = [](int slot) { return slot / 2; }; }) ==
+          "no block, or two, for a rank");
+    CHECK(says(exchange_of(all_to_all), [](loose& x) { x.input_rule = [](int slot) { return slot + 1; }; }) ==
+          "no block, or two, for a rank");
+    CHECK(of_rank_0(exchange_of(all_to_all, changed_at(1, [](step& st) { st.recv.action = action::reduce; }))) ==
+          "blocks of an all_to_all are combined");
+    CHECK(of_rank_0(exchange_of(all_to_all, [](step& st, int, int) { st.recv.blocks = block(3); })) ==
+          "two blocks arrive in one slot");
+    CHECK(of_rank_0(exchange_of(all_to_all, [](step& st, int, int) { st.recv.blocks.first ^= 2; })) ==
+          "a slot holds the block of another rank");
+    CHECK(says(exchange_of(barrier), [](loose& x) { x.port_count = 1; }) == "rank 0 does not hear of every rank");
+    CHECK(of_rank_0(exchange_of(barrier, [](step& st, int, int at) {
+        st.send.peer = at == 0 ? 2 : 1;
+        st.recv.peer = 4 - st.send.peer;
+    })) == "the ranks heard of are not an interval");
+}
+
+TEST_CASE("local conditions: what was found at one group size changes nothing at the next", "[proof]") {
+    for (const auto* list : {&symmetric(), &others()})
+        for (const listed& l : *list) {
+            detail::local_conditions conditions(*l.reader);
+            for (const int n : {16, 0, 7, 8, 3, 0, 12, 1, 16}) {
+                INFO(l.name << " at " << n);
+                const auto again = conditions.at(n, l.one, l.motion);
+                CHECK(again.text() == l.prove(n).text());
+            }
+        }
+    loose s = star_of(collective::reduce);
+    const detail::reader_of<loose> reader(s);
+    detail::local_conditions conditions(reader);
+    const std::string begin = "not proven by local conditions: group of 4, ";
+    const auto check = [&](const std::string& text) {
+        CHECK(conditions.at(4, false, slot_motion::stays).text() == begin + text);
+    };
+    s.round_count = 4;
+    check("rank 1, round 3, port 0, block 0, a partial result is sent twice, or where there is none");
+    s.round_count = 2;
+    check("block 0, its contributions do not all end at one rank");
+    s.root_rank = 4;
+    check("the root is no rank");
+    s.root_rank = 1;
+    check("rank 1, block 0, the result does not arrive");
+    s.round_count = -1;
+    check("an extent is negative");
 }
 
 TEST_CASE("local conditions: every change of a symmetric schedule of a large group is refused", "[proof]") {

@@ -294,7 +294,6 @@ private:
                 if (in_round != none && in_round != round_) return refuse("contributions arrive in two rounds", port);
                 if (seen_.p[got.peer] != 0) return refuse("a rank contributes twice", port);
                 if (!each(got.blocks, port, [](state&, int) { return true; })) return false;
-                if (got.blocks.size() != 1) return refuse("a block is received twice", port);
                 seen_.p[got.peer] = 1;
                 in_round = round_;
                 ++heard;
@@ -309,7 +308,6 @@ private:
         if (!one_) return refuse("an all_to_all that is not symmetric by construction is not represented");
         if (blocks_ != n_) return refuse("an all_to_all with several blocks for a rank is not represented");
         rank_ = 0;
-        state_.need(blocks_);
         source_.need(n_), to_.need(n_), seen_.need(n_), copied_.need(n_);
         for (int x = 0; x < n_; ++x) seen_.p[x] = 0;
         for (int x = 0; x < n_; ++x) {
