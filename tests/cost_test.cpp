@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 using namespace colls;
 
@@ -70,6 +72,24 @@ struct passed_on {
         step s;
         if (rank == from) s.send = {to, block(round == 0 ? 0 : slot)};
         if (rank == to) s.recv = {from, block(round == 0 ? slot : n + 1)};
+        return s;
+    }
+};
+/// Rank 1 receives into one slot a round, and sends one on, to rank 2, which sends none.
+struct handed_on {
+    static constexpr collective implements = all_reduce;
+    std::vector<int> arrives, leaves;
+
+    int rounds(int) const { return static_cast<int>(arrives.size()); }
+    static int blocks(int) { return 1; }
+    static int scratch(int) { return 9; }
+    step at(int rank, int, int round) const {
+        const int in = arrives[static_cast<std::size_t>(round)], out = leaves[static_cast<std::size_t>(round)];
+        step s;
+        if (rank == 0 && in != none) s.send = {1, block(0)};
+        if (rank == 1 && in != none) s.recv = {0, block(in)};
+        if (rank == 1 && out != none) s.send = {2, block(out)};
+        if (rank == 2 && out != none) s.recv = {1, block(out)};
         return s;
     }
 };
@@ -208,6 +228,20 @@ TEST_CASE("scratch counts what a rank passes on and does not keep", "[cost]") {
                 INFO(name_of(c) << ", slot " << slot << " of rank " << who);
                 CHECK(cost_of(passed_on{c, who, slot}, n).scratch == (slot < n && keeps ? 0 : 1));
             }
+}
+
+TEST_CASE("scratch counts a slot from its first arrival to the last round that sends that on", "[cost]") {
+    const auto scratch = [](std::vector<int> arrives, std::vector<int> leaves) {
+        return cost_of(handed_on{std::move(arrives), std::move(leaves)}, 3).scratch;
+    };
+    CHECK(scratch({1, none, 2, none}, {none, 1, none, 2}) == 1);  // one after the other
+    CHECK(scratch({1, 2, none, none}, {none, none, 1, 2}) == 2);
+    CHECK(scratch({1, 2, none}, {none, 1, 2}) == 2);                                // one arrives as the other leaves
+    CHECK(scratch({1, none, 2, none, none}, {none, 1, none, 2, 1}) == 2);           // sent again
+    CHECK(scratch({1, none, 2, none, 1, none}, {none, 1, none, 2, none, 1}) == 1);  // used again
+    CHECK(scratch({1, none, 2, none, 3}, {none, 1, none, 2, none}) == 1);           // the last one stays
+    CHECK(scratch({1, 2, 3}, {none, none, none}) == 0);                             // all stay
+    CHECK(scratch({1, 2, 3, 4, none, none}, {none, none, none, none, 2, 3}) == 2);  // some stay
 }
 
 TEST_CASE("predicted seconds equal the check figures of the model", "[cost]") {

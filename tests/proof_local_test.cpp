@@ -168,6 +168,7 @@ struct loose {
     int ports(int) const { return port_count; }
     int scratch(int) const { return scratch_count; }
     int root(int) const { return root_rank; }
+    bool supports(int) const { return true; }
     int home(int, int slot) const { return home_rule(slot); }
     int input(int, int, int slot) const { return input_rule(slot); }
     int output(int, int, int slot) const { return slot; }
@@ -203,15 +204,19 @@ loose exchange_of(collective c, const alter& change = {}) {
     if (c == collective::all_reduce) s.block_count = 1;
     return s;
 }
-std::string of_all(const loose& s, int n = 4) {
+std::string words_of(const detail::local_finding& f) {
+    if (f.proven()) return "proven";
+    return (f.round == none) == (f.port == none) ? f.refused : "a round without a port, or the reverse";
+}
+std::string of_all(const loose& s, int n = 4, slot_motion motion = slot_motion::stays) {
     const detail::reader_of<loose> reader(s);
-    const auto f = detail::local_conditions(reader).at(n, false, slot_motion::stays);
-    return f.proven() ? "proven" : f.refused;
+    const auto f = detail::local_conditions(reader).at(n, false, motion);
+    return words_of(f);
 }
 std::string of_rank_0(const loose& s, slot_motion motion = slot_motion::follows_rank) {
     const detail::reader_of<loose> reader(s);
     const auto f = detail::local_conditions(reader).at(4, true, motion);
-    return f.proven() ? "proven" : f.refused;
+    return words_of(f);
 }
 
 /// A schedule behind the library's one interface, and what its type says of its symmetry. (One list, not templates: the
@@ -423,6 +428,17 @@ TEST_CASE("local conditions: what each of them refuses, read from all ranks", "[
         CHECK(of_all(star_of(c, [=](step& st, int, int) { st.recv.blocks = two; })) ==
               "a receive names a block that does not exist");
     }
+    // Blocks of no transfer; a block that wraps; and where ranks are read one by one nothing needs to follow them.
+    const auto idle_blocks = [](step& st, int, int) { st.send.blocks = st.recv.blocks = block(0); };
+    CHECK(of_all(star_of(broadcast, idle_blocks)) == "proven");
+    CHECK(of_all(star_of(collective::reduce, idle_blocks)) == "proven");
+    const auto wrapped = [](step& st, int, int) {
+        st.send.blocks = st.recv.blocks = {.first = 1, .count = 1, .modulus = 1};
+    };
+    CHECK(of_all(star_of(broadcast, wrapped)) == "proven");
+    loose pair = star_of(broadcast, [](step& st, int, int) { st.send.blocks = st.recv.blocks = block_range(0, 2); });
+    pair.block_count = 2;
+    CHECK(of_all(pair, 4, slot_motion::follows_rank) == "proven");
     const auto passed_ahead = [](step& st, int rank, int round) {  // by rank 1 to rank 3, of what it does not have yet
         if (round == 0 && rank == 1) st.send = {3, block(0)};
         if (round == 0 && rank == 3) st.recv = {1, block(0)};
@@ -485,6 +501,18 @@ TEST_CASE("local conditions: what each of them refuses, read from rank 0", "[pro
             CHECK(of_rank_0(exchange_of(c, changed_at(1, [=](step& st) { st.send.peer = bad; }))) ==
                   (bad == none ? "a receive meets no send" : "a send meets no receive"));
         }
+        for (int port = 0; port < 3; ++port) {
+            CHECK(of_rank_0(exchange_of(c, changed_at(port, [](step& st) { st.recv.peer = none; }))) ==
+                  "a send meets no receive");
+            CHECK(of_rank_0(exchange_of(c, changed_at(port, [](step& st) { st.send.peer = none; }))) ==
+                  "a receive meets no send");
+        }
+        loose idle = exchange_of(c, changed_at(3, [c](step& st) {  // a port with blocks of no transfer
+            const block_set unused = c == barrier ? block_set{} : block(1);
+            st = {.send = {none, unused}, .recv = {none, unused}};
+        }));
+        idle.port_count = 4;
+        CHECK(of_rank_0(idle) == "proven");
         const std::string rest = of_rank_0(exchange_of(c, changed_at(1, [](step& st) { st = {}; })));
         CHECK(rest == (c == all_gather      ? "the result does not arrive"
                           : c == all_to_all ? "a slot holds a block for another rank"
@@ -498,6 +526,7 @@ TEST_CASE("local conditions: what each of them refuses, read from rank 0", "[pro
         CHECK(of_rank_0(exchange_of(c, changed_at(1, [](step& st) { st.recv.blocks = {}; }))) ==
               "the blocks sent are not those received");
     }
+    CHECK(of_rank_0(exchange_of(all_gather, [](step& st, int, int) { st.send.blocks.modulus = 4; })) == "proven");
     loose s = exchange_of(all_gather);
     CHECK(of_rank_0(s, slot_motion::stays) == "owned slots follow the rank");
     s.home_rule = [](int slot) { return slot ^ 1; };
@@ -511,7 +540,11 @@ TEST_CASE("local conditions: what each of them refuses, read from rank 0", "[pro
         change(of);
         return of_rank_0(of, of.implements == all_reduce ? slot_motion::stays : slot_motion::follows_rank);
     };
-    const loose at_once = exchange_of(all_reduce);
+    loose at_once = exchange_of(all_reduce,
+        changed_at(3, [](step& st) { st = {.send = {none, block(0)}, .recv = {none, block(0), action::reduce}}; }));
+    at_once.port_count = 4;
+    CHECK(of_rank_0(at_once, slot_motion::stays) == "proven");
+    at_once.port_count = 3;
     CHECK(says(at_once, [](loose& x) { x.block_count = 2; }) ==
           "several blocks that do not follow the rank are not represented");
     CHECK(says(at_once, [](loose& x) { x.port_count = 2; }) == "a contribution does not arrive");
@@ -533,7 +566,14 @@ TEST_CASE("local conditions: what each of them refuses, read from rank 0", "[pro
           "two blocks arrive in one slot");
     CHECK(of_rank_0(exchange_of(all_to_all, [](step& st, int, int) { st.recv.blocks.first ^= 2; })) ==
           "a slot holds the block of another rank");
+    for (const int bad : {-1, 4}) {  // of slots that do not follow the rank
+        CHECK(of_rank_0(exchange_of(all_to_all, changed_at(1, [=](step& st) { st.send.blocks = block(bad); })),
+                  slot_motion::stays) == "a block does not exist");
+        CHECK(of_rank_0(exchange_of(all_to_all, changed_at(1, [=](step& st) { st.recv.blocks = block(bad); })),
+                  slot_motion::stays) == "a block does not exist");
+    }
     CHECK(says(exchange_of(barrier), [](loose& x) { x.port_count = 1; }) == "rank 0 does not hear of every rank");
+    CHECK(says(exchange_of(barrier), [](loose& x) { x.round_count = 0; }) == "rank 0 does not hear of every rank");
     CHECK(of_rank_0(exchange_of(barrier, [](step& st, int, int at) {
         st.send.peer = at == 0 ? 2 : 1;
         st.recv.peer = 4 - st.send.peer;

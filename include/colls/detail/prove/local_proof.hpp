@@ -107,7 +107,6 @@ private:
     // peer does is, where s translates, what rank 0 does, translated.
     bool read_step(int port, bool same_slots) {
         const step& now = *new (static_cast<void*>(steps_.p + port)) step(s_.at(rank_, n_, round_, port));
-        reduced_there_ = false;
         for (const int peer : {now.send.peer, now.recv.peer})
             if (peer < none || peer >= n_ || peer == rank_) return refuse("a peer is no other rank", port);
         if (one_ && motion_ == slot_motion::follows_rank)
