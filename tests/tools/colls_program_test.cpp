@@ -827,7 +827,75 @@ TEST_CASE("colls: hosts that NCCL's file describes", "[tool]") {
     CHECK(rows.at(1)["seconds"].get<double>() == Approx(within + 10e-6 + 2 * bytes / 12.5e9));
     CHECK(write("", 2).says("there is no <net>: the hosts are not joined"));
     CHECK(write("<nic>", 1).says("<nic> is not closed"));
-    CHECK(write("<pci busid=\"x\" link_width=\"16\"/>", 1).says("a <pci> lacks 'link_speed'"));
+    CHECK(write("<pci link_width=\"16\"/>", 1).says("a <pci> lacks 'busid'"));
+}
+
+TEST_CASE("colls: what real machines have in NCCL's and RCCL's files", "[tool]") {
+    const scratch folder;
+    const double bytes = 8 << 20, latency = 0.5e-6;
+    // Two GPUs on one processor or, with two hashes, on one each. The seconds of an exchange between them say the way
+    // that it takes.
+    const auto seconds = [&](const std::string& pci, const std::string& gpu, const std::string& links0,
+                             const std::string& links1, bool two_hosts, const std::string& words = "") {
+        const auto one = [&](int dev, const std::string& links) {
+            const std::string bus = two_hosts ? "0000:01:00.0" : "000" + std::to_string(dev) + ":01:00.0";
+            return "<pci busid=\"" + bus + "\" class=\"0x030200\" " + pci + "><gpu dev=\"" +
+                   std::to_string(two_hosts ? 0 : dev) + "\" rank=\"" + std::to_string(dev) + "\" gdr=\"1\" " + gpu +
+                   ">" + links + "</gpu></pci>";
+        };
+        const std::string next = two_hosts ? R"(</cpu><cpu host_hash="0x2" numaid="0">)" : "";
+        std::ofstream(folder.file("host.xml"))
+            << R"(<system version="2"><cpu host_hash="0x1" numaid="-1" arch="arm64">)" << one(0, links0) << next
+            << one(1, links1) << "</cpu></system>";
+        const std::string what = "simulate all_reduce recursive_doubling --groups 2 --bytes 8M --topology '" +
+                                 folder.file("host.xml") + "' --json";
+        const program_result r = folder.run(what);
+        INFO(r.text);
+        REQUIRE(r.status == 0);
+        if (words.empty()) return json::parse(r.text).at(0)["seconds"].get<double>();
+        CHECK(r.says(words));
+        return 0.0;
+    };
+    const std::string x16 = R"(link_speed="8.0 GT/s PCIe" link_width="16")", v100 = R"(sm="70")";
+    const auto nvlink = [](const std::string& target, int count, const std::string& kind) {
+        return "<nvlink target=\"" + target + "\" count=\"" + std::to_string(count) + "\" tclass=\"" + kind + "\"/>";
+    };
+    const std::string other[] = {"0001:01:00.0", "0000:01:00.0"};
+
+    // A guest's system does not know a link of PCIe.
+    for (const std::string unknown :
+        {R"(link_speed="" link_width="16")", R"(link_speed="Unknown speed" link_width="0")",
+            R"(link_speed="8 GT/s" link_width="0")", "", R"(link_width="16" link_speed="8.0 GT/s PCIe")"})
+        CHECK(seconds(unknown, v100, "", "", false) == Approx(2 * latency + bytes / 12e9));
+    CHECK(seconds(R"(link_speed="2.5 GT/s PCIe" link_width="8")", v100, "", "", false) ==
+          Approx(2 * latency + bytes / 1.5e9));
+    CHECK(seconds(R"(link_speed="64.0 GT/s PCIe" link_width="16")", v100, "", "", false) ==
+          Approx(2 * latency + bytes / 96e9));
+    // NVLinks: between the GPUs, to GPUs that the job does not have, to the processor, to switches.
+    CHECK(seconds(x16, v100, nvlink(other[0], 2, "0x030200"), nvlink(other[1], 2, "0x030200"), false) ==
+          Approx(latency + bytes / 40e9));
+    const std::string gone = nvlink("0000:8a:00.0", 4, "0x030200"), processor = nvlink("0006:00:00.0", 3, "0x068001");
+    seconds(x16, v100, gone, gone, false, "2 links of GPUs lead to devices that the file does not describe");
+    CHECK(seconds(x16, v100, processor, processor, false) == Approx(2 * latency + bytes / 60e9));
+    const std::string to_switch = nvlink("fffffff:ffff:ff", 18, "0x068000");
+    CHECK(seconds(x16, R"(sm="100")", to_switch, to_switch, false) == Approx(2 * latency + bytes / 721.8e9));
+    CHECK(seconds(x16, R"(sm="100")", to_switch, to_switch, true) == Approx(2 * latency + bytes / 721.8e9));
+    // C2C, whose bandwidth is in MB/s, beside PCIe of one GPU in a low-power state; and xGMI, named by RCCL in two
+    // ways.
+    const std::string c2c = R"(<c2c bw="43125" count="8"/>)";
+    CHECK(seconds(R"(link_speed="2.5 GT/s PCIe" link_width="16")", R"(sm="90")", c2c, c2c, false) ==
+          Approx(2 * latency + bytes / 345e9));
+    const auto xgmi = [](const std::string& target) {
+        return "<xgmi target=\"" + target + R"(" count="1" tclass="0x120000"/>)";
+    };
+    for (const auto& [architecture, bandwidth] :
+        {std::pair(R"(sm="94" gcn="gfx942")", 48e9), std::pair(R"(sm="94")", 48e9),
+            std::pair(R"(gcn="gfx90a" sm="90")", 36e9), std::pair(R"(gcn="906" sm="90")", 24e9)})
+        CHECK(seconds(x16, architecture, xgmi(other[0]), xgmi(other[1]), false) == Approx(latency + bytes / bandwidth));
+    // What is not known is named.
+    seconds(x16, v100, "<photon/>", "", false, "<photon> is not known, and is left out");
+    seconds(
+        x16, R"(sm="70" colour="red")", "", "", false, "the attribute colour of <gpu> is not known, and is left out");
 }
 
 TEST_CASE("colls: networks that are refused", "[tool]") {
@@ -848,6 +916,10 @@ TEST_CASE("colls: networks that are refused", "[tool]") {
     refused(R"({"kind": "flat", "ranks": 4.5, "link": {"latency_us": 1, "gb_s": 1}})", "'ranks' is no integer");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 0}})", "it is above 0");
     refused(R"({"kind": "flat", "ranks": 4, "link": {"latency_us": -1, "gb_s": 1}})", "it is not negative");
+    refused(R"({"ranks": 2, "links": [{"from": 0, "to": 2147483647, "latency_us": 1, "gb_s": 1}]})",
+        "a cable joins two different nodes, not 0 and 2147483647");
+    refused(R"({"ranks": 2, "links": [{"from": 0, "to": 2147483646, "latency_us": 1, "gb_s": 1}]})",
+        "pairs of a rank and a node");
     refused(R"({"ranks": 3, "links": [{"from": 0, "to": 1, "latency_us": 1, "gb_s": 1}]})",
         "rank 2 has no route to rank 0");
     const std::string good = R"({"kind": "flat", "ranks": 4, "link": {"latency_us": 1, "gb_s": 1}})";

@@ -15,8 +15,9 @@ struct nccl_hosts {
     double between_cpus = 10e9;  ///< bytes a second, between the processors of a host
 };
 
-/// The GPUs of all hosts are the ranks, ordered by host and by `dev`. Links are those of PCIe, NVLink and between
-/// processors; the i-th network cards of all hosts share a switch. Throws std::runtime_error that says what is wrong.
+/// The GPUs of all hosts are the ranks, ordered by host and by `dev`. Links are those of PCIe, NVLink, xGMI, C2C and
+/// between processors, with the bandwidths of NCCL and RCCL; the i-th network cards of all hosts share a switch. What
+/// the file describes and is not known here is named on stderr. Throws std::runtime_error that says what is wrong.
 colls::simulation::topology nccl_topology(const std::string& xml, const nccl_hosts& hosts);
 
 }  // namespace tool

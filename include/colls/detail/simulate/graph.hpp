@@ -19,8 +19,15 @@ namespace colls::inline v1::detail {
 class shortest_routes {
 public:
     shortest_routes(int ranks, const std::vector<simulation::cable>& cables) {
-        int nodes = ranks;
-        for (const simulation::cable& c : cables) nodes = std::max({nodes, c.from + 1, c.to + 1});
+        int last = ranks - 1;
+        for (const simulation::cable& c : cables) {
+            message text;
+            if (c.from < 0 || c.to < 0 || c.from == c.to || std::max(c.from, c.to) == far)
+                refuse_topology(text << "a cable joins two different nodes, not " << c.from << " and " << c.to);
+            last = std::max({last, c.from, c.to});
+        }
+        const int nodes = last + 1;
+        product(ranks, nodes, "pairs of a rank and a node");
         out_.resize(static_cast<std::size_t>(nodes));
         std::vector<std::vector<exit>> into(out_.size());
         const auto add = [&](int from, int to, const simulation::link& each) {
@@ -29,13 +36,9 @@ public:
             links_.push_back(each);
         };
         for (const simulation::cable& c : cables) {
-            message text;
-            if (c.from < 0 || c.to < 0 || c.from == c.to)
-                refuse_topology(text << "a cable joins two different nodes, not " << c.from << " and " << c.to);
             add(c.from, c.to, c.each);
             if (c.both_ways) add(c.to, c.from, c.each);
         }
-        product(ranks, nodes, "pairs of a rank and a node");
         for (int to = 0; to < ranks; ++to) ways_.push_back(ways_to(to, into));
         for (int to = 0; to < ranks; ++to)
             for (int from = 0; from < ranks; ++from) {
