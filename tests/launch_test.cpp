@@ -24,8 +24,8 @@ namespace {
 class only {
 public:
     explicit only(const environment& set) {
-        for (const std::string prefix : {"COLLS_", "OMPI_", "PMI", "MPI_", "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK",
-                 "WORLD_SIZE", "LOCAL_", "GROUP_"})
+        for (const std::string prefix : {"COLLS_", "OMPI_", "PMI", "MPI_", "PALS_", "MV2_", "JSM_", "FLUX_", "MPIRUN_",
+                 "SLURM_", "TORCHELASTIC_", "MASTER_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_"})
             for (char** v = environ; *v; ++v)
                 if (std::string(*v).compare(0, prefix.size(), prefix) == 0)
                     remember(std::string(*v).substr(0, std::strcspn(*v, "=")));
@@ -167,7 +167,80 @@ TEST_CASE("launch: takes RANK and WORLD_SIZE as torchrun's only with MASTER_ADDR
     CHECK(read(with(words, {{"COLLS_MASTER_ADDR", "::1"}})).size == 4);
     CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).source == "none");
     CHECK(read({{"RANK", "7"}}).size == 1);
+    CHECK(read({{"WORLD_SIZE", "7"}}).size == 1);
+    // An empty variable is a mistake of a script.
+    CHECK(lacks(error_of({{"RANK", ""}, {"WORLD_SIZE", "4"}}), {"RANK is empty or not set"}) == "");
+    CHECK(lacks(error_of({{"RANK", "1"}, {"WORLD_SIZE", ""}}), {"WORLD_SIZE is empty or not set"}) == "");
+    CHECK(lacks(error_of({{"RANK", "1"}, {"MASTER_ADDR", "::1"}}), {"WORLD_SIZE is empty or not set"}) == "");
+    CHECK(lacks(error_of({{"COLLS_RANK", ""}, {"COLLS_SIZE", "4"}}), {"COLLS_RANK is not"}) == "");
     CHECK(read(with(words, hydra)).source == "PMI");
+}
+
+TEST_CASE("launch: reads the variables of PALS, MVAPICH, JSM and Flux", "[launch]") {
+    struct words {
+        const char *source, *rank, *size, *local, *local_size, *job;
+    };
+    for (const words& w : {words{"PALS", "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PMI_LOCAL_SIZE", "PALS_APID"},
+             words{"PALS", "PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", "PALS_APID"},
+             words{"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+                 "MV2_COMM_WORLD_LOCAL_SIZE", "MPIRUN_ID"},
+             words{"JSM", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
+                 "JSM_NAMESPACE_LOCAL_SIZE", "JSM_NAMESPACE_ID"},
+             words{"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr, "FLUX_JOB_ID"}}) {
+        INFO(w.source);
+        environment set{{w.rank, "5"}, {w.size, "6"}, {w.local, "2"}};
+        if (w.local_size) set[w.local_size] = "6";
+        const launch l = read(set);
+        CHECK(l.source == w.source);
+        CHECK(l.rank == 5);
+        CHECK(l.size == 6);
+        CHECK(l.local_rank == 2);
+        CHECK(read(with(set, {{w.job, "another"}})).token != l.token);
+        CHECK(lacks(error_of(without(set, {w.size})), {w.rank, "is set, but"}) == "");
+        set[w.local_size ? w.local_size : "FLUX_JOB_NNODES"] = "3";
+        CHECK(lacks(error_of(set), {"COLLS_MASTER_ADDR", w.source}) == "");
+        set["COLLS_MASTER_ADDR"] = "node1";
+        CHECK(read(set).host == "node1");
+    }
+}
+
+TEST_CASE("launch: an address of IPv6 may stand in brackets, and one within a link names its interface", "[launch]") {
+    for (const char* const variable : {"MASTER_ADDR", "COLLS_MASTER_ADDR"}) {
+        CHECK(read(with(own, {{variable, "[::1]"}})).host == "::1");
+        CHECK(read(with(own, {{variable, "fe80::1%eth0"}})).host == "fe80::1%eth0");
+        CHECK(read(with(own, {{variable, "[fe80::1%eth0]"}})).host == "fe80::1%eth0");
+        for (const char* const host : {"fe80::1", "[fe80::1]"})
+            CHECK(lacks(error_of(with(own, {{variable, host}})), {"it needs the interface, as fe80::1%eth0"}) == "");
+    }
+}
+
+TEST_CASE("launch: copies of a program that make groups of one are told that they are no job", "[launch]") {
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const pid_t shell = fork();  // the parent of two copies, as an unknown launcher
+    REQUIRE(shell >= 0);
+    if (shell == 0) {
+        dup2(ends[1], 2);
+        for (const int copy : {0, 1})
+            if (fork() == 0) {
+                usleep(copy == 0 ? 100'000 : 1);  // the first one looks while the other is there, too
+                const int size = read({}).size;
+                usleep(200'000);
+                _exit(size == 1 ? 0 : 1);
+            }
+        int status = 0, failed = 0;
+        for (int i = 0; i < 2; ++i) failed += wait(&status) < 0 || status != 0;
+        _exit(failed);
+    }
+    close(ends[1]);
+    int status = 0;
+    CHECK(waitpid(shell, &status, 0) == shell);
+    CHECK(status == 0);
+    char text[2000] = {};
+    CHECK(::read(ends[0], text, sizeof text - 1) > 0);
+    close(ends[0]);
+    CHECK(lacks(text, {"each of 2 processes of", "is a group of one", "COLLS_RANK, COLLS_SIZE"}) == "");
+    CHECK(std::string(text).find("group of one") == std::string(text).rfind("group of one"));  // one of them says it
 }
 
 TEST_CASE("launch: reads Open MPI's variables", "[launch]") {

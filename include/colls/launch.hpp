@@ -34,15 +34,16 @@ struct launch {
     int port = 0;                    ///< at which rank 0 listens, 1 to 65535; any for a job of one rank
     int ports = 1;                   ///< consecutive ports that are tried, from `port` on; several if none was given
     std::string token;               ///< secret of the job: rank 0 refuses ranks that have another one
-    std::string source = "none";  ///< whose variables were read: "COLLS_RANK", "torchrun", "Open MPI", "PMI", "Slurm"
-    std::string interface_name;   ///< COLLS_INTERFACE; empty: the interface that leads to rank 0
+    std::string source = "none";     ///< whose variables were read: "COLLS_RANK", "torchrun", "Open MPI", "PMI", ...
+    std::string interface_name;      ///< COLLS_INTERFACE; empty: the interface that leads to rank 0
 };
 
 /// Reads from the environment which rank this process is: COLLS_RANK and COLLS_SIZE, or else the variables of torchrun,
-/// of Open MPI, of PMI (MPICH, Intel MPI) or of Slurm. With none of them it is rank 0 of 1. COLLS_DEBUG=info prints to
-/// stderr what was found. No communication. Throws colls::error (invalid_argument), which names the variable and its
-/// value, if a value is no number or out of range, if a rank is given without a size or a size without a rank, or if
-/// ranks run on several hosts and the host of rank 0 is not known.
+/// of Open MPI, of PMI (MPICH, Intel MPI), of PALS, MVAPICH, JSM, Flux or Slurm. With none of them it is rank 0 of 1,
+/// and says so on stderr where its parent has started several copies of the program. COLLS_DEBUG=info prints to stderr
+/// what was found. No communication. Throws colls::error (invalid_argument), which names the variable and its value, if
+/// a value is no number or out of range, if a rank is given without a size or a size without a rank, or if ranks run on
+/// several hosts and the host of rank 0 is not known.
 launch read_launch();
 
 }  // namespace colls::inline v1

@@ -98,6 +98,15 @@ int main(int argc, char** argv) {
         perf::set_environment(o);
         try {
             status = run(o);
+        } catch (const std::bad_alloc&) {
+            std::fflush(stdout);
+            std::fprintf(stderr,
+                "colls_perf: this machine has no memory for two buffers of %zu bytes for each rank here%s; give a "
+                "smaller -e\n",
+                o.max_bytes, o.checks > 0 ? ", and a copy of both for -c 1" : "");
+#ifdef COLLS_PERF_MPI
+            MPI_Abort(MPI_COMM_WORLD, perf::failed);
+#endif
         } catch (const std::exception& e) {
             std::fflush(stdout);
             if (says(e, o)) std::fprintf(stderr, "colls_perf: %s\n", e.what());

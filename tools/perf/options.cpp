@@ -66,7 +66,7 @@ std::vector<std::string> type_names() {
 
 std::size_t bytes_of(const std::string& text, const char* flag) {
     if (const auto bytes = parse_bytes(text)) return *bytes;
-    throw refusal(fmt::format("{} {}: not a size: give bytes, as 8, 64K, 32M or 1G", flag, text));
+    throw refusal(fmt::format("{} {}: not a size: give bytes, as 8, 64K, 32M or 0.5G", flag, text));
 }
 
 /// Options as they are written.
@@ -268,7 +268,7 @@ void resolve(options& o, const written& w, bool over_mpi) {
         if (o.ops.size() == before)
             throw refusal(fmt::format("-o {}: no such operator: sum, prod, min, max, avg, all", name));
     }
-    if (w.root == "all") {
+    if (w.root == "all" || w.root == "-1") {  // nccl-tests writes -1
         o.root = -1;
     } else {
         const auto [end, failed] = std::from_chars(w.root.data(), w.root.data() + w.root.size(), o.root);
@@ -323,10 +323,11 @@ bool speaks() {
 }  // namespace
 
 std::optional<std::size_t> parse_bytes(const std::string& text) {
-    std::size_t value = 0, unit = 1;
+    double value = 0;
+    std::size_t unit = 1;
     const char* const last = text.data() + text.size();
-    const auto [end, failed] = std::from_chars(text.data(), last, value);
-    if (failed != std::errc()) return {};
+    const auto [end, failed] = std::from_chars(text.data(), last, value, std::chars_format::fixed);
+    if (failed != std::errc() || !(value >= 0)) return {};
     std::string suffix(end, last);
     for (char& c : suffix) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     if (suffix.ends_with('B')) suffix.pop_back();
@@ -336,8 +337,9 @@ std::optional<std::size_t> parse_bytes(const std::string& text) {
         if (suffix.size() != 1 || power == std::string::npos) return {};
         unit = std::size_t{1} << 10 * (power + 1);
     }
-    if (value > (std::size_t{1} << 46) / unit) return {};
-    return value * unit;
+    if (value > static_cast<double>((std::size_t{1} << 46) / unit)) return {};
+    return static_cast<std::size_t>(
+        value * static_cast<double>(unit));  // whole bytes of a fraction, as nccl-tests counts
 }
 
 std::optional<int> parse(int argc, char** argv, bool over_mpi, options& o) {

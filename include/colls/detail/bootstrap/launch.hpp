@@ -96,11 +96,10 @@ struct launcher {
 ///   (SLURM_STEP_ID), and srun starts steps.
 inline launcher find_launcher() {
     const auto set = [](const char* name) { return variable(name) != nullptr; };
-    if (set("COLLS_RANK") || set("COLLS_SIZE"))
+    if (std::getenv("COLLS_RANK") || std::getenv("COLLS_SIZE"))
         return {"COLLS_RANK", "COLLS_RANK", "COLLS_SIZE", "COLLS_LOCAL_RANK", nullptr};
-    const bool ranked = set("RANK") && set("WORLD_SIZE");
-    if (ranked && (set("MASTER_ADDR") || set("COLLS_MASTER_ADDR")))
-        return {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+    const bool ranked = set("RANK") && set("WORLD_SIZE"), met = set("MASTER_ADDR") || set("COLLS_MASTER_ADDR");
+    if (ranked && met) return {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
     const bool task = set("SLURM_PROCID");
     const char* const space = variable("PMIX_NAMESPACE");
@@ -109,6 +108,16 @@ inline launcher find_launcher() {
         return {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
             "OMPI_COMM_WORLD_LOCAL_SIZE"};
     const bool srun_pmi2 = task && set("PMI_JOBID");
+    if (set("PALS_RANKID"))
+        return {"PALS", "PALS_RANKID", set("PMI_SIZE") ? "PMI_SIZE" : "PALS_SIZE", "PALS_LOCAL_RANKID",
+            set("PMI_LOCAL_SIZE") ? "PMI_LOCAL_SIZE" : "PALS_LOCAL_SIZE"};
+    if (set("MV2_COMM_WORLD_RANK"))
+        return {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+            "MV2_COMM_WORLD_LOCAL_SIZE"};
+    if (set("JSM_NAMESPACE_RANK"))
+        return {
+            "JSM", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"};
+    if (set("FLUX_TASK_RANK")) return {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr};
     if (set("PMI_RANK") && !srun_pmix && !srun_pmi2)
         return {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
     const bool step = set("SLURM_STEP_ID") || set("SLURM_STEPID") || !set("SLURM_TASK_PID");
@@ -120,7 +129,46 @@ inline launcher find_launcher() {
         throw error(errc::invalid_argument,
             "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
             "COLLS_MASTER_ADDR) to the host of rank 0, or unset both");
+    const bool rank_there = std::getenv("RANK"), size_there = std::getenv("WORLD_SIZE");  // set, or empty
+    if (!ranked && ((rank_there && size_there) || (met && (rank_there || size_there))))
+        throw error(errc::invalid_argument,
+            (message() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
+                       << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
+                          "MASTER_ADDR, or none of them")
+                .text());
     return {};
+}
+
+/// A program that was started several times without a launcher's variables makes as many groups of one, where its user
+/// may have meant one of all: the first of the copies says so.
+inline void warn_of_copies() {
+    const auto program_of = [](long process) {
+        char path[40], name[512];
+        std::snprintf(path, sizeof path, "/proc/%ld/exe", process);
+        const ssize_t length = readlink(path, name, sizeof name);
+        return length > 0 ? std::string(name, static_cast<std::size_t>(length)) : std::string();
+    };
+    const long parent = getppid();
+    char path[60];
+    std::snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", parent, parent);
+    std::FILE* const file = std::fopen(path, "re");
+    if (!file) return;
+    const std::string own = program_of(getpid());
+    long child = 0, first = 0;
+    int copies = 0;
+    while (std::fscanf(file, "%ld", &child) == 1)
+        if (program_of(child) == own) {
+            ++copies;
+            if (first == 0) first = child;
+        }
+    std::fclose(file);
+    if (copies > 1 && first == getpid() && !own.empty())
+        say(message()
+            << "colls: each of " << copies << " processes of " << own
+            << " is a group of one: they were started by process " << static_cast<long long>(parent)
+            << ", whose variables are of no launcher that is known (COLLS_RANK, torchrun, Open MPI, PMI, PALS, "
+               "MVAPICH, JSM, Flux, Slurm's srun). For one group set COLLS_RANK, COLLS_SIZE, COLLS_MASTER_ADDR and "
+               "COLLS_MASTER_PORT; if that is what is meant, set COLLS_RANK=0 and COLLS_SIZE=1");
 }
 
 /// A text that is the same for all ranks of this job, and differs from other jobs' as far as the launcher's variables
@@ -137,6 +185,10 @@ inline std::string job_identity(std::string_view source, bool several_hosts) {
     } else if (source == "PMI") {
         const char* const job = first_set({"PMI_JOBID", "SLURM_JOB_ID"});
         add(job || several_hosts ? job : std::to_string(hydra_proxy()).c_str());
+    } else if (source == "PALS" || source == "MVAPICH" || source == "JSM" || source == "Flux") {
+        const char* const job =
+            first_set({"PALS_APID", "MPIRUN_ID", "JSM_NAMESPACE_ID", "FLUX_JOB_ID", "LSB_JOBID", "PBS_JOBID"});
+        add(job || several_hosts ? job : std::to_string(static_cast<long>(getppid())).c_str());
     } else if (source == "Slurm") {
         for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) add(variable(name));
     }
@@ -164,10 +216,21 @@ inline int port_of_job(std::string_view identity, std::string_view token, int po
 /// How many ports are tried if none was given.
 inline constexpr int derived_ports = 16;
 
+/// A host as a user writes it: an address of IPv6 may stand in brackets. Throws invalid_argument.
+inline std::string host_given(std::string_view host) {
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if ((host.starts_with("fe80:") || host.starts_with("FE80:")) && host.find('%') == host.npos)
+        throw error(errc::invalid_argument,
+            (message() << "colls: MASTER_ADDR or COLLS_MASTER_ADDR is '" << host.substr(0, 60)
+                       << "', an address within a link: it needs the interface, as " << host.substr(0, 60) << "%eth0")
+                .text());
+    return std::string(host);
+}
+
 /// Reads where rank 0 listens, and the token.
 inline void read_meeting_point(launch& l, bool several_hosts) {
     if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
-        l.host = given;
+        l.host = host_given(given);
     else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string();
         !listed.empty())
         l.host = listed;
@@ -228,14 +291,17 @@ COLLS_INLINE launch read_launch() {
         if (const char* const local = detail::variable(by.local))
             l.local_rank = detail::number(by.local, local, 0, 1 << 30);
         const char* const local_size = by.local_size ? detail::variable(by.local_size) : nullptr;
-        const bool several_hosts = local_size && detail::number(by.local_size, local_size, 1, 1 << 30) < l.size;
+        const char* const nodes = by.source == std::string_view("Flux") ? detail::variable("FLUX_JOB_NNODES") : nullptr;
+        const bool several_hosts = (local_size && detail::number(by.local_size, local_size, 1, 1 << 30) < l.size) ||
+                                   (nodes && detail::number("FLUX_JOB_NNODES", nodes, 1, 1 << 30) > 1);
         if (l.size > 1) detail::read_meeting_point(l, several_hosts);
     }
+    if (!by.source) detail::warn_of_copies();
     if (detail::environment::read().debug >= detail::debug_level::info) {
         detail::message text;
         text << "colls: rank " << l.rank << " of " << l.size;
         if (!by.source)
-            text << ": the environment is of no launcher (COLLS_RANK, torchrun, Open MPI, PMI, Slurm's srun)";
+            text << ": the environment is of no launcher that is known";
         else
             text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
         if (l.size > 1) {
