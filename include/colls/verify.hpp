@@ -68,7 +68,8 @@ constexpr examination examine(const S& s, int n) {
 template <class S, int n>
 inline constexpr bool proven_at = detail::proven_once<S, n>;
 
-/// The laws hold for S at every supported group size from 1 to N: static_assert(colls::proven<my_schedule, 16>);
+/// The laws hold for S at every supported group size from 1 to N, of which there is one at least:
+/// static_assert(colls::proven<my_schedule, 16>);
 /// A concept, so that a compiler explains why it is false: a note names law_broken<...>, with the law, the place and
 /// the smallest such group size. prove<S, N>() has that in the first line; verify<S>(n).text() gives it in words.
 template <class S, int N>

@@ -7,6 +7,7 @@
 #include <colls/verify.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -27,6 +28,16 @@ std::string_view collective_of(const entry& e) { return colls::name_of(e.schedul
 double volume(const colls::cost& c) { return c.blocks > 0 ? static_cast<double>(c.blocks_sent) / c.blocks : 0; }
 
 void print(const json& rows) { fmt::print("{}\n", rows.dump(2)); }
+
+/// "4 group sizes: 1, 2, 4, 8", "511 group sizes from 2 to 512".
+std::string sizes_text(const std::vector<int>& sizes) {
+    const auto count = static_cast<int>(sizes.size());
+    const std::string begin = fmt::format("{} group size{}", count, count == 1 ? "" : "s");
+    if (sizes.back() - sizes.front() + 1 == count)
+        return fmt::format("{} from {} to {}", begin, sizes.front(), sizes.back());
+    if (count <= 16) return fmt::format("{}: {}", begin, fmt::join(sizes, ", "));
+    return fmt::format("{}: {}, ..., {}", begin, fmt::join(sizes.begin(), sizes.begin() + 15, ", "), sizes.back());
+}
 
 }  // namespace
 
@@ -108,9 +119,9 @@ int list(const std::string& collective, int n, bool as_json) {
 
 int prove(const std::vector<entry>& schedules, int first, int last, bool as_json) {
     json rows = json::array();
-    bool all_right = true;
+    bool all_right = true, any_proven = false;
     for (const entry& e : schedules) {
-        int proven = 0;
+        std::vector<int> proven;  // group sizes
         std::string finding;
         progress shown;
         for (int n = first; n <= last && finding.empty(); ++n) {
@@ -118,25 +129,25 @@ int prove(const std::vector<entry>& schedules, int first, int last, bool as_json
             shown.say(fmt::format("{} {}: {} ranks", e.family, collective_of(e), n));
             const colls::report found = colls::verify(e.schedule, n);
             if (found.ok())
-                ++proven;
+                proven.push_back(n);
             else
                 finding = fmt::format("{} ranks: {}", n, found.text());
         }
         shown.say("");
         all_right = all_right && finding.empty();
+        any_proven = any_proven || !proven.empty();
         if (as_json)
             rows.push_back({{"family", e.family}, {"collective", collective_of(e)}, {"first", first}, {"last", last},
-                {"proven", proven}, {"finding", finding}});
+                {"proven", proven.size()}, {"sizes", proven}, {"finding", finding}});
         else if (finding.empty())
             fmt::print("{:<20} {:<15} {}\n", e.family, collective_of(e),
-                proven > 0 ? fmt::format("proven for {} group size{} from {} to {}", proven, proven == 1 ? "" : "s",
-                                 first, last)
-                           : std::string("supports none of these group sizes"));
+                !proven.empty() ? "proven for " + sizes_text(proven)
+                                : fmt::format("supports no group size from {} to {}: nothing is proven", first, last));
         else
             fmt::print("{:<20} {:<15} refuted on {}\n", e.family, collective_of(e), finding);
     }
     if (as_json) print(rows);
-    return all_right ? good : refuted;
+    return all_right && any_proven ? good : refuted;
 }
 
 int cost(const std::vector<entry>& schedules, int n, double bytes, const colls::model& m, bool as_json) {

@@ -41,6 +41,8 @@ template <int>
 struct contribution_of;
 template <int>
 struct holds_block;
+template <int>
+struct supports_no_group_size_up_to;
 }  // namespace where
 
 /// A report as a type, which compilers print. It is not convertible to bool, so that a static_assert on it is an error.
@@ -92,7 +94,9 @@ struct no_law_broken {};
 template <class S, int N>
 constexpr auto proof_upto() {
     using sizes = std::make_integer_sequence<int, N>;
-    if constexpr (proven_upto<S, sizes>)
+    if constexpr (!made_for_one_upto<S, sizes>)
+        return law_broken<where::supports_no_group_size_up_to<N>>{};  // nothing would be proven
+    else if constexpr (proven_upto<S, sizes>)
         return no_law_broken{};
     else
         return first_broken<S>(sizes{});

@@ -52,6 +52,28 @@ constexpr bool is_proven_at() {
 template <class S, int n>
 inline constexpr bool proven_once = is_proven_at<S, n>();
 
+/// S, or a collective of the family S, supports n ranks.
+template <class S, int n>
+constexpr bool is_made_for() {
+    if constexpr (!expect_schedule_or_family<S>())
+        return true;  // the error has been reported
+    else if constexpr (schedule<S>)
+        return v1::supports(S{}, n);
+    else
+        return []<int... C>(std::integer_sequence<int, C...>) {
+            return ([] {
+                if constexpr (provides<S, static_cast<collective>(C)>)
+                    return v1::supports(schedule_for<S, static_cast<collective>(C)>{}, n);
+                else
+                    return false;
+            }() || ...);
+        }(std::make_integer_sequence<int, collective_count>{});
+}
+template <class S, class N>
+inline constexpr bool made_for_one_upto = false;
+template <class S, int... i>
+inline constexpr bool made_for_one_upto<S, std::integer_sequence<int, i...>> = (is_made_for<S, i + 1>() || ...);
+
 template <class S, class N>
 inline constexpr bool proven_upto = false;
 template <class S, int... i>
