@@ -11,6 +11,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -463,6 +464,12 @@ TEST_CASE("kernel executors: the other ranks time out for a rank that makes no c
         });
         CHECK(gave_up == 4);
     }
+}
+
+TEST_CASE("kernel executors: a timeout without end is one, in nanoseconds too", "[cuda]") {
+    CHECK(kernel::nanoseconds_of(2.5) == 2'500'000'000u);
+    for (const double seconds : {1e9, 1e30, std::numeric_limits<double>::infinity()})
+        CHECK(kernel::nanoseconds_of(seconds) == ~std::uint64_t{0});
 }
 
 TEST_CASE("kernel executors: a rank that waits gives up when its host orders it", "[cuda]") {

@@ -258,7 +258,9 @@ int run(int devices, const char* file) {
         table.push_back(l);
         std::printf("automatic with %d ranks: eager up to %zu bytes, packets up to %zu\n", n, l.eager, l.packets);
     }
-    if (file != nullptr && !table.empty()) {
+    if (file != nullptr && !of_devices) {
+        std::printf("no table is written: times of virtual ranks say nothing about several GPUs\n");
+    } else if (file != nullptr && !table.empty()) {
         write_table(file, table, properties.name);
         std::printf("written: %s\n", file);
     }

@@ -114,7 +114,7 @@ public:
             h.regions = reinterpret_cast<const std::uint64_t*>(regions_.data());
             h.region_count = static_cast<std::uint32_t>(regions.size() / workspaces.size());
             h.status = ranks_.back().status.get();
-            h.timeout_ns = static_cast<std::uint64_t>(timeout_ * 1e9);
+            h.timeout_ns = nanoseconds_of(timeout_);
             handles.push_back(h);
         }
         handles_ = device_memory(device_, handles.size() * sizeof(rank_handle), handles.data());

@@ -67,6 +67,11 @@ struct workspace_layout {
     }
 };
 
+/// Of a timeout in seconds; for ever where it is infinite, or longer than thirty years.
+inline std::uint64_t nanoseconds_of(double seconds) {
+    return seconds < 1e9 ? static_cast<std::uint64_t>(seconds * 1e9) : ~std::uint64_t{0};
+}
+
 /// What a kernel is told of a rank and of its group. Addresses are as mapped on this rank.
 struct rank_handle {
     std::int32_t rank = 0;
