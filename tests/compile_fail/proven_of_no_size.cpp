@@ -5,10 +5,12 @@
 #include <colls/verify.hpp>
 
 struct of_sixteen {
-    static constexpr colls::collective implements = colls::collective::all_gather;
+    static constexpr colls::collective implements = colls::collective::reduce_scatter;
     static constexpr bool supports(int n) { return n == 16; }
     static constexpr int rounds(int n) { return n - 1; }
-    static constexpr colls::step at(int rank, int n, int round) { return colls::ring::all_gather::at(rank, n, round); }
+    static constexpr colls::step at(int rank, int n, int round) {
+        return colls::ring::reduce_scatter::at(rank, n, round);
+    }
 };
 #ifdef RIGHT
 static_assert(colls::proven<of_sixteen, 16>);

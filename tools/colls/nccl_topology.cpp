@@ -34,10 +34,9 @@ double nvlink_bandwidth(int sm) {
 /// Of one link of Infinity Fabric (xGMI), by architecture: the figures of RCCL.
 double xgmi_bandwidth(const element& gpu) {
     const auto named = gpu.attributes.find("gcn");
-    const std::string gcn =
-        named != gpu.attributes.end() ? named->second : fmt::format("{}", static_cast<int>(gpu.number("sm")));
-    const std::string_view number = std::string_view(gcn).substr(gcn.starts_with("gfx") ? 3 : 0);
-    return number.starts_with("94") || number.starts_with("95") ? 48e9 : number.starts_with("90") ? 36e9 : 24e9;
+    if (named == gpu.attributes.end()) return gpu.number("sm") >= 94 ? 48e9 : 36e9;
+    const std::string_view gcn = named->second, number = gcn.substr(gcn.starts_with("gfx") ? 3 : 0);
+    return number.starts_with("94") || number.starts_with("95") ? 48e9 : number.starts_with("90a") ? 36e9 : 24e9;
 }
 std::string text_or(const element& e, const char* attribute, const char* otherwise) {
     const auto found = e.attributes.find(attribute);
@@ -116,8 +115,8 @@ public:
         for (const auto& [at, bandwidth] : links_) {
             const auto& [from, to, kind] = at;
             const sim::cable c{from, to, {0, bandwidth}, kind != link_kind::between_gpus};
-            const auto [place, is_new] = widest.try_emplace({from, to}, c);
-            if (!is_new && place->second.each.bandwidth < bandwidth) place->second = c;
+            const auto [found, is_new] = widest.try_emplace({from, to}, c);
+            if (!is_new && found->second.each.bandwidth < bandwidth) found->second = c;
         }
         std::vector<sim::cable> all;
         for (const auto& [ends, c] : widest) all.push_back(c);
@@ -138,7 +137,7 @@ private:
         std::string bus;
         auto operator<=>(const gpu&) const = default;
     };
-    struct place {
+    struct site {
         int host, cpu;
     };
 
@@ -157,7 +156,7 @@ private:
         }
     }
     void link(int from, int to, link_kind kind, double bandwidth) { links_[{from, to, kind}] += bandwidth; }
-    void add(const element& e, const place& in, int parent) {
+    void add(const element& e, const site& in, int parent) {
         if (e.name == "nic") {
             for (const element& net : e.children)
                 if (net.name == "net") {
@@ -188,17 +187,17 @@ private:
     }
     /// To another GPU, whose own element has the other direction, to the processor, or to a switch, of which there is
     /// one. A GPU that the file does not describe is one that the job does not use.
-    void add_nvlink(const element& to, const place& in, int gpu, double bandwidth) {
+    void add_nvlink(const element& to, const site& in, int from, double bandwidth) {
         bandwidth *= to.number("count");
         const std::string kind = text_or(to, "tclass", "");
         const auto target = gpu_at_.find({in.host, to.text("target")});
         if (target != gpu_at_.end()) {
-            link(gpu, target->second, link_kind::between_gpus, bandwidth);
+            link(from, target->second, link_kind::between_gpus, bandwidth);
         } else if (kind.starts_with("0x068001")) {
-            link(gpu, in.cpu, link_kind::to_cpu, bandwidth);
+            link(from, in.cpu, link_kind::to_cpu, bandwidth);
         } else if (kind.starts_with("0x0680")) {
             if (nvswitch_ == colls::none) nvswitch_ = nodes_++;
-            link(gpu, nvswitch_, link_kind::switched, bandwidth);
+            link(from, nvswitch_, link_kind::switched, bandwidth);
         } else {
             ++links_left_out_;
         }

@@ -96,7 +96,7 @@ struct launcher {
 ///   (SLURM_STEP_ID), and srun starts steps.
 inline launcher find_launcher() {
     const auto set = [](const char* name) { return variable(name) != nullptr; };
-    if (std::getenv("COLLS_RANK") || std::getenv("COLLS_SIZE"))
+    if (set("COLLS_RANK") || set("COLLS_SIZE"))
         return {"COLLS_RANK", "COLLS_RANK", "COLLS_SIZE", "COLLS_LOCAL_RANK", nullptr};
     const bool ranked = set("RANK") && set("WORLD_SIZE"), met = set("MASTER_ADDR") || set("COLLS_MASTER_ADDR");
     if (ranked && met) return {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
@@ -129,8 +129,9 @@ inline launcher find_launcher() {
         throw error(errc::invalid_argument,
             "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
             "COLLS_MASTER_ADDR) to the host of rank 0, or unset both");
-    const bool rank_there = std::getenv("RANK"), size_there = std::getenv("WORLD_SIZE");  // set, or empty
-    if (!ranked && ((rank_there && size_there) || (met && (rank_there || size_there))))
+    // An empty variable is a mistake of a script.
+    const bool one_is_empty = set("RANK") ? std::getenv("WORLD_SIZE") != nullptr : std::getenv("RANK") != nullptr;
+    if (set("RANK") != set("WORLD_SIZE") && (met || one_is_empty))
         throw error(errc::invalid_argument,
             (message() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
                        << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
