@@ -77,6 +77,25 @@ void gathers(colls::communicator& comm) {
     colls::all_gather(comm, x, all);
 }
 
+/// Two lambdas and two functions, which the compiler spells alike.
+template <bool adds>
+void by_lambda(colls::communicator& comm) {
+    std::vector<int> x(5);
+    const auto add = [](int a, int b) { return a + b; };
+    const auto multiply = [](int a, int b) { return a * b; };
+    if (adds)
+        colls::all_reduce(comm, x, colls::commutative(add));
+    else
+        colls::all_reduce(comm, x, colls::commutative(multiply));
+}
+int sum_of(int a, int b) { return a + b; }
+int product_of(int a, int b) { return a * b; }
+template <bool adds>
+void by_function(colls::communicator& comm) {
+    std::vector<int> x(5);
+    colls::all_reduce(comm, x, adds ? &sum_of : &product_of);
+}
+
 constexpr oddity oddities[] = {
     {"the count", "5", "6", &reduce_ints<5>, &reduce_ints<6>},
     {"the count", "6000", "60000", &reduce_ints<6000>, &reduce_ints<60000>},
@@ -102,6 +121,20 @@ TEST_CASE("mismatch: the error names the part that differs, its values, a rank a
             CHECK(says(text, "call 1 of this group"));
             CHECK(!says(text, "with another count"));
         }
+}
+
+TEST_CASE("mismatch: two lambdas, or two functions, of one spelling are two operators", "[mismatch]") {
+    for (const std::string& transport : every_transport()) {
+        const std::string lambdas = mismatch_text(transport, &by_lambda<true>, &by_lambda<false>);
+        INFO(transport << ": " << lambdas);
+        CHECK(says(lambdas, "the operator is "));
+        CHECK(says(lambdas, "lambda"));
+        const std::string functions = mismatch_text(transport, &by_function<true>, &by_function<false>);
+        INFO(functions);
+        CHECK(says(functions, "perhaps another function of the same type"));
+        CHECK(mismatch_text(transport, &by_lambda<true>, &by_lambda<true>) == "no error");
+        CHECK(mismatch_text(transport, &by_function<true>, &by_function<true>) == "no error");
+    }
 }
 
 TEST_CASE("mismatch: a call that did not match is named when a later call finds it", "[mismatch]") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <colls/detail/call/buffers.hpp>
+#include <colls/detail/call/operator_identity.hpp>
 #include <colls/detail/reduce/known_folds.hpp>
 #include <colls/detail/request/request.hpp>
 #include <colls/detail/support/type_name.hpp>
@@ -74,9 +75,23 @@ void set_operator_value(request& q, const Op& op) {
         q.drop_op = [](void* copy) { delete static_cast<Op*>(copy); };
     }
 }
+/// What ranks compare of the operator's type.
+template <class Op>
+const hashed_name& name_of_operator() {
+    if constexpr (names_lambda<Op>(type_text<Op>)) {
+        static const std::string text = lambda_text<Op>(type_text<Op>);
+        static const std::string_view view = text;
+        static const hashed_name name{&view, hash_text(view)};
+        return name;
+    } else {
+        return name_of_type<Op>;
+    }
+}
 template <bool keeps, class T, class Op>
 void set_operator(request& q, const Op& op) {
-    set_operator(q.c, op_table_for<T, Op>, name_of_type<Op>);
+    set_operator(q.c, op_table_for<T, Op>, name_of_operator<Op>());
+    if (const std::uint64_t function = function_of(op); function != 0)
+        q.c.signature = hash_mix(q.c.signature, function);
     set_operator_value<keeps>(q, op);
 }
 template <class Counts>
