@@ -19,8 +19,8 @@ template <class Op>
 constexpr bool names_lambda(std::string_view spelled) {
     return std::is_class_v<Op> && spelled.find("lambda") != spelled.npos;
 }
-/// "#5f3a main()::<lambda(int, int)>": with a number from the type's mangled name, which counts the lambdas of a function
-/// and is the same in every process. Without run-time type information it is the spelling.
+/// "#5f3a main()::<lambda(int, int)>": with a number from the type's mangled name, which counts the lambdas of a
+/// function and is the same in every process. Without run-time type information it is the spelling.
 template <class Op>
 std::string lambda_text(std::string_view spelled) {
     std::string text;
