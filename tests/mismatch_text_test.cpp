@@ -96,6 +96,12 @@ void by_function(colls::communicator& comm) {
     colls::all_reduce(comm, x, adds ? &sum_of : &product_of);
 }
 
+template <int factor>
+void by_factor(colls::communicator& comm) {
+    std::vector<int> x(5);
+    colls::all_reduce(comm, x, colls::premul_sum(factor));
+}
+
 constexpr oddity oddities[] = {
     {"the count", "5", "6", &reduce_ints<5>, &reduce_ints<6>},
     {"the count", "6000", "60000", &reduce_ints<6000>, &reduce_ints<60000>},
@@ -123,7 +129,7 @@ TEST_CASE("mismatch: the error names the part that differs, its values, a rank a
         }
 }
 
-TEST_CASE("mismatch: two lambdas, or two functions, of one spelling are two operators", "[mismatch]") {
+TEST_CASE("mismatch: two lambdas, functions or factors of one spelling are two operators", "[mismatch]") {
     for (const std::string& transport : every_transport()) {
         const std::string lambdas = mismatch_text(transport, &by_lambda<true>, &by_lambda<false>);
         INFO(transport << ": " << lambdas);
@@ -131,7 +137,9 @@ TEST_CASE("mismatch: two lambdas, or two functions, of one spelling are two oper
         CHECK(says(lambdas, "lambda"));
         const std::string functions = mismatch_text(transport, &by_function<true>, &by_function<false>);
         INFO(functions);
-        CHECK(says(functions, "perhaps another function of the same type"));
+        CHECK(says(functions, "perhaps another function or factor of the same type"));
+        CHECK(says(mismatch_text(transport, &by_factor<2>, &by_factor<3>), "another function or factor"));
+        CHECK(mismatch_text(transport, &by_factor<2>, &by_factor<2>) == "no error");
         CHECK(mismatch_text(transport, &by_lambda<true>, &by_lambda<true>) == "no error");
         CHECK(mismatch_text(transport, &by_function<true>, &by_function<true>) == "no error");
     }

@@ -195,7 +195,7 @@ struct maxloc_t {
         return before || (!after && a.index < b.index) ? a : b;
     }
 };
-/// The sum of every rank's contribution times `factor`.
+/// The sum of every rank's contribution times `factor`, which is the same on all ranks: another one is a mismatch.
 template <class X>
 struct premul_sum_t : sum_t {
     X factor;

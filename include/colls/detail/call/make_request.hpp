@@ -69,6 +69,7 @@ inline void set_operator(call& c, const op_table& op, const hashed_name& name) {
 /// `keeps`: the call outlives the operator, and so needs a copy of one that has a state.
 template <bool keeps, class Op>
 void set_operator_value(request& q, const Op& op) {
+    if (const std::uint64_t state = compared_state(op); state != 0) q.c.signature = hash_mix(q.c.signature, state);
     q.c.op_value = &op;  // not read where the operator is empty
     if constexpr (keeps && !std::is_empty_v<Op>) {
         q.copy_op = [](const void* from) -> void* { return new Op(*static_cast<const Op*>(from)); };
@@ -90,8 +91,6 @@ const hashed_name& name_of_operator() {
 template <bool keeps, class T, class Op>
 void set_operator(request& q, const Op& op) {
     set_operator(q.c, op_table_for<T, Op>, name_of_operator<Op>());
-    if (const std::uint64_t function = function_of(op); function != 0)
-        q.c.signature = hash_mix(q.c.signature, function);
     set_operator_value<keeps>(q, op);
 }
 template <class Counts>

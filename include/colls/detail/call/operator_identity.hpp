@@ -1,4 +1,5 @@
-// What tells an operator from another one of the same spelling: two lambdas of a function, and two functions of a type.
+// What tells an operator from another one of the same spelling: two lambdas of a function, two functions of a type, two
+// factors.
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
@@ -7,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -45,18 +47,25 @@ inline std::uint64_t place_of_function(const void* f) {
 }
 template <class F>
 concept function_pointer = std::is_pointer_v<F> && std::is_function_v<std::remove_pointer_t<F>>;
-/// 0 where the operator is no function.
+/// What ranks compare of an operator beside its type: which function it is, and a factor, which each rank would apply
+/// to the contributions that it folds. 0: nothing.
 template <class Op>
-std::uint64_t function_of(const Op&) {
+constexpr std::uint64_t compared_state(const Op&) {
     return 0;
 }
 template <function_pointer F>
-std::uint64_t function_of(const F& f) {
+std::uint64_t compared_state(const F& f) {
     return place_of_function(reinterpret_cast<const void*>(f));
 }
 template <function_pointer F>
-std::uint64_t function_of(const commutative_operator<F>& op) {
-    return function_of(op.function);
+std::uint64_t compared_state(const commutative_operator<F>& op) {
+    return compared_state(op.function);
+}
+template <class X>
+std::uint64_t compared_state(const premul_sum_t<X>& op) {
+    char bytes[sizeof(X)];
+    std::memcpy(bytes, &op.factor, sizeof bytes);
+    return hash_text({bytes, sizeof bytes}) | 1;
 }
 
 }  // namespace colls::inline v1::detail
