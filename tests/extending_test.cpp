@@ -8,6 +8,7 @@
 #include <colls/testing/transport.hpp>
 #include <colls/transports/threads.hpp>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -18,7 +19,11 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -395,6 +400,43 @@ TEST_CASE("an operator of one's own that does not commute: operands keep the ord
         colls::inclusive_scan(comm, maps_of(comm.rank(), count), scanned, after{});
         return scanned == all_maps(comm.rank() + 1, count);
     });
+}
+
+TEST_CASE("elements: pairs, tuples and arrays of them are copied and reduced", "[extending]") {
+    using pair = std::pair<double, int>;
+    using triple = std::tuple<std::int8_t, pair, float>;
+    static_assert(colls::detail::copies_as_bytes<std::array<pair, 3>>());
+    static_assert(!colls::detail::copies_as_bytes<std::pair<int, std::string>>());
+    static_assert(!colls::detail::copies_as_bytes<std::tuple<int, std::vector<int>>>());
+    const auto later = [](const pair& a, const pair& b) { return a.first < b.first ? b : a; };
+    const auto f = [&](colls::communicator& comm) {
+        const int rank = comm.rank(), n = comm.size();
+        for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{20'011}}) {
+            auto x = comm.allocate<pair>(count);
+            for (std::size_t i = 0; i < count; ++i)
+                x.data()[i] = {
+                    static_cast<double>((i + static_cast<std::size_t>(rank)) % static_cast<std::size_t>(n)), rank};
+            colls::all_reduce(comm, x, later);
+            bool right = true;
+            for (std::size_t i = 0; i < count; ++i) {
+                const int winner = (n - 1 - static_cast<int>(i % static_cast<std::size_t>(n)) + n) % n;
+                right = right && x.data()[i] == pair(n - 1, winner);
+            }
+            std::vector<triple> one(count, triple(static_cast<std::int8_t>(rank), pair(0.5, rank), 2.0f)),
+                all(count * static_cast<std::size_t>(n));
+            colls::all_gather(comm, one, all);
+            for (std::size_t i = 0; i < all.size(); ++i) {
+                const int from = static_cast<int>(i / count);
+                right = right && all[i] == triple(static_cast<std::int8_t>(from), pair(0.5, from), 2.0f);
+            }
+            std::vector<std::array<pair, 2>> arrays(count);
+            if (rank == n - 1) arrays.assign(count, {pair(1, 2), pair(3, 4)});
+            colls::broadcast(comm, arrays, n - 1);
+            for (const auto& a : arrays) right = right && a[0] == pair(1, 2) && a[1] == pair(3, 4);
+            if (!right) throw std::runtime_error("wrong");
+        }
+    };
+    for (const int n : {1, 2, 3, 5}) CHECK_NOTHROW(colls::threads::run(n, f));
 }
 
 TEST_CASE("a memory group of one's own passes the kit for transports", "[extending]") {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <colls/detail/call/perform.hpp>
+#include <colls/detail/support/element.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -12,7 +13,7 @@ namespace colls::inline v1 {
 /// share memory or use RDMA, all of them can reach it, so that calls move its data without a copy in between.
 template <class T>
 class memory {
-    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+    static_assert(detail::copies_as_bytes<T>(), "colls: elements must be trivially copyable");
 
 public:
     /// As communicator::allocate, on whose rank context this is called.

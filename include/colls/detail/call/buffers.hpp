@@ -80,8 +80,8 @@ constexpr bool expect_in_and_out() {
         static_assert(!std::is_const_v<T>, "colls: the output buffer is const");
         constexpr bool alike = std::is_same_v<std::remove_const_t<element_of<In>>, std::remove_const_t<T>>;
         static_assert(alike, "colls: input and output must be of one element type");
-        static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
-        return !std::is_const_v<T> && alike && std::is_trivially_copyable_v<T>;
+        static_assert(copies_as_bytes<T>(), "colls: elements must be trivially copyable, or pairs or tuples of such");
+        return !std::is_const_v<T> && alike && copies_as_bytes<T>();
     }
     return false;
 }

@@ -11,6 +11,7 @@
 #include <colls/config.hpp>
 #include <colls/detail/reduce/fold_loops.hpp>
 #include <colls/detail/reduce/half_rows.hpp>
+#include <colls/detail/support/element.hpp>
 #include <colls/operators.hpp>
 
 #include <concepts>
@@ -287,7 +288,7 @@ void finish_entry(void* data, std::size_t count, int n, const void* op) {
 
 template <class T, class Op>
 constexpr op_table make_op_table() {
-    static_assert(std::is_trivially_copyable_v<T>, "colls: elements must be trivially copyable");
+    static_assert(copies_as_bytes<T>(), "colls: elements must be trivially copyable");
     static_assert(operator_on<Op, T>,
         "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
     op_table t{sizeof(T), &fold_entry<T, Op>, nullptr, nullptr, is_commutative<Op, T>};
