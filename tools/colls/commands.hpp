@@ -11,7 +11,7 @@
 
 namespace tool {
 
-enum status { good = 0, refuted = 1, misused = 2 };
+enum status { good = 0, refuted = 1, misused = 2, not_run = 3 };
 
 /// Families, what each implements, rounds, volume and properties on n ranks. `json`: as JSON.
 int list(const std::string& collective, int n, bool json);

@@ -118,7 +118,9 @@ int run(int argc, char** argv) {
         "    colls import ring.xml --run\n"
         "    colls perf all_reduce --ranks 4 -b 8 -e 16M\n"
         "    COLLS_TRACE=run.json mpirun -n 4 ./program; colls trace summary run.json\n\n"
-        "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command.",
+        "Exit status: 0, 1 where a schedule is refuted, 2 where something is wrong with the command, 3 where a plan is "
+        "proven, but\n"
+        "of a form that this library does not run.",
         "colls"};
     app.require_subcommand(1);
 

@@ -114,6 +114,9 @@ std::string try_plan(const colls::any_schedule& s, int n, int elements) {
                 return;
             }
         });
+    } catch (const colls::error& e) {
+        if (e.code() == colls::errc::unsupported) throw;
+        return e.what();
     } catch (const std::exception& e) {
         return e.what();
     }
