@@ -3,51 +3,114 @@
 #include "failure.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace colls_mpi {
 
 namespace {
 
 // MPI counts bytes in an int: it is given as many elements at a time as fit well.
-std::size_t elements_at_a_time(const layout& l) {
-    constexpr std::size_t most = std::size_t{1} << 30;
-    if (l.size > most)
-        throw mpi_failure(MPI_ERR_TYPE, "an element of more than 1 GiB that does not lie in a row cannot be packed");
-    return most / l.size;
-}
+constexpr std::size_t most_bytes = std::size_t{1} << 30;
+
 void check_position(int code, int position, std::size_t bytes, const char* call) {
     check(code, call);
     if (static_cast<std::size_t>(position) != bytes)
         throw mpi_failure(MPI_ERR_OTHER, "MPI packs data in another size than the datatype's: it is converted");
 }
 
+/// MPICH refuses a null pointer, which MPI_BOTTOM is: elements at their absolute addresses are given as others, at the
+/// address of their first byte.
+class rebased {
+public:
+    rebased(const void* data, MPI_Datatype type, const layout& l) : data_(data), type_(type) {
+        if (data != MPI_BOTTOM) return;
+        const int one = 1;
+        const MPI_Aint back = -l.first;
+        MPI_Datatype moved = MPI_DATATYPE_NULL;
+        check(PMPI_Type_create_hindexed(1, &one, &back, type, &moved), "MPI_Type_create_hindexed");
+        const int code = PMPI_Type_create_resized(moved, 0, l.extent, &own_);
+        PMPI_Type_free(&moved);
+        check(code, "MPI_Type_create_resized");
+        check(PMPI_Type_commit(&own_), "MPI_Type_commit");
+        data_ = displaced(data, l.first);
+        type_ = own_;
+    }
+    rebased(const rebased&) = delete;
+    rebased& operator=(const rebased&) = delete;
+    ~rebased() {
+        if (own_ != MPI_DATATYPE_NULL) PMPI_Type_free(&own_);
+    }
+    const void* data() const { return data_; }
+    MPI_Datatype type() const { return type_; }
+
+private:
+    const void* data_;
+    MPI_Datatype type_, own_ = MPI_DATATYPE_NULL;
+};
+
+/// Calls move(data, count, type, layout, packed) for rows of elements of which MPI can pack one, and which are all of
+/// `count` elements: those themselves, or what they are made of where they are larger.
+template <class F>
+void in_pieces(
+    const std::byte* data, std::size_t count, MPI_Datatype type, const layout& l, std::byte*& packed, const F& move) {
+    if (count == 0 || l.size == 0) return;
+    if (l.in_row || l.size <= most_bytes) {
+        move(data, count, type, l, packed);
+        packed += count * l.size;
+        return;
+    }
+    for (std::size_t i = 0; i < count; ++i, data = displaced(data, l.extent))
+        if (!for_each_part(type, [&](MPI_Aint at, std::size_t parts, MPI_Datatype of) {
+                in_pieces(displaced(data, at), parts, of, layout_of(of), packed, move);
+            }))
+            throw mpi_failure(MPI_ERR_TYPE, "an element of more than 1 GiB of a distributed array cannot be packed");
+}
+
 }  // namespace
 
 void pack(const void* from, std::size_t count, MPI_Datatype type, const layout& l, std::byte* to) {
-    if (count == 0 || l.size == 0) return;
-    for (const std::size_t most = elements_at_a_time(l); count > 0;) {
-        const std::size_t n = std::min(count, most), bytes = n * l.size;
-        int position = 0;
-        const int code =
-            PMPI_Pack(from, static_cast<int>(n), type, to, static_cast<int>(bytes), &position, MPI_COMM_SELF);
-        check_position(code, position, bytes, "MPI_Pack");
-        from = displaced(from, static_cast<MPI_Aint>(n) * l.extent);
-        to += bytes;
-        count -= n;
-    }
+    const auto move = [](const std::byte* data, std::size_t n, MPI_Datatype of, const layout& each, std::byte* packed) {
+        if (each.in_row) {
+            std::memcpy(packed, data, n * each.size);
+            return;
+        }
+        const rebased row(data, of, each);
+        const void* at = row.data();
+        for (std::size_t left = n; left > 0;) {
+            const std::size_t now = std::min(left, most_bytes / each.size), bytes = now * each.size;
+            int position = 0;
+            const int code = PMPI_Pack(
+                at, static_cast<int>(now), row.type(), packed, static_cast<int>(bytes), &position, MPI_COMM_SELF);
+            check_position(code, position, bytes, "MPI_Pack");
+            at = displaced(at, static_cast<MPI_Aint>(now) * each.extent);
+            packed += bytes;
+            left -= now;
+        }
+    };
+    in_pieces(static_cast<const std::byte*>(from), count, type, l, to, move);
 }
 void unpack(const std::byte* from, void* to, std::size_t count, MPI_Datatype type, const layout& l) {
-    if (count == 0 || l.size == 0) return;
-    for (const std::size_t most = elements_at_a_time(l); count > 0;) {
-        const std::size_t n = std::min(count, most), bytes = n * l.size;
-        int position = 0;
-        const int code =
-            PMPI_Unpack(from, static_cast<int>(bytes), &position, to, static_cast<int>(n), type, MPI_COMM_SELF);
-        check_position(code, position, bytes, "MPI_Unpack");
-        to = displaced(to, static_cast<MPI_Aint>(n) * l.extent);
-        from += bytes;
-        count -= n;
-    }
+    const auto move = [](const std::byte* data, std::size_t n, MPI_Datatype of, const layout& each, std::byte* packed) {
+        auto* const to_data = const_cast<std::byte*>(data);
+        if (each.in_row) {
+            std::memcpy(to_data, packed, n * each.size);
+            return;
+        }
+        const rebased row(to_data, of, each);
+        auto* at = const_cast<void*>(row.data());
+        for (std::size_t left = n; left > 0;) {
+            const std::size_t now = std::min(left, most_bytes / each.size), bytes = now * each.size;
+            int position = 0;
+            const int code = PMPI_Unpack(
+                packed, static_cast<int>(bytes), &position, at, static_cast<int>(now), row.type(), MPI_COMM_SELF);
+            check_position(code, position, bytes, "MPI_Unpack");
+            at = displaced(at, static_cast<MPI_Aint>(now) * each.extent);
+            packed += bytes;
+            left -= now;
+        }
+    };
+    auto* packed = const_cast<std::byte*>(from);
+    in_pieces(static_cast<const std::byte*>(to), count, type, l, packed, move);
 }
 
 input::input(const void* data, std::size_t count, MPI_Datatype type, const layout& l) : bytes_(count * l.size) {

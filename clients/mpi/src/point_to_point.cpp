@@ -75,9 +75,18 @@ int MPI_Sendrecv_replace(void* data, int count, MPI_Datatype type, int to, int s
         return PMPI_Sendrecv_replace(data, count, type, to, sent_tag, from, tag, comm, status);
     try {
         const scratch copy(static_cast<std::size_t>(bytes));
-        const int code = PMPI_Pack(data, count, type, copy.data(), bytes, &packed, comm);
-        if (code != MPI_SUCCESS) return code;
+        if (data == MPI_BOTTOM) {  // which MPICH does not pack
+            const layout l = layout_of(type);
+            pack(data, static_cast<std::size_t>(count), type, l, copy.data());
+            packed = static_cast<int>(static_cast<std::size_t>(count) * l.size);
+        } else if (const int code = PMPI_Pack(data, count, type, copy.data(), bytes, &packed, comm);
+            code != MPI_SUCCESS) {
+            return code;
+        }
         return exchange(copy.data(), packed, MPI_PACKED, to, sent_tag, data, count, type, from, tag, comm, status);
+    } catch (const mpi_failure& e) {
+        PMPI_Comm_call_errhandler(comm, e.code());
+        return e.code();
     } catch (const std::bad_alloc&) {
         PMPI_Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
         return MPI_ERR_NO_MEM;

@@ -45,6 +45,68 @@ public:
     std::vector<MPI_Datatype> types;
 };
 
+/// Calls f with the displacement in bytes, the number and the type of each row of elements that a derived type is made
+/// of, in the order of its signature. False: of a combiner that is not known here.
+bool for_each_part(const contents& of, const part_function& f) {
+    const auto number = [&](std::size_t i) { return static_cast<std::size_t>(of.integers[i]); };
+    const auto extent = [&] { return layout_of(of.types[0]).extent; };
+    switch (of.combiner) {
+        case MPI_COMBINER_DUP:
+        case MPI_COMBINER_RESIZED:
+            f(0, 1, of.types[0]);
+            return true;
+        case MPI_COMBINER_CONTIGUOUS:
+            f(0, number(0), of.types[0]);
+            return true;
+        case MPI_COMBINER_VECTOR:  // count, length of a block, stride in elements
+            for (std::size_t i = 0; i < number(0); ++i)
+                f(static_cast<MPI_Aint>(i) * of.integers[2] * extent(), number(1), of.types[0]);
+            return true;
+        case MPI_COMBINER_HVECTOR:  // and in bytes
+            for (std::size_t i = 0; i < number(0); ++i)
+                f(static_cast<MPI_Aint>(i) * of.addresses[0], number(1), of.types[0]);
+            return true;
+        case MPI_COMBINER_INDEXED:  // count, lengths of blocks, displacements in elements
+            for (std::size_t i = 0; i < number(0); ++i)
+                f(of.integers[1 + number(0) + i] * extent(), number(1 + i), of.types[0]);
+            return true;
+        case MPI_COMBINER_HINDEXED:
+            for (std::size_t i = 0; i < number(0); ++i) f(of.addresses[i], number(1 + i), of.types[0]);
+            return true;
+        case MPI_COMBINER_INDEXED_BLOCK:  // count, length of a block, displacements
+            for (std::size_t i = 0; i < number(0); ++i) f(of.integers[2 + i] * extent(), number(1), of.types[0]);
+            return true;
+        case MPI_COMBINER_HINDEXED_BLOCK:
+            for (std::size_t i = 0; i < number(0); ++i) f(of.addresses[i], number(1), of.types[0]);
+            return true;
+        case MPI_COMBINER_STRUCT:  // count, lengths of blocks
+            for (std::size_t i = 0; i < number(0); ++i) f(of.addresses[i], number(1 + i), of.types[i]);
+            return true;
+        case MPI_COMBINER_SUBARRAY: {  // dimensions, sizes, sizes of the part, where it begins, order
+            const std::size_t n = number(0);
+            const bool c_order = of.integers[1 + 3 * n] == MPI_ORDER_C;
+            // Dimension d from the one whose index changes fastest.
+            const auto axis = [&](std::size_t d) { return c_order ? n - 1 - d : d; };
+            const auto size = [&](std::size_t d) { return static_cast<MPI_Aint>(of.integers[1 + axis(d)]); };
+            const auto part = [&](std::size_t d) { return number(1 + n + axis(d)); };
+            const auto begin = [&](std::size_t d) { return static_cast<MPI_Aint>(of.integers[1 + 2 * n + axis(d)]); };
+            std::vector<std::size_t> index(n, 0);
+            for (bool more = true; more;) {
+                MPI_Aint at = 0, row = 1;
+                for (std::size_t d = 0; d < n; row *= size(d), ++d)
+                    at += (begin(d) + static_cast<MPI_Aint>(index[d])) * row;
+                f(at * extent(), part(0), of.types[0]);
+                more = false;
+                for (std::size_t d = 1; d < n && !more; ++d)
+                    if (more = ++index[d] < part(d); !more) index[d] = 0;
+            }
+            return true;
+        }
+        default:
+            return false;
+    }
+}
+
 // Size and extent do not tell: an indexed type may name its elements in another order than they lie in. Types that are
 // in a row and not found to be are packed, which is right, too.
 bool data_is_in_order(MPI_Datatype type) {
@@ -56,20 +118,27 @@ bool data_is_in_order(MPI_Datatype type) {
         case MPI_COMBINER_CONTIGUOUS:
         case MPI_COMBINER_RESIZED:
             return layout_of(made_from.types[0]).in_row;
-        case MPI_COMBINER_VECTOR:  // count, length of a block, stride
-            return made_from.integers[1] == made_from.integers[2] && layout_of(made_from.types[0]).in_row;
-        case MPI_COMBINER_STRUCT: {  // count, lengths of blocks
-            MPI_Aint at = 0;
-            for (std::size_t i = 0; i < made_from.types.size(); ++i) {
-                if (made_from.integers[i + 1] == 0) continue;
-                const layout member = layout_of(made_from.types[i]);
-                if (!member.in_row || made_from.addresses[i] != at) return false;
-                at += made_from.integers[i + 1] * member.extent;
-            }
-            return true;
+        case MPI_COMBINER_SUBARRAY:  // names its elements as they lie
+            return layout_of(made_from.types[0]).in_row;
+        case MPI_COMBINER_DARRAY: {  // the number of processes, this one, the number of dimensions n, sizes,
+                                     // distributions, arguments, and from there processes by dimension: as they lie
+                                     // where this one has all
+            const auto n = static_cast<std::size_t>(made_from.integers[2]);
+            for (std::size_t i = 0; i < n; ++i)
+                if (made_from.integers[3 + 3 * n + i] != 1) return false;
+            return layout_of(made_from.types[0]).in_row;
         }
-        default:
-            return false;
+        default: {
+            MPI_Aint at = 0;
+            bool in_order = true;
+            const bool has_parts = for_each_part(made_from, [&](MPI_Aint place, std::size_t count, MPI_Datatype of) {
+                if (count == 0 || !in_order) return;
+                const layout part = layout_of(of);
+                in_order = part.in_row && place == at;
+                at += static_cast<MPI_Aint>(count) * part.extent;
+            });
+            return has_parts && in_order;
+        }
     }
 }
 
@@ -169,6 +238,8 @@ table make_table() {
 }
 
 }  // namespace
+
+bool for_each_part(MPI_Datatype type, const part_function& f) { return for_each_part(contents(type), f); }
 
 layout layout_of(MPI_Datatype type) {
     MPI_Count size = 0;

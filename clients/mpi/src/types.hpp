@@ -5,6 +5,7 @@
 #include <colls/dynamic_codes.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <utility>
 
 namespace colls_mpi {
@@ -18,6 +19,12 @@ struct layout {
     bool in_row = false;   ///< elements are their data in the order of the signature, without gaps
 };
 layout layout_of(MPI_Datatype type);
+
+/// Called with the displacement in bytes, the number and the type of a row of elements.
+using part_function = std::function<void(MPI_Aint, std::size_t, MPI_Datatype)>;
+/// The rows of elements that one element of a derived datatype is made of, in the order of its signature. False: it is
+/// predefined, or made in a way that is not taken apart (a distributed array).
+bool for_each_part(MPI_Datatype type, const part_function& f);
 
 /// False: it is a derived datatype, which the program may free.
 bool is_predefined(MPI_Datatype type);
