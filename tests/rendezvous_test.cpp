@@ -1059,7 +1059,7 @@ TEST_CASE("rendezvous: each field of a record is taken at the ends of its range,
     CHECK(takes_reply([](reply& a) { a.text[0] = ' '; }));
     CHECK(takes_reply([](reply& a) { a.text[0] = '~'; }));
     CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(0); }));
-    CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(static_cast<std::uint32_t>(verdict::broken) + 1); }));
+    CHECK_FALSE(takes_reply([](reply& a) { a.what = verdict(static_cast<std::uint32_t>(verdict::formed) + 1); }));
     CHECK_FALSE(takes_reply([](reply& a) { a.size = 0; }));
     CHECK_FALSE(takes_reply([](reply& a) { a.text[0] = ' ' - 1; }));
     CHECK_FALSE(takes_reply([](reply& a) { a.text[0] = '~' + 1; }));

@@ -21,16 +21,16 @@ template <class Op>
 constexpr bool names_lambda(std::string_view spelled) {
     return std::is_class_v<Op> && spelled.find("lambda") != spelled.npos;
 }
-/// "#5f3a main()::<lambda(int, int)>": with a number from the type's mangled name, which counts the lambdas of a
+/// "lambda 5f3a, main()::<lambda(int, int)>": with a number from the type's mangled name, which counts the lambdas of a
 /// function and is the same in every process. Without run-time type information it is the spelling.
 template <class Op>
 std::string lambda_text(std::string_view spelled) {
     std::string text;
 #ifdef __cpp_rtti
     const std::uint64_t number = hash_text(typeid(Op).name());
-    text = "#";
+    text = "lambda ";
     for (const int shift : {12, 8, 4, 0}) text += "0123456789abcdef"[number >> shift & 15];
-    text += ' ';
+    text += ", ";
 #endif
     return text.append(spelled);
 }
