@@ -779,6 +779,39 @@ void reduce_by_own_operators(MPI_Comm comm) {
 }
 
 /// On every datatype, or on one of each kind.
+// Elements at absolute addresses, of which the buffer is MPI_BOTTOM.
+void use_absolute_addresses(MPI_Comm comm) {
+    const int rank = rank_in(comm), size = size_of(comm), last = size - 1;
+    int a = 0, b = 0;
+    MPI_Aint at[2];
+    MPI_Get_address(&a, &at[0]);
+    MPI_Get_address(&b, &at[1]);
+    const int lengths[2] = {1, 1};
+    const MPI_Datatype ints[2] = {MPI_INT, MPI_INT};
+    MPI_Datatype both = MPI_DATATYPE_NULL;
+    MPI_Type_create_struct(2, lengths, at, ints, &both);
+    MPI_Type_commit(&both);
+    const auto set = [&](int r) { a = r + 1, b = 10 * (r + 1); };
+    const auto are = [&](int r) { return a == r + 1 && b == 10 * (r + 1); };
+    std::vector<int> all(2 * static_cast<std::size_t>(size));
+
+    set(rank);
+    calling("MPI_Bcast", comm);
+    MPI_Bcast(MPI_BOTTOM, 1, both, last, comm);
+    expect(are(last), "MPI_Bcast at absolute addresses");
+    set(rank);
+    calling("MPI_Gather", comm);
+    MPI_Gather(MPI_BOTTOM, 1, both, all.data(), 2, MPI_INT, last, comm);
+    for (int r = 0; rank == last && r < size; ++r)
+        expect(all[2 * static_cast<std::size_t>(r)] == r + 1 && all[2 * static_cast<std::size_t>(r) + 1] == 10 * (r + 1),
+            "MPI_Gather from absolute addresses");
+    set(-1);
+    calling("MPI_Scatter", comm);
+    MPI_Scatter(all.data(), 2, MPI_INT, MPI_BOTTOM, 1, both, last, comm);
+    expect(are(rank), "MPI_Scatter to absolute addresses");
+    MPI_Type_free(&both);
+}
+
 void reduce_types(MPI_Comm comm, bool every) {
     const std::vector<int> few = {0, 1, 33};
     reduce_numbers<int>(comm, MPI_INT, "MPI_INT", {0, 1, 5, 1000}, 30000);
@@ -2122,6 +2155,7 @@ int main(int argc, char** argv) {
         calls_are = form::blocking;
         start_again(MPI_COMM_WORLD);
     }
+    use_absolute_addresses(MPI_COMM_WORLD);
     progress_everywhere(MPI_COMM_WORLD);
     start_many(MPI_COMM_WORLD);
     use_communicators(many);
