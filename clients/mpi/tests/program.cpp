@@ -803,7 +803,8 @@ void use_absolute_addresses(MPI_Comm comm) {
     calling("MPI_Gather", comm);
     MPI_Gather(MPI_BOTTOM, 1, both, all.data(), 2, MPI_INT, last, comm);
     for (int r = 0; rank == last && r < size; ++r)
-        expect(all[2 * static_cast<std::size_t>(r)] == r + 1 && all[2 * static_cast<std::size_t>(r) + 1] == 10 * (r + 1),
+        expect(
+            all[2 * static_cast<std::size_t>(r)] == r + 1 && all[2 * static_cast<std::size_t>(r) + 1] == 10 * (r + 1),
             "MPI_Gather from absolute addresses");
     set(-1);
     calling("MPI_Scatter", comm);

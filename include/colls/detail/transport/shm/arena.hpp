@@ -200,8 +200,8 @@ public:
         list<pollfd> all;
         list<int> ranks;
         for (int r = 0; r < ranks_; ++r)
-            if (watched_[r] && !dead(r)) {
-                all.push_back({watched_[r].get(), POLLIN, 0});
+            if (watched(r) && !dead(r)) {
+                all.push_back({watched(r).get(), POLLIN, 0});
                 ranks.push_back(r);
             }
         if (all.empty() || poll(all.data(), all.size(), 0) <= 0) return;
@@ -253,6 +253,7 @@ public:
     bool copies_always() const { return copies_always_; }
 
 private:
+    colls::detail::descriptor& watched(int r) { return watched_[static_cast<std::size_t>(r)]; }
     // Release: whatever the process wrote is seen by a rank that finds it dead.
     void mark_dead(int r) { dead_[static_cast<std::size_t>(r)].store(true, std::memory_order_release); }
     void wait_for(int r, std::uint32_t phase, double until) {
@@ -302,8 +303,8 @@ private:
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
             const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
-            watched_[r] = colls::detail::opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); });
-            if (!watched_[r] && errno == ESRCH) mark_dead(r);
+            watched(r) = colls::detail::opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); });
+            if (!watched(r) && errno == ESRCH) mark_dead(r);
         }
     }
 
