@@ -56,10 +56,10 @@ template <collective C, class F>
 auto of(const F& f) {
     return schedule_of<C>(f);
 }
-/// Rank `who` receives one block into `slot` in round 0, and sends it on in round 1. Nothing else happens.
+/// Rank `sender` receives one block into `slot` in round 0, and sends it on in round 1. Nothing else happens.
 struct passed_on {
     collective implements;
-    int who, slot;
+    int sender, slot;
 
     static int rounds(int) { return 2; }
     static int blocks(int n) { return n; }
@@ -68,7 +68,7 @@ struct passed_on {
     static int ports(int) { return 1; }
     step at(int rank, int n, int round, int port) const {
         if (rank < 0 || rank >= n || round < 0 || round >= 2 || port != 0) throw std::out_of_range("no such step");
-        const int from = mod(who + round - 1, n), to = mod(from + 1, n);
+        const int from = mod(sender + round - 1, n), to = mod(from + 1, n);
         step s;
         if (rank == from) s.send = {to, block(round == 0 ? 0 : slot)};
         if (rank == to) s.recv = {from, block(round == 0 ? slot : n + 1)};

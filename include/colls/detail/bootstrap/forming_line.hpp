@@ -1,4 +1,4 @@
-// The connections of a rendezvous, kept until the group stands: whoever waits for another rank hears at once that it
+// The connections of a rendezvous, kept until the group stands: a rank that waits for another one hears at once that it
 // has ended, or that it cannot take part and why.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
