@@ -17,7 +17,7 @@
 
 int main(int argc, char** argv) {
     const int ranks = argc > 1 ? std::atoi(argv[1]) : 4;
-    constexpr std::size_t each = 500'000, samples_each = 64;
+    constexpr std::size_t each = 200'000, samples_each = 64;
     std::vector<std::vector<std::uint32_t>> sorted(static_cast<std::size_t>(ranks));
     std::vector<std::uint32_t> expected(each * static_cast<std::size_t>(ranks));
 

@@ -1,6 +1,6 @@
 // Random calls, whose results are compared with those of the serial reference. Environment variables:
 //   COLLS_TEST_SEED    the seed of the run (by default the time, and printed)
-//   COLLS_TEST_CASES   the number of calls (8,000; with scripts/test --long 20,000)
+//   COLLS_TEST_CASES   the number of calls (6,000; with scripts/test --long 20,000)
 //   COLLS_TEST_BATCH   runs this batch of the seed only
 //   COLLS_TEST_KIND    uses only types and operators whose name contains this text
 #include "catch.hpp"

@@ -34,7 +34,7 @@ const candidate* two_level_candidate(collective what, int ranks_per_host, std::i
     const auto make = [&]<int c>(std::integral_constant<int, c>) {
         constexpr auto it = static_cast<collective>(c);
         using family = hierarchical<direct, circulant<>>;
-        constexpr std::string_view name = written_name<family>();
+        const std::string_view name = written_name<family>();
         if constexpr (colls::provides<family, it>)
             if (what == it) {
                 const auto s = colls::schedule_of<it>(family{.node = ranks_per_host});

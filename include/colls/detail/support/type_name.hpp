@@ -35,10 +35,10 @@ constexpr std::string_view type_name() {
 /// `folded<tree>`.
 class name_shortener {
 public:
-    constexpr name_shortener(std::string_view in, char* out) : in_(in), out_(out) {}
+    name_shortener(std::string_view in, char* out) : in_(in), out_(out) {}
 
     /// Returns the number of characters written, which is at most that of `in`.
-    constexpr std::size_t run() {
+    std::size_t run() {
         while (!in_.empty()) {
             if (begins_name() && (take("colls::v1::") || take("colls::"))) {
                 take("detail::");
@@ -69,19 +69,19 @@ private:
         {"circulant<colls::v1::halving>", "circulant"}, {"circulant<colls::halving>", "circulant"}};
     static constexpr int most_depth = 16;
 
-    constexpr bool begins_name() const { return size_ == starts_[depth_]; }
-    constexpr bool take(std::string_view text) {
+    bool begins_name() const { return size_ == starts_[depth_]; }
+    bool take(std::string_view text) {
         if (!in_.starts_with(text)) return false;
         in_.remove_prefix(text.size());
         return true;
     }
-    constexpr bool take_lambda() {
+    bool take_lambda() {
         const std::size_t end = in_.starts_with("<lambda(") ? in_.find(")>::") : in_.npos;
         if (end != in_.npos) in_.remove_prefix(end + 4);
         return end != in_.npos;
     }
     /// Skips the parameters of the function that the type is local to.
-    constexpr bool take_function() {
+    bool take_function() {
         if (!in_.starts_with('(')) return false;
         std::size_t end = 0;
         for (int open = 0; end < in_.size(); ++end) {
@@ -95,14 +95,14 @@ private:
             }
         return false;
     }
-    constexpr void put(std::string_view text) {
+    void put(std::string_view text) {
         for (const char c : text) put(c);
     }
-    constexpr void put_next() {
+    void put_next() {
         put(in_[0]);
         in_.remove_prefix(1);
     }
-    constexpr void put(char c) {
+    void put(char c) {
         out_[size_++] = c;
         if (c == '<' && depth_ + 1 < most_depth) ++depth_;
         if (c == '>' && depth_ > 0) --depth_;
@@ -116,20 +116,14 @@ private:
     int depth_ = 0;
 };
 
+/// The type's name as a user writes it: `ring`, `tree<4>`, `hierarchical<direct, ring>`, `mine::schedule`. Made when
+/// first asked for: as a constant it took a compiler a second for a deeply nested type.
 template <class S>
-struct short_name {
-    static constexpr std::size_t room = full_type_name<S>().size();
-    char text[room + 1] = {};
-    std::size_t size = 0;
-    constexpr short_name() : size(name_shortener(full_type_name<S>(), text).run()) {}
-};
-template <class S>
-inline constexpr short_name<S> short_name_of;
-
-/// The type's name as a user writes it: `ring`, `tree<4>`, `hierarchical<direct, ring>`, `mine::schedule`.
-template <class S>
-constexpr std::string_view written_name() {
-    return {short_name_of<S>.text, short_name_of<S>.size};
+std::string_view written_name() {
+    constexpr std::string_view full = full_type_name<S>();
+    static char text[full.size()];
+    static const std::size_t size = name_shortener(full, text).run();
+    return {text, size};
 }
 
 }  // namespace colls::inline v1::detail
