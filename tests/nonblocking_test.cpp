@@ -461,3 +461,43 @@ TEST_CASE("progress_thread: advances operations while its rank computes, and whi
     });
     CHECK(wrong == 0);
 }
+
+TEST_CASE("progress_thread: what an operator throws in it ends the waits of all ranks, and names the rank", "[nonblocking]") {
+    struct throwing_sum {
+        static constexpr bool commutative = true;
+        bool throws;
+        int operator()(int a, int b) const {
+            if (throws) throw std::runtime_error("7 is no number");
+            return a + b;
+        }
+    };
+    std::atomic<int> told{0};
+    std::atomic<bool> over{false};
+    const auto tells = [&](auto& comm, colls::operation& o) {
+        try {
+            o.wait();
+        } catch (const colls::error& e) {
+            const std::string text = e.what();
+            told += e.code() == colls::errc::peer_failed && text.find("7 is no number") != text.npos &&
+                    text.find("rank 0 in an operation in flight") != text.npos && comm.size() == 2;
+        }
+    };
+    colls::threads::run(2, [&](auto& comm) {
+        comm.set_timeout(std::chrono::seconds(20));
+        std::vector<int> x(1000, 1);
+        if (comm.rank() == 0) {
+            colls::progress_thread helper(comm);
+            auto a = colls::start::all_reduce(comm, x, throwing_sum{true});
+            // This rank waits for nothing before the other has the error.
+            for (const double until = colls::detail::seconds_now() + 30; !over && colls::detail::seconds_now() < until;)
+                std::this_thread::yield();
+            tells(comm, a);
+        } else {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0's own call cannot finish by itself
+            auto a = colls::start::all_reduce(comm, x, throwing_sum{false});
+            tells(comm, a);
+            over = true;
+        }
+    });
+    CHECK(told == 2);
+}

@@ -32,7 +32,7 @@ int pick_size(random_source& random) {
 TEST_CASE("random calls: have the results of the serial reference", "[random]") {
     const std::uint64_t seed = setting("COLLS_TEST_SEED",
         static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count()) & 0xffffffff);
-    const std::uint64_t cases = setting("COLLS_TEST_CASES", sanitized ? 1500 : long_run ? 20'000 : 8000);
+    const std::uint64_t cases = setting("COLLS_TEST_CASES", sanitized ? 1500 : long_run ? 20'000 : 6000);
     constexpr auto every = ~std::uint64_t{0};
     const std::uint64_t only = setting("COLLS_TEST_BATCH", every);
     const char* kind_text = std::getenv("COLLS_TEST_KIND");

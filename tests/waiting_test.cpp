@@ -208,6 +208,7 @@ TEST_CASE("wait policy: ranks that have a core each spin, yield, and sleep", "[w
     for (int i = 0; i < 100'000; ++i) REQUIRE(p.next(1e-3) == wait_action::yield);
     CHECK(p.next(4e-3) == wait_action::sleep);
     CHECK(p.next(0) == wait_action::yield);  // of the next wait
+    CHECK(p.next(4e-3, true) == wait_action::yield);
     CHECK(wait_policy::sleep_for(0) == 50e-6);
     CHECK(wait_policy::sleep_for(3e-3) == 50e-6);
     CHECK(wait_policy::sleep_for(6.4e-3) == Approx(100e-6));
@@ -219,6 +220,7 @@ TEST_CASE("wait policy: where ranks outnumber cores they yield at once", "[wait]
         wait_policy p(true, by_messages);
         CHECK(spins_of_a_wait(p) == 0);
         CHECK(p.next(0) == wait_action::yield);
+        CHECK(p.next(4e-3, true) == wait_action::sleep);
         p.over(0, 100);
         CHECK(spins_of_a_wait(p) == 0);
     }

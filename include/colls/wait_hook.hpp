@@ -19,7 +19,8 @@ using wait_hook = void (*)(void* context);
 /// - In which waits: those of blocking calls, operation::wait, wait_for and destructors of operations, wait_all,
 ///   wait_any, split, shrink, and of ranks of one host that form their first group. Whatever the transport.
 /// - How often: not in the first 0.2 ms of a wait, or less, in which a rank spins; then between any two yields or
-///   sleeps. While a hook is set, a sleep takes 0.1 ms at most.
+///   sleeps. While a hook is set, a rank sleeps only where ranks outnumber cores, or another program takes its core,
+///   and 0.1 ms at most.
 /// - The hook may call this library with communicators of other groups than the one that waits and those split from the
 ///   same; waits within it do not call it again. With one of these, the call throws invalid_argument. It must not
 ///   throw, and should return soon: the wait goes on when it has returned.

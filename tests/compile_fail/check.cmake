@@ -1,4 +1,4 @@
-# cmake -DSOURCE=file -DCOMPILER=compiler -DFLAGS=list -P check.cmake
+# cmake -DSOURCE=file -DCOMPILER=compiler -DFLAGS=list [-DPRECOMPILED=file for -include-pch] -P check.cmake
 file(STRINGS ${SOURCE} expected REGEX "^// expect: ")
 list(LENGTH expected count)
 if(count EQUAL 0)
@@ -9,6 +9,9 @@ endif()
 file(STRINGS ${SOURCE} wrong REGEX "^// flags: ")
 string(REGEX REPLACE "^// flags: " "" wrong "${wrong}")
 separate_arguments(wrong UNIX_COMMAND "${wrong}")
+if(PRECOMPILED AND NOT wrong)
+    list(APPEND FLAGS -include-pch ${PRECOMPILED})
+endif()
 
 execute_process(COMMAND ${COMPILER} ${FLAGS} ${wrong} ${SOURCE} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)

@@ -30,7 +30,11 @@ struct chosen_schedule {
     int home(int n, int slot) const { return chosen->home(n, slot); }
     int input(int rank, int n, int slot) const { return chosen->input(rank, n, slot); }
     int output(int rank, int n, int slot) const { return chosen->output(rank, n, slot); }
-    colls::step at(int rank, int n, int round, int port) const { return chosen->at(rank, n, round, port); }
+    colls::step at(int rank, int n, int round, int port) const {
+        // The library asks for no step that a schedule does not have.
+        if (rank < 0 || rank >= n || round < 0 || round >= rounds(n) || port < 0 || port >= ports(n)) std::abort();
+        return chosen->at(rank, n, round, port);
+    }
 };
 
 /// One rank's arguments of one call. Counts are elements.

@@ -60,7 +60,7 @@ private:
         if (++steps_ % 16 == 0) look(at);
         ++rests_;
         const bool hooked = call_hooks(*e_);
-        if (policy.next(waited_) == wait_action::yield) {
+        if (policy.next(waited_, hooked) == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();
             policy.yielded(seconds_now() - before);

@@ -53,9 +53,10 @@ public:
         const unsigned next = spun < unasked ? unasked : 2 * spun;
         return next < spins_ ? next : spins_;
     }
-    /// After the last spin. `waited`: seconds of this wait.
-    wait_action next(double waited) {
-        if (waited > bounds_.yields_for) return wait_action::sleep;
+    /// After the last spin. `waited`: seconds of this wait. `serves`: another library works between two looks, whose
+    /// peers wait for it. It sleeps then only where a rank may want the core.
+    wait_action next(double waited, bool serves = false) {
+        if (waited > bounds_.yields_for && !(serves && !crowded_)) return wait_action::sleep;
         if (sleeps_ > 0) {
             --sleeps_;
             return wait_action::sleep;
