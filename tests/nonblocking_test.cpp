@@ -462,7 +462,8 @@ TEST_CASE("progress_thread: advances operations while its rank computes, and whi
     CHECK(wrong == 0);
 }
 
-TEST_CASE("progress_thread: what an operator throws in it ends the waits of all ranks, and names the rank", "[nonblocking]") {
+TEST_CASE(
+    "progress_thread: what an operator throws in it ends the waits of all ranks, and names the rank", "[nonblocking]") {
     struct throwing_sum {
         static constexpr bool commutative = true;
         bool throws;

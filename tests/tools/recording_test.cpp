@@ -54,6 +54,11 @@ public:
         std::vector<std::pair<double, double>> calls;  ///< their begin and end, from the call's true begin
         std::string group = "0";
         int size = 2;
+        struct wait {
+            double begin, end;
+            int peer;
+        };
+        std::vector<wait> waits;  ///< in each call
     };
     void write(const rank_file& of) const {
         json all = json::array();
@@ -68,6 +73,12 @@ public:
             all.push_back(
                 {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + begin + of.ahead},
                     {"dur", end - begin}, {"pid", 7}, {"tid", 7}, {"args", args}});
+            for (const rank_file::wait& w : of.waits) {
+                args["peer"] = w.peer;
+                all.push_back(
+                    {{"name", "wait"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + w.begin + of.ahead},
+                        {"dur", w.end - w.begin}, {"pid", 7}, {"tid", 7}, {"args", args}});
+            }
         }
         std::ofstream(file("trace." + of.host + ".7.json")) << all.dump();
     }
@@ -137,6 +148,32 @@ TEST_CASE("trace: a rank that comes last to every call is named in all of them",
     for (const json& w : s.at("waits")) wait_for_it += w.at("for").get<std::string>().starts_with("rank 2 of group ");
     CHECK(wait_for_it == ranks - 1);
     CHECK(s.at("wait_share").get<double>() > 0);
+}
+
+TEST_CASE("trace: a rank that is late, or slow, is named, not those that wait for it in turn", "[tool]") {
+    struct rank_in_call {
+        double begin;
+        folder::rank_file::wait wait;
+    };
+    const auto of = [](const std::vector<rank_in_call>& all) {
+        const folder f;
+        for (std::size_t r = 0; r < all.size(); ++r)
+            f.write({.rank = static_cast<int>(r),
+                .host = std::string("host") + std::to_string(r),
+                .clock = "one",
+                .ahead = 0,
+                .calls = std::vector<std::pair<double, double>>(10, {all[r].begin, 700.0}),
+                .size = static_cast<int>(all.size()),
+                .waits = {all[r].wait}});
+        const json s = f.summary();
+        const auto name = [](const json& rank) {
+            return rank.is_null() ? "none" : rank.get<std::string>().substr(0, 6);
+        };
+        return name(s.at("late_rank")) + ", " + name(s.at("slow_rank"));
+    };
+    CHECK(of({{0, {0, 510, 3}}, {0, {0, 520, 0}}, {490, {530, 540, 1}}, {0, {0, 500, 2}}}) == "rank 2, none");
+    CHECK(of({{0, {0, 510, 3}}, {0, {0, 520, 0}}, {0, {530, 540, 1}}, {0, {0, 500, 2}}}) == "none, rank 2");
+    CHECK(of({{0, {0, 60, 3}}, {1, {5, 62, 0}}, {2, {3, 64, 1}}, {1, {2, 66, 2}}}) == "none, none");
 }
 
 TEST_CASE("trace: waits, copies and folds lie in their call, and folds add up to what a ring folds", "[tool]") {

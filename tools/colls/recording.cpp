@@ -19,6 +19,7 @@ namespace {
 
 using json = nlohmann::json;
 namespace fs = std::filesystem;
+using colls::none;
 constexpr double far = std::numeric_limits<double>::infinity();
 
 /// TRACE.json stands for TRACE.HOST.PROCESS.json in the same folder.
@@ -117,8 +118,9 @@ struct lateness {
     long long last = 0;  ///< calls to which it came last
     double total = 0;    ///< microseconds after the one before it, in these calls
 };
+/// The waits of one rank for another. `due_to_it`: while that one was in the call, and did not wait itself.
 struct link {
-    double waited = 0, after_entry = 0;
+    double waited = 0, due_to_it = 0;
 };
 
 /// Reads files into a recording, whose clocks are not set yet.
@@ -214,8 +216,10 @@ struct summary {
     std::vector<lateness> late;
     std::vector<std::size_t> by_lateness;  ///< the latest rank first
     std::vector<std::pair<std::pair<std::size_t, std::size_t>, link>>
-        waits;               ///< of a rank for another, the longest first
-    long long complete = 0;  ///< calls that all ranks of their group recorded
+        waits;                               ///< of a rank for another, the longest first
+    int late_rank = none, slow_rank = none;  ///< what stands out: a rank that comes late, and one that is slow in calls
+    std::size_t slow_link = 0;               ///< of `waits`, where `slow_rank` keeps one rank alone waiting
+    long long complete = 0;                  ///< calls that all ranks of their group recorded
     double begin = far, end = 0, in_calls = 0, waited = 0, copied = 0, folded = 0;
 };
 
@@ -252,6 +256,20 @@ void sum_up_parts(const recording& r, summary& out) {
         for (const recorded_span& s : ranks) of_thread[s.thread].push_back({&s, &ranks});
     for (auto& [thread, all] : of_thread)
         std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.first->begin < b.first->begin; });
+    std::map<int, std::vector<const recorded_span*>> waits_of;
+    for (const recorded_span& s : r.parts)
+        if (s.name == "wait") waits_of[s.thread].push_back(&s);
+    for (auto& [thread, all] : waits_of)
+        std::sort(all.begin(), all.end(), [](auto* a, auto* b) { return a->begin < b->begin; });
+    const auto waiting = [&](int thread, double begin, double end) {  // how long, of that time
+        const auto& all = waits_of[thread];
+        auto at = std::lower_bound(
+            all.begin(), all.end(), begin, [](const recorded_span* a, double t) { return a->end < t; });
+        double sum = 0;
+        for (; at != all.end() && (*at)->begin < end; ++at)
+            sum += std::max(0.0, std::min((*at)->end, end) - std::max((*at)->begin, begin));
+        return sum;
+    };
     std::map<std::pair<std::size_t, std::size_t>, link> links;
     for (const recorded_span& s : r.parts) {
         (s.name == "wait" ? out.waited : s.name == "copy" ? out.copied : out.folded) += s.took();
@@ -265,12 +283,43 @@ void sum_up_parts(const recording& r, summary& out) {
             if (peer.rank == s.peer) {
                 link& l = links[{static_cast<std::size_t>(s.thread), static_cast<std::size_t>(peer.thread)}];
                 l.waited += s.took();
-                l.after_entry += std::max(0.0, s.end - std::max(s.begin, peer.begin));
+                const double from = std::max(s.begin, peer.begin);
+                if (from < s.end) l.due_to_it += s.end - from - waiting(peer.thread, from, s.end);
             }
     }
     out.waits.assign(links.begin(), links.end());
     std::sort(out.waits.begin(), out.waits.end(),
         [](const auto& a, const auto& b) { return a.second.waited > b.second.waited; });
+}
+
+/// Index of the greatest, if it is at least three times as much as the next, and a twentieth of `of`; or none.
+int standing_out(const std::vector<double>& all, double of) {
+    int most = none;
+    double next = 0;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (most == none || all[i] > all[static_cast<std::size_t>(most)]) {
+            if (most != none) next = all[static_cast<std::size_t>(most)];
+            most = static_cast<int>(i);
+        } else {
+            next = std::max(next, all[i]);
+        }
+    if (most == none) return none;
+    const double value = all[static_cast<std::size_t>(most)];
+    return value > 3 * next && value > of / 20 ? most : none;
+}
+void judge(const recording& r, summary& s) {
+    const double in_calls = s.in_calls / static_cast<double>(r.threads.size());
+    std::vector<double> late, slow(r.threads.size());
+    for (const lateness& l : s.late) late.push_back(l.total);
+    s.late_rank = standing_out(late, in_calls);
+    for (const auto& [ranks, l] : s.waits) slow[ranks.second] += l.due_to_it;
+    s.slow_rank = standing_out(slow, in_calls);
+    if (s.slow_rank == none) return;
+    std::vector<double> of_it;
+    for (const auto& [ranks, l] : s.waits)
+        of_it.push_back(ranks.second == static_cast<std::size_t>(s.slow_rank) ? l.due_to_it : 0);
+    const int link = standing_out(of_it, in_calls);
+    s.slow_link = link == none ? s.waits.size() : static_cast<std::size_t>(link);
 }
 
 std::string name_of(const recorded_thread& t) { return fmt::format("{} ({})", t.name, t.host); }
@@ -284,7 +333,9 @@ json in_json(const recording& r, const summary& s) {
             {"microseconds", s.late[i].total}});
     for (const auto& [ranks, l] : s.waits)
         out["waits"].push_back({{"rank", name_of(r.threads[ranks.first])}, {"for", name_of(r.threads[ranks.second])},
-            {"microseconds", l.waited}, {"after_entry", l.after_entry}});
+            {"microseconds", l.waited}, {"due_to_it", l.due_to_it}});
+    out["late_rank"] = s.late_rank == none ? json() : json(r.threads[static_cast<std::size_t>(s.late_rank)].name);
+    out["slow_rank"] = s.slow_rank == none ? json() : json(r.threads[static_cast<std::size_t>(s.slow_rank)].name);
     for (const recorded_clock& c : r.clocks)
         out["clocks"].push_back({{"host", c.host}, {"ahead", c.ahead}, {"unsure", c.unsure}});
     return out;
@@ -320,17 +371,21 @@ void print(const recording& r, const summary& s) {
         }
     }
     if (s.waits.empty()) return;
-    fmt::print("\nThe waits that took the most time; of it, while both ranks were in the call:\n");
+    fmt::print(
+        "\nThe waits that took the most time; of it, while the other was in the call and did not wait itself:\n");
     for (std::size_t i = 0; i < std::min(shown, s.waits.size()); ++i)
         fmt::print("    {} for {}: {}; {}\n", name_of(r.threads[s.waits[i].first.first]),
             name_of(r.threads[s.waits[i].first.second]), time(s.waits[i].second.waited),
-            time(s.waits[i].second.after_entry));
-    const auto slowest = std::max_element(s.waits.begin(), s.waits.end(),
-        [](const auto& a, const auto& b) { return a.second.after_entry < b.second.after_entry; });
+            time(s.waits[i].second.due_to_it));
+    const auto named = [&](int thread) { return name_of(r.threads[static_cast<std::size_t>(thread)]); };
     fmt::print("\n");
-    if (s.complete > 0) fmt::print("Slowest rank: {}. ", name_of(r.threads[s.by_lateness[0]]));
-    fmt::print("Slowest link: from {} to {}.\n", name_of(r.threads[slowest->first.second]),
-        name_of(r.threads[slowest->first.first]));
+    if (s.late_rank != none) fmt::print("{} comes to calls late: the others wait for it.\n", named(s.late_rank));
+    if (s.slow_rank != none && s.slow_link < s.waits.size())
+        fmt::print("In calls, {} waits for {}, which is slow, or the link from it.\n",
+            name_of(r.threads[s.waits[s.slow_link].first.first]), named(s.slow_rank));
+    else if (s.slow_rank != none)
+        fmt::print("{} is slow in calls: several ranks wait for it.\n", named(s.slow_rank));
+    if (s.late_rank == none && s.slow_rank == none) fmt::print("No rank is late, or slower than the others.\n");
 }
 
 }  // namespace
@@ -365,6 +420,7 @@ int summarise(const recording& r, bool as_json) {
     summary s;
     sum_up_calls(r, s);
     sum_up_parts(r, s);
+    judge(r, s);
     if (as_json)
         fmt::print("{}\n", in_json(r, s).dump(2));
     else
