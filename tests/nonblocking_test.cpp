@@ -462,16 +462,19 @@ TEST_CASE("progress_thread: advances operations while its rank computes, and whi
     CHECK(wrong == 0);
 }
 
+namespace {
+struct throwing_sum {
+    static constexpr bool commutative = true;
+    bool throws;
+    int operator()(int a, int b) const {
+        if (throws) throw std::runtime_error("7 is no number");
+        return a + b;
+    }
+};
+}  // namespace
+
 TEST_CASE(
     "progress_thread: what an operator throws in it ends the waits of all ranks, and names the rank", "[nonblocking]") {
-    struct throwing_sum {
-        static constexpr bool commutative = true;
-        bool throws;
-        int operator()(int a, int b) const {
-            if (throws) throw std::runtime_error("7 is no number");
-            return a + b;
-        }
-    };
     std::atomic<int> told{0};
     std::atomic<bool> over{false};
     const auto tells = [&](auto& comm, colls::operation& o) {

@@ -58,7 +58,7 @@ public:
             double begin, end;
             int peer;
         };
-        std::vector<wait> waits;  ///< in each call
+        std::vector<wait> waits{};  ///< in each call
     };
     void write(const rank_file& of) const {
         json all = json::array();
