@@ -7,11 +7,13 @@
 
 #include <colls/bootstrap.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/bootstrap/interfaces.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>
 #include <colls/transports/threads.hpp>
 
+#include <net/if.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -167,6 +169,19 @@ bool crowded(int first, int second, const char* launched, const char* transport)
 }
 
 }  // namespace
+
+TEST_CASE("bootstrap: addresses in numbers, with the interface of a link-local one", "[bootstrap]") {
+    using colls::detail::numeric_address;
+    const unsigned loopback = if_nametoindex("lo");
+    REQUIRE(loopback != 0);
+    CHECK(numeric_address("fe80::1%lo", 5).v6().sin6_scope_id == loopback);
+    CHECK(numeric_address("fe80::1", 5).v6().sin6_scope_id == 0);
+    CHECK(numeric_address("fe80::1%no such", 5).v6().sin6_scope_id == 0);
+    CHECK(ntohs(numeric_address("::1", 5).v6().sin6_port) == 5);
+    CHECK(numeric_address("127.0.0.1", 5).family() == AF_INET);
+    for (const char* const name : {"", "localhost", "1.2.3", "lo%lo", "1.2.3.4%lo"})
+        CHECK(numeric_address(name, 5).length == 0);
+}
 
 TEST_CASE("bootstrap: ranks with a core each, however they are bound, are not crowded", "[bootstrap]") {
     const int allowed = colls::detail::cores();

@@ -12,8 +12,11 @@
 #include <colls/detail/dynamic/element_sequence.hpp>
 #include <colls/dynamic.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <vector>
 
 using namespace support;
@@ -603,6 +606,26 @@ TEST_CASE("dynamic: layouts and displacements that cannot be are refused, and th
             for (const int x : {1, 2, 3, 1, 2, 2, 3}) out.wants(4 * i++, x * n);
             out.check("an input that overlaps itself");
         }));
+}
+
+TEST_CASE("dynamic: ranks that wait for one whose layout is refused are told why", "[dynamic]") {
+    std::atomic<int> told{0};
+    CHECK_NOTHROW(run_over("threads", 3, [&](auto& comm) {
+        std::vector<int> x(12), all(36);
+        const data_layout broken = data_layout::vector(2, 6, 8, dynamic::unit::bytes);
+        if (comm.rank() == 1) {
+            refuses([&] { dynamic::all_reduce(comm, {x.data(), 1, type::int32, &broken}, op::sum); },
+                {"a block of 6 bytes", "4 bytes of an element"});
+            for (const double until = colls::detail::seconds_now() + 20;
+                told < 2 && colls::detail::seconds_now() < until;)
+                std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            return;
+        }
+        refuses([&] { dynamic::all_reduce(comm, {x.data(), 12, type::int32}, op::sum); },
+            {"refused", "a block of 6 bytes"});
+        ++told;
+    }));
+    CHECK(told == 2);
 }
 
 TEST_CASE("element_sequence: copies any part, and finds overlaps, as a list of all bytes does", "[dynamic]") {

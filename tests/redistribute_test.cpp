@@ -197,6 +197,36 @@ std::string unfair_share(const schedule_in_test& s, int n) {
     return {};
 }
 
+/// Empty, or a rank whose packing does not copy just those pieces of its part that it keeps or sends, or receives.
+std::string wrong_packing(const layout& from, const layout& to) {
+    const v1::detail::transfer_builder built(from, to);
+    const v1::detail::transfer_table& t = built.table();
+    const schedule_in_test s{{&t}};
+    for (int r = 0; r < t.ranks; ++r) {
+        std::vector<std::size_t> input, output;
+        for (int slot = 0; slot < s.blocks(t.ranks) && slot < t.slots(r); ++slot) {
+            const int number = t.label_of(r, slot);
+            bool is_sent = false;
+            for (int k = 0; k < s.rounds(t.ranks); ++k) {
+                const step does = s.at(r, t.ranks, k);
+                for (int i = 0; does.send.peer != none && i < does.send.blocks.size(); ++i)
+                    is_sent = is_sent || does.send.blocks[i] == slot;
+            }
+            const std::size_t size = s.piece(r, slot).size();
+            if (t.holds(r, number) && (t.wants(r, number) || is_sent)) input.push_back(size);
+            if (t.wants(r, number)) output.push_back(size);
+        }
+        for (const auto side : {v1::detail::packed_side::input, v1::detail::packed_side::output}) {
+            std::vector<std::size_t> copied;
+            for (const v1::detail::packed_rows& x : v1::detail::packing_of(t, r, side, 4).pieces)
+                copied.push_back(x.rows * x.bytes / 4);
+            if (copied != (side == v1::detail::packed_side::input ? input : output))
+                return "rank " + std::to_string(r) + " copies other pieces";
+        }
+    }
+    return {};
+}
+
 /// The element at a place of the matrix: each of its bytes depends on the place, and on the turn.
 template <class T>
 T element_at(std::size_t row, std::size_t column, std::size_t turn) {
@@ -400,14 +430,16 @@ TEST_CASE("redistribution: replicas share sizes that do not divide, to within a 
                                 (count % 2 == 0 ? layout::by_rows(shape, others) : layout::by_columns(shape, others))
                                     .replicated(copies);
                             const v1::detail::transfer_builder built(from, to);
-                            const std::string wrong =
-                                unfair_share(schedule_in_test{{&built.table()}}, built.table().ranks);
+                            std::string wrong = unfair_share(schedule_in_test{{&built.table()}}, built.table().ranks);
+                            if (wrong.empty()) wrong = wrong_packing(from, to);
                             ++count;
                             if (wrong.empty()) continue;
                             INFO(text(from) << " to " << text(to));
                             CHECK(wrong == "");
                         }
     CHECK(count == 7 * 3 * 3 * 5 * 3 * 4);
+    // Four pieces of each of four replicas.
+    CHECK(v1::detail::transfer_builder(on_four, on_one).table().pieces == 16);
 }
 
 TEST_CASE("redistribution: one change is rejected, or harmless", "[redistribute]") {

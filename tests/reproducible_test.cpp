@@ -236,6 +236,22 @@ TEST_CASE("reproducible: the bits of a serial loop, by RDMA on a simulated devic
     }
 }
 
+TEST_CASE("expressions: different trees of ranks have different hashes, and none that of nothing", "[reproducible]") {
+    using colls::detail::expression;
+    std::vector<std::uint64_t> all{expression{}.hash};
+    for (int n = 1; n <= 20; ++n) all.push_back(colls::detail::leaf(n - 1).hash);
+    for (int first = 0; first < 5; ++first)
+        for (int end = first + 2; end < 9; ++end) all.push_back(colls::detail::single_fold_of(first, end).hash);
+    const auto pair = [](const expression& a, const expression& b) {
+        return colls::detail::folded(colls::detail::with_operand(colls::detail::first_operand(a), b));
+    };
+    const expression a = colls::detail::leaf(0), b = colls::detail::leaf(1), c = colls::detail::leaf(2);
+    for (const expression& e : {pair(b, a), pair(pair(a, b), c), pair(a, pair(b, c)), pair(a, a), pair(pair(a, a), a)})
+        all.push_back(e.hash);
+    std::ranges::sort(all);
+    CHECK(std::ranges::adjacent_find(all) == all.end());
+}
+
 TEST_CASE("a named schedule of one expression gives the same bits for the whole and for pieces", "[reproducible]") {
     const auto check = [](int n, const auto& schedule) {
         colls::threads::run(n, [&](auto& comm) {

@@ -499,7 +499,9 @@ TEST_CASE("single copies: a peer that dies after it has entered a call ends the 
             try {
                 colls::start::all_gather(comm, in, out).wait();
             } catch (const colls::error& e) {
-                c.died += e.code() == colls::errc::peer_failed && e.peer() == 1;
+                // How it ended is known, not only that its memory cannot be read.
+                c.died += e.code() == colls::errc::peer_failed && e.peer() == 1 &&
+                          std::string_view(e.what()).find("cannot copy") == std::string_view::npos;
                 throw;
             }
         });

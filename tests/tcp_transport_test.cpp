@@ -640,6 +640,28 @@ TEST_CASE("tcp: a listener may call `abandon` and `tell`", "[tcp_transport]") {
 
 // ---- stray connections, and early ones ------------------------------------------------------------------------------
 
+TEST_CASE("tcp: a connection that ends before it has said whose it is, is dropped at once", "[tcp_transport]") {
+    CHECK(ranks_as_threads(1, [&](int, tcp_node& node, const std::vector<address>& members, auto complain) {
+        for (const std::size_t length : {std::size_t{0}, std::size_t{5}, peer_hello_bytes - 1}) {
+            const auto pending_are = [&](std::size_t wanted) {
+                const double until = seconds_now() + 2;  // less than a silent connection may take
+                do node.poll_events();
+                while (node.pending() != wanted && seconds_now() < until);
+                return node.pending() == wanted;
+            };
+            {
+                const descriptor fd = start_connect(members[0]);
+                std::byte bytes[peer_hello_bytes];
+                encode(peer_hello{1234, 0, 0}, bytes);
+                if (!fd || !wait_for(fd.get(), POLLOUT, seconds_now() + 1)) complain("no connection");
+                if (length > 0) send_all(fd.get(), bytes, length, seconds_now() + 1);
+                if (!pending_are(1)) complain("it is not there");
+            }
+            if (!pending_are(0)) complain("it is still there after " + std::to_string(length) + " bytes");
+        }
+    }) == "");
+}
+
 TEST_CASE("tcp: stray connections to the listening socket do not disturb the ranks", "[tcp_transport]") {
     const random_traffic t{77, 30, 10, 400'000};
     std::atomic<int> done{0};
