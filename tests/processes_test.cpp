@@ -526,6 +526,7 @@ TEST_CASE("processes: a dump says in which call each rank is, and for what it wa
                 // Asks rank 0 for a dump by a signal, while it waits for this rank.
                 while (c.done == 0)
                     usleep(1'000);  // rank 0's process; kill(0, ...) would signal the whole process group
+                usleep(100'000);    // both others wait for long
                 kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
                 for (int i = 0; i < 20'000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
             } else if (comm.rank() == 0) {
@@ -545,6 +546,55 @@ TEST_CASE("processes: a dump says in which call each rank is, and for what it wa
         CHECK(text.find("rank 2") != std::string::npos);
         CHECK(text.find("its latest calls:\ncolls:     call 0") != std::string::npos);
         CHECK(text.find(": all_reduce of 40000 int, max_t, by direct\n") != std::string::npos);
+        if (t == "shm") {  // rank 1 has come, and rank 2 has not
+            CHECK(text.find("): waits for rank 2 in all_reduce; in call 1 (all_reduce, direct), chunk 0 of ") !=
+                  std::string::npos);
+            CHECK(text.find("): waits for no rank\n") != std::string::npos);
+        }
+    }
+}
+
+TEST_CASE("processes: a dump follows the waits from rank to rank", "[processes]") {
+    for (const std::string& t : process_transports()) {
+        counters& c = shared_counters();
+        const int file = memfd_create("dump", MFD_CLOEXEC);
+        REQUIRE(file >= 0);
+        run_over(t, 4, [&](colls::communicator& comm) {
+            std::vector<int> x(40'000, comm.rank());
+            // Rank 1 waits for rank 2, that for rank 3, and that is in no call. Then each waits for rank 1.
+            if (comm.rank() == 1) {
+                dup2(file, 2);
+                c.done = getpid();
+            }
+            if (comm.rank() == 3) {
+                while (c.done == 0) usleep(1'000);
+                usleep(100'000);  // the others wait for long
+                kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
+                for (int i = 0; i < 20'000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
+                usleep(10'000);
+            }
+            if (comm.rank() == 1 || comm.rank() == 2) colls::recv(comm, x, comm.rank() + 1);
+            if (comm.rank() == 3 || comm.rank() == 2) colls::send(comm, x, comm.rank() - 1);
+            c.wrong += (comm.rank() == 1 || comm.rank() == 2) && x[0] != 3;
+            if (comm.rank() == 0) colls::send(comm, x, 1);
+            if (comm.rank() == 1) colls::recv(comm, x, 0);
+            colls::barrier(comm);
+            // What is over is forgotten: ranks that wait no more, or not for long, wait for no rank.
+            if (comm.rank() == 1 && t == "shm") colls::dump(comm);
+            colls::barrier(comm);
+        });
+        std::string text(8000, '\0');
+        text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, pread(file, text.data(), text.size(), 0))));
+        close(file);
+        INFO(t << ": " << text);
+        CHECK(c.wrong == 0);
+        const std::string chain = "colls:   rank 1 waits for rank 2, which waits for rank 3, which ";
+        REQUIRE(text.find(chain) != std::string::npos);
+        const std::string last = text.substr(text.find(chain) + chain.size());
+        CHECK(last.rfind(t == "shm" ? "waits for no rank\n" : "does not answer: it is in no call, or slow\n", 0) == 0);
+        CHECK(text.find("waits for rank 3 in recv") != std::string::npos);
+        CHECK(text.find("waits for rank 1 in send") != std::string::npos);
+        if (t == "shm") CHECK(last.find("waits for rank") == std::string::npos);
     }
 }
 

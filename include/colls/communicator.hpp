@@ -94,8 +94,8 @@ private:
 };
 
 /// Prints to stderr where every rank of the group is, as far as this one can see: in which call and round, and which
-/// rank it waits for, and this rank's latest 64 calls. Not collective. A waiting rank prints the same when its process
-/// gets SIGUSR1, where ranks are processes.
+/// rank it waits for, and this rank's latest 64 calls. Not collective; over messages it takes 0.2 s, in which ranks
+/// that wait answer. A waiting rank prints the same when its process gets SIGUSR1, where ranks are processes.
 inline void dump(communicator& comm) { detail::dump(comm.context()); }
 
 }  // namespace colls::inline v1

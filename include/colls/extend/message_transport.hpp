@@ -52,14 +52,15 @@ enum class control_kind : std::uint8_t {
     leave,   ///< the sender leaves the group for good
     join,    ///< a line of the agreement on which ranks remain in a shrink
     wiring,  ///< from transport to transport, never passed to the listener
-    inquire,  ///< the sender asks for the receiver's latest calls
+    inquire,  ///< the sender asks for the receiver's latest calls; with `a` 1, for a long wait that it is in
     told,     ///< one of the sender's calls: `a` its number, `b` its fingerprint; the text describes it
     refused,  ///< the sender has refused call `a` - 1 for an error on its own side, which the text describes; 0: it has
               ///< made that call by now
-    away      ///< the sender shrinks the group of number `a` and makes no call of this group meanwhile; 0: it is back
+    away,     ///< the sender shrinks the group of number `a` and makes no call of this group meanwhile; 0: it is back
+    waits     ///< a long wait that the sender is in: `a` as rank_state::waits, `b` the fingerprint of its latest call
 };
 /// The last of them: greater values are not valid.
-inline constexpr control_kind last_control_kind = control_kind::away;
+inline constexpr control_kind last_control_kind = control_kind::waits;
 
 /// A short message of the library to a peer's library, beside those of calls.
 struct control_message {

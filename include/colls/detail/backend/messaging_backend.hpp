@@ -181,6 +181,16 @@ public:
         collectives_->tell_all(control_message{control_kind::away, group, 0, 0, ""});
         collectives_->progress();
     }
+    double ask_for_waits(rank_context& e) override {
+        constexpr int few = 64;
+        for (int r = 0; r < e.size; ++r)
+            if (r != e.rank) e.memory.state(r).waits.store(long_wait::unanswered, std::memory_order_relaxed);
+        const control_message what{control_kind::inquire, 1};
+        if (e.size > few) collectives_->tell_all(what);
+        for (int r = 0; e.size <= few && r < e.size; ++r)
+            if (r != e.rank) collectives_->tell(r, what);
+        return 0.2;
+    }
     void broke(rank_context& e) override { spread(e.memory.poison()); }
     void abandon(rank_context&) override {
         order_.clear();
@@ -300,6 +310,7 @@ private:
                       << (bytes == own ? " of another type" : ""));
     }
 
+    rank_state& own_state() { return e_->memory.state(e_->rank); }
     void spread(const poison_state& p) {
         const control_message what{control_kind::broken, static_cast<std::uint64_t>(p.code),
             static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 |
@@ -341,6 +352,13 @@ private:
                 if (absent_ != 0) collectives_->tell(peer, control_message{control_kind::away, absent_, 0, 0, ""});
                 break;
             case control_kind::inquire:
+                if (what.a == 1) {
+                    const std::uint64_t latest =
+                        e_->calls == 0 ? 0 : e_->recent[(e_->calls - 1) % call_record::kept].fingerprint;
+                    collectives_->tell(peer, control_message{control_kind::waits,
+                                                 own_state().waits.load(std::memory_order_relaxed), latest});
+                    break;
+                }
                 for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
                     const call_record& c = e_->recent[i % call_record::kept];
                     collectives_->tell(
@@ -380,6 +398,11 @@ private:
                 break;
             case control_kind::offer:
                 if (what.a + 1 > offered_[peer]) offered_[peer] = what.a + 1;
+                break;
+            case control_kind::waits:
+                s.waits.store(what.a, std::memory_order_relaxed);
+                if (long_wait::kind_in(what.a) == long_wait::collective)
+                    s.board_fingerprint.store(what.b, std::memory_order_relaxed);
                 break;
             case control_kind::wiring:
                 break;

@@ -8,22 +8,42 @@
 
 namespace colls::inline v1::detail {
 
-/// Appends how far rank r is in its current operation, from its line in shared memory. `own` is an operation of this
-/// rank: if it is the same one, its plan says what the line's progress word means.
-[[gnu::cold]] inline void describe_line(message& text, const rank_context& e, int r, const operation_state* own) {
-    const std::uint64_t sequence = e.memory.state(r).completed.load(std::memory_order_acquire);
-    const std::uint64_t word = e.memory.operation(sequence % window, r).progress.load(std::memory_order_acquire);
-    if (word >> 24 != sequence + 1) return;  // it has not entered
-    text << "; in operation " << static_cast<std::size_t>(sequence + 1);
-    const auto value = static_cast<std::size_t>(word & 0xffffff);
-    if (!own || own->sequence != sequence || !own->plan || own->plan->values() == 0) return;
-    const auto values = static_cast<std::size_t>(own->plan->values());
-    put_brief(text << " (" << own->site.what << ", ", own->site.schedule) << ")";
+/// Appends how far rank r is in an operation of this rank, from its line in shared memory, if it is in that one.
+[[gnu::cold]] inline void describe_line(message& text, const rank_context& e, int r, const operation_state& own) {
+    const std::uint64_t word = e.memory.operation(own.sequence % window, r).progress.load(std::memory_order_acquire);
+    if (word >> 24 != own.sequence + 1 || !own.plan || own.plan->values() == 0) return;  // it has not entered
+    const auto value = static_cast<std::size_t>(word & 0xffffff), values = static_cast<std::size_t>(own.plan->values());
+    put_brief(text << "; in call " << static_cast<std::size_t>(own.site.call) << " (" << own.site.what << ", ",
+        own.site.schedule)
+        << "), ";
     if (value == 0)
-        text << ": has entered";
+        text << "which it has entered";
     else
-        text << ": chunk " << (value - 1) / values << " of " << own->layout.chunks << ", has done round "
+        text << "chunk " << (value - 1) / values << " of " << own.layout.chunks << ", has done round "
              << (value - 1) % values / 2;
+}
+
+/// Appends for which rank it waits, and in what: " waits for rank 2 in recv".
+[[gnu::cold]] inline void describe_wait(message& text, const rank_context& e, int r, std::uint64_t word) {
+    if (word == long_wait::unanswered) {
+        text << " does not answer: it is in no call, or slow";
+        return;
+    }
+    text << " waits for ";
+    if (word == 0) {
+        text << "no rank";
+        return;
+    }
+    if (const int peer = long_wait::peer_in(word); peer != none)
+        text << "rank " << peer;
+    else
+        text << "any rank";
+    const auto kind = long_wait::kind_in(word);
+    text << " in "
+         << (kind == long_wait::send ? "send"
+                : kind == long_wait::recv
+                    ? "recv"
+                    : collective_in(e.memory.state(r).board_fingerprint.load(std::memory_order_acquire)));
 }
 
 /// Prints to stderr what this rank is doing, and what it knows of the others. `at`: where it waits; null: it does not.
@@ -33,6 +53,10 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
                     << " calls begun, " << e.in_flight.size() << " operations in flight"
                     << (e.by_messages ? ", by messages" : ""));
     const operation_state* own = e.current;
+    if (own && own->kind != operation_kind::collective) own = nullptr;
+    const auto wait_of = [&](int r) {
+        return r == e.rank ? at ? long_wait::word_of(*at) : 0 : e.memory.state(r).waits.load(std::memory_order_relaxed);
+    };
     if (at) {
         message text;
         text << "colls:   waits" << *at;
@@ -62,16 +86,32 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
             text << " has died";
         else if (s.gone.load(std::memory_order_acquire) != 0)
             text << " has left the group";
-        else if (!e.by_messages)
-            text << " " << static_cast<std::size_t>(s.completed.load(std::memory_order_acquire)) << " operations over";
+        else if (r == e.rank)
+            text << " this one";
         else
-            text << (r == e.rank ? " this one" : " is there, as far as is known");
-        if (!e.by_messages) describe_line(text, e, r, own);
-        if (const std::uint64_t call = s.board_call.load(std::memory_order_acquire); call != 0)
-            text << "; has waited for long in call " << static_cast<std::size_t>(call) << ", "
-                 << collective_in(s.board_fingerprint.load(std::memory_order_acquire));
+            describe_wait(text, e, r, wait_of(r));
+        if (!e.by_messages && own) describe_line(text, e, r, *own);
         print(text);
     }
+    // From this rank on, each waits for the next: the last one is where to look.
+    if (!at || at->peer == none) return;
+    message chain;
+    chain << "colls:   rank " << e.rank;
+    int last = e.rank;
+    for (int links = 0;; ++links) {
+        const int next = long_wait::peer_in(wait_of(last));
+        if (next < 0 || next >= e.size) break;
+        chain << (links == 0 ? " waits for rank " : ", which waits for rank ") << next;
+        last = next;
+        if (last == e.rank || links == 8) break;
+    }
+    if (last == e.rank)
+        chain << ": none of them can go on";
+    else if (e.backend->dead(last))
+        chain << ", which has died";
+    else if (const std::uint64_t word = wait_of(last); word == 0 || word == long_wait::unanswered)
+        describe_wait(chain << ", which", e, last, word);
+    print(chain);
 }
 
 }  // namespace colls::inline v1::detail

@@ -23,6 +23,7 @@ public:
     ~backoff() {
         if (spins_ > wait_policy::unasked || rests_ > 0) e_->waits.over(spins_, rests_);
         if (noted_.end != 0) e_->events->add(noted_);
+        if (told_wait_) e_->memory.state(e_->rank).waits.store(0, std::memory_order_relaxed);
     }
 
     void operator()(const wait_site& at) {
@@ -99,6 +100,10 @@ private:
     [[gnu::cold, gnu::noinline]] void look(const wait_site& at) {
         if (const unsigned wanted = dumps_wanted.load(std::memory_order_relaxed); e_->dumps != wanted) {
             e_->dumps = wanted;
+            e_->dump_at = seconds_now() + e_->backend->ask_for_waits(*e_);
+        }
+        if (e_->dump_at != 0 && seconds_now() >= e_->dump_at) {
+            e_->dump_at = 0;
             print_dump(*e_, &at);
         }
         e_->backend->look(*e_, &at, waited_);
@@ -109,7 +114,12 @@ private:
         const double now = seconds_now();
         if (start_ == 0) start_ = now;
         waited_ = now - start_;
-        if (waited_ > 10e-3) compare_boards(at);
+        if (waited_ > 10e-3) {
+            // Relaxed: the word is all that a dump reads of it.
+            e_->memory.state(e_->rank).waits.store(long_wait::word_of(at), std::memory_order_relaxed);
+            told_wait_ = true;
+            compare_boards(at);
+        }
         if (e_->forming_from) check_origin(at);
         if (at.peer != none) check_peer(at);
         check_deadline(at);
@@ -211,6 +221,7 @@ private:
     unsigned spins_ = 0, rests_ = 0;  // rests: yields and sleeps
     unsigned steps_ = 0, peer_gone_ = 0;
     std::uint64_t told_ = 0;  // 1 + the call in which this rank has published its calls
+    bool told_wait_ = false;
     double start_ = 0, waited_ = 0;
     recorded_part noted_;
 };

@@ -41,6 +41,9 @@ public:
     /// This rank shrinks the group of that number and makes no call of this group meanwhile; 0: it is back. Ranks that
     /// share memory read rank_state::away; others are told.
     virtual void absent(rank_context&, std::uint64_t /*group*/) {}
+    /// Asks the others where they wait, for a dump: they answer in rank_state::waits, within the seconds that this
+    /// returns. Ranks that share memory say so there unasked.
+    virtual double ask_for_waits(rank_context&) { return 0; }
     /// This rank leaves the group. Memory that was allocated may stay in use.
     virtual void close() {}
 };

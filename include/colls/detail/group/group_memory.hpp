@@ -51,6 +51,7 @@ struct alignas(line) rank_state {
     std::atomic<std::uint64_t> board_call;  ///< where it has waited for long: the call's number + 1 ...
     std::atomic<std::uint64_t> board_fingerprint;
     std::atomic<std::uint64_t> board_at;  ///< ... and when it last said so, in milliseconds
+    std::atomic<std::uint64_t> waits;     ///< a long wait that it is in now, as long_wait says; 0: none
     std::atomic<std::uint32_t> arrived;   ///< processes: how far it is in forming the group
     std::atomic<std::uint32_t> shrinks;   ///< it takes part in shrinking the group
     std::atomic<std::int64_t> process;    ///< its process

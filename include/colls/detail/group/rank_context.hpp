@@ -78,7 +78,8 @@ struct rank_context {
     char label[32] = "0";                 ///< of the group, in texts; the same on all ranks
     unsigned splits = 0;                  ///< of this group, so far
     double began = seconds_now();         ///< when the group was made from which this one was split, directly or not
-    unsigned dumps = 0;                   ///< dumps that signals asked for and that were given
+    unsigned dumps = 0;                   ///< dumps that signals asked for and that were given, or are due
+    double dump_at = 0;                   ///< when the others have said where they wait; 0: no dump is due
     int holders = 1;                      ///< communicator, operations, plans, progress threads: the last one ends it
 
     std::uint64_t calls = 0;                ///< collective calls so far

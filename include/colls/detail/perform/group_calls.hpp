@@ -49,7 +49,12 @@ COLLS_INLINE void leave_group(rank_context* e) {
 }
 COLLS_INLINE int ranks_per_host(const rank_context& e) { return e.ranks_per_host; }
 COLLS_INLINE host_map hosts_of(const rank_context& e) { return e.hosts; }
-COLLS_INLINE void dump(rank_context& e) { print_dump(e, nullptr); }
+COLLS_INLINE void dump(rank_context& e) {
+    const progress_lock mine(e);
+    for (const double until = seconds_now() + e.backend->ask_for_waits(e); seconds_now() < until; sched_yield())
+        e.backend->look(e, nullptr, 0);
+    print_dump(e, nullptr);
+}
 COLLS_INLINE void abort_group(rank_context& e, std::string_view why) {
     const progress_lock mine(e);
     break_group(
