@@ -195,3 +195,28 @@ TEST_CASE("shrink: of a shrunk group, until two ranks of five are left", "[regro
         CHECK(count.completed == 2);
     }
 }
+
+TEST_CASE("shrink: of a whole group ends the calls in which others wait, and keeps all ranks", "[regroup]") {
+    for (const std::string& transport : every_transport()) {
+        common<counters> shared;
+        counters& count = *shared;
+        run_over(transport, 3, [&](colls::communicator& comm) {
+            comm.set_timeout(std::chrono::seconds(100));
+            std::vector<int> x(1000, comm.rank() + 1);
+            colls::all_reduce(comm, x, colls::sum);
+            if (comm.rank() != 1) try {
+                    colls::all_reduce(comm, x, colls::sum);
+                } catch (const colls::error& e) {
+                    count.right_errors +=
+                        e.code() == colls::errc::peer_failed && says(e.what(), "rank 1 shrinks the group");
+                }
+            comm = comm.shrink();
+            std::fill(x.begin(), x.end(), comm.rank());
+            colls::all_reduce(comm, x, colls::sum);
+            count.shrunk += comm.size() == 3 && x == std::vector<int>(1000, 3);
+        });
+        INFO(transport);
+        CHECK(count.right_errors == 2);
+        CHECK(count.shrunk == 3);
+    }
+}
