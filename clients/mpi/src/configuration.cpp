@@ -26,8 +26,8 @@ bool is_yes(const char* name, bool otherwise) {
 }  // namespace
 
 const configuration& configured() {
-    static const configuration c{
-        is_yes("COLLS_MPI", true), is_yes("COLLS_MPI_REPORT", false), !value_of("COLLS_TIMEOUT").empty()};
+    static const configuration c{is_yes("COLLS_MPI", true), is_yes("COLLS_MPI_REPORT", false),
+        is_yes("COLLS_MPI_CUT", false), !value_of("COLLS_TIMEOUT").empty()};
     return c;
 }
 

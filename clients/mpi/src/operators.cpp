@@ -1,5 +1,6 @@
 #include "operators.hpp"
 
+#include "configuration.hpp"
 #include "failure.hpp"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ private:
 
 }  // namespace
 
-folding::folding(MPI_Op op, MPI_Datatype type) : op_(op), type_(type) {
+folding::folding(MPI_Op op, MPI_Datatype type, std::size_t count) : op_(op), type_(type) {
     const known_operator known = known_operator_of(op);
     operand_ = layout_of(type);
     predefined_ = known.predefined;
@@ -108,7 +109,8 @@ folding::folding(MPI_Op op, MPI_Datatype type) : op_(op), type_(type) {
     int commutes = 0;
     PMPI_Op_commutative(op, &commutes);
     operation_ = dynamic::reduction::function(&folding::fold, this, commutes != 0, "MPI_Op");
-    element_ = dynamic::element_type::bytes(operand_.size);
+    if (!predefined_ && !configured().cut_operands && count > 0) at_once_ = count;
+    element_ = dynamic::element_type::bytes(element_bytes());
 }
 
 void folding::keep_handles() {
@@ -122,6 +124,7 @@ void folding::check() const { colls_mpi::check(error_, "MPI_Reduce_local"); }
 void folding::fold(const void* in, void* inout, std::size_t count, void* context) {
     auto& f = *static_cast<folding*>(context);
     if (f.error_ != MPI_SUCCESS || count == 0) return;
+    count *= f.at_once_;
     if (f.operand_.in_row) return f.fold_in_row(in, inout, count);
     try {
         f.fold_packed(in, inout, count);
@@ -143,7 +146,7 @@ void folding::fold_in_row(const void* in, void* inout, std::size_t count) {
 
 // The operator gets elements as the program lays them out.
 void folding::fold_packed(const void* in, void* inout, std::size_t count) {
-    const std::size_t most = std::clamp<std::size_t>(65536 / operand_.size, 1, count);
+    const std::size_t most = at_once_ > 1 ? at_once_ : std::clamp<std::size_t>(65536 / operand_.size, 1, count);
     const laid_out left(most, operand_), right(most, operand_);
     const auto* from = static_cast<const std::byte*>(in);
     for (auto* to = static_cast<std::byte*>(inout); count > 0;) {

@@ -15,7 +15,9 @@ namespace colls_mpi {
 /// MPI_Reduce_local. Calls to colls refer to it.
 class folding {
 public:
-    folding(MPI_Op op, MPI_Datatype type);
+    /// `count`: elements of each operand, where every rank folds all of them at once; 0: colls may cut the operands. An
+    /// operator of the program may expect just what the program has passed: it is called for all elements then.
+    folding(MPI_Op op, MPI_Datatype type, std::size_t count);
     folding(const folding&) = delete;
     folding& operator=(const folding&) = delete;
 
@@ -27,8 +29,8 @@ public:
     const colls::dynamic::element_type& element() const { return element_; }
     /// How an operand is passed: the layout that `input` and `output` get.
     const layout& operand() const { return operand_; }
-    /// The bytes of an element as it is passed.
-    std::size_t element_bytes() const { return operand_.size; }
+    /// The bytes of what colls takes for an element.
+    std::size_t element_bytes() const { return operand_.size * at_once_; }
     /// Throws what a call of MPI_Reduce_local has reported.
     void check() const;
 
@@ -46,6 +48,7 @@ private:
     held_operator held_operator_;
     held_type held_type_;
     layout operand_;
+    std::size_t at_once_ = 1;  // elements of the datatype in one of colls
     colls::dynamic::reduction operation_ = colls::dynamic::op::sum;
     colls::dynamic::element_type element_ = colls::dynamic::type::bytes;
     int error_ = MPI_SUCCESS;
