@@ -650,3 +650,33 @@ TEST_CASE("processes: started without standard descriptors, the library takes no
         if (file.path().string().rfind(trace.substr(0, trace.size() - 4), 0) == 0)
             std::filesystem::remove(file.path(), ignored);
 }
+
+TEST_CASE("processes: an error has the same round on every rank", "[processes]") {
+    for (const std::string& t : process_transports()) {
+        counters& c = shared_counters();
+        std::string text;
+        try {
+            run_over(t, 4, [&](colls::communicator& comm) {
+                std::vector<int> x(1000, comm.rank()), all(4000);
+                colls::all_gather<colls::ring>(comm, x, all);
+                comm.set_timeout(std::chrono::milliseconds(500));
+                if (comm.rank() == 3)
+                    for (int i = 0; i < 10'000 && c.done < 3; ++i) usleep(1'000);
+                try {
+                    colls::all_gather<colls::ring>(comm, x, all);
+                } catch (const colls::error& e) {
+                    // The text of each has that of the rank that gave up, which names the round.
+                    const std::string_view said = e.what();
+                    c.wrong += e.round() < 0 || said.find("round " + std::to_string(e.round())) == said.npos;
+                    ++c.done;
+                    if (comm.rank() != 3) throw;
+                }
+            });
+        } catch (const colls::error& e) {
+            text = e.what();
+        }
+        INFO(t << ": " << text);
+        CHECK(c.done == 4);
+        CHECK(c.wrong == 0);
+    }
+}

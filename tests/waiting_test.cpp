@@ -197,6 +197,7 @@ TEST_CASE("cores: those that the ranks of a host have together", "[cores]") {
     CHECK(with_cores_of({.cores = 2}, 1, 16).cores == 1);
     CHECK(with_cores_of({.cores = colls::detail::cores_together::plenty}, 1, 2).cores ==
           colls::detail::cores_together::plenty);
+    CHECK(together({{4, 1, 4}, {8, 2, 8}}).cores() == 4);  // of hosts that let a rank use four cores, and eight
     CHECK(colls::detail::own_share().cores >= 1);
     CHECK(colls::detail::own_share().most >= colls::detail::own_share().cores);
 }

@@ -52,11 +52,11 @@ public:
     // Takes any integer as an index: ranks and slots are int.
     template <class I>
     T& operator[](I i) {
-        return p_[static_cast<std::size_t>(i)];
+        return p_[checked(static_cast<std::size_t>(i))];
     }
     template <class I>
     const T& operator[](I i) const {
-        return p_[static_cast<std::size_t>(i)];
+        return p_[checked(static_cast<std::size_t>(i))];
     }
     T& back() { return p_[size_ - 1]; }
 
@@ -82,6 +82,13 @@ public:
     void drop(std::size_t i) { p_[i] = p_[--size_]; }
 
 private:
+    // COLLS_CHECK_INDICES is for the library's own tests: an index past the end ends the program.
+    std::size_t checked(std::size_t i) const {
+#ifdef COLLS_CHECK_INDICES
+        if (i >= size_) __builtin_trap();
+#endif
+        return i;
+    }
     void forget() {
         p_ = nullptr;
         size_ = capacity_ = 0;
