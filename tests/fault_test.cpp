@@ -428,9 +428,7 @@ TEST_CASE("remains: finds what a trial left open, mapped, in a folder or running
 
 TEST_CASE(
     "fault: a rank killed at a random moment is named in every survivor's error, and the survivors go on", "[fault]") {
-    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run    ? 300
-                                                              : sanitized ? 20
-                                                                          : 30),
+    const std::uint64_t trials = setting("COLLS_TEST_TRIALS", long_run ? 300 : 20),
                         seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports()) {
         const with_environment by("COLLS_TRANSPORT", transport.c_str());
@@ -579,9 +577,7 @@ struct own_exception : std::runtime_error {
 
 TEST_CASE("fault: a rank that throws, returns or exits during calls is named in the others' errors, and in run's",
     "[fault]") {
-    const std::uint64_t turns = setting("COLLS_TEST_DEPARTURES", long_run    ? 4
-                                                                 : sanitized ? 1
-                                                                             : 2),
+    const std::uint64_t turns = setting("COLLS_TEST_DEPARTURES", long_run ? 4 : 1),
                         seed = setting("COLLS_TEST_SEED", 1);
     for (const std::string& transport : process_transports())
         for (int f = 0; f < static_cast<int>(std::size(departures)); ++f)

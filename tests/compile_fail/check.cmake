@@ -1,4 +1,5 @@
-# cmake -DSOURCE=file -DCOMPILER=compiler -DFLAGS=list [-DPRECOMPILED=file for -include-pch] -P check.cmake
+# cmake -DSOURCE=file -DCOMPILER=compiler -DFLAGS=list [-DPRECOMPILED=file for -include-pch] [-DIS_RIGHT=1] -P check.cmake
+# With IS_RIGHT: whether the file compiles with -DRIGHT, instead of whether it does not without.
 file(STRINGS ${SOURCE} expected REGEX "^// expect: ")
 list(LENGTH expected count)
 if(count EQUAL 0)
@@ -13,6 +14,14 @@ if(PRECOMPILED AND NOT wrong)
     list(APPEND FLAGS -include-pch ${PRECOMPILED})
 endif()
 
+if(IS_RIGHT)
+    execute_process(COMMAND ${COMPILER} ${FLAGS} -DRIGHT ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE output)
+    if(NOT result EQUAL 0)
+        message("${output}")
+        message(FATAL_ERROR "${SOURCE} does not compile with -DRIGHT either: the test shows nothing")
+    endif()
+    return()
+endif()
 execute_process(COMMAND ${COMPILER} ${FLAGS} ${wrong} ${SOURCE} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(result EQUAL 0)
     message(FATAL_ERROR "${SOURCE} compiles, and must not")
@@ -54,10 +63,4 @@ if(limit)
         message("${output}")
         message(FATAL_ERROR "${SOURCE} gives ${count} errors and warnings, and not ${limit}")
     endif()
-endif()
-
-execute_process(COMMAND ${COMPILER} ${FLAGS} -DRIGHT ${SOURCE} RESULT_VARIABLE result ERROR_VARIABLE output)
-if(NOT result EQUAL 0)
-    message("${output}")
-    message(FATAL_ERROR "${SOURCE} does not compile with -DRIGHT either: the test shows nothing")
 endif()

@@ -82,7 +82,8 @@ public:
     void drop(std::size_t i) { p_[i] = p_[--size_]; }
 
 private:
-    // COLLS_CHECK_INDICES is for the library's own tests: an index past the end ends the program.
+    // COLLS_CHECK_INDICES is for the library's tests under sanitizers and by mutants: an index past the end ends the
+    // program.
     std::size_t checked(std::size_t i) const {
 #ifdef COLLS_CHECK_INDICES
         if (i >= size_) __builtin_trap();
