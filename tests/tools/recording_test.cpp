@@ -74,10 +74,11 @@ public:
                 {{"name", "all_reduce"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + begin + of.ahead},
                     {"dur", end - begin}, {"pid", 7}, {"tid", 7}, {"args", args}});
             for (const rank_file::wait& w : of.waits) {
-                args["peer"] = w.peer;
+                json part = self;
+                part["peer"] = w.peer;
                 all.push_back(
                     {{"name", "wait"}, {"ph", "X"}, {"ts", 1000.0 * static_cast<double>(i) + w.begin + of.ahead},
-                        {"dur", w.end - w.begin}, {"pid", 7}, {"tid", 7}, {"args", args}});
+                        {"dur", w.end - w.begin}, {"pid", 7}, {"tid", 7}, {"args", part}});
             }
         }
         std::ofstream(file("trace." + of.host + ".7.json")) << all.dump();
