@@ -514,36 +514,62 @@ TEST_CASE("processes: a progress thread advances operations while its rank compu
     }
 }
 
+namespace {
+
+/// What a rank prints to stderr, for another one that asks for its dump by a signal, and for the test.
+class printed {
+public:
+    printed() : file_(memfd_create("printed", MFD_CLOEXEC)) { REQUIRE(file_ >= 0); }
+    ~printed() { close(file_); }
+    printed(const printed&) = delete;
+    printed& operator=(const printed&) = delete;
+
+    /// By this rank, from now on.
+    void take_stderr() const { dup2(file_, 2); }
+    std::string text() const {
+        std::string all(1 << 16, '\0');
+        all.resize(static_cast<std::size_t>(std::max<ssize_t>(0, pread(file_, all.data(), all.size(), 0))));
+        return all;
+    }
+    /// Asks the process for dumps until one says so: under load a rank may not have waited for long yet.
+    void ask_until(pid_t process, const std::string& said) const {
+        for (int i = 0; i < 200 && text().find(said) == std::string::npos; ++i) {
+            kill(process, SIGUSR1);
+            usleep(300'000);
+        }
+    }
+
+private:
+    const int file_;
+};
+
+}  // namespace
+
 TEST_CASE("processes: a dump says in which call each rank is, and for what it waits", "[processes]") {
     for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        const int file = memfd_create("dump", MFD_CLOEXEC);
-        REQUIRE(file >= 0);
+        const printed dumps;
         run_over(t, 3, [&](colls::communicator& comm) {
             std::vector<int> x(40'000, 1);
             colls::all_reduce(comm, x, colls::max);
             if (comm.rank() == 2) {
-                // Asks rank 0 for a dump by a signal, while it waits for this rank.
+                // Asks rank 0 for a dump by a signal, while both others wait for this rank.
                 while (c.done == 0)
                     usleep(1'000);  // rank 0's process; kill(0, ...) would signal the whole process group
-                usleep(100'000);    // both others wait for long
-                kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
-                for (int i = 0; i < 20'000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
+                dumps.ask_until(static_cast<pid_t>(c.done.load()), ": waits for rank 2 in all_reduce");
             } else if (comm.rank() == 0) {
-                dup2(file, 2);
+                dumps.take_stderr();
                 c.done = getpid();
             }
             colls::all_reduce<colls::direct>(comm, x, colls::max);
             if (comm.rank() == 0) colls::dump(comm);
         });
-        std::string text(8000, '\0');
-        text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, pread(file, text.data(), text.size(), 0))));
-        close(file);
+        const std::string text = dumps.text();
         INFO(t << ": " << text);
         CHECK(text.find("rank 0 of 3: 2 calls begun") != std::string::npos);
         CHECK(text.find("waits in all_reduce") != std::string::npos);
         CHECK(text.find("for rank 2") != std::string::npos);
-        CHECK(text.find("rank 2") != std::string::npos);
+        CHECK(text.find(": waits for rank 2 in all_reduce") != std::string::npos);  // rank 1
         CHECK(text.find("its latest calls:\ncolls:     call 0") != std::string::npos);
         CHECK(text.find(": all_reduce of 40000 int, max_t, by direct\n") != std::string::npos);
         if (t == "shm") {  // rank 1 has come, and rank 2 has not
@@ -557,21 +583,19 @@ TEST_CASE("processes: a dump says in which call each rank is, and for what it wa
 TEST_CASE("processes: a dump follows the waits from rank to rank", "[processes]") {
     for (const std::string& t : process_transports()) {
         counters& c = shared_counters();
-        const int file = memfd_create("dump", MFD_CLOEXEC);
-        REQUIRE(file >= 0);
+        const printed dumps;
+        const std::string chain = "colls:   rank 1 waits for rank 2, which waits for rank 3, which ";
         run_over(t, 4, [&](colls::communicator& comm) {
             std::vector<int> x(40'000, comm.rank());
-            // Rank 1 waits for rank 2, that for rank 3, and that is in no call. Then each waits for rank 1.
+            // Rank 0 waits for rank 1, that for rank 2, that for rank 3, and that is in no call.
             if (comm.rank() == 1) {
-                dup2(file, 2);
+                dumps.take_stderr();
                 c.done = getpid();
             }
             if (comm.rank() == 3) {
                 while (c.done == 0) usleep(1'000);
-                usleep(100'000);  // the others wait for long
-                kill(static_cast<pid_t>(c.done.load()), SIGUSR1);
-                for (int i = 0; i < 20'000 && lseek(file, 0, SEEK_END) == 0; ++i) usleep(10'000);
-                usleep(10'000);
+                dumps.ask_until(static_cast<pid_t>(c.done.load()), chain);
+                dumps.ask_until(static_cast<pid_t>(c.done.load()), ": waits for rank 1 in send");
             }
             if (comm.rank() == 1 || comm.rank() == 2) colls::recv(comm, x, comm.rank() + 1);
             if (comm.rank() == 3 || comm.rank() == 2) colls::send(comm, x, comm.rank() - 1);
@@ -579,22 +603,51 @@ TEST_CASE("processes: a dump follows the waits from rank to rank", "[processes]"
             if (comm.rank() == 0) colls::send(comm, x, 1);
             if (comm.rank() == 1) colls::recv(comm, x, 0);
             colls::barrier(comm);
-            // What is over is forgotten: ranks that wait no more, or not for long, wait for no rank.
+            if (comm.rank() == 1) std::fprintf(stderr, "over\n");
             if (comm.rank() == 1 && t == "shm") colls::dump(comm);
             colls::barrier(comm);
         });
-        std::string text(8000, '\0');
-        text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, pread(file, text.data(), text.size(), 0))));
-        close(file);
+        const std::string text = dumps.text();
         INFO(t << ": " << text);
         CHECK(c.wrong == 0);
-        const std::string chain = "colls:   rank 1 waits for rank 2, which waits for rank 3, which ";
         REQUIRE(text.find(chain) != std::string::npos);
         const std::string last = text.substr(text.find(chain) + chain.size());
         CHECK(last.rfind(t == "shm" ? "waits for no rank\n" : "does not answer: it is in no call, or slow\n", 0) == 0);
-        CHECK(text.find("waits for rank 3 in recv") != std::string::npos);
-        CHECK(text.find("waits for rank 1 in send") != std::string::npos);
-        if (t == "shm") CHECK(last.find("waits for rank") == std::string::npos);
+        CHECK(text.find(": waits for rank 3 in recv") != std::string::npos);
+        CHECK(text.find(": waits for rank 1 in send") != std::string::npos);
+        // What is over is forgotten.
+        const std::string after = text.substr(std::min(text.size(), text.find("over\n")));
+        CHECK(after.find("in recv") == std::string::npos);
+        CHECK(after.find("in send") == std::string::npos);
+    }
+}
+
+TEST_CASE("processes: a dump beside calls that are ahead of this rank's leaves the group whole", "[processes]") {
+    for (const std::string& t : process_transports()) {
+        counters& c = shared_counters();
+        const printed dumps;
+        CHECK_NOTHROW(run_over(t, 2, [&](colls::communicator& comm) {
+            std::vector<int> x(1000, 1), own(500, comm.rank()), y(1000);
+            if (comm.rank() == 0) {  // waits in call 0, and has begun another one
+                auto first = colls::start::all_reduce(comm, x, colls::sum);
+                auto second = colls::start::all_gather(comm, own, y);
+                first.wait();
+                second.wait();
+            } else {
+                dumps.take_stderr();
+                for (int i = 0; i < 100 && dumps.text().find("waits for rank 1 in all_reduce") == std::string::npos;
+                    ++i)
+                    colls::dump(comm), usleep(10'000);
+                auto first = colls::start::all_reduce(comm, x, colls::sum);
+                auto second = colls::start::all_gather(comm, own, y);
+                first.wait();
+                second.wait();
+            }
+            c.wrong += x != std::vector<int>(1000, 2) || y[0] != 0 || y[999] != 1;
+        }));
+        INFO(t << ": " << dumps.text());
+        CHECK(c.wrong == 0);
+        CHECK(dumps.text().find("waits for rank 1 in all_reduce") != std::string::npos);
     }
 }
 

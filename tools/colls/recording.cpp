@@ -218,7 +218,7 @@ struct summary {
     std::vector<std::pair<std::pair<std::size_t, std::size_t>, link>>
         waits;                               ///< of a rank for another, the longest first
     int late_rank = none, slow_rank = none;  ///< what stands out: a rank that comes late, and one that is slow in calls
-    std::size_t slow_link = 0;               ///< of `waits`, where `slow_rank` keeps one rank alone waiting
+    int slow_link = none;                    ///< of `waits`, where `slow_rank` keeps one rank alone waiting
     long long complete = 0;                  ///< calls that all ranks of their group recorded
     double begin = far, end = 0, in_calls = 0, waited = 0, copied = 0, folded = 0;
 };
@@ -318,8 +318,7 @@ void judge(const recording& r, summary& s) {
     std::vector<double> of_it;
     for (const auto& [ranks, l] : s.waits)
         of_it.push_back(ranks.second == static_cast<std::size_t>(s.slow_rank) ? l.due_to_it : 0);
-    const int link = standing_out(of_it, in_calls);
-    s.slow_link = link == none ? s.waits.size() : static_cast<std::size_t>(link);
+    s.slow_link = standing_out(of_it, in_calls);
 }
 
 std::string name_of(const recorded_thread& t) { return fmt::format("{} ({})", t.name, t.host); }
@@ -380,9 +379,9 @@ void print(const recording& r, const summary& s) {
     const auto named = [&](int thread) { return name_of(r.threads[static_cast<std::size_t>(thread)]); };
     fmt::print("\n");
     if (s.late_rank != none) fmt::print("{} comes to calls late: the others wait for it.\n", named(s.late_rank));
-    if (s.slow_rank != none && s.slow_link < s.waits.size())
+    if (s.slow_link != none)
         fmt::print("In calls, {} waits for {}, which is slow, or the link from it.\n",
-            name_of(r.threads[s.waits[s.slow_link].first.first]), named(s.slow_rank));
+            name_of(r.threads[s.waits[static_cast<std::size_t>(s.slow_link)].first.first]), named(s.slow_rank));
     else if (s.slow_rank != none)
         fmt::print("{} is slow in calls: several ranks wait for it.\n", named(s.slow_rank));
     if (s.late_rank == none && s.slow_rank == none) fmt::print("No rank is late, or slower than the others.\n");

@@ -88,7 +88,7 @@ private:
 
 }  // namespace
 
-folding::folding(MPI_Op op, MPI_Datatype type, std::size_t count) : op_(op), type_(type) {
+folding::folding(MPI_Op op, MPI_Datatype type, int count) : op_(op), type_(type) {
     const known_operator known = known_operator_of(op);
     operand_ = layout_of(type);
     predefined_ = known.predefined;
@@ -109,7 +109,7 @@ folding::folding(MPI_Op op, MPI_Datatype type, std::size_t count) : op_(op), typ
     int commutes = 0;
     PMPI_Op_commutative(op, &commutes);
     operation_ = dynamic::reduction::function(&folding::fold, this, commutes != 0, "MPI_Op");
-    if (!predefined_ && !configured().cut_operands && count > 0) at_once_ = count;
+    if (!predefined_ && !configured().cut_operands && count > 0) at_once_ = static_cast<std::size_t>(count);
     element_ = dynamic::element_type::bytes(element_bytes());
 }
 

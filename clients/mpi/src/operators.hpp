@@ -17,7 +17,7 @@ class folding {
 public:
     /// `count`: elements of each operand, where every rank folds all of them at once; 0: colls may cut the operands. An
     /// operator of the program may expect just what the program has passed: it is called for all elements then.
-    folding(MPI_Op op, MPI_Datatype type, std::size_t count);
+    folding(MPI_Op op, MPI_Datatype type, int count);
     folding(const folding&) = delete;
     folding& operator=(const folding&) = delete;
 

@@ -26,7 +26,7 @@ dynamic::buffer elements_of(const output& out, const folding& f) {
 /// What the calls have in common.
 class reduction {
 public:
-    reduction(MPI_Op op, MPI_Datatype type, std::size_t count = 0) : fold_(op, type, count) {
+    reduction(MPI_Op op, MPI_Datatype type, int count = 0) : fold_(op, type, count) {
         says_ = fold_.left_to_mpi() ? verdict::mpi : verdict::colls;
     }
     verdict says() const { return says_; }
@@ -60,7 +60,7 @@ private:
 class reduce_call : public reduction {
 public:
     reduce_call(group& g, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root)
-        : reduction(op, type, static_cast<std::size_t>(std::max(count, 0))), root_(root), is_root_(g.rank == root) {
+        : reduction(op, type, count), root_(root), is_root_(g.rank == root) {
         if (!is_rank(root, g) || (is_root_ ? count > 0 && is_refused_alias(sent, received) : sent == MPI_IN_PLACE))
             says_ = verdict::refused;
         if (says_ != verdict::colls) return;
@@ -92,7 +92,7 @@ private:
 class reduce_everywhere : public reduction {
 public:
     reduce_everywhere(group&, const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op)
-        : reduction(op, type, static_cast<std::size_t>(std::max(count, 0))) {
+        : reduction(op, type, count) {
         if (received == MPI_IN_PLACE || (count > 0 && is_refused_alias(sent, received))) says_ = verdict::refused;
         if (says_ == verdict::colls) operands_ = operands(sent, received, static_cast<std::size_t>(count), type, fold_);
     }

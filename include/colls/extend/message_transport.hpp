@@ -57,7 +57,7 @@ enum class control_kind : std::uint8_t {
     refused,  ///< the sender has refused call `a` - 1 for an error on its own side, which the text describes; 0: it has
               ///< made that call by now
     away,     ///< the sender shrinks the group of number `a` and makes no call of this group meanwhile; 0: it is back
-    waits     ///< a long wait that the sender is in: `a` as rank_state::waits, `b` the fingerprint of its latest call
+    waits     ///< a long wait that the sender is in: `a` as rank_state::waits
 };
 /// The last of them: greater values are not valid.
 inline constexpr control_kind last_control_kind = control_kind::waits;

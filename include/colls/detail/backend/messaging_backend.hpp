@@ -165,13 +165,10 @@ public:
         refusal.text.load(text);
         const std::uint64_t call = refusal.call.load(std::memory_order_relaxed);
         const control_message what{control_kind::refused, call, 0, 0, text};
-        // Also to ranks that it has no connection to yet: this rank may not call the library again for long.
-        constexpr int few = 64;
-        if (e.size > few || call == 0)
+        if (call == 0)
             collectives_->tell_all(what);
         else
-            for (int r = 0; r < e.size; ++r)
-                if (r != e.rank) collectives_->tell(r, what);
+            tell_every_rank(what);  // this rank may not call the library again for long
         for (const double until = seconds_now() + (call == 0 ? 0 : 5e-3);
             collectives_->progress(), seconds_now() < until;)
             sched_yield();
@@ -182,13 +179,9 @@ public:
         collectives_->progress();
     }
     double ask_for_waits(rank_context& e) override {
-        constexpr int few = 64;
         for (int r = 0; r < e.size; ++r)
             if (r != e.rank) e.memory.state(r).waits.store(long_wait::unanswered, std::memory_order_relaxed);
-        const control_message what{control_kind::inquire, 1};
-        if (e.size > few) collectives_->tell_all(what);
-        for (int r = 0; e.size <= few && r < e.size; ++r)
-            if (r != e.rank) collectives_->tell(r, what);
+        tell_every_rank(control_message{control_kind::inquire, 1});
         return 0.2;
     }
     void broke(rank_context& e) override { spread(e.memory.poison()); }
@@ -310,7 +303,13 @@ private:
                       << (bytes == own ? " of another type" : ""));
     }
 
-    rank_state& own_state() { return e_->memory.state(e_->rank); }
+    /// Also ranks that it has no connection to, unless they are many.
+    void tell_every_rank(const control_message& what) {
+        constexpr int few = 64;
+        if (e_->size > few) return collectives_->tell_all(what);
+        for (int r = 0; r < e_->size; ++r)
+            if (r != e_->rank) collectives_->tell(r, what);
+    }
     void spread(const poison_state& p) {
         const control_message what{control_kind::broken, static_cast<std::uint64_t>(p.code),
             static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.peer + 1)) << 32 |
@@ -353,10 +352,8 @@ private:
                 break;
             case control_kind::inquire:
                 if (what.a == 1) {
-                    const std::uint64_t latest =
-                        e_->calls == 0 ? 0 : e_->recent[(e_->calls - 1) % call_record::kept].fingerprint;
-                    collectives_->tell(peer, control_message{control_kind::waits,
-                                                 own_state().waits.load(std::memory_order_relaxed), latest});
+                    const std::uint64_t own = e_->memory.state(e_->rank).waits.load(std::memory_order_relaxed);
+                    collectives_->tell(peer, control_message{control_kind::waits, own});
                     break;
                 }
                 for (std::uint64_t i = first_told(e_->calls); i < e_->calls; ++i) {
@@ -401,8 +398,6 @@ private:
                 break;
             case control_kind::waits:
                 s.waits.store(what.a, std::memory_order_relaxed);
-                if (long_wait::kind_in(what.a) == long_wait::collective)
-                    s.board_fingerprint.store(what.b, std::memory_order_relaxed);
                 break;
             case control_kind::wiring:
                 break;

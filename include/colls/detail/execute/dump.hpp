@@ -23,8 +23,8 @@ namespace colls::inline v1::detail {
              << (value - 1) % values / 2;
 }
 
-/// Appends for which rank it waits, and in what: " waits for rank 2 in recv".
-[[gnu::cold]] inline void describe_wait(message& text, const rank_context& e, int r, std::uint64_t word) {
+/// Appends for which rank a rank waits, and in what: " waits for rank 2 in recv".
+[[gnu::cold]] inline void describe_wait(message& text, std::uint64_t word) {
     if (word == long_wait::unanswered) {
         text << " does not answer: it is in no call, or slow";
         return;
@@ -38,12 +38,8 @@ namespace colls::inline v1::detail {
         text << "rank " << peer;
     else
         text << "any rank";
-    const auto kind = long_wait::kind_in(word);
-    text << " in "
-         << (kind == long_wait::send ? "send"
-                : kind == long_wait::recv
-                    ? "recv"
-                    : collective_in(e.memory.state(r).board_fingerprint.load(std::memory_order_acquire)));
+    const std::uint64_t in = long_wait::call_in(word);
+    text << " in " << (in == long_wait::send ? "send" : in == long_wait::recv ? "recv" : collective_in(in << 60));
 }
 
 /// Prints to stderr what this rank is doing, and what it knows of the others. `at`: where it waits; null: it does not.
@@ -54,8 +50,9 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
                     << (e.by_messages ? ", by messages" : ""));
     const operation_state* own = e.current;
     if (own && own->kind != operation_kind::collective) own = nullptr;
-    const auto wait_of = [&](int r) {
-        return r == e.rank ? at ? long_wait::word_of(*at) : 0 : e.memory.state(r).waits.load(std::memory_order_relaxed);
+    const auto wait_of = [&](int r) -> std::uint64_t {
+        if (r == e.rank) return at ? long_wait::word_of(*at) : 0;
+        return e.backend->dead(r) ? 0 : e.memory.state(r).waits.load(std::memory_order_relaxed);
     };
     if (at) {
         message text;
@@ -89,7 +86,7 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
         else if (r == e.rank)
             text << " this one";
         else
-            describe_wait(text, e, r, wait_of(r));
+            describe_wait(text, wait_of(r));
         if (!e.by_messages && own) describe_line(text, e, r, *own);
         print(text);
     }
@@ -110,7 +107,7 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
     else if (e.backend->dead(last))
         chain << ", which has died";
     else if (const std::uint64_t word = wait_of(last); word == 0 || word == long_wait::unanswered)
-        describe_wait(chain << ", which", e, last, word);
+        describe_wait(chain << ", which", word);
     print(chain);
 }
 

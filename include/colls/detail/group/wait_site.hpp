@@ -25,17 +25,16 @@ struct wait_site {
     int shift = 0;  ///< the root of the call minus the root that the schedule is written for
 };
 
-/// What ranks tell each other of a long wait, for dumps: the peer + 2, and above it whether it waits in a collective,
-/// to send, or to receive. 0: it does not wait.
+/// What ranks tell each other of a long wait, for dumps: the peer + 2, and above it the collective as fingerprints have
+/// it, or send or recv. 0: it does not wait.
 struct long_wait {
-    enum kind : std::uint64_t { collective, send, recv };
-    static constexpr std::uint64_t unanswered = ~std::uint64_t{0};
+    static constexpr std::uint64_t unanswered = ~std::uint64_t{0}, send = 16, recv = 17;
 
     static std::uint64_t word_of(const wait_site& at) {
-        const kind in = at.fingerprint != no_call ? collective : at.what[0] == 's' ? send : recv;
+        const std::uint64_t in = at.fingerprint != no_call ? at.fingerprint >> 60 : at.what[0] == 's' ? send : recv;
         return in << 32 | static_cast<std::uint32_t>(at.peer + 2);
     }
-    static kind kind_in(std::uint64_t word) { return static_cast<kind>(word >> 32); }
+    static std::uint64_t call_in(std::uint64_t word) { return word >> 32; }
     /// Or none, where it waits for no rank, or for any.
     static int peer_in(std::uint64_t word) {
         return word == 0 || word == unanswered ? none : static_cast<int>(word & 0xffffffff) - 2;
