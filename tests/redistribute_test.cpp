@@ -438,8 +438,9 @@ TEST_CASE("redistribution: replicas share sizes that do not divide, to within a 
                             CHECK(wrong == "");
                         }
     CHECK(count == 7 * 3 * 3 * 5 * 3 * 4);
-    // Four pieces of each of four replicas.
-    CHECK(v1::detail::transfer_builder(on_four, on_one).table().pieces == 16);
+    // Four pieces for each of four replicas, of a matrix that could be cut into more.
+    const layout four = layout::whole({64, 64}, {0, 4}), one = layout::whole({64, 64}, {4, 1});
+    CHECK(v1::detail::transfer_builder(four, one).table().pieces == 16);
 }
 
 TEST_CASE("redistribution: one change is rejected, or harmless", "[redistribute]") {
