@@ -1,7 +1,10 @@
 # Builds colls_torch for the torch that is installed beside the Python that runs this.
+import atexit
 import os
+import shutil
 import sys
 import sysconfig
+import tempfile
 
 from setuptools import setup
 
@@ -14,15 +17,22 @@ except ImportError:
 
 here = os.path.dirname(os.path.abspath(__file__))
 os.chdir(here)
-include = os.environ.get("COLLS_INCLUDE", os.path.join("..", "..", "include"))
+include = os.path.abspath(os.environ.get("COLLS_INCLUDE", os.path.join("..", "..", "include")))
 if not os.path.exists(os.path.join(include, "colls", "colls.hpp")):
     sys.exit("colls_torch: run this within colls' source tree, or set COLLS_INCLUDE to the folder that has colls/colls.hpp")
+
+# Nothing is left beside the sources: pip builds here, in place. (Options of the command line come first.)
+scratch = tempfile.mkdtemp(prefix="colls_torch_")
+atexit.register(shutil.rmtree, scratch, ignore_errors=True)
 
 setup(
     name="colls_torch",
     version="0.1.0",
     description='The backend "colls" of torch.distributed',
     packages=["colls_torch"],
+    # Not a folder of the package's name: Python would find that before what is installed.
+    package_dir={"colls_torch": "python"},
+    options={"build": {"build_base": scratch}, "egg_info": {"egg_base": scratch}},
     python_requires=">=3.10",
     # Where torch reads these, dist.init_process_group("colls") finds the backend without an import.
     entry_points={"torch.distributed.backends": ["colls = colls_torch:register"]},
@@ -31,7 +41,7 @@ setup(
             "colls_torch._backend",
             ["src/backend.cpp", "src/module.cpp"]
             + [os.path.join(include, "colls", "src", f"{unit}.cpp") for unit in ("calls", "network", "folds", "dynamic")],
-            include_dirs=[os.path.abspath(include)],
+            include_dirs=[include],
             define_macros=[("COLLS_SEPARATE", None)],
             extra_compile_args=["-std=c++20", "-O2"],
         )
