@@ -440,7 +440,7 @@ TEST_CASE("launch: derived ports are from 20000 to 29999, and differ between job
     CHECK(read(with(own, {{"COLLS_TOKEN", "a"}})).port != read(with(own, {{"COLLS_TOKEN", "b"}})).port);
 }
 
-TEST_CASE("launch: COLLS_DEBUG=info prints what was found", "[launch]") {
+TEST_CASE("launch: COLLS_DEBUG=info, or 1, prints what was found", "[launch]") {
     const auto said = [](const environment& set) {
         const int file = memfd_create("said", MFD_CLOEXEC);
         REQUIRE(file >= 0);
@@ -457,7 +457,7 @@ TEST_CASE("launch: COLLS_DEBUG=info prints what was found", "[launch]") {
         close(file);
         return std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0);
     };
-    for (const char* level : {"info", "trace"}) {
+    for (const char* level : {"info", "1", "trace"}) {
         const std::string text = said(with(torchrun, {{"COLLS_DEBUG", level}}));
         CHECK(lacks(text, {"rank 3 of 4", "RANK and WORLD_SIZE", "node7, port 29501 to 29516"}) == "");
         CHECK(lacks(said({{"COLLS_DEBUG", level}}), {"the environment is of no launcher"}) == "");

@@ -1,8 +1,8 @@
 // The library's environment variables.
 // IWYU pragma: private, include <colls/world.hpp>
 //
-//   COLLS_DEBUG      what is written to stderr. warn (default): warnings; info: also each new choice of `automatic`;
-//                    trace: also each call of each rank (trace.hpp)
+//   COLLS_DEBUG      what is written to stderr. warn (default): warnings; info, or 1: also each new choice of
+//                    `automatic`; trace: also each call of each rank (trace.hpp)
 //   COLLS_TIMEOUT    the deadline of every wait, in seconds, or inf: none; default 300
 //   COLLS_SCHEDULE   the name of a family, which `automatic` then takes where it fits
 //   COLLS_REPRODUCIBLE  1: calls that reduce and name no schedule have the constraint colls::reproducible; default 0
@@ -46,12 +46,14 @@ struct environment {
     /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
     [[gnu::noinline]] static environment read() {
         environment e;
-        constexpr const char* levels[] = {"warn", "info", "trace"};
+        constexpr const char* levels[] = {"warn", "info", "trace", "1"};
         constexpr const char* off_or_on[] = {"0", "1"};
         constexpr const char* never_always_measured[] = {"0", "1", "auto"};
         constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
-        if (const char* v = value_of("COLLS_DEBUG"))
-            e.debug = static_cast<debug_level>(which_of("COLLS_DEBUG", v, levels));
+        if (const char* v = value_of("COLLS_DEBUG")) {
+            const int which = which_of("COLLS_DEBUG", v, levels);
+            e.debug = which == 3 ? debug_level::info : static_cast<debug_level>(which);
+        }
         if (const char* v = value_of("COLLS_TIMEOUT")) {
             char* end = nullptr;
             e.timeout = std::strtod(v, &end);
