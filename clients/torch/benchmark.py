@@ -1,11 +1,16 @@
 """Times the calls of torch.distributed with colls and with gloo, in the same processes, in turns.
 
     python benchmark.py [--ranks 2] [--sizes 8,65536] [--functions all_reduce,...] [--backends colls,gloo] [--dispatch]
+    python benchmark.py --functions ping_pong,ring,pipeline --sizes 4,65536 [--load 14]
 
 Prints microseconds of a call: the median of several runs, each the mean of as many calls as take --seconds; of each run
 the slowest rank counts. Sizes are bytes of the whole buffer: what each rank contributes to all_reduce and broadcast, and
 the larger buffer of the others. --dispatch: also what a call takes in a group of one rank, which is Python, torch's
 dispatcher and the backend without a partner.
+
+Of messages, a size is that of one message. ping_pong: there and back, between ranks 0 and 1; ring: each rank sends to the
+next and receives from the one before; pipeline: 8 messages from rank 0 through all ranks to the last. --load N: N other
+processes compute meanwhile.
 """
 
 import argparse
@@ -25,6 +30,7 @@ options.add_argument("--backends", default="colls,gloo")
 options.add_argument("--runs", type=int, default=5)
 options.add_argument("--seconds", type=float, default=0.02)
 options.add_argument("--dispatch", action="store_true")
+options.add_argument("--load", type=int, default=0, help="processes that compute meanwhile")
 options.add_argument("--realtime", action="store_true", help="as root, on a machine that others use: with priority")
 
 
@@ -39,7 +45,44 @@ def calls(dist, torch, function, size, n, group):
         "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
         "broadcast": lambda: dist.broadcast(whole, 0, group=group),
         "all_to_all": lambda: dist.all_to_all_single(other, whole, group=group),
+        "ping_pong": lambda: ping_pong(dist, torch, size, group),
+        "ring": lambda: ring(dist, torch, size, n, group),
+        "pipeline": lambda: pipeline(dist, torch, size, n, group),
     }[function]
+
+
+def ping_pong(dist, torch, size, group):
+    x = torch.ones(max(size // 4, 1))
+    rank = dist.get_rank()
+    if rank == 0:
+        dist.send(x, 1, group=group)
+    if rank < 2:
+        dist.recv(x, 1 - rank, group=group)
+    if rank == 1:
+        dist.send(x, 0, group=group)
+
+
+def ring(dist, torch, size, n, group):
+    x, y = torch.ones(max(size // 4, 1)), torch.empty(max(size // 4, 1))
+    rank = dist.get_rank()
+    sent = dist.isend(x, (rank + 1) % n, group=group)
+    dist.recv(y, (rank - 1) % n, group=group)
+    sent.wait()
+
+
+def pipeline(dist, torch, size, n, group):
+    x = torch.ones(max(size // 4, 1))
+    rank = dist.get_rank()
+    for _ in range(8):
+        if rank > 0:
+            dist.recv(x, rank - 1, group=group)
+        if rank < n - 1:
+            dist.send(x, rank + 1, group=group)
+
+
+def compute():
+    while True:
+        pass
 
 
 @contextlib.contextmanager
@@ -106,7 +149,7 @@ def rank_main(rank, chosen, folder):
                     times[b + "1"] = [timed(dist, call, chosen.seconds, group) for _ in range(3)]
             if rank == 0:
                 medians = [statistics.median(t) for t in times.values()]
-                row = [f"{1e6 * t:.1f}" for t in medians] + ([f"{medians[1] / medians[0]:.1f}"] if backends[1:] else [])
+                row = [f"{1e6 * t:.1f}" for t in medians] + ([f"{medians[1] / medians[0]:.2f}"] if backends[1:] else [])
                 print(f"| {function} | {size} | " + " | ".join(row) + " |", flush=True)
     dist.barrier()
     dist.destroy_process_group()
@@ -118,9 +161,12 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as folder:
         fork = multiprocessing.get_context("fork")
+        load = [fork.Process(target=compute, daemon=True) for _ in range(chosen.load)]
         ranks = [fork.Process(target=rank_main, args=(r, chosen, folder)) for r in range(chosen.ranks)]
-        for process in ranks:
+        for process in load + ranks:
             process.start()
         for process in ranks:
             process.join()
+        for process in load:
+            process.kill()
         sys.exit(any(process.exitcode for process in ranks))

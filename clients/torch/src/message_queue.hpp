@@ -1,6 +1,7 @@
 // class message_queue: the sends and receives of one process group.
 #pragma once
 
+#include "doorbells.hpp"
 #include "group.hpp"
 #include "work.hpp"
 
@@ -13,29 +14,63 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <list>
 #include <thread>
+#include <utility>
 
 namespace colls_torch {
 
-/// Sends and receives have tags, and any number is under way at a time, in any order: they have a communicator of their
-/// own. A message of torch is two messages of the library: a header with tag and length, and the data. A message whose
-/// tag no receive waits for yet is taken into memory, so that those behind it can be received.
+using std::chrono::microseconds;
+
+/// How long a wait looks before it sleeps: a little longer than the latest waits took, where they were short. Where
+/// they were long, as on a machine that computes besides, looking would be in vain: the system gives each program its
+/// share of a core, and a rank that has used its share up waits for its next turn.
+class patience {
+public:
+    using clock = std::chrono::steady_clock;
+    static constexpr clock::duration most = microseconds(60);
+
+    clock::duration limit() const { return usual_ < most ? 2 * usual_ + microseconds(5) : clock::duration::zero(); }
+    /// A wait has taken so long.
+    void over(clock::duration took) { usual_ += (std::min<clock::duration>(took, 16 * most) - usual_) / 4; }
+
+private:
+    clock::duration usual_ = most / 2;
+};
+
+/// Sends and receives have tags, and any number is under way at a time, in any order: they have two communicators of
+/// their own. A message of torch is a packet with tag, length and a short message's data, and the data of a longer one
+/// on the other communicator, so that it need not wait until the packet has been taken. A message whose tag no receive
+/// waits for yet is taken into memory, so that those behind it can be received.
+///
+/// A send of up to `most_kept` bytes is over once the queue has a copy, so that the sender need not wait for the
+/// receiver.
 ///
 /// Whichever thread waits for a message moves all of them on; while none waits the queue's own thread does.
 class message_queue final : public driver {
 public:
+    /// Collective.
     message_queue(colls::communicator comm, membership who, milliseconds timeout)
-        : comm_(std::move(comm)), who_(std::move(who)) {
-        comm_.set_timeout(timeout);
-        headers_.resize(static_cast<std::size_t>(who_.size));
+        : packets_((comm.set_timeout(timeout), std::move(comm))),
+          data_(packets_.split(0, who.rank)),
+          bells_(packets_),
+          who_(std::move(who)) {
+        const auto n = static_cast<std::size_t>(who_.size);
+        arriving_.resize(n);
+        kept_.resize(n);
+        under_way_.resize(n);
     }
     ~message_queue() override { stop(); }
 
     /// Sends a contiguous tensor.
     void send(const work_pointer& w, const at::Tensor& t, int peer, int tag) {
-        post([&] { new_sends_.push_back({.result = w, .data = t, .peer = peer, .label = {tag, t.nbytes()}}); });
+        post([&] {
+            outgoing& s = new_sends_.emplace_back();
+            s.result = w, s.data = t, s.peer = peer, s.label = {tag, t.nbytes()};
+        });
     }
     /// Receives into a tensor, contiguous or not. `source`: any_source or a rank.
     void receive(const work_pointer& w, const at::Tensor& t, int source, int tag) {
@@ -45,26 +80,32 @@ public:
 
     bool wait(work& w, milliseconds timeout) override {
         const auto until = std::chrono::steady_clock::now() + timeout;
+        const auto late = [&] { return timeout != kNoTimeout && std::chrono::steady_clock::now() > until; };
         std::unique_lock lock(mutex_);
-        while (!w.over()) {
-            if (!busy_) {
-                drive(lock,
-                    [&] { return w.over() || (timeout != kNoTimeout && std::chrono::steady_clock::now() > until); });
-            } else {
+        ++waiters_;
+        looking look(*this, true);
+        while (!w.over() && !late()) {
+            if (busy_) {
                 ++sleepers_;
                 timeout == kNoTimeout ? changed_.wait(lock) : void(changed_.wait_until(lock, until));
                 --sleepers_;
+            } else if (!step(lock) && !w.over()) {
+                look.rest(lock);
+            } else {
+                look.moved();
             }
-            if (timeout != kNoTimeout && !w.over() && std::chrono::steady_clock::now() > until) return false;
         }
-        return true;
+        --waiters_;
+        call_worker();
+        return w.over();
     }
     /// Ends what is under way by an error.
     void abort(std::string_view why) {
         std::unique_lock lock(mutex_);
         aborted_ = why;
         changed_.notify_all();
-        if (!busy_) drive(lock, [] { return true; });
+        bells_.ring_own();
+        if (!busy_) step(lock);
     }
     /// Finishes sends that have been begun. Receives that are still open are ended by an error, on all ranks.
     void stop() {
@@ -76,26 +117,45 @@ public:
             const std::lock_guard lock(mutex_);
             stopped_ = true;
             changed_.notify_all();
+            wakes_worker_.notify_all();
+            bells_.ring_own();
         }
         if (worker_.joinable()) worker_.get_id() == std::this_thread::get_id() ? worker_.detach() : worker_.join();
         std::unique_lock lock(mutex_);
-        if (comm_.size() == 0) return;
-        if (!idle()) aborted_ = "its process group is destroyed while messages are under way";
-        if (!idle()) drive(lock, [] { return true; });
-        comm_ = {};
+        if (packets_.size() == 0) return;
+        for (looking look(*this, true); !new_sends_.empty() || !sends_.empty();)
+            step(lock) ? look.moved() : look.rest(lock);
+        if (!receives_.empty() || !new_receives_.empty()) {
+            aborted_ = "its process group is destroyed while messages are under way";
+            step(lock);
+        }
+        packets_ = {};
+        data_ = {};
     }
 
 private:
+    using clock = std::chrono::steady_clock;
+    static constexpr std::size_t most_inline = 1008, most_kept = std::size_t{1} << 20;
+    static constexpr std::size_t most_kept_of_peer = std::size_t{4} << 20;
+    /// The library moves longer messages in pieces, of which ranks do not tell each other.
+    static constexpr std::size_t piece = std::size_t{128} << 10;
+
     struct header {
         std::int64_t tag = 0;
         std::uint64_t bytes = 0;
     };
-    struct outgoing {
-        work_pointer result;
-        at::Tensor data;
-        int peer;
+    struct packet {
         header label;
+        char data[most_inline];
+    };
+    struct outgoing {
+        work_pointer result{};
+        at::Tensor data{};
+        int peer = 0;
+        header label{};
+        packet first;  // not set to zero
         bool begun = false;
+        std::size_t kept = 0;  ///< bytes that the queue has copied: the work is over
         colls::operation announced{}, sent{};
     };
     struct incoming {
@@ -115,126 +175,275 @@ private:
         at::Tensor data;
         colls::operation arrives{};
     };
-    /// The header that is being received from a rank.
-    struct awaited_header {
-        header label;
+    /// The packet that is being received from a rank.
+    struct awaited_packet {
+        std::unique_ptr<packet> into;
         colls::operation arrives{};
+    };
+
+    /// How one thread waits between its looks at the messages. Used with the lock.
+    class looking {
+    public:
+        looking(message_queue& of, bool spins) : of_(of), spins_(spins) {}
+        looking(const looking&) = delete;
+        looking& operator=(const looking&) = delete;
+        ~looking() {
+            if (announced_) withdraw();
+        }
+
+        void moved() {
+            if (announced_) withdraw();
+            if (spins_ && rested_) of_.patience_.over(clock::now() - since_);
+            rested_ = false;
+            since_ = clock::now();
+        }
+        /// Nothing has moved: lets others run, for a short while, or until a peer rings.
+        void rest(std::unique_lock<std::mutex>& lock) {
+            const auto waited = clock::now() - since_;
+            rested_ = true;
+            if (spins_ && waited < of_.patience_.limit()) {
+                lock.unlock();
+                for (int i = 0; i < 16; ++i) pause();
+                lock.lock();
+                return;
+            }
+            if (!announced_) {
+                announced_ = true;
+                ++of_.announced_;
+                rung_ = of_.bells_.announce(of_.reasons());
+                return;
+            }
+            const auto most =
+                of_.rings_are_enough_ ? milliseconds(10) : microseconds(waited < milliseconds(50) ? 50 : 500);
+            ++of_.asleep_;
+            lock.unlock();
+            of_.bells_.sleep(rung_, most);
+            lock.lock();
+            --of_.asleep_;
+            withdraw();
+        }
+
+    private:
+        void withdraw() {
+            announced_ = false;
+            if (--of_.announced_ == 0) of_.bells_.withdraw();
+        }
+        static void pause() {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+
+        message_queue& of_;
+        const bool spins_;
+        bool announced_ = false, rested_ = false;
+        std::uint32_t rung_ = 0;
+        clock::time_point since_ = clock::now();
     };
 
     template <class F>
     void post(F add) {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
         TORCH_CHECK(!stopped_, "colls: this process group has been destroyed");
         add();
         if (!worker_.joinable()) worker_ = std::thread([this] { serve(); });
-        changed_.notify_all();
+        if (!busy_) step(lock);
+        call_worker();
     }
-    bool idle() const { return sends_.empty() && receives_.empty() && new_sends_.empty() && new_receives_.empty(); }
-    /// Another thread than the queue's own drives, or nothing is to be done.
+    /// For what is under way without a thread that waits. Where the worker looks by itself soon it is not woken: most
+    /// calls are waited for at once.
+    void call_worker() {
+        if (worker_rests_ && waiters_ == 0 && needs_driving()) wakes_worker_.notify_one();
+        if (asleep_ > 0 && !(new_sends_.empty() && new_receives_.empty())) bells_.ring_own();
+    }
+    /// A send that is over for its caller, and that the receiver can take by itself, needs none.
+    bool needs_driving() const {
+        return !new_sends_.empty() || !new_receives_.empty() || !receives_.empty() || wants_room_ ||
+               (stopped_ && !sends_.empty());
+    }
+    std::uint32_t reasons() const { return doorbells::message | (wants_room_ || stopped_ ? doorbells::room : 0); }
     void serve() {
         c10::setThreadName("colls_messages");
+        // Most messages are waited for at once, by the thread that made the call: this one comes in where none does.
+        constexpr microseconds shortest(200), longest(6400);
+        constexpr int most_idle = 20;  // naps without a look by any thread, after which it sleeps until it is called
+        microseconds nap = shortest;
+        std::uint64_t seen = 0;
+        int idle = 0;
         std::unique_lock lock(mutex_);
-        while (!stopped_ || !(new_sends_.empty() && sends_.empty())) {
-            if (!busy_ && !idle()) {
-                drive(lock, [this] { return stopped_ && sends_.empty() && new_sends_.empty(); });
-            } else {
-                ++sleepers_;
-                changed_.wait(lock);
-                --sleepers_;
+        while (!stopped_ || !new_sends_.empty() || !sends_.empty()) {
+            const bool others_look = steps_ != seen;
+            seen = steps_;
+            idle = others_look ? 0 : idle + 1;
+            if (waiters_ > 0 || !needs_driving() || (others_look && !stopped_)) {
+                if (idle < most_idle) {
+                    wakes_worker_.wait_for(lock, nap);
+                    nap = std::min(2 * nap, longest);
+                } else {
+                    worker_rests_ = true;
+                    wakes_worker_.wait(lock);
+                    worker_rests_ = false;
+                    nap = shortest;
+                    idle = 0;
+                }
+                continue;
             }
+            for (looking look(*this, false); waiters_ == 0 && needs_driving();) {
+                if (busy_) {
+                    ++sleepers_;
+                    changed_.wait(lock);
+                    --sleepers_;
+                } else {
+                    step(lock) ? look.moved() : look.rest(lock);
+                }
+            }
+            nap = shortest;
+            seen = steps_;
         }
     }
 
-    /// Moves messages on until `enough()` or nothing is left to do. The lock is held where it is called and on return.
-    template <class F>
-    void drive(std::unique_lock<std::mutex>& lock, F enough) {
+    /// One look at everything that is under way; true where something has moved. The lock is held where it is called
+    /// and on return, but not meanwhile.
+    bool step(std::unique_lock<std::mutex>& lock) {
         busy_ = true;
-        const c10::AutoGradMode no_gradients(false);
-        auto since = std::chrono::steady_clock::now();
-        for (;;) {
-            sends_.splice(sends_.end(), new_sends_);
-            receives_.splice(receives_.end(), new_receives_);
-            const std::string aborted = aborted_;
-            lock.unlock();
-            bool moved = false;
-            try {
-                if (!aborted.empty()) comm_.abort(aborted);
-                moved = step();
-            } catch (...) {
-                fail_all(as_torch_error(who_));
-                moved = true;
+        ++steps_;
+        sends_.splice(sends_.end(), new_sends_);
+        receives_.splice(receives_.end(), new_receives_);
+        const std::string aborted = aborted_;
+        lock.unlock();
+        bool moved = false;
+        try {
+            const c10::AutoGradMode no_gradients(false);
+            if (!aborted.empty()) {
+                packets_.abort(aborted);
+                data_.abort(aborted);
             }
-            const auto now = std::chrono::steady_clock::now();
-            if (moved)
-                since = now;
-            else if (now - since < milliseconds(2))
-                sched_yield();
-            lock.lock();
-            if (moved && sleepers_ > 0) changed_.notify_all();
-            if (enough() || idle()) break;
-            if (!moved && now - since >= milliseconds(2) && new_sends_.empty() && new_receives_.empty())
-                changed_.wait_for(lock, std::chrono::microseconds(now - since < milliseconds(50) ? 50 : 500));
+            moved = move_all();
+        } catch (...) {
+            fail_all(as_torch_error(who_));
+            moved = true;
         }
+        decltype(over_) over;
+        over.swap(over_);
+        lock.lock();
         busy_ = false;
+        note_state();
+        if (!over.empty()) {  // the callbacks of futures may make calls
+            lock.unlock();
+            for (auto& [w, failed] : over) w->end(std::move(failed));
+            over.clear();
+            lock.lock();
+        }
         if (sleepers_ > 0) changed_.notify_all();
+        if (moved && asleep_ > 0) bells_.ring_own();  // another thread's work may be over
+        return moved;
+    }
+    void note_state() {
+        wants_room_ = std::any_of(sends_.begin(), sends_.end(), [&](const outgoing& s) {
+            return s.kept == 0 || s.label.bytes > piece || under_way_[static_cast<std::size_t>(s.peer)] > 1;
+        });
+        rings_are_enough_ = bells_.hears_all() && !in_pieces_;
     }
 
-    /// One look at everything that is under way; true where something has moved.
-    bool step() {
+    bool move_all() {
         bool moved = false;
+        in_pieces_ = false;
         for (auto s = sends_.begin(); s != sends_.end();) {
-            begin(*s);
+            moved |= begin(*s);
             const bool over = s->announced.test() & s->sent.test();
-            if (over) s->result->end(nullptr);
-            s = over ? (moved = true, sends_.erase(s)) : std::next(s);
+            if (!over && s->label.bytes > piece) in_pieces_ = true;
+            s = over ? (moved = true, end(s)) : std::next(s);
         }
         for (incoming& r : receives_)
             if (!r.looked) r.looked = true, moved |= take_early(r);
-        // A rank from which a receive waits gets its next header; for one from any rank the library is asked.
-        std::vector<bool> wanted(headers_.size());
+        // A rank from which a receive waits gets its next packet; for one from any rank the library is asked.
+        wanted_.assign(arriving_.size(), false);
         bool any = false;
         for (const incoming& r : receives_) {
             if (r.matched) continue;
-            r.source == any_source ? any = true : wanted[static_cast<std::size_t>(r.source)] = true;
+            r.source == any_source ? any = true : wanted_[static_cast<std::size_t>(r.source)] = true;
         }
-        for (std::size_t r = 0; r < headers_.size(); ++r) {
-            awaited_header& h = headers_[r];
+        for (std::size_t r = 0; r < arriving_.size(); ++r) {
+            awaited_packet& p = arriving_[r];
             const int rank = static_cast<int>(r);
-            if (wanted[r] && h.arrives.empty())
-                h.arrives = colls::dynamic::start::recv(comm_, {&h.label, sizeof h.label}, rank);
-            if (h.arrives.empty() || !h.arrives.test()) continue;
-            accept(rank, h.label);
+            if (wanted_[r] && p.arrives.empty()) {
+                if (!p.into) p.into = std::make_unique<packet>();
+                p.arrives = colls::dynamic::start::recv(packets_, {p.into.get(), sizeof(packet)}, rank);
+            }
+            if (p.arrives.empty() || !p.arrives.test()) continue;
+            accept(rank, *p.into);
             moved = true;
         }
         if (any) {
-            if (const int r = colls::probe_any(comm_); r != colls::none) {
-                header label;
-                colls::dynamic::recv(comm_, {&label, sizeof label}, r);  // it has been sent already
-                accept(r, label);
+            if (const int r = colls::probe_any(packets_); r != colls::none) {
+                const auto p = std::make_unique<packet>();
+                colls::dynamic::recv(packets_, {p.get(), sizeof(packet)}, r);  // it has been sent already
+                accept(r, *p);
                 moved = true;
             }
         }
-        for (early_message& m : early_)
-            if (!m.arrives.empty()) moved |= m.arrives.test();
+        for (early_message& m : early_) {
+            if (m.arrives.empty()) continue;
+            if (m.arrives.test()) {
+                bells_.ring(m.source, doorbells::room);
+                moved = true;
+            } else if (m.label.bytes > piece) {
+                in_pieces_ = true;
+            }
+        }
         for (auto r = receives_.begin(); r != receives_.end();) {
             const bool over = r->matched && r->arrives.test();
             if (over) finish(*r);
+            if (!over && r->matched && r->bytes > piece) in_pieces_ = true;
             r = over ? (moved = true, receives_.erase(r)) : std::next(r);
         }
         return moved;
     }
-    void begin(outgoing& s) {
-        if (s.begun) return;
+    /// True where it has begun now.
+    bool begin(outgoing& s) {
+        if (s.begun) return false;
         s.begun = true;
-        s.announced = colls::dynamic::start::send(comm_, {&s.label, sizeof s.label}, s.peer);
-        if (s.label.bytes > 0)
-            s.sent = colls::dynamic::start::send(comm_, {s.data.const_data_ptr(), s.data.nbytes()}, s.peer);
+        const auto peer = static_cast<std::size_t>(s.peer);
+        const std::size_t bytes = s.label.bytes, counted = std::max<std::size_t>(bytes, sizeof(packet));
+        const bool keeps = bytes <= most_kept && kept_[peer] + counted <= most_kept_of_peer;
+        s.first.label = s.label;
+        std::size_t inlined = 0;
+        if (bytes <= most_inline) {
+            inlined = bytes;
+            if (bytes > 0) std::memcpy(s.first.data, s.data.const_data_ptr(), bytes);
+            s.data.reset();
+        } else if (keeps) {
+            s.data = s.data.clone();
+        }
+        std::memset(s.first.data + inlined, 0, most_inline - inlined);
+        ++under_way_[peer];
+        s.announced = colls::dynamic::start::send(packets_, {&s.first, sizeof(packet)}, s.peer);
+        if (bytes > most_inline) s.sent = colls::dynamic::start::send(data_, {s.data.const_data_ptr(), bytes}, s.peer);
+        bells_.ring(s.peer, doorbells::message);
+        if (keeps) {
+            s.kept = counted;
+            kept_[peer] += counted;
+            over_.emplace_back(s.result, nullptr);
+        }
+        return true;
     }
-    /// Receives the data that follows a header, for the first receive that waits for it.
-    void accept(int from, const header& label) {
-        const auto land = [&](at::Tensor& to) {
-            if (label.bytes == 0) return colls::operation();
-            return colls::dynamic::start::recv(comm_, {to.mutable_data_ptr(), label.bytes}, from);
+    /// The receiver has it all.
+    std::list<outgoing>::iterator end(std::list<outgoing>::iterator s) {
+        const auto peer = static_cast<std::size_t>(s->peer);
+        kept_[peer] -= s->kept;
+        if (s->kept == 0) over_.emplace_back(s->result, nullptr);
+        if (--under_way_[peer] > 0) bells_.ring(s->peer, doorbells::message);  // the library has offered the next one
+        return sends_.erase(s);
+    }
+    /// Receives the message that a packet announces, for the first receive that waits for it.
+    void accept(int from, const packet& p) {
+        const header& label = p.label;
+        bells_.ring(from, doorbells::room);
+        const auto land = [&](const at::Tensor& to) {
+            if (label.bytes > most_inline)
+                return colls::dynamic::start::recv(data_, {to.mutable_data_ptr(), label.bytes}, from);
+            if (label.bytes > 0) std::memcpy(to.mutable_data_ptr(), p.data, label.bytes);
+            return colls::operation();
         };
         for (incoming& r : receives_) {
             if (r.matched || r.tag != label.tag || (r.source != any_source && r.source != from)) continue;
@@ -264,43 +473,61 @@ private:
         return false;
     }
     void finish(incoming& r) {
+        if (r.bytes > most_inline) bells_.ring(r.result->sourceRank(), doorbells::room);
         try {
             TORCH_CHECK(r.bytes == r.data.nbytes(), "colls: ", who_.name_of(r.result->sourceRank()), " sent ", r.bytes,
                 " bytes with tag ", r.tag, ", but the receive is of ", r.data.nbytes(), " bytes");
             if (!r.landing.is_same(r.data) && r.bytes > 0)
                 r.data.copy_(r.landing.view(r.data.scalar_type()).view(r.data.sizes()));
-            r.result->end(nullptr);
+            over_.emplace_back(r.result, nullptr);
         } catch (...) {
-            r.result->end(std::current_exception());
+            over_.emplace_back(r.result, std::current_exception());
         }
     }
     static at::Tensor bytes_of(std::size_t bytes) {
         return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
     }
     void fail_all(const std::exception_ptr& why) {
-        for (outgoing& s : sends_) s.result->end(why);
-        for (incoming& r : receives_) r.result->end(why);
+        for (outgoing& s : sends_)
+            if (s.kept == 0) over_.emplace_back(s.result, why);
+        for (incoming& r : receives_) over_.emplace_back(r.result, why);
         sends_.clear();
         receives_.clear();
         early_.clear();
-        for (awaited_header& h : headers_) h.arrives = {};
+        std::fill(kept_.begin(), kept_.end(), 0);
+        std::fill(under_way_.begin(), under_way_.end(), 0);
+        for (awaited_packet& p : arriving_) p.arrives = {};
     }
 
-    colls::communicator comm_;
+    colls::communicator packets_, data_;
+    const doorbells bells_;
     const membership who_;
-    // Of the thread that drives.
-    std::vector<awaited_header> headers_;  ///< by rank
+    // Of the thread in `step`.
+    std::vector<awaited_packet> arriving_;  ///< by rank
+    std::vector<bool> wanted_;              ///< by rank: a packet
+    std::vector<std::size_t> kept_;         ///< by rank: bytes of sends that are over for their callers
+    std::vector<std::size_t> under_way_;    ///< by rank: sends
     std::list<outgoing> sends_;
     std::list<incoming> receives_;
     std::list<early_message> early_;
+    std::vector<std::pair<work_pointer, std::exception_ptr>> over_;
+    bool in_pieces_ = false;  ///< a long message is under way
     // Of all threads.
     std::mutex mutex_;
-    std::condition_variable changed_;
+    std::condition_variable changed_, wakes_worker_;
     std::list<outgoing> new_sends_;
     std::list<incoming> new_receives_;
     std::string aborted_;
     bool busy_ = false, stopped_ = false;
-    int sleepers_ = 0;
+    bool wants_room_ = false;        ///< some send moves on only when a receiver has taken something
+    bool rings_are_enough_ = false;  ///< what moves rings the bell
+    bool worker_rests_ = false;
+    int sleepers_ = 0;   ///< threads that wait for a change
+    int waiters_ = 0;    ///< threads that wait for a work
+    int announced_ = 0;  ///< threads that sleep until the bell rings, or are about to
+    int asleep_ = 0;     ///< those that sleep
+    std::uint64_t steps_ = 0;
+    patience patience_;
     std::thread worker_;
     const pid_t process_ = getpid();
 };

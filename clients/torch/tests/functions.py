@@ -325,6 +325,38 @@ def messages(rank, n):
             except RuntimeError as error:
                 if "12 bytes" not in str(error) or "20 bytes" not in str(error):
                     raise
+        # Small sends are over before they are received, and none is lost.
+        many = 300
+        if rank == 0:
+            for i in range(many):
+                dist.send(torch.full((1 + i * 7,), float(i)), n - 1, tag=2)
+            dist.barrier()
+            for length in (5000, 100_000, 1_000_000):  # longer than what is kept, and in pieces
+                dist.send(torch.arange(float(length)), n - 1, tag=2)
+        else:
+            dist.barrier()  # which rank 0 reaches though nobody has received
+            if rank == n - 1:
+                for i in range(many):
+                    x = torch.zeros(1 + i * 7)
+                    dist.recv(x, 0, tag=2)
+                    expect(f"message {i}", x, torch.full((1 + i * 7,), float(i)))
+                for length in (5000, 100_000, 1_000_000):
+                    x = torch.zeros(length)
+                    dist.recv(x, 0, tag=2)
+                    expect(f"message of {length}", x, torch.arange(float(length)))
+        # A receive that no thread waits for, and one in the callback of another.
+        if rank == 1:
+            dist.send(torch.tensor([1.0]), 0, tag=3)
+            dist.send(torch.tensor([2.0]), 0, tag=4)
+        if rank == 0:
+            x, y = torch.zeros(1), torch.zeros(1)
+            w = dist.irecv(x, 1, tag=3)
+            then = w.get_future().then(lambda f: dist.recv(y, 1, tag=4))
+            while not w.is_completed():
+                time.sleep(1e-4)
+            if then.wait() != 1:
+                raise AssertionError("recv in a callback")
+            expect("receives without a waiting thread", [x, y], [torch.tensor([1.0]), torch.tensor([2.0])])
     objects = [None] * n
     dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank})
     if objects != [{"rank": r, "text": "x" * r} for r in range(n)]:
