@@ -18,36 +18,36 @@ namespace {
 
 /// Tensors that a call of the host's memory takes.
 void check(const char* call, const at::Tensor& t) {
-    TORCH_CHECK(t.defined() && t.device().is_cpu(), " ", call, " takes tensors in the memory of the host, not of ",
-        t.defined() ? t.device().str() : "no device");
-    TORCH_CHECK(t.layout() == at::kStrided, " ", call, " takes dense tensors");
+    TORCH_CHECK(t.defined() && t.device().is_cpu(), "colls: ", call,
+        " takes tensors in the memory of the host, not of ", t.defined() ? t.device().str() : "no device");
+    TORCH_CHECK(t.layout() == at::kStrided, "colls: ", call, " takes dense tensors");
 }
 /// The only tensor of a list, as torch.distributed gives it.
 at::Tensor& only(const char* call, tensors& list) {
-    TORCH_CHECK(list.size() == 1, " ", call, " takes one tensor from each rank, not ", list.size());
+    TORCH_CHECK(list.size() == 1, "colls: ", call, " takes one tensor from each rank, not ", list.size());
     check(call, list[0]);
     return list[0];
 }
 const tensors& only(const char* call, const tensor_lists& lists) {
-    TORCH_CHECK(lists.size() == 1, " ", call, " takes one list of tensors from each rank, not ", lists.size());
+    TORCH_CHECK(lists.size() == 1, "colls: ", call, " takes one list of tensors from each rank, not ", lists.size());
     return lists[0];
 }
 /// A tensor for each rank, of the same type.
 void check_list(const char* call, const tensors& list, int size, const at::Tensor& other) {
-    TORCH_CHECK(static_cast<int>(list.size()) == size, " ", call, " needs a tensor for each of the ", size,
+    TORCH_CHECK(static_cast<int>(list.size()) == size, "colls: ", call, " needs a tensor for each of the ", size,
         " ranks, and has ", list.size());
     for (const at::Tensor& t : list) {
         check(call, t);
-        TORCH_CHECK(t.scalar_type() == other.scalar_type(), " ", call, " has tensors of types ", t.scalar_type(),
-            " and ", other.scalar_type());
+        TORCH_CHECK(t.scalar_type() == other.scalar_type(), "colls: ", call, " has tensors of types ",
+            name_of(t.scalar_type()), " and ", name_of(other.scalar_type()));
     }
 }
 void check_pair(const char* call, const at::Tensor& whole, const at::Tensor& part, int size) {
     check(call, whole);
     check(call, part);
-    TORCH_CHECK(whole.scalar_type() == part.scalar_type(), " ", call, " has tensors of types ", whole.scalar_type(),
-        " and ", part.scalar_type());
-    TORCH_CHECK(whole.numel() == part.numel() * size, " ", call, " has tensors of ", whole.numel(), " and ",
+    TORCH_CHECK(whole.scalar_type() == part.scalar_type(), "colls: ", call, " has tensors of types ",
+        name_of(whole.scalar_type()), " and ", name_of(part.scalar_type()));
+    TORCH_CHECK(whole.numel() == part.numel() * size, "colls: ", call, " has tensors of ", whole.numel(), " and ",
         part.numel(), " elements: with ", size, " ranks the one must be ", size, " times the other");
 }
 bool equally_long(const tensors& list) {
@@ -58,7 +58,8 @@ void check_equally_long(const char* call, const tensors& list, const at::Tensor&
         " needs tensors of the same size for all ranks");
 }
 
-void all_reduce_dense(colls::communicator& comm, const at::Tensor& x, const c10d::ReduceOp& op) {
+void all_reduce_dense(colls::communicator& comm, const at::Tensor& any, const c10d::ReduceOp& op) {
+    const at::Tensor x = reducible(any, op);
     const contiguous_output own(x, true);
     dynamic::all_reduce(comm, output(own.tensor()), reduction_of(op, x));
     own.deliver();
@@ -69,14 +70,24 @@ void all_gather_dense(colls::communicator& comm, const at::Tensor& out, const at
     whole.deliver();
 }
 void reduce_scatter_dense(
-    colls::communicator& comm, const at::Tensor& out, const at::Tensor& in, const c10d::ReduceOp& op) {
+    colls::communicator& comm, const at::Tensor& any_out, const at::Tensor& any_in, const c10d::ReduceOp& op) {
+    const at::Tensor out = reducible(any_out, op), in = reducible(any_in, op);
     const contiguous_output own(out);
     dynamic::reduce_scatter(comm, input(in.contiguous()), output(own.tensor()), reduction_of(op, in));
     own.deliver();
 }
 /// The elements of each block of rows.
 std::vector<std::size_t> counts_of(const std::vector<std::int64_t>& rows, const at::Tensor& t, int size) {
-    c10d::checkSplitSizes(rows, t, size);
+    if (rows.empty()) {
+        TORCH_CHECK(t.dim() > 0 && t.size(0) % size == 0, "colls: all_to_all_single has a tensor of ",
+            t.dim() > 0 ? t.size(0) : 0, " rows, which ", size, " ranks cannot share evenly: give split sizes");
+    } else {
+        TORCH_CHECK(static_cast<int>(rows.size()) == size &&
+                        std::accumulate(rows.begin(), rows.end(), std::int64_t{0}) == (t.dim() > 0 ? t.size(0) : 0),
+            "colls: all_to_all_single has ", rows.size(), " split sizes for ", size,
+            " ranks: there must be one for each, and together they must be the ", t.dim() > 0 ? t.size(0) : 0,
+            " rows of the tensor");
+    }
     std::vector<std::size_t> counts(static_cast<std::size_t>(size)), offsets(counts);
     c10d::computeLengthsAndOffsets(rows, t, &counts, &offsets);
     return counts;
@@ -98,7 +109,7 @@ backend::backend(intrusive_ptr<c10d::Store> store, membership who, intrusive_ptr
       who_(std::move(who)),
       title_(std::move(title)),
       how_(std::move(how)),
-      store_(store->clone()) {
+      store_(std::move(store)) {
     init();
     // A program may leave a group and form one of the same name over the same store again.
     const std::string turn = std::to_string(store_->add("colls/turn/" + std::to_string(who_.rank), 1));
@@ -113,6 +124,14 @@ backend::backend(intrusive_ptr<c10d::Store> store, membership who, intrusive_ptr
     }
 }
 backend::~backend() { shutdown(); }
+
+// A connection of its own, so that a wait for a rank does not hold up other users of the store. It is made when it is
+// needed: some stores take a quarter of a second for one, and most groups need none.
+c10d::Store& backend::own_store() {
+    const std::lock_guard lock(own_store_mutex_);
+    if (!own_store_) own_store_ = store_->clone();
+    return *own_store_;
+}
 
 void backend::shutdown() {
     if (messages_of_group_) messages_of_group_->stop();
@@ -172,8 +191,8 @@ intrusive_ptr<c10d::Work> backend::allreduce(tensors& x, const c10d::AllreduceOp
 }
 intrusive_ptr<c10d::Work> backend::allreduce_sparse(tensors& x, const c10d::AllreduceOptions& opts) {
     TORCH_CHECK(x.size() == 1 && x[0].layout() == at::kSparse && x[0].device().is_cpu(),
-        " all_reduce of a sparse tensor takes one tensor of layout torch.sparse_coo in the memory of the host");
-    TORCH_CHECK(opts.reduceOp == c10d::ReduceOp::SUM, " sparse tensors can be summed alone");
+        "colls: all_reduce of a sparse tensor takes one tensor of layout torch.sparse_coo in the memory of the host");
+    TORCH_CHECK(opts.reduceOp == c10d::ReduceOp::SUM, "colls: sparse tensors can be summed alone");
     return run(OpType::_ALLREDUCE_SPARSE, "all_reduce", opts, x, {x}, [t = x[0]](colls::communicator& comm) {
         const at::Tensor own = t.coalesce();
         std::vector<std::int64_t> elements(static_cast<std::size_t>(comm.size()));
@@ -199,7 +218,8 @@ intrusive_ptr<c10d::Work> backend::allreduce_coalesced(tensors& x, const c10d::A
 intrusive_ptr<c10d::Work> backend::reduce(tensors& x, const c10d::ReduceOptions& opts) {
     const at::Tensor& t = only("reduce", x);
     return run(OpType::REDUCE, "reduce", opts, x, {x},
-        [t, op = opts.reduceOp, root = static_cast<int>(opts.rootRank)](colls::communicator& comm) {
+        [any = t, op = opts.reduceOp, root = static_cast<int>(opts.rootRank)](colls::communicator& comm) {
+            const at::Tensor t = reducible(any, op);
             const contiguous_output own(t, true);
             dynamic::reduce(comm, input(own.tensor()), output(own.tensor()), reduction_of(op, t), root);
             if (comm.rank() == root) own.deliver();
@@ -227,12 +247,12 @@ intrusive_ptr<c10d::Work> backend::_allgather_base(
 }
 intrusive_ptr<c10d::Work> backend::allgather_coalesced(
     tensor_lists& out, tensors& in, const c10d::AllgatherOptions& opts) {
-    TORCH_CHECK(static_cast<int>(out.size()) == who_.size, " all_gather_coalesced needs a list for each of the ",
+    TORCH_CHECK(static_cast<int>(out.size()) == who_.size, "colls: all_gather_coalesced needs a list for each of the ",
         who_.size, " ranks, and has ", out.size());
     std::vector<tensors> by_input(in.size());  // where each input of every rank goes
     for (std::size_t i = 0; i < in.size(); ++i) {
         for (tensors& of_rank : out) {
-            TORCH_CHECK(of_rank.size() == in.size(), " all_gather_coalesced has ", in.size(), " inputs and ",
+            TORCH_CHECK(of_rank.size() == in.size(), "colls: all_gather_coalesced has ", in.size(), " inputs and ",
                 of_rank.size(), " outputs of a rank");
             by_input[i].push_back(of_rank[i]);
         }
@@ -249,7 +269,7 @@ intrusive_ptr<c10d::Work> backend::allgather_coalesced(
 }
 intrusive_ptr<c10d::Work> backend::allgather_into_tensor_coalesced(
     tensors& out, tensors& in, const c10d::AllgatherOptions& opts) {
-    TORCH_CHECK(out.size() == in.size(), " all_gather_into_tensor_coalesced has ", in.size(), " inputs and ",
+    TORCH_CHECK(out.size() == in.size(), "colls: all_gather_into_tensor_coalesced has ", in.size(), " inputs and ",
         out.size(), " outputs");
     for (std::size_t i = 0; i < in.size(); ++i)
         check_pair("all_gather_into_tensor_coalesced", out[i], in[i], who_.size);
@@ -268,7 +288,7 @@ intrusive_ptr<c10d::Work> backend::gather(tensor_lists& out, tensors& in, const 
         check_list("gather", all, who_.size, t);
         check_equally_long("gather", all, t);
     } else {
-        TORCH_CHECK(out.empty(), " gather takes a list of outputs on the root alone");
+        TORCH_CHECK(out.empty(), "colls: gather takes a list of outputs on the root alone");
     }
     return run(OpType::GATHER, "gather", opts, in, out, [all, t, root](colls::communicator& comm) {
         if (comm.rank() != root) {
@@ -289,7 +309,7 @@ intrusive_ptr<c10d::Work> backend::scatter(tensors& out, tensor_lists& in, const
         check_list("scatter", all, who_.size, t);
         check_equally_long("scatter", all, t);
     } else {
-        TORCH_CHECK(in.empty(), " scatter takes a list of inputs on the root alone");
+        TORCH_CHECK(in.empty(), "colls: scatter takes a list of inputs on the root alone");
     }
     return run(OpType::SCATTER, "scatter", opts, all, {out}, [all, t, root](colls::communicator& comm) {
         const contiguous_output own(t);
@@ -307,9 +327,12 @@ intrusive_ptr<c10d::Work> backend::reduce_scatter(
     const tensors& all = only("reduce_scatter", in);
     check_list("reduce_scatter", all, who_.size, t);
     TORCH_CHECK(all[static_cast<std::size_t>(who_.rank)].numel() == t.numel(),
-        " reduce_scatter needs an output as long as the own input");
+        "colls: reduce_scatter needs an output as long as the own input");
     return run(OpType::REDUCE_SCATTER, "reduce_scatter", opts, all, {out},
-        [all, t, op = opts.reduceOp](colls::communicator& comm) {
+        [any_all = all, any_t = t, op = opts.reduceOp](colls::communicator& comm) {
+            tensors all;
+            for (const at::Tensor& part : any_all) all.push_back(reducible(part, op));
+            const at::Tensor t = reducible(any_t, op);
             const joined whole(all, true);
             const contiguous_output own(t);
             if (equally_long(all))
@@ -328,8 +351,8 @@ intrusive_ptr<c10d::Work> backend::_reduce_scatter_base(
 }
 intrusive_ptr<c10d::Work> backend::reduce_scatter_tensor_coalesced(
     tensors& out, tensors& in, const c10d::ReduceScatterOptions& opts) {
-    TORCH_CHECK(out.size() == in.size(), " reduce_scatter_tensor_coalesced has ", in.size(), " inputs and ", out.size(),
-        " outputs");
+    TORCH_CHECK(out.size() == in.size(), "colls: reduce_scatter_tensor_coalesced has ", in.size(), " inputs and ",
+        out.size(), " outputs");
     for (std::size_t i = 0; i < in.size(); ++i) check_pair("reduce_scatter_tensor_coalesced", in[i], out[i], who_.size);
     return run(OpType::REDUCE_SCATTER_TENSOR_COALESCED, "reduce_scatter", opts, in, {out},
         [out, in, op = opts.reduceOp](colls::communicator& comm) {
@@ -341,8 +364,8 @@ intrusive_ptr<c10d::Work> backend::alltoall_base(at::Tensor& out, at::Tensor& in
     std::vector<std::int64_t>& in_rows, const c10d::AllToAllOptions& opts) {
     check("all_to_all_single", out);
     check("all_to_all_single", in);
-    TORCH_CHECK(out.scalar_type() == in.scalar_type(), " all_to_all_single has tensors of types ", in.scalar_type(),
-        " and ", out.scalar_type());
+    TORCH_CHECK(out.scalar_type() == in.scalar_type(), "colls: all_to_all_single has tensors of types ",
+        name_of(in.scalar_type()), " and ", name_of(out.scalar_type()));
     std::vector<std::size_t> received = counts_of(out_rows, out, who_.size), sent = counts_of(in_rows, in, who_.size);
     return run(OpType::ALLTOALL_BASE, "all_to_all", opts, {in}, {{out}},
         [out, in, received = std::move(received), sent = std::move(sent), even = out_rows.empty() && in_rows.empty()](
@@ -356,7 +379,7 @@ intrusive_ptr<c10d::Work> backend::alltoall_base(at::Tensor& out, at::Tensor& in
         });
 }
 intrusive_ptr<c10d::Work> backend::alltoall(tensors& out, tensors& in, const c10d::AllToAllOptions& opts) {
-    TORCH_CHECK(!in.empty() && !out.empty(), " all_to_all needs a tensor for each rank");
+    TORCH_CHECK(!in.empty() && !out.empty(), "colls: all_to_all needs a tensor for each rank");
     check_list("all_to_all", in, who_.size, in[0]);
     check_list("all_to_all", out, who_.size, in[0]);
     return run(OpType::ALLTOALL, "all_to_all", opts, in, {out}, [out, in](colls::communicator& comm) {
@@ -372,24 +395,25 @@ intrusive_ptr<c10d::Work> backend::barrier(const c10d::BarrierOptions& opts) {
 // Through the store, so that the group stays whole where a rank does not come.
 void backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_ranks) {
     const milliseconds timeout = opts.timeout != c10d::kUnsetTimeout ? opts.timeout : how_->timeout;
+    c10d::Store& store = own_store();
     const std::string name = "colls/monitored/" + std::to_string(monitored_++) + "/";
     const auto failed = [&](const std::string& ranks) {
-        C10_THROW_ERROR(
-            DistBackendError, ranks + " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms");
+        C10_THROW_ERROR(DistBackendError,
+            "colls: " + ranks + " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms");
     };
     if (who_.rank != 0) {
-        store_->set(name + std::to_string(who_.rank), "here");
+        store.set(name + std::to_string(who_.rank), "here");
         std::string answer;
         try {
             // Rank 0 may wait for another rank first.
-            store_->wait({name + "answer"}, timeout + std::chrono::seconds(1));
-            answer = store_->get_to_str(name + "answer");
+            store.wait({name + "answer"}, timeout + std::chrono::seconds(1));
+            answer = store.get_to_str(name + "answer");
         } catch (const std::exception&) {
             answer = "it has not come";
         }
         if (!answer.empty() && answer != "passed")
             C10_THROW_ERROR(DistBackendError,
-                "Rank " + std::to_string(who_.rank) +
+                "colls: Rank " + std::to_string(who_.rank) +
                     " successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
                     "rank 0. Please check rank 0 logs for faulty rank. (" +
                     answer + ")");
@@ -402,22 +426,22 @@ void backend::monitoredBarrier(const c10d::BarrierOptions& opts, bool wait_all_r
         const auto left = std::chrono::duration_cast<milliseconds>(until - std::chrono::steady_clock::now());
         const std::string key = name + std::to_string(r);
         if (left <= milliseconds(0) && !wait_all_ranks) {
-            store_->set(name + "answer", std::string("rank 0 has waited for too long"));
-            C10_THROW_ERROR(DistBackendError, "Rank 0 timed out in monitoredBarrier after " +
+            store.set(name + "answer", std::string("rank 0 has waited for too long"));
+            C10_THROW_ERROR(DistBackendError, "colls: Rank 0 timed out in monitoredBarrier after " +
                                                   std::to_string(timeout.count()) + " ms, before rank " +
                                                   std::to_string(r));
         }
         try {
             if (left > milliseconds(0))
-                store_->wait({key}, left);
+                store.wait({key}, left);
             else
-                TORCH_CHECK(store_->check({key}));
+                TORCH_CHECK(store.check({key}));
         } catch (const std::exception&) {
             missing += (many++ > 0 ? ", " : "") + std::to_string(r);
             if (!wait_all_ranks) break;
         }
     }
-    store_->set(name + "answer", many == 0 ? std::string("passed") : "missing: " + missing);
+    store.set(name + "answer", many == 0 ? std::string("passed") : "missing: " + missing);
     if (many > 0) failed((many > 1 ? "Ranks " : "Rank ") + missing);
 }
 
@@ -426,7 +450,7 @@ work_pointer backend::message(OpType type, const char* call, const tensors& x) {
         who_.rank, type, profiled(call, x), messages_of_group_, ++messages_, how_->timeout, tensor_lists{});
 }
 void backend::check_peer(const char* call, int peer) const {
-    TORCH_CHECK(peer >= 0 && peer < who_.size && peer != who_.rank, " ", call, ": rank ", peer,
+    TORCH_CHECK(peer >= 0 && peer < who_.size && peer != who_.rank, "colls: ", call, ": rank ", peer,
         peer == who_.rank ? " is this rank itself" : " is not in the group", ", which has ", who_.size, " ranks");
 }
 intrusive_ptr<c10d::Work> backend::send(tensors& x, int peer, int tag) {

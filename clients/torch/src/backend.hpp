@@ -61,6 +61,7 @@ public:
     intrusive_ptr<c10d::Work> recvAnysource(tensors& x, int tag) override;
 
 private:
+    c10d::Store& own_store();
     /// Makes a work with these outputs, and runs f as its call.
     template <class Opts, class F>
     intrusive_ptr<c10d::Work> run(
@@ -73,6 +74,8 @@ private:
     const std::string title_;
     const intrusive_ptr<Options> how_;
     const intrusive_ptr<c10d::Store> store_;
+    std::mutex own_store_mutex_;
+    intrusive_ptr<c10d::Store> own_store_;
     std::atomic<std::uint64_t> calls_{0}, messages_{0};
     std::uint64_t monitored_ = 0;
     std::shared_ptr<call_queue> calls_of_group_;

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <numeric>
+#include <string>
 
 namespace colls_torch {
 
@@ -58,29 +59,52 @@ inline dynamic::buffer output(const at::Tensor& t) {
     return {t.mutable_data_ptr(), static_cast<std::size_t>(t.numel()), element_type_of(t)};
 }
 
+/// As Python names the type.
+inline std::string name_of(at::ScalarType t) { return "torch." + std::string(c10::getDtypeNames(t).first); }
+
+/// What is reduced for a tensor: of complex halves their parts, since the library has no such type.
+inline at::Tensor reducible(const at::Tensor& t, const c10d::ReduceOp& op) {
+    if (t.scalar_type() != at::kComplexHalf) return t;
+    TORCH_CHECK(op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG, "colls: tensors of type ",
+        name_of(t.scalar_type()), " have SUM and AVG alone: convert them to torch.complex64");
+    return at::view_as_real(t);
+}
+
 /// The operator. For tensors of bool a sum is a logical or, and a product a logical and.
 inline dynamic::reduction reduction_of(const c10d::ReduceOp& op, const at::Tensor& t) {
     using c10d::ReduceOp;
-    TORCH_CHECK(element_type_of(t).code() != dynamic::type::bytes, "colls: tensors of type ", t.scalar_type(),
+    const at::ScalarType type = t.scalar_type();
+    TORCH_CHECK(element_type_of(t).code() != dynamic::type::bytes, "colls: tensors of type ", name_of(type),
         " are moved, but not reduced: convert them");
+    const auto takes = [&](bool it_does, const char* name) {
+        TORCH_CHECK(it_does, "colls: ReduceOp.", name, " does not take tensors of type ", name_of(type));
+    };
+    const bool whole = c10::isIntegralType(type, true), complex = c10::isComplexType(type);
     switch (op.op_) {
         case ReduceOp::SUM:
             return dynamic::op::sum;
         case ReduceOp::AVG:
+            takes(type != at::kBool, "AVG");
             return dynamic::op::avg;
         case ReduceOp::PRODUCT:
             return dynamic::op::prod;
         case ReduceOp::MIN:
+            takes(!complex, "MIN");
             return dynamic::op::min;
         case ReduceOp::MAX:
+            takes(!complex, "MAX");
             return dynamic::op::max;
         case ReduceOp::BAND:
+            takes(whole, "BAND");
             return dynamic::op::bit_and;
         case ReduceOp::BOR:
+            takes(whole, "BOR");
             return dynamic::op::bit_or;
         case ReduceOp::BXOR:
+            takes(whole, "BXOR");
             return dynamic::op::bit_xor;
         case ReduceOp::PREMUL_SUM: {
+            takes(type != at::kBool && !complex, "PREMUL_SUM");
             const auto* const by = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
             TORCH_CHECK(by != nullptr, "colls: PREMUL_SUM has no factor");
             const double factor = by->tensor_factor.defined() ? by->tensor_factor.item<double>() : by->double_factor;

@@ -74,6 +74,11 @@ inline std::exception_ptr as_torch_error(const membership& who) {
                 x.code() == colls::errc::peer_failed)
                 C10_THROW_ERROR(DistBackendError, text);
             C10_THROW_ERROR(Error, text);
+        } catch (const c10::Error& x) {
+            if (std::string_view(x.what_without_backtrace()).starts_with("colls:")) throw;
+            C10_THROW_ERROR(Error, "colls: rank " + std::to_string(who.rank) + ": " + x.what_without_backtrace());
+        } catch (const std::exception& x) {
+            C10_THROW_ERROR(Error, "colls: rank " + std::to_string(who.rank) + ": " + x.what());
         }
     } catch (...) {
         return std::current_exception();

@@ -4,6 +4,7 @@ and with gloo where gloo has the function for the type."""
 import datetime
 import os
 import signal
+import socket
 import time
 import unittest
 
@@ -408,7 +409,111 @@ def works(rank, n):
     dist.monitored_barrier()
 
 
+def complex_halves(rank, n):
+    """torch views them as reals in some calls, and hands them over in others."""
+    parts = [torch.view_as_complex(torch.tensor([[r + 1.0, b - 2.0 * r] for b in range(2 * n)]).half())
+             for r in range(n)]
+    total = sum(torch.view_as_real(p) for p in parts)
+
+    def both_are(what, got, wanted):
+        if got.dtype != torch.complex32 or not torch.equal(torch.view_as_real(got), wanted.to(torch.float16)):
+            raise AssertionError(f"{what}: {torch.view_as_real(got)} and not {wanted}")
+
+    for op, wanted in ((Op.SUM, total), (Op.AVG, total / n)):
+        x = parts[rank].clone()
+        dist.all_reduce(x, op)
+        both_are("all_reduce", x, wanted)
+        own = wanted[2 * rank:2 * rank + 2]
+        out = torch.zeros(2, dtype=torch.complex32)
+        dist.reduce_scatter_tensor(out, parts[rank], op)
+        both_are("reduce_scatter_tensor", out, own)
+        out = torch.zeros(2, dtype=torch.complex32)
+        dist.reduce_scatter(out, list(parts[rank].chunk(n)), op)
+        both_are("reduce_scatter", out, own)
+        x = parts[rank].clone()
+        dist.reduce(x, 0, op)
+        if rank == 0:
+            both_are("reduce", x, wanted)
+    out = torch.zeros(2 * n * n, dtype=torch.complex32)
+    dist.all_gather_into_tensor(out, parts[rank])
+    both_are("all_gather_into_tensor", out, torch.cat([torch.view_as_real(p) for p in parts]))
+    try:
+        dist.reduce_scatter_tensor(torch.zeros(2, dtype=torch.complex32), parts[rank], Op.MAX)
+    except (RuntimeError, ValueError):
+        return
+    raise AssertionError("a maximum of complex numbers")
+
+
+def connections_to(port):
+    """The connections of this process to a port of this host."""
+    own = set()
+    for file in os.listdir("/proc/self/fd"):
+        try:
+            own.add(os.readlink(f"/proc/self/fd/{file}"))
+        except OSError:
+            pass
+    count = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table) as lines:
+            for line in list(lines)[1:]:
+                words = line.split()
+                count += int(words[2].split(":")[1], 16) == port and f"socket:[{words[9]}]" in own
+    return count
+
+
+def groups_over_tcp(rank, n, port):
+    """A group makes no connection to the store, since that takes a quarter of a second where names are looked up."""
+    dist.destroy_process_group()
+    store = dist.TCPStore("127.0.0.1", port, n, rank == 0, wait_for_workers=False)
+    dist.init_process_group("colls", store=store, rank=rank, world_size=n)
+    before = connections_to(port)
+    if before == 0:
+        raise AssertionError("the store's connection is not found")
+    groups = [dist.new_group() for _ in range(5)]
+    if connections_to(port) != before:
+        raise AssertionError(f"{before} connections, and {connections_to(port)} with 5 more groups")
+    x = torch.ones(2)
+    dist.all_reduce(x, group=groups[4])
+    expect("in a group over TCPStore", x, torch.full((2,), float(n)))
+    dist.monitored_barrier()
+    dist.barrier()
+
+
 def refusals(rank, n):
+    f32, f64 = torch.ones(2 * n), torch.ones(2 * n, dtype=torch.float64)
+    group = dist.group.WORLD
+    for call in [
+        lambda: dist.all_reduce(f32, Op.BAND),
+        lambda: dist.all_reduce(torch.ones(2, dtype=torch.bfloat16), Op.BXOR),
+        lambda: dist.all_reduce(torch.ones(2, dtype=torch.float8_e5m2)),
+        lambda: group.allreduce([torch.ones(2, dtype=torch.complex32)], Op.MAX).wait(),
+        lambda: group.allreduce([torch.ones(2, dtype=torch.complex64)], Op.MAX).wait(),
+        lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), Op.AVG),
+        lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), dist._make_nccl_premul_sum(2.0)),
+        lambda: group.allreduce([f32, f32]),
+        lambda: dist.all_gather_into_tensor(torch.ones(n * 2 + 1), torch.ones(2)),
+        lambda: group._allgather_base(f64, torch.ones(2)),
+        lambda: group.allgather([[f64] * n], [f32]),
+        lambda: group.allgather([[f32] * (n + 1)], [f32]),
+        lambda: group._reduce_scatter_base(torch.ones(2), torch.ones(n * 2 + 1)),
+        lambda: group.alltoall_base(f32, f64, [], []),
+        lambda: group.alltoall_base(torch.ones(n + 1), torch.ones(n + 1), [], []),
+        lambda: group.alltoall_base(f32, f32, [1] * n, [2] * n),
+        lambda: group.alltoall_base(f32, f32, [2], [2] * n),
+        lambda: group.send([f32], rank, 0),
+        lambda: group.recv([f32], n, 0),
+    ]:
+        try:
+            work = call()
+            if work is not None:
+                work.wait()
+        except (RuntimeError, ValueError) as error:
+            text = str(error)
+            if not text.startswith("colls: ") or any(
+                    name in text for name in ("::", "Float", "Double", "BFloat", "Complex", "ScalarType", "std")):
+                raise AssertionError(f"not in plain words: {text}")
+        else:
+            raise AssertionError("not refused")
     for call, text in [
         (lambda: dist.all_reduce(torch.ones(2), Op.BAND), "float"),
         (lambda: dist.all_reduce(torch.ones(2, dtype=torch.float8_e5m2)), "not reduced"),
@@ -507,6 +612,17 @@ class functions(unittest.TestCase):
 
     def test_works_and_groups(self):
         self.everywhere(works)
+
+    def test_complex_halves(self):
+        self.everywhere(complex_halves)
+
+    def test_groups_over_tcp_store(self):
+        for n in (1, 2, 3):
+            with self.subTest(ranks=n), socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                port = free.getsockname()[1]
+                free.close()
+                run(n, groups_over_tcp, port)
 
     def test_refusals(self):
         self.everywhere(refusals, (2, 3))
