@@ -21,8 +21,9 @@
 
 namespace colls_torch {
 
-/// A rank that waits for a message sleeps in the kernel until its peer wakes it. On a machine that computes besides, the
-/// system soon runs a rank that wakes and has used little of its share; one that polls or yields waits for its turn.
+/// A rank that waits for a message sleeps in the kernel until its peer wakes it. On a machine that computes besides,
+/// the system soon runs a rank that wakes and has used little of its share; one that polls or yields waits for its
+/// turn.
 ///
 /// A bell lies in shared memory, and each rank of the host can ring it. Where some rank cannot, `hears_all` is false.
 class doorbells {

@@ -123,9 +123,8 @@ public:
         if (worker_.joinable()) worker_.get_id() == std::this_thread::get_id() ? worker_.detach() : worker_.join();
         std::unique_lock lock(mutex_);
         if (packets_.size() == 0) return;
-        for (looking look(*this, true); !new_sends_.empty() || !sends_.empty();)
-            step(lock) ? look.moved() : look.rest(lock);
-        if (!receives_.empty() || !new_receives_.empty()) {
+        for (looking look(*this, true); !new_sends_.empty() || has_sends_;) step(lock) ? look.moved() : look.rest(lock);
+        if (has_receives_ || !new_receives_.empty()) {
             aborted_ = "its process group is destroyed while messages are under way";
             step(lock);
         }
@@ -254,12 +253,12 @@ private:
     /// calls are waited for at once.
     void call_worker() {
         if (worker_rests_ && waiters_ == 0 && needs_driving()) wakes_worker_.notify_one();
-        if (asleep_ > 0 && !(new_sends_.empty() && new_receives_.empty())) bells_.ring_own();
+        if (asleep_ > 0 && (wants_room_ || !new_sends_.empty() || !new_receives_.empty())) bells_.ring_own();
     }
     /// A send that is over for its caller, and that the receiver can take by itself, needs none.
     bool needs_driving() const {
-        return !new_sends_.empty() || !new_receives_.empty() || !receives_.empty() || wants_room_ ||
-               (stopped_ && !sends_.empty());
+        return !new_sends_.empty() || !new_receives_.empty() || has_receives_ || wants_room_ ||
+               (stopped_ && has_sends_);
     }
     std::uint32_t reasons() const { return doorbells::message | (wants_room_ || stopped_ ? doorbells::room : 0); }
     void serve() {
@@ -271,7 +270,7 @@ private:
         std::uint64_t seen = 0;
         int idle = 0;
         std::unique_lock lock(mutex_);
-        while (!stopped_ || !new_sends_.empty() || !sends_.empty()) {
+        while (!stopped_ || !new_sends_.empty() || has_sends_) {
             const bool others_look = steps_ != seen;
             seen = steps_;
             idle = others_look ? 0 : idle + 1;
@@ -338,7 +337,10 @@ private:
         if (moved && asleep_ > 0) bells_.ring_own();  // another thread's work may be over
         return moved;
     }
+    /// What other threads may ask while one is in `step`.
     void note_state() {
+        has_sends_ = !sends_.empty();
+        has_receives_ = !receives_.empty();
         wants_room_ = std::any_of(sends_.begin(), sends_.end(), [&](const outgoing& s) {
             return s.kept == 0 || s.label.bytes > piece || under_way_[static_cast<std::size_t>(s.peer)] > 1;
         });
@@ -519,6 +521,7 @@ private:
     std::list<incoming> new_receives_;
     std::string aborted_;
     bool busy_ = false, stopped_ = false;
+    bool has_sends_ = false, has_receives_ = false;
     bool wants_room_ = false;        ///< some send moves on only when a receiver has taken something
     bool rings_are_enough_ = false;  ///< what moves rings the bell
     bool worker_rests_ = false;
