@@ -7,6 +7,7 @@
 
 #include <colls/collectives.hpp>
 #include <colls/dynamic.hpp>
+#include <colls/memory.hpp>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
@@ -15,9 +16,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <list>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -43,11 +48,11 @@ private:
 
 /// Sends and receives have tags, and any number is under way at a time, in any order: they have two communicators of
 /// their own. A message of torch is a packet with tag, length and a short message's data, and the data of a longer one
-/// on the other communicator, so that it need not wait until the packet has been taken. A message whose tag no receive
-/// waits for yet is taken into memory, so that those behind it can be received.
+/// in chunks on the other communicator, so that it need not wait until the packet has been taken. A message whose tag
+/// no receive waits for yet is taken into memory, so that those behind it can be received.
 ///
-/// A send of up to `most_kept` bytes is over once the queue has a copy, so that the sender need not wait for the
-/// receiver.
+/// Chunks are copied to memory that all ranks of the host can reach, from where the receiver takes each without the
+/// sender. So a send of one chunk is over once it has been copied.
 ///
 /// Whichever thread waits for a message moves all of them on; while none waits the queue's own thread does.
 class message_queue final : public driver {
@@ -62,6 +67,7 @@ public:
         arriving_.resize(n);
         kept_.resize(n);
         under_way_.resize(n);
+        flows_.resize(n);
     }
     ~message_queue() override { stop(); }
 
@@ -128,16 +134,17 @@ public:
             aborted_ = "its process group is destroyed while messages are under way";
             step(lock);
         }
+        spare_.clear();
         packets_ = {};
         data_ = {};
     }
 
 private:
     using clock = std::chrono::steady_clock;
-    static constexpr std::size_t most_inline = 1008, most_kept = std::size_t{1} << 20;
-    static constexpr std::size_t most_kept_of_peer = std::size_t{4} << 20;
-    /// The library moves longer messages in pieces, of which ranks do not tell each other.
-    static constexpr std::size_t piece = std::size_t{128} << 10;
+    static constexpr std::size_t most_inline = 1008, chunk = std::size_t{1} << 20;
+    static constexpr std::size_t most_kept_of_peer = 4 * chunk;
+    static constexpr std::size_t most_offered = 4;  ///< chunks of a send that are copied at a time
+    static constexpr std::size_t most_spare = 16;   ///< buffers of chunks that are kept
 
     struct header {
         std::int64_t tag = 0;
@@ -147,6 +154,11 @@ private:
         header label;
         char data[most_inline];
     };
+    /// A chunk that is being sent, and its copy.
+    struct offered_chunk {
+        std::optional<colls::memory<char>> copy;
+        colls::operation sent;
+    };
     struct outgoing {
         work_pointer result{};
         at::Tensor data{};
@@ -155,24 +167,33 @@ private:
         packet first;  // not set to zero
         bool begun = false;
         std::size_t kept = 0;  ///< bytes that the queue has copied: the work is over
-        colls::operation announced{}, sent{};
+        colls::operation announced{};
+        std::size_t offered = 0;  ///< bytes of the data
+        std::deque<offered_chunk> chunks{};
+    };
+    /// The data of a long message, which comes in chunks.
+    struct inflow {
+        char* to = nullptr;
+        std::size_t left = 0;
+        int from = 0;
+        colls::operation arrives{};
     };
     struct incoming {
         work_pointer result;
         at::Tensor data;
         int source, tag;
         at::Tensor landing{};  ///< where the data arrives: `data`, or bytes that are copied there
-        colls::operation arrives{};
+        inflow arrives{};
         std::uint64_t bytes = 0;  ///< of the message
         bool matched = false;     ///< with a message
         bool looked = false;      ///< for an early message
     };
     /// A message for which there was no receive.
     struct early_message {
-        int source;
-        header label;
-        at::Tensor data;
-        colls::operation arrives{};
+        int source = 0;
+        header label{};
+        at::Tensor data{};
+        inflow arrives{};
     };
     /// The packet that is being received from a rank.
     struct awaited_packet {
@@ -213,7 +234,7 @@ private:
                 return;
             }
             const auto most =
-                of_.rings_are_enough_ ? milliseconds(10) : microseconds(waited < milliseconds(50) ? 50 : 500);
+                of_.bells_.hears_all() ? milliseconds(10) : microseconds(waited < milliseconds(50) ? 50 : 500);
             ++of_.asleep_;
             lock.unlock();
             of_.bells_.sleep(rung_, most);
@@ -341,19 +362,16 @@ private:
     void note_state() {
         has_sends_ = !sends_.empty();
         has_receives_ = !receives_.empty();
-        wants_room_ = std::any_of(sends_.begin(), sends_.end(), [&](const outgoing& s) {
-            return s.kept == 0 || s.label.bytes > piece || under_way_[static_cast<std::size_t>(s.peer)] > 1;
-        });
-        rings_are_enough_ = bells_.hears_all() && !in_pieces_;
+        wants_room_ = std::any_of(sends_.begin(), sends_.end(),
+            [&](const outgoing& s) { return s.kept == 0 || under_way_[static_cast<std::size_t>(s.peer)] > 1; });
     }
 
     bool move_all() {
         bool moved = false;
-        in_pieces_ = false;
+        blocked_.assign(arriving_.size(), false);
         for (auto s = sends_.begin(); s != sends_.end();) {
             moved |= begin(*s);
-            const bool over = s->announced.test() & s->sent.test();
-            if (!over && s->label.bytes > piece) in_pieces_ = true;
+            const bool over = s->begun && offer(*s, moved);
             s = over ? (moved = true, end(s)) : std::next(s);
         }
         for (incoming& r : receives_)
@@ -368,7 +386,7 @@ private:
         for (std::size_t r = 0; r < arriving_.size(); ++r) {
             awaited_packet& p = arriving_[r];
             const int rank = static_cast<int>(r);
-            if (wanted_[r] && p.arrives.empty()) {
+            if (wanted_[r] && !flows_[r] && p.arrives.empty()) {
                 if (!p.into) p.into = std::make_unique<packet>();
                 p.arrives = colls::dynamic::start::recv(packets_, {p.into.get(), sizeof(packet)}, rank);
             }
@@ -377,58 +395,114 @@ private:
             moved = true;
         }
         if (any) {
-            if (const int r = colls::probe_any(packets_); r != colls::none) {
+            const int r = colls::probe_any(packets_);
+            if (r != colls::none && !flows_[static_cast<std::size_t>(r)]) {
                 const auto p = std::make_unique<packet>();
                 colls::dynamic::recv(packets_, {p.get(), sizeof(packet)}, r);  // it has been sent already
                 accept(r, *p);
                 moved = true;
             }
         }
-        for (early_message& m : early_) {
-            if (m.arrives.empty()) continue;
-            if (m.arrives.test()) {
-                bells_.ring(m.source, doorbells::room);
-                moved = true;
-            } else if (m.label.bytes > piece) {
-                in_pieces_ = true;
-            }
-        }
+        for (early_message& m : early_) moved |= advance(m.arrives);
         for (auto r = receives_.begin(); r != receives_.end();) {
-            const bool over = r->matched && r->arrives.test();
+            if (r->matched) moved |= advance(r->arrives);
+            const bool over = r->matched && is_complete(r->arrives);
             if (over) finish(*r);
-            if (!over && r->matched && r->bytes > piece) in_pieces_ = true;
             r = over ? (moved = true, receives_.erase(r)) : std::next(r);
         }
         return moved;
     }
-    /// True where it has begun now.
+    /// True where it has begun now. The library matches chunks in their order, so a message waits until all chunks of
+    /// the one before it have been offered.
     bool begin(outgoing& s) {
-        if (s.begun) return false;
-        s.begun = true;
         const auto peer = static_cast<std::size_t>(s.peer);
+        if (s.begun || blocked_[peer]) return false;
+        s.begun = true;
         const std::size_t bytes = s.label.bytes, counted = std::max<std::size_t>(bytes, sizeof(packet));
-        const bool keeps = bytes <= most_kept && kept_[peer] + counted <= most_kept_of_peer;
+        const bool keeps = bytes <= chunk && kept_[peer] + counted <= most_kept_of_peer;
         s.first.label = s.label;
         std::size_t inlined = 0;
         if (bytes <= most_inline) {
             inlined = bytes;
             if (bytes > 0) std::memcpy(s.first.data, s.data.const_data_ptr(), bytes);
+            s.offered = bytes;
             s.data.reset();
-        } else if (keeps) {
-            s.data = s.data.clone();
+        } else if (keeps && !bells_.hears_all()) {
+            s.data = s.data.clone();  // else a chunk is copied anyway
         }
         std::memset(s.first.data + inlined, 0, most_inline - inlined);
         ++under_way_[peer];
         s.announced = colls::dynamic::start::send(packets_, {&s.first, sizeof(packet)}, s.peer);
-        if (bytes > most_inline) s.sent = colls::dynamic::start::send(data_, {s.data.const_data_ptr(), bytes}, s.peer);
         bells_.ring(s.peer, doorbells::message);
         if (keeps) {
+            bool moved = false;
+            offer(s, moved);
             s.kept = counted;
             kept_[peer] += counted;
             over_.emplace_back(s.result, nullptr);
         }
         return true;
     }
+    /// Offers chunks, as many as are to be on their way at a time; true when the receiver has taken all.
+    bool offer(outgoing& s, bool& moved) {
+        const std::size_t bytes = s.label.bytes;
+        while (!s.chunks.empty() && s.chunks.front().sent.test()) {
+            give_memory(s.chunks.front());
+            s.chunks.pop_front();
+            moved = true;
+            if (!s.chunks.empty()) bells_.ring(s.peer, doorbells::message);  // the library has offered the next one
+        }
+        while (s.offered < bytes && s.chunks.size() < most_offered) {
+            const std::size_t n = std::min(chunk, bytes - s.offered);
+            const char* from = static_cast<const char*>(s.data.const_data_ptr()) + s.offered;
+            offered_chunk c;
+            if (bells_.hears_all()) {
+                c.copy.emplace(take_memory(n));
+                std::memcpy(c.copy->data(), from, n);
+                from = c.copy->data();
+            }
+            c.sent = colls::dynamic::start::send(data_, {from, n}, s.peer);
+            s.chunks.push_back(std::move(c));
+            s.offered += n;
+            moved = true;
+            bells_.ring(s.peer, doorbells::message);
+        }
+        if (s.offered < bytes) blocked_[static_cast<std::size_t>(s.peer)] = true;
+        return s.announced.test() && s.offered == bytes && s.chunks.empty();
+    }
+    /// New memory costs a fault for each page, which takes longer than the copy.
+    colls::memory<char> take_memory(std::size_t bytes) {
+        const std::size_t size = std::bit_ceil(bytes);
+        const auto found = std::find_if(spare_.begin(), spare_.end(), [&](const auto& m) { return m.size() == size; });
+        if (found == spare_.end()) return data_.allocate<char>(size);
+        colls::memory<char> m = std::move(*found);
+        spare_.erase(found);
+        return m;
+    }
+    void give_memory(offered_chunk& c) {
+        if (!c.copy) return;
+        if (spare_.size() == most_spare) spare_.erase(spare_.begin());
+        spare_.push_back(std::move(*c.copy));
+    }
+    /// Receives chunks as they come; true where one has come. Until all have, no further packet of that rank is taken.
+    bool advance(inflow& f) {
+        bool moved = false;
+        while (!is_complete(f)) {
+            if (!f.arrives.empty()) {
+                if (!f.arrives.test()) break;
+                bells_.ring(f.from, doorbells::room);
+                moved = true;
+            }
+            flows_[static_cast<std::size_t>(f.from)] = f.left > 0;
+            if (f.left == 0) break;
+            const std::size_t n = std::min(chunk, f.left);
+            f.arrives = colls::dynamic::start::recv(data_, {f.to, n}, f.from);
+            f.to += n;
+            f.left -= n;
+        }
+        return moved;
+    }
+    static bool is_complete(const inflow& f) { return f.left == 0 && f.arrives.empty(); }
     /// The receiver has it all.
     std::list<outgoing>::iterator end(std::list<outgoing>::iterator s) {
         const auto peer = static_cast<std::size_t>(s->peer);
@@ -441,11 +515,15 @@ private:
     void accept(int from, const packet& p) {
         const header& label = p.label;
         bells_.ring(from, doorbells::room);
-        const auto land = [&](const at::Tensor& to) {
-            if (label.bytes > most_inline)
-                return colls::dynamic::start::recv(data_, {to.mutable_data_ptr(), label.bytes}, from);
-            if (label.bytes > 0) std::memcpy(to.mutable_data_ptr(), p.data, label.bytes);
-            return colls::operation();
+        const auto land = [&](const at::Tensor& to, inflow& f) {
+            if (label.bytes > most_inline) {
+                f.to = static_cast<char*>(to.mutable_data_ptr());
+                f.left = label.bytes;
+                f.from = from;
+                advance(f);
+            } else if (label.bytes > 0) {
+                std::memcpy(to.mutable_data_ptr(), p.data, label.bytes);
+            }
         };
         for (incoming& r : receives_) {
             if (r.matched || r.tag != label.tag || (r.source != any_source && r.source != from)) continue;
@@ -454,11 +532,12 @@ private:
             r.bytes = label.bytes;
             const bool direct = r.data.is_contiguous() && r.data.nbytes() == label.bytes;
             r.landing = direct ? r.data : bytes_of(label.bytes);
-            r.arrives = land(r.landing);
+            land(r.landing, r.arrives);
             return;
         }
-        early_.push_back({from, label, bytes_of(label.bytes)});
-        early_.back().arrives = land(early_.back().data);
+        early_message& m = early_.emplace_back();
+        m.source = from, m.label = label, m.data = bytes_of(label.bytes);
+        land(m.data, m.arrives);
     }
     /// A receive for which the message has come already.
     bool take_early(incoming& r) {
@@ -475,7 +554,6 @@ private:
         return false;
     }
     void finish(incoming& r) {
-        if (r.bytes > most_inline) bells_.ring(r.result->sourceRank(), doorbells::room);
         try {
             TORCH_CHECK(r.bytes == r.data.nbytes(), "colls: ", who_.name_of(r.result->sourceRank()), " sent ", r.bytes,
                 " bytes with tag ", r.tag, ", but the receive is of ", r.data.nbytes(), " bytes");
@@ -498,6 +576,7 @@ private:
         early_.clear();
         std::fill(kept_.begin(), kept_.end(), 0);
         std::fill(under_way_.begin(), under_way_.end(), 0);
+        flows_.assign(flows_.size(), false);
         for (awaited_packet& p : arriving_) p.arrives = {};
     }
 
@@ -507,13 +586,15 @@ private:
     // Of the thread in `step`.
     std::vector<awaited_packet> arriving_;  ///< by rank
     std::vector<bool> wanted_;              ///< by rank: a packet
+    std::vector<bool> blocked_;             ///< by rank: an earlier send has chunks left to offer
+    std::vector<bool> flows_;               ///< by rank: chunks of a message are to come
     std::vector<std::size_t> kept_;         ///< by rank: bytes of sends that are over for their callers
     std::vector<std::size_t> under_way_;    ///< by rank: sends
     std::list<outgoing> sends_;
     std::list<incoming> receives_;
     std::list<early_message> early_;
     std::vector<std::pair<work_pointer, std::exception_ptr>> over_;
-    bool in_pieces_ = false;  ///< a long message is under way
+    std::vector<colls::memory<char>> spare_;
     // Of all threads.
     std::mutex mutex_;
     std::condition_variable changed_, wakes_worker_;
@@ -522,8 +603,7 @@ private:
     std::string aborted_;
     bool busy_ = false, stopped_ = false;
     bool has_sends_ = false, has_receives_ = false;
-    bool wants_room_ = false;        ///< some send moves on only when a receiver has taken something
-    bool rings_are_enough_ = false;  ///< what moves rings the bell
+    bool wants_room_ = false;  ///< some send moves on only when a receiver has taken something
     bool worker_rests_ = false;
     int sleepers_ = 0;   ///< threads that wait for a change
     int waiters_ = 0;    ///< threads that wait for a work
