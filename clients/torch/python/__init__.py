@@ -4,6 +4,8 @@ Importing this module registers the backend. Where torch reads the entry points 
 happens by itself, once colls_torch is installed.
 """
 
+import atexit
+
 import torch  # noqa: F401  (the extension needs torch's libraries)
 import torch.distributed as dist
 
@@ -28,6 +30,9 @@ def register():
     if "COLLS" not in dist.Backend._plugins:
         dist.Backend.register_backend("colls", _create, extended_api=True, devices=["cpu"])
 
+
+# A program may end without destroy_process_group. What it has sent by then is to arrive, where the receiver comes soon.
+atexit.register(_backend.finish_sends, 10.0)
 
 if dist.is_available():
     register()

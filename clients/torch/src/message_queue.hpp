@@ -23,6 +23,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -68,8 +69,16 @@ public:
         kept_.resize(n);
         under_way_.resize(n);
         flows_.resize(n);
+        const std::lock_guard lock(queues_mutex_);
+        queues_.insert(this);
     }
-    ~message_queue() override { stop(); }
+    ~message_queue() override {
+        {
+            const std::lock_guard lock(queues_mutex_);
+            queues_.erase(this);
+        }
+        stop();
+    }
 
     /// Sends a contiguous tensor.
     void send(const work_pointer& w, const at::Tensor& t, int peer, int tag) {
@@ -104,6 +113,26 @@ public:
         --waiters_;
         call_worker();
         return w.over();
+    }
+    /// At the end of the program: waits until receivers have what was sent and not waited for, for a short while.
+    static void finish_sends(milliseconds most) {
+        const auto until = clock::now() + most;
+        const std::lock_guard all(queues_mutex_);
+        for (message_queue* const q : queues_) {
+            if (getpid() != q->process_) continue;
+            std::unique_lock lock(q->mutex_);
+            looking look(*q, true);
+            while ((q->has_sends_ || !q->new_sends_.empty()) && clock::now() < until) {
+                q->finishes_ = true;
+                if (q->busy_) {
+                    ++q->sleepers_;
+                    q->changed_.wait_until(lock, until);
+                    --q->sleepers_;
+                } else {
+                    q->step(lock) ? look.moved() : look.rest(lock);
+                }
+            }
+        }
     }
     /// Ends what is under way by an error.
     void abort(std::string_view why) {
@@ -281,11 +310,15 @@ private:
         return !new_sends_.empty() || !new_receives_.empty() || has_receives_ || wants_room_ ||
                (stopped_ && has_sends_);
     }
-    std::uint32_t reasons() const { return doorbells::message | (wants_room_ || stopped_ ? doorbells::room : 0); }
+    std::uint32_t reasons() const {
+        return doorbells::message | (wants_room_ || stopped_ || finishes_ ? doorbells::room : 0);
+    }
     void serve() {
         c10::setThreadName("colls_messages");
         // Most messages are waited for at once, by the thread that made the call: this one comes in where none does.
-        constexpr microseconds shortest(200), longest(6400);
+        // Not soon: where others compute, the thread that made the call may have lost its core for a while, and would
+        // then wait for this one, which may lose it, too.
+        constexpr microseconds shortest(2000), longest(8000);
         constexpr int most_idle = 20;  // naps without a look by any thread, after which it sleeps until it is called
         microseconds nap = shortest;
         std::uint64_t seen = 0;
@@ -602,6 +635,7 @@ private:
     std::list<incoming> new_receives_;
     std::string aborted_;
     bool busy_ = false, stopped_ = false;
+    bool finishes_ = false;  ///< the program ends
     bool has_sends_ = false, has_receives_ = false;
     bool wants_room_ = false;  ///< some send moves on only when a receiver has taken something
     bool worker_rests_ = false;
@@ -613,6 +647,8 @@ private:
     patience patience_;
     std::thread worker_;
     const pid_t process_ = getpid();
+    static inline std::mutex queues_mutex_;
+    static inline std::set<message_queue*> queues_;  ///< of the process
 };
 
 }  // namespace colls_torch

@@ -22,4 +22,11 @@ PYBIND11_MODULE(_backend, m) {
     m.def("create", &create, py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"),
         py::arg("group_name"), py::arg("global_ranks"), py::arg("title") = "colls",
         py::call_guard<py::gil_scoped_release>());
+    m.def(
+        "finish_sends",
+        [](double seconds) {
+            colls_torch::message_queue::finish_sends(
+                std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)));
+        },
+        py::arg("seconds"), py::call_guard<py::gil_scoped_release>());
 }

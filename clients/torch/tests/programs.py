@@ -36,7 +36,32 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
+sends_and_ends = """
+import sys, time, torch, torch.distributed as dist, colls_torch
+rank, store, length = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+dist.init_process_group("colls", store=dist.FileStore(store, 2), rank=rank, world_size=2)
+if rank == 0:
+    for i in range(3):
+        dist.send(torch.full((length,), float(i)), 1)
+else:
+    time.sleep(1)
+    x = torch.zeros(length)
+    for i in range(3):
+        dist.recv(x, 0)
+        assert x[0].item() == i
+    print("received")
+"""
+
+
 class programs(unittest.TestCase):
+    def test_program_that_ends_without_destroying_its_group_delivers(self):
+        for length in (10, 100_000):
+            with self.subTest(length=length), tempfile.TemporaryDirectory() as folder:
+                ranks = [subprocess.Popen([sys.executable, "-c", sends_and_ends, str(r), f"{folder}/store", str(length)],
+                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for r in range(2)]
+                texts = [process.communicate()[0] for process in ranks]
+                self.assertIn("received", texts[1])
+
     def test_pip_leaves_nothing_in_the_tree(self):
         if subprocess.run([sys.executable, "-m", "pip", "--version"], stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL).returncode != 0:
