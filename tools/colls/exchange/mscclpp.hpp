@@ -16,12 +16,15 @@
 
 #include <colls/any_schedule.hpp>
 
+#include <functional>
 #include <string>
 
 namespace exchange {
 
-/// Reads a plan. Throws refuted or refused, or std::runtime_error where it is no such JSON.
-program read_mscclpp(const std::string& text);
+/// Reads a plan, and hands it on: as it is imported, and then with chunks of other sizes, in words. Thread blocks that
+/// share operations, and the iterations of pipelines, divide chunks by their sizes; a plan is right if it is right with
+/// all of these. Throws refuted or refused.
+void read_mscclpp(const std::string& text, const std::function<void(program, const std::string&)>& each);
 
 /// A schedule on n ranks as such a plan, in place, of one thread block a gpu: every rank reads from the others what it
 /// receives. Throws refused where it cannot be one.

@@ -3,6 +3,8 @@
 #include "msccl.hpp"
 #include "mscclpp.hpp"
 
+#include <colls/verify.hpp>
+
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -12,13 +14,36 @@ namespace exchange {
 
 bool names_plan(const std::string& file) { return file.ends_with(".xml") || file.ends_with(".json"); }
 
+namespace {
+
+/// A plan with chunks of another size: it must be right, too.
+void check(const program& plan, const std::string& size) {
+    try {
+        const imported from = in_rounds(plan, false);
+        const colls::report proof = colls::verify(schedule_of(from.table), from.table.ranks);
+        if (!proof.ok()) throw refuted(proof.text());
+    } catch (const refuted& e) {
+        throw refuted(size + ": " + e.what());
+    }
+}
+
+}  // namespace
+
 std::shared_ptr<const plan_schedule> read_plan(const std::string& text, const std::string& file) {
     if (!names_plan(file)) throw refused("plans are files of MSCCL's XML (.xml) and of MSCCL++'s JSON (.json)");
     const bool xml = file.ends_with(".xml");
-    auto from = std::make_unique<const imported>(in_rounds(xml ? read_msccl(text) : read_mscclpp(text)));
+    std::unique_ptr<const imported> from;
+    int sizes = 0;
+    if (xml)
+        from = std::make_unique<const imported>(in_rounds(read_msccl(text)));
+    else
+        read_mscclpp(text, [&](const program& plan, const std::string& size) {
+            if (sizes++ > 0) return check(plan, size);
+            from = std::make_unique<const imported>(in_rounds(plan));
+        });
     const colls::any_schedule schedule = schedule_of(from->table);
     return std::make_shared<const plan_schedule>(
-        plan_schedule{xml ? "MSCCL XML" : "MSCCL++ JSON", std::move(from), schedule});
+        plan_schedule{xml ? "MSCCL XML" : "MSCCL++ JSON", std::move(from), schedule, sizes});
 }
 
 std::shared_ptr<const plan_schedule> load_plan(const std::string& file) {
@@ -29,7 +54,13 @@ std::shared_ptr<const plan_schedule> load_plan(const std::string& file) {
         if (!in) throw refused("cannot read " + file);
         std::ostringstream text;
         text << in.rdbuf();
-        plan = read_plan(text.str(), file);
+        try {
+            plan = read_plan(text.str(), file);
+        } catch (const refuted& e) {
+            throw refuted(file + ": " + e.what());
+        } catch (const refused& e) {
+            throw refused(file + ": " + e.what());
+        }
     }
     return plan;
 }

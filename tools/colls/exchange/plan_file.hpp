@@ -16,6 +16,7 @@ struct plan_schedule {
     std::string format;  ///< "MSCCL XML", ...
     std::unique_ptr<const imported> from;
     colls::any_schedule schedule;
+    int sizes = 0;  ///< of chunks, with which the plan was looked at: more than one where these decide what it does
 };
 /// Reads a plan's text. `file` names the format. Throws refuted or refused, or std::runtime_error.
 std::shared_ptr<const plan_schedule> read_plan(const std::string& text, const std::string& file);

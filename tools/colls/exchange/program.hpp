@@ -56,6 +56,8 @@ struct program {
     std::string name;
     colls::collective implements = colls::collective::all_reduce;
     int ranks = 0, blocks = 0, root = 0;
+    int parts = 1;          ///< blocks that make up a chunk of the plan,
+    int scratch_parts = 1;  ///< and those of one in scratch memory
     bool in_place = false;
     std::vector<event> events;
     std::vector<std::pair<int, int>> waits;  ///< the second event waits for the first
@@ -73,7 +75,7 @@ struct program {
 
 /// "gpu 2, thread block 1, step 3 (rrc)"
 std::string words(const event& e);
-/// "o[3]"; in the numbers of the collective's blocks.
-std::string words(const place& p);
+/// "o[3]"; in the numbers of the collective's blocks, or, where chunks have parts, "o[1], part 2 of 2".
+std::string words(const program& plan, const place& p);
 
 }  // namespace exchange

@@ -218,16 +218,16 @@ private:
         if (const ordered_pair* const race = unordered_pair(plan_, position_, pairs))
             throw refuted(fmt::format("{} and {} access {} of gpu {}, and neither waits for the other",
                 words(plan_.events[at(race->first)]), words(plan_.events[at(race->second)]),
-                words(places_[at(race->subject)]), places_[at(race->subject)].rank));
+                words(plan_, places_[at(race->subject)]), places_[at(race->subject)].rank));
     }
     void check_contents(int x) const {
         const place& p = places_[at(x)];
         const auto& all = accesses_[at(x)];
         if (!given(p) && !all.empty() && all[0].reads())
             throw refuted(fmt::format("{} {} {}, which holds nothing yet", words(plan_.events[at(event_of(all[0]))]),
-                all[0].writes() ? "reduces into" : "reads", words(p)));
+                all[0].writes() ? "reduces into" : "reads", words(plan_, p)));
         if (live_at_end(x) && !given(p) && std::ranges::none_of(all, &access::writes))
-            throw refuted(fmt::format("gpu {} ends with nothing in {}", p.rank, words(p)));
+            throw refuted(fmt::format("gpu {} ends with nothing in {}", p.rank, words(plan_, p)));
     }
 
     // What others store into, or read from, a rank's memory must come while that rank runs its steps. Scratch memory
@@ -243,7 +243,7 @@ private:
             }
         const auto refute = [&](int e, const place& p, const char* why) {
             throw refuted(
-                fmt::format("{} accesses {} of gpu {}, {}", words(plan_.events[at(e)]), words(p), p.rank, why));
+                fmt::format("{} accesses {} of gpu {}, {}", words(plan_.events[at(e)]), words(plan_, p), p.rank, why));
         };
         if (const ordered_pair* const x = unordered_pair(plan_, position_, early))
             refute(x->second, places_[at(x->subject)], "but does not wait for that gpu to begin");
