@@ -778,22 +778,25 @@ private:
         }
         if (!op.has("tbg_info")) return;
         const json_value group = op.at("tbg_info").at("tbg_size");
-        const int of = group.integer(1, 64);
-        group_ = std::lcm(group_, of);
-        if (group_ > 64)
-            throw refused(group.where() + ": groups of thread blocks whose sizes have a common multiple of " +
-                          std::to_string(group_) + " parts are too many; the most is 64");
+        const int of = group.integer(1, 1024);
         for (const char* const key : {"src_buff", "dst_buff"})
             if (op.has(key))
-                for (const json_value& chunk : op.at(key).list())
-                    divisions_.emplace(of, chunk.at("size").integer(1, most_chunks));
+                for (const json_value& chunk : op.at(key).list()) {
+                    const int shared = chunk.at("size").integer(1, most_chunks);
+                    divisions_.emplace(of, shared);
+                    group_ = std::lcm(group_, of / std::gcd(of, shared));
+                    if (group_ > 64)
+                        throw refused(fmt::format("{}: thread blocks divide chunks into {} parts, with the other groups of "
+                                                  "the plan; the most is 64",
+                            group.where(), group_));
+                }
     }
     /// If all groups divide one chunk into as many shares, these meet whatever its size. Else those of some sizes
     /// that are no multiples meet others, too.
     std::vector<size> of_groups() const {
         std::vector<size> all{named({.parts = group_})};
         const bool alike = divisions_.size() <= 1 && (divisions_.empty() || divisions_.begin()->second == 1);
-        for (int parts = 1; !alike && parts < 3 * group_; ++parts)
+        for (int parts = 1; !alike && parts < 2 * group_; ++parts)
             if (parts == 1 || parts > group_) all.push_back(named({.parts = parts}));
         return all;
     }
