@@ -18,11 +18,14 @@ using value = support::plan_task::value;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// Where an operation is in a plan.
+/// Where an operation is in a plan: in a thread block, or in the pipeline that is there.
 struct spot {
-    int gpu = 0, block = 0, op = 0;
-    json& in(json& plan) const { return plan["gpus"][at(gpu)]["threadblocks"][at(block)]["ops"][at(op)]; }
-    json& list_in(json& plan) const { return plan["gpus"][at(gpu)]["threadblocks"][at(block)]["ops"]; }
+    int gpu = 0, block = 0, op = 0, pipeline = -1;
+    json& in(json& plan) const { return list_in(plan)[at(op)]; }
+    json& list_in(json& plan) const {
+        json& ops = plan["gpus"][at(gpu)]["threadblocks"][at(block)]["ops"];
+        return pipeline < 0 ? ops : ops[at(pipeline)]["ops"];
+    }
 };
 /// The end of a semaphore that an operation names: the n-th of its channel_ids.
 struct semaphore_use {
@@ -37,12 +40,18 @@ struct semaphore_use {
 /// operation.
 class one_sided_runner {
 public:
-    explicit one_sided_runner(const json& plan) : plan_(plan) {
+    /// With chunks in so many parts, of which an iteration of a pipeline has one.
+    explicit one_sided_runner(const json& plan, int parts = 1) : plan_(plan), parts_(parts), scratch_parts_(parts) {
         const json& gpus = plan["gpus"];
         task_ = {
             plan["collective"].get<std::string>(), static_cast<int>(gpus.size()), 0, 0, plan["inplace"].get<bool>()};
         for (const json& gpu : gpus)
-            task_.chunks = std::max({task_.chunks, gpu["input_chunks"].get<int>(), gpu["output_chunks"].get<int>()});
+            task_.chunks = std::max(
+                {task_.chunks, parts * gpu["input_chunks"].get<int>(), parts * gpu["output_chunks"].get<int>()});
+        if (plan.value("reuse_resources", false)) {  // 64 MiB of scratch memory, used again and again
+            const int count = gpus[0]["scratch_chunks"].get<int>(), each = ((1 << 26) + count - 1) / count;
+            scratch_parts_ = std::min(parts, (each + 15) / 16 * 16 / unit_of(plan));
+        }
         for (int g = 0; g < task_.ranks; ++g)
             for (int t = 0; t < static_cast<int>(gpus[at(g)]["threadblocks"].size()); ++t) read(g, t);
         // All chunks of the user's, whether named or not.
@@ -79,7 +88,7 @@ public:
             if (!landed) break;
         }
         return std::ranges::all_of(ended_, [](char e) { return e; }) &&
-               std::ranges::all_of(signals_, [](int s) { return s == 0; });
+               std::ranges::all_of(signals_, [](int s) { return s == 0; }) && left_ == begun_with_;
     }
 
     /// Of each semaphore: the signals and the waits, in order.
@@ -90,7 +99,8 @@ private:
     struct operation {
         std::vector<std::vector<int>> from, to;  // chunks, by number
         bool sums = false, packets = false, reads_packets = false;
-        std::vector<int> signals, waits;  // semaphores
+        std::vector<int> signals, waits;      // semaphores
+        std::vector<int> releases, acquires;  // those of one gpu
         barrier_side side = barrier_side::none;
         int barrier = 0, wanted = 0;
     };
@@ -111,15 +121,47 @@ private:
     };
 
     // Reading. What no executor could run makes the plan broken.
+    static int unit_of(const json& plan) {
+        for (const json& gpu : plan["gpus"])
+            for (const json& tb : gpu["threadblocks"])
+                for (const json& op : tb["ops"])
+                    if (op.contains("iter_context")) return op["iter_context"]["unit_size"].get<int>();
+        return 1;
+    }
     void read(int g, int t) {
         const json& tb = plan_["gpus"][at(g)]["threadblocks"][at(t)];
         block b{g, {}, 0, {}};
         std::map<int, int> passed;  // barriers
-        for (int i = 0; i < static_cast<int>(tb["ops"].size()); ++i) {
-            const json& op = tb["ops"][at(i)];
+        read(g, t, tb["ops"], -1, b, passed);
+        blocks_.push_back(std::move(b));
+    }
+    void read(int g, int t, const json& ops, int pipeline, block& b, std::map<int, int>& passed) {
+        const json& tb = plan_["gpus"][at(g)]["threadblocks"][at(t)];
+        for (int i = 0; i < static_cast<int>(ops.size()); ++i) {
+            const json& op = ops[at(i)];
             const std::string name = op["name"].get<std::string>();
             if (name == "nop" || name == "flush") continue;
+            if (name == "pipeline") {
+                for (part_ = 0; part_ < parts_; ++part_) read(g, t, op["ops"], i, b, passed);
+                part_ = -1;
+                continue;
+            }
             operation o;
+            if (name.starts_with("sem_")) {
+                for (const json& id : op["semaphore_ids"]) {
+                    const auto all = plan_["gpus"][at(g)].value("semaphores", json::array());
+                    if (id.get<int>() < 0 || id.get<int>() >= static_cast<int>(all.size())) {
+                        broken_ = true;
+                        continue;
+                    }
+                    const int s = number_in(counters_, {g, id.get<int>()});
+                    begun_with_.resize(counters_.size());
+                    begun_with_[at(s)] = all[at(id.get<int>())]["init_value"].get<int>();
+                    (name == "sem_acquire" ? o.acquires : o.releases).push_back(s);
+                }
+                b.ops.push_back(o);
+                continue;
+            }
             if (name == "barrier") {
                 const int id = op["barrier_id"].get<int>();
                 o.side = barrier_side::arrive;
@@ -136,31 +178,42 @@ private:
                 for (int p = 0; p < static_cast<int>(op.value("channel_ids", json::array()).size()); ++p) {
                     const int s = semaphore(g, tb, op, op["channel_ids"][at(p)].get<int>(), waits);
                     (waits ? o.waits : o.signals).push_back(s);
-                    uses_[s][waits].push_back({{g, t, i}, p});
+                    if (part_ <= 0) uses_[s][waits].push_back({{g, t, i, pipeline}, p});
                 }
             if (!waits && !name.ends_with("signal")) read_chunks(g, tb, op, name, o);
             b.ops.push_back(std::move(o));
         }
-        blocks_.push_back(std::move(b));
     }
     void read_chunks(int g, const json& tb, const json& op, const std::string& name, operation& o) {
-        o.packets = name == "ppkt" || name == "rppkt" || name == "cpkt" || name == "respkt";
-        o.reads_packets = name == "rppkt" || name == "upkt" || name == "respkt" || name == "repkt";
-        o.sums =
-            name == "re" || name == "res" || name == "rre" || name == "rres" || name == "repkt" || name == "respkt";
+        const bool keeps = name == "recpkt" || name == "recspkt", to_all = name.starts_with("g") && name != "get";
+        o.packets =
+            name == "ppkt" || name == "rppkt" || name == "cpkt" || name == "respkt" || keeps || name == "gstorepkt";
+        o.reads_packets =
+            name == "rppkt" || name == "upkt" || name == "respkt" || name == "repkt" || keeps || name == "gstorepkt";
+        o.sums = name == "re" || name == "res" || name == "rre" || name == "rres" || name == "repkt" ||
+                 name == "respkt" || keeps || name == "glres";
         const bool stores_away = name == "put" || name.starts_with("pws") || name == "ppkt" || name == "rppkt",
-                   sends = name == "res" || name == "rres" || name == "respkt",
+                   sends = name == "res" || name == "rres" || name == "respkt" || name == "recspkt",
                    reads_away = name == "rre" || name == "rres";
         int entry = 0;
         for (const json& each : op.value("src_buff", json::array()))
-            o.from.push_back(chunks(g, tb, op, each, name == "get" || (reads_away && entry++ > 0), false));
+            add_chunks(o.from, g, tb, op, each,
+                name == "glres"                                ? where::all
+                : name == "get" || (reads_away && entry++ > 0) ? where::away
+                                                               : where::here,
+                false);
         entry = 0;
         for (const json& each : op.value("dst_buff", json::array())) {
-            const bool away = stores_away || (sends && entry > 0);
-            o.to.push_back(chunks(g, tb, op, each, away, o.packets && (away || !o.sums)));
+            const bool away = stores_away || (sends && entry > (keeps ? 1 : 0));
+            add_chunks(o.to, g, tb, op, each,
+                to_all ? where::all
+                : away ? where::away
+                       : where::here,
+                o.packets && (entry > 0 || !o.sums));
             ++entry;
         }
-        if (o.from.empty() || o.to.empty() || (o.sums && !sends && o.to.size() != 1) ||
+        if (o.from.empty() || o.to.empty() || (keeps && o.to.size() < 2) ||
+            (o.sums && !sends && !to_all && o.to.size() != (keeps ? 2 : 1)) ||
             (!o.sums && o.from.size() != 1 && o.from.size() != o.to.size())) {
             broken_ = true;
             return;
@@ -180,10 +233,32 @@ private:
                         broken_ = broken_ || (o.to[e][j] == o.from[f][k] && (j != k || (!o.sums && e != f)));
             }
     }
-    std::vector<int> chunks(int g, const json& tb, const json& op, const json& described, bool away, bool packets) {
+    enum class where : unsigned char { here, away, all };
+    void add_chunks(std::vector<std::vector<int>>& into, int g, const json& tb, const json& op, const json& described,
+        where place, bool packets) {
+        if ((place == where::all) != described.contains("switch_channel_id") ||
+            (place == where::away) != described.contains("buffer_id") ||
+            (place == where::here) != described.contains("type")) {
+            broken_ = true;
+            return;
+        }
+        if (place != where::all) {
+            into.push_back(chunks(g, tb, op, described, packets));
+            return;
+        }
+        // Here all gpus have the same switch channels, each of all gpus.
+        const json ids = list_for(tb, "channels", "channel_type", "switch", "channel_ids");
+        const json id = entry(ids, described["switch_channel_id"].get<int>());
+        int number = 0;
+        for (const json& c : plan_["gpus"][at(g)]["channels"])
+            if (c["channel_type"] == "switch" && !id.is_null() && number++ == id.get<int>())
+                for (int r = 0; r < task_.ranks; ++r)
+                    into.push_back(
+                        numbers((g + r) % task_.ranks, c["buffer_type"].get<std::string>(), op, described, packets));
+    }
+    std::vector<int> chunks(int g, const json& tb, const json& op, const json& described, bool packets) {
         int owner = g;
         std::string buffer = described.value("type", "");
-        if (away != described.contains("buffer_id")) broken_ = true;
         if (described.contains("buffer_id")) {
             const json& gpu = plan_["gpus"][at(g)];
             const std::string type = op.value("channel_type", "memory");
@@ -194,10 +269,33 @@ private:
             buffer = remote["type"].get<std::string>();
             broken_ = broken_ || owner == g;
         }
+        return numbers(owner, buffer, op, described, packets);
+    }
+    /// The parts that the operation is about: all, those of its thread block, or that of the iteration.
+    std::vector<int> numbers(
+        int owner, const std::string& buffer, const json& op, const json& described, bool packets) {
+        const int size = described["size"].get<int>(), all_parts = size * parts_, index = described["index"].get<int>();
+        if (size < 1 || (packets && buffer != "s")) broken_ = true;
+        std::vector<int> mine;
+        int of = 1, id = 0;
+        if (op.contains("tbg_info"))
+            of = op["tbg_info"]["tbg_size"].get<int>(), id = op["tbg_info"]["tb_id"].get<int>();
+        if (id < 0 || id >= of || (part_ >= 0 && size != 1)) return broken_ = true, mine;
+        // The first ones have one part more, if it does not come out even.
+        for (int i = 0, owner_of = 0, left = 0; i < all_parts; ++i, --left) {
+            if (i == 0) left = all_parts / of + (0 < all_parts % of);
+            while (left == 0) ++owner_of, left = all_parts / of + (owner_of < all_parts % of);
+            if (owner_of == id && (part_ < 0 || part_ == i)) mine.push_back(i);
+        }
+        const bool again = buffer == "s" && scratch_parts_ < parts_;
         std::vector<int> all;
-        for (int i = 0; i < described["size"].get<int>(); ++i)
-            all.push_back(number(owner, buffer.empty() ? '?' : buffer[0], described["index"].get<int>() + i));
-        if (all.empty() || (packets && buffer != "s")) broken_ = true;
+        for (const int i : mine)
+            all.push_back(number(owner, buffer.empty() ? '?' : buffer[0],
+                again ? index * scratch_parts_ + i % scratch_parts_ : index * parts_ + i));
+        if (again && part_ < 0) broken_ = true;
+        // What is beyond the buffer breaks the plan, though this thread block has no part of it.
+        for (const int i : {index * parts_, (index + size) * parts_ - 1})
+            if (!again) number(owner, buffer.empty() ? '?' : buffer[0], i);
         return all;
     }
     json list_for(const json& tb, const char* lists, const char* key, const std::string& type, const char* ids) {
@@ -228,7 +326,7 @@ private:
     }
     int number(int r, char buffer, int index) {
         if (r < 0 || r >= task_.ranks) return broken_ = true, 0;
-        const int size = buffer == 's'   ? plan_["gpus"][at(r)]["scratch_chunks"].get<int>()
+        const int size = buffer == 's'   ? plan_["gpus"][at(r)]["scratch_chunks"].get<int>() * scratch_parts_
                          : buffer == 'i' ? task_.inputs()
                          : buffer == 'o' ? task_.outputs()
                                          : 0;
@@ -261,6 +359,7 @@ private:
         if (seed >= 2) shuffle();
         for (block& b : blocks_) b.next = 0, b.stores.clear();
         signals_.assign(semaphores_.size(), 0);
+        left_ = begun_with_;
         arrived_.assign(barriers_.size(), 0);
         ended_.assign(at(task_.ranks), 0);
         memory_.resize(chunks_.size());
@@ -321,6 +420,8 @@ private:
         if (o.side == barrier_side::leave) return arrived_[at(o.barrier)] >= o.wanted;
         for (const int w : o.waits)
             if (signals_[at(w)] < std::ranges::count(o.waits, w)) return false;
+        for (const int s : o.acquires)
+            if (left_[at(s)] < std::ranges::count(o.acquires, s)) return false;
         for (std::size_t f = 0; f < o.from.size(); ++f)
             for (const int c : o.from[f])
                 if (wants_packet(o, f) && !seen(b, c).packet) return false;
@@ -330,6 +431,9 @@ private:
         const operation& o = b.ops[b.next++];
         begun_[at(b.gpu)] = 1;
         for (const int w : o.waits) --signals_[at(w)];
+        for (const int s : o.acquires) --left_[at(s)];
+        if (!o.releases.empty() && !land_all(b)) return false;
+        for (const int s : o.releases) ++left_[at(s)];
         if (o.side == barrier_side::arrive) {
             ++arrived_[at(o.barrier)];
             return land_all(b);
@@ -355,7 +459,10 @@ private:
     }
 
     const json& plan_;
+    int parts_, scratch_parts_, part_ = -1;  // the last one: of the iteration of a pipeline
     support::plan_task task_;
+    std::map<std::pair<int, int>, int> counters_;  // semaphores of a gpu
+    std::vector<int> begun_with_, left_;           // of these
     bool broken_ = false;
     std::map<std::tuple<int, char, int>, int> chunks_;
     std::map<std::tuple<int, int, std::string, int>, int> semaphores_;
@@ -370,9 +477,15 @@ private:
 };
 
 bool always_right(const json& plan) {
-    one_sided_runner runner(plan);
-    for (unsigned seed = 0; seed < 40; ++seed)
-        if (!runner.right(seed)) return false;
+    bool divided = false;
+    for (const json& gpu : plan["gpus"])
+        for (const json& tb : gpu["threadblocks"])
+            for (const json& op : tb["ops"]) divided = divided || op.contains("tbg_info") || op["name"] == "pipeline";
+    for (int parts = divided ? 4 : 1; parts > 0; --parts) {
+        one_sided_runner runner(plan, parts);
+        for (unsigned seed = 0; seed < 40; ++seed)
+            if (!runner.right(seed)) return false;
+    }
     return true;
 }
 
@@ -381,7 +494,8 @@ using change = support::plan_change<json>;
 /// Changes of an entry of src_buff or dst_buff.
 void add_chunk_changes(std::vector<change>& all, const json& plan, const spot& where, const std::string& place) {
     const json& gpu = plan["gpus"][at(where.gpu)];
-    const json& op = gpu["threadblocks"][at(where.block)]["ops"][at(where.op)];
+    json copy = plan;
+    const json op = where.in(copy);
     for (const std::string side : {"src_buff", "dst_buff"})
         for (std::size_t e = 0; op.contains(side) && e < op[side].size(); ++e) {
             const std::string what = place + ", " + side + " " + std::to_string(e);
@@ -406,6 +520,9 @@ void add_chunk_changes(std::vector<change>& all, const json& plan, const spot& w
                     chunk.erase("type");
                     chunk["buffer_id"] = 0;
                 });
+            } else if (op[side][e].contains("switch_channel_id")) {
+                add("switch",
+                    [=](json& chunk) { chunk["switch_channel_id"] = 1 - chunk["switch_channel_id"].get<int>(); });
             } else {
                 const int count = static_cast<int>(gpu["remote_buffers"].size());
                 add("buffer", [=](json& chunk) { chunk["buffer_id"] = (chunk["buffer_id"].get<int>() + 1) % count; });
@@ -423,9 +540,15 @@ void add_chunk_changes(std::vector<change>& all, const json& plan, const spot& w
 }
 
 void add_operation_changes(std::vector<change>& all, const json& plan, const spot& where) {
-    const json& ops = plan["gpus"][at(where.gpu)]["threadblocks"][at(where.block)]["ops"];
-    const json& op = ops[at(where.op)];
+    json copy = plan;
+    const json ops = where.list_in(copy);
+    const json op = ops[at(where.op)];
     const std::string name = op["name"].get<std::string>();
+    if (name == "pipeline") {
+        for (int i = 0; i < static_cast<int>(op["ops"].size()); ++i)
+            add_operation_changes(all, plan, {where.gpu, where.block, i, where.op});
+        return;
+    }
     if (name == "nop") return;
     const std::string place = "gpu " + std::to_string(where.gpu) + ", thread block " + std::to_string(where.block) +
                               ", step " + std::to_string(where.op) + " (" + name + ")";
@@ -445,10 +568,33 @@ void add_operation_changes(std::vector<change>& all, const json& plan, const spo
         {"pws", {"put"}}, {"pwsf", {"put", "pws"}}, {"get", {"put", "copy", "rre"}}, {"copy", {"cpkt", "upkt", "re"}},
         {"ppkt", {"put", "rppkt"}}, {"rppkt", {"ppkt", "put"}}, {"cpkt", {"copy", "ppkt"}}, {"upkt", {"copy", "repkt"}},
         {"re", {"copy", "repkt", "rre"}}, {"rre", {"re", "rres", "get"}}, {"res", {"re", "rres", "respkt"}},
-        {"rres", {"rre", "res"}}, {"repkt", {"re", "upkt"}}, {"respkt", {"repkt", "res"}}, {"barrier", {"nop"}}};
+        {"rres", {"rre", "res"}}, {"repkt", {"re", "upkt"}}, {"respkt", {"repkt", "res"}}, {"barrier", {"nop"}},
+        {"recpkt", {"repkt", "recspkt"}}, {"recspkt", {"respkt", "recpkt"}}, {"glres", {"gstore"}},
+        {"gstore", {"glres"}}, {"gstorepkt", {"gstore"}}, {"sem_acquire", {"sem_release"}},
+        {"sem_release", {"sem_acquire"}}};
     if (const auto found = other.find(name); found != other.end())
         for (const char* const o : found->second)
-            all.push_back({"operation", place + " to " + o, [=](json& p) { where.in(p)["name"] = o; }});
+            all.push_back({"operation", place + " to " + o, [=](json& p) {
+                               json& changed = where.in(p);
+                               changed["name"] = o;
+                               if (std::string_view(o) == "nop") changed = {{"name", o}};
+                               if (!std::string_view(o).starts_with("r")) changed.erase("reduce_op");
+                           }});
+    for (const char* const key : {"tb_id", "tbg_size"})
+        for (const int by : {1, -1})
+            if (op.contains("tbg_info"))
+                all.push_back({"group", place + ", " + key, [=](json& p) {
+                                   json& n = where.in(p)["tbg_info"][key];
+                                   n = n.get<int>() + by;
+                               }});
+    if (op.contains("tbg_info"))
+        all.push_back({"group", place + ", alone", [=](json& p) { where.in(p).erase("tbg_info"); }});
+    for (const int by : {1, 2})
+        if (op.contains("semaphore_ids"))
+            all.push_back({"semaphore", place, [=](json& p) {
+                               json& id = where.in(p)["semaphore_ids"][0];
+                               id = (id.get<int>() + by) % 3;
+                           }});
     if (op.contains("channel_type"))
         all.push_back({"channel", place + ", type", [=](json& p) {
                            json& type = where.in(p)["channel_type"];
@@ -510,8 +656,14 @@ std::vector<change> changes_of(const json& plan) {
                 if (gpu["remote_buffers"][b]["type"] != other)
                     all.push_back({"buffer", what, [=](json& p) { remote(p)["type"] = other; }});
         }
+        for (std::size_t s = 0; s < gpu.value("semaphores", json::array()).size(); ++s)
+            for (const int by : {1, -1})
+                all.push_back({"semaphore", place + ", semaphore " + std::to_string(s), [=](json& p) {
+                                   json& first = p["gpus"][at(g)]["semaphores"][s]["init_value"];
+                                   first = first.get<int>() + by;
+                               }});
         for (std::size_t c = 0; c < gpu["channels"].size(); ++c)
-            for (std::size_t k = 0; k < gpu["channels"][c]["connected_to"].size(); ++k)
+            for (std::size_t k = 0; k < gpu["channels"][c].value("connected_to", json::array()).size(); ++k)
                 all.push_back({"peer", place + ", channel " + std::to_string(k), [=](json& p) {
                                    json& peer = p["gpus"][at(g)]["channels"][c]["connected_to"][k];
                                    peer = (peer.get<int>() + 1) % ranks;
@@ -549,19 +701,133 @@ json three_ranks(const char* name, const char* collective, bool in_place, std::a
         json threads = json::array(), remotes = json::array(), channels = json::array(), own = json::array(),
              refs = json::array();
         for (const int k : {0, 1})
-            for (const char* const buffer : {"s", "i"}) remotes.push_back({{"rank", g.peer(k)}, {"type", buffer}});
+            for (const char* const buffer : {"s", "i"})
+                remotes.push_back(
+                    {{"rank", g.peer(k)}, {"type", buffer}, {"access_channel_types", {"memory", "port"}}});
         for (const char* const type : {"memory", "port"}) {
             channels.push_back({{"channel_type", type}, {"connected_to", {g.peer(0), g.peer(1)}}});
             own.push_back({{"channel_type", type}, {"channel_ids", {0, 1}}});
             refs.push_back({{"access_channel_type", type}, {"remote_buffer_ids", {0, 1, 2, 3}}});
         }
+        for (const char* const buffer : {"i", "s"})
+            channels.push_back({{"channel_type", "switch"}, {"buffer_type", buffer},
+                {"rank_groups", json::array({{{"size", 1}, {"ranks", {0, 1, 2}}}})}});
+        own.push_back({{"channel_type", "switch"}, {"channel_ids", {0, 1}}});
         for (const json& ops : blocks(g))
             threads.push_back({{"id", threads.size()}, {"ops", ops}, {"channels", own}, {"remote_buffer_refs", refs}});
         gpus.push_back(
             {{"id", r}, {"input_chunks", chunks[0]}, {"output_chunks", chunks[1]}, {"scratch_chunks", chunks[2]},
-                {"threadblocks", threads}, {"channels", channels}, {"remote_buffers", remotes}});
+                {"threadblocks", threads}, {"channels", channels}, {"remote_buffers", remotes},
+                {"semaphores", {{{"init_value", 0}}, {{"init_value", 0}}, {{"init_value", 2}}}}});
     }
-    return {{"name", name}, {"collective", collective}, {"inplace", in_place}, {"gpus", gpus}};
+    const bool packets = std::string(name).find("packets") != std::string::npos;
+    return {{"name", name}, {"collective", collective}, {"protocol", packets ? "LL" : "Simple"}, {"inplace", in_place},
+        {"gpus", gpus}};
+}
+
+/// Of a switch channel: 0 is that of the input, 1 that of scratch memory.
+json all(int channel, int index, int size = 1) {
+    return {{"switch_channel_id", channel}, {"index", index}, {"size", size}};
+}
+json shared(json op, int id, int of) {
+    op["tbg_info"] = {{"tb_id", id}, {"tbg_size", of}};
+    return op;
+}
+
+/// Switch channels, groups of thread blocks, pipelines, and packets that are kept.
+list plans_of_other_forms() {
+    const json both{0, 1};
+    const auto meet = [](int id) { return json{{"name", "barrier"}, {"barrier_id", id}, {"num_threadblocks", 2}}; };
+    const auto semaphore = [](const char* name, int id) {
+        return json{{"name", name}, {"semaphore_ids", json::array({id})}};
+    };
+    // Scratch memory has room for two iterations.
+    constexpr int unit = 11184816;
+    const auto pipeline = [&](const json& ops) {
+        return json::array(
+            {{{"name", "pipeline"}, {"iter_context", {{"unit_size", unit}, {"num_chunks", 1}}}, {"ops", ops}}});
+    };
+    json last = three_ranks("a pipeline", "allreduce", true, {3, 3, 3}, [&](const gpu_plan& g) {
+        json in = json::array({semaphore("sem_acquire", 2)}), out = json::array({semaphore("sem_acquire", 1)});
+        for (const char* const each : {"signal", "wait"}) out.push_back(signals(each, both, "port"));
+        for (int c = 0; c < 3; ++c) {
+            in.push_back(moves("copy", {chunk("i", c)}, {chunk("s", c)}));
+            out.push_back(moves("copy", {chunk("s", c)}, {chunk("i", c)}));
+        }
+        for (const char* const each : {"signal", "wait"}) in.push_back(signals(each, both));
+        in.push_back(semaphore("sem_release", 0));
+        out.push_back(semaphore("sem_release", 2));
+        return list{pipeline(in),
+            pipeline(json::array({semaphore("sem_acquire", 0),
+                moves("glres", {all(1, g.rank)}, {all(1, g.rank)}, "switch"), semaphore("sem_release", 1)})),
+            pipeline(out)};
+    });
+    last["reuse_resources"] = true;
+    return {three_ranks("a switch", "allreduce", true, {3, 3, 0},
+                [&](const gpu_plan& g) {
+                    return list{json::array({signals("rlxsignal", both), signals("rlxwait", both),
+                        moves("glres", {all(0, g.rank)}, {all(0, g.rank)}, "switch"), signals("signal", both),
+                        signals("wait", both)})};
+                }),
+        three_ranks("a switch to scratch memory", "allgather", false, {1, 3, 3},
+            [&](const gpu_plan& g) {
+                return list{
+                    json::array({moves("gstore", {chunk("i", 0)}, {all(1, g.rank)}, "switch"), signals("signal", both),
+                        signals("wait", both), moves("copy", {chunk("s", 0, 3)}, {chunk("o", 0, 3)})})};
+            }),
+        three_ranks("packets by a switch", "allgather", false, {1, 3, 3},
+            [&](const gpu_plan& g) {
+                return list{json::array({moves("cpkt", {chunk("i", 0)}, {chunk("s", g.rank)})}),
+                    json::array({moves("gstorepkt", {chunk("s", g.rank)}, {all(1, g.rank)}, "switch"),
+                        moves("upkt", {chunk("s", 0, 3)}, {chunk("o", 0, 3)})})};
+            }),
+        three_ranks("packets that are kept", "allreduce", false, {1, 1, 3},
+            [&](const gpu_plan& g) {
+                return list{json::array({moves("ppkt", {chunk("i", 0), chunk("i", 0)},
+                                             {remote(0, "s", g.number_at(0)), remote(1, "s", g.number_at(1))}),
+                                moves("recpkt", {chunk("i", 0), chunk("s", 0), chunk("s", 1)},
+                                    {chunk("i", 0), chunk("s", 2)})}),
+                    json::array({moves("upkt", {chunk("s", 2)}, {chunk("o", 0)})})};
+            }),
+        three_ranks("groups", "allreduce", false, {3, 3, 0},
+            [&](const gpu_plan& g) {
+                list threads;
+                for (const int id : {0, 1}) {
+                    json ops = json::array();
+                    const auto wait = [&](int barrier) {
+                        for (const char* const each : {"signal", "wait"})
+                            if (id == 0) ops.push_back(signals(each, both));
+                        ops.push_back(meet(barrier));
+                    };
+                    wait(0);
+                    ops.push_back(
+                        shared(moves("rres", {chunk("i", g.rank), remote(0, "i", g.rank), remote(1, "i", g.rank)},
+                                   {chunk("i", g.rank), remote(0, "i", g.rank), remote(1, "i", g.rank)}),
+                            id, 2));
+                    ops.push_back(meet(1));
+                    wait(0);
+                    ops.push_back(shared(moves("copy", {chunk("i", 0, 3)}, {chunk("o", 0, 3)}), id, 2));
+                    threads.push_back(ops);
+                }
+                return threads;
+            }),
+        three_ranks("packets of groups", "allreduce", true, {3, 3, 5},
+            [&](const gpu_plan& g) {
+                list threads;
+                for (const int id : {0, 1}) {
+                    json ops = json::array({moves("ppkt", {chunk("i", g.peer(0)), chunk("i", g.peer(1))},
+                                                {remote(0, "s", g.number_at(0)), remote(1, "s", g.number_at(1))}),
+                        moves("recspkt", {chunk("i", g.rank), chunk("s", 0), chunk("s", 1)},
+                            {chunk("i", g.rank), chunk("s", 4), remote(0, "s", 2 + g.number_at(0)),
+                                remote(1, "s", 2 + g.number_at(1))}),
+                        moves("upkt", {chunk("s", 2)}, {chunk("i", g.peer(0))}),
+                        moves("upkt", {chunk("s", 3)}, {chunk("i", g.peer(1))})});
+                    for (json& op : ops) op = shared(op, id, 2);
+                    threads.push_back(ops);
+                }
+                return threads;
+            }),
+        last};
 }
 
 list plans_of_three_ranks() {
@@ -603,9 +869,9 @@ list plans_of_three_ranks() {
             }),
         three_ranks("packets to all", "allreduce", true, {1, 1, 2},
             [](const gpu_plan& g) {
-                return list{json::array(
-                    {moves("ppkt", {chunk("i", 0)}, {remote(0, "s", g.number_at(0)), remote(1, "s", g.number_at(1))}),
-                        moves("repkt", {chunk("i", 0), chunk("s", 0), chunk("s", 1)}, {chunk("i", 0)})})};
+                return list{json::array({moves("ppkt", {chunk("i", 0), chunk("i", 0)},
+                                             {remote(0, "s", g.number_at(0)), remote(1, "s", g.number_at(1))}),
+                    moves("repkt", {chunk("i", 0), chunk("s", 0), chunk("s", 1)}, {chunk("i", 0)})})};
             }),
         three_ranks("gets", "alltoall", false, {3, 3, 0}, [&](const gpu_plan& g) {
             return list{json::array({moves("copy", {chunk("i", g.rank)}, {chunk("o", g.rank)}), signals("signal", both),
@@ -625,7 +891,8 @@ TEST_CASE("exchange: changed plans of MSCCL++ are refuted", "[exchange]") {
     };
     for (const auto& file : support::sample_plans(".json"))
         check(file.filename().string(), json::parse(support::text_of(file)), 250);
-    for (const json& plan : plans_of_three_ranks()) check(plan["name"].get<std::string>() + ".json", plan, 1000);
+    for (const list& plans : {plans_of_three_ranks(), plans_of_other_forms()})
+        for (const json& plan : plans) check(plan["name"].get<std::string>() + ".json", plan, 1000);
     // Gets and reductions of remote chunks, as colls writes them.
     for (const char* const name :
         {"ring_all_reduce_4", "direct_gather_4", "pipelined_broadcast_4", "recursive_doubling_all_gather_8"}) {

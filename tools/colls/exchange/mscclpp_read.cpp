@@ -57,18 +57,18 @@ const std::map<std::string, kind> data_operations{{"put", {.stores = true, .port
     {"gstore", {.to_all = true, .one_source = true, .one_result = true}},
     {"gstorepkt", {.packets = true, .reads_packets = true, .to_all = true, .one_source = true, .one_result = true}}};
 bool known(const std::string& name) {
-    static const std::set<std::string> others{"nop", "flush", "signal", "rlxsignal", "wait", "rlxwait", "barrier",
-        "sem_acquire", "sem_release", "pipeline"};
+    static const std::set<std::string> others{
+        "nop", "flush", "signal", "rlxsignal", "wait", "rlxwait", "barrier", "sem_acquire", "sem_release", "pipeline"};
     return others.contains(name) || data_operations.contains(name);
 }
 
 /// How large a chunk is taken to be. Thread blocks that share an operation, and the iterations of a pipeline, have
 /// parts of a chunk each; which ones depends on its size. So a plan is read with chunks of several sizes.
 struct size {
-    int parts = 1;         ///< of a chunk
-    int unit_bytes = 1;    ///< of pipelines: what all their unit sizes are multiples of,
-    int unit_parts = 1;    ///< and in parts
-    int scratch_parts = 0; ///< of a chunk of scratch memory, where larger chunks use it again and again, or 0
+    int parts = 1;          ///< of a chunk
+    int unit_bytes = 1;     ///< of pipelines: what all their unit sizes are multiples of,
+    int unit_parts = 1;     ///< and in parts
+    int scratch_parts = 0;  ///< of a chunk of scratch memory, where larger chunks use it again and again, or 0
     std::string words{};
 };
 
@@ -90,8 +90,8 @@ public:
         p_.in_place = plan_.at("inplace").flag();
         const std::string protocol = plan_.at("protocol").text();
         if (protocol != "Simple" && protocol != "LL")
-            throw refused(fmt::format("the plan's protocol is {}: there are Simple, and LL for packets",
-                quoted(protocol)));
+            throw refused(
+                fmt::format("the plan's protocol is {}: there are Simple, and LL for packets", quoted(protocol)));
         packets_allowed_ = protocol == "LL";
         const std::vector<json_value> all = gpus.list();
         if (all.empty() || all.size() > most_chunks) throw refused(fmt::format("the plan has {} gpus", all.size()));
@@ -163,8 +163,8 @@ private:
                 const json_value number = each.at(input ? "input_chunks" : "output_chunks");
                 // Zero: executors then look at the other number.
                 if (const int n = number.integer(0, most_chunks); n != 0 && n != wanted)
-                    throw refused(fmt::format("{} is {}: of chunks as large as the others it is {}", number.where(), n,
-                        wanted));
+                    throw refused(
+                        fmt::format("{} is {}: of chunks as large as the others it is {}", number.where(), n, wanted));
             }
         coarse_.implements = p_.implements;
         coarse_.ranks = p_.ranks;
@@ -189,8 +189,8 @@ private:
 
     gpu read_gpu(int r, const json_value& listed) const {
         const json_value all = listed.named(fmt::format("gpu {}", r));
-        all.only({"id", "input_chunks", "output_chunks", "scratch_chunks", "threadblocks", "channels",
-            "remote_buffers", "semaphores"});
+        all.only({"id", "input_chunks", "output_chunks", "scratch_chunks", "threadblocks", "channels", "remote_buffers",
+            "semaphores"});
         if (all.at("id").integer(0, most_chunks) != r) throw refused(fmt::format("gpu {} is not in its place", r));
         gpu g;
         g.scratch = all.at("scratch_chunks").integer(0, most_chunks / size_.parts);
@@ -212,7 +212,8 @@ private:
                 group.at("size").integer(1, most_chunks);
                 switch_channel s{buffer, {}};
                 for (const json_value& rank : group.at("ranks").list()) s.ranks.push_back(rank_in(rank));
-                if (std::ranges::count(s.ranks, r) != 1 || std::set(s.ranks.begin(), s.ranks.end()).size() != s.ranks.size())
+                if (std::ranges::count(s.ranks, r) != 1 ||
+                    std::set(s.ranks.begin(), s.ranks.end()).size() != s.ranks.size())
                     throw refused(group.where() + " must have gpus once each, and the gpu itself");
                 g.switches.push_back(std::move(s));
             }
@@ -237,15 +238,15 @@ private:
             for (std::size_t i = 0; i < gpus_[at(r)].switches.size(); ++i)
                 for (const int other : gpus_[at(r)].switches[i].ranks)
                     if (!same_switch(r, static_cast<int>(i), other))
-                        throw refused(fmt::format("switch channel {} of gpu {} connects gpu {}, which has no such switch "
-                                                  "channel: all gpus of a group list it, in the same order",
-                            i, r, other));
+                        throw refused(
+                            fmt::format("switch channel {} of gpu {} connects gpu {}, which has no such switch "
+                                        "channel: all gpus of a group list it, in the same order",
+                                i, r, other));
     }
     const switch_channel* same_switch(int rank, int number, int other) const {
         const auto& own = gpus_[at(rank)].switches;
-        const auto before =
-            std::count_if(own.begin(), own.begin() + number,
-                [&](const switch_channel& s) { return s.ranks == own[at(number)].ranks; });
+        const auto before = std::count_if(own.begin(), own.begin() + number,
+            [&](const switch_channel& s) { return s.ranks == own[at(number)].ranks; });
         auto left = before;
         for (const switch_channel& s : gpus_[at(other)].switches)
             if (s.ranks == own[at(number)].ranks && left-- == 0) return &s;
@@ -281,7 +282,8 @@ private:
                 add("remote_buffer_ids", each, block_.buffers[type], g.remote.size());
                 for (const int id : block_.buffers[type])
                     if (!g.remote[at(id)].channels.contains(type))
-                        throw refused(fmt::format("{}: remote buffer {} is not for {} channels", each.where(), id, type));
+                        throw refused(
+                            fmt::format("{}: remote buffer {} is not for {} channels", each.where(), id, type));
             }
         here_ = {rank, threads_++, number, 0, ""};
         last_ = p_.begins.back();
@@ -300,8 +302,8 @@ private:
         const std::string place = fmt::format("gpu {}, thread block {}, step {}", here_.rank, here_.block, here_.step);
         const std::string name = op.named(place).at("name").text();
         if (!known(name))
-            throw refused(fmt::format("{}: {} is no known operation: docs/exchange.md lists those that are read", place,
-                quoted(name)));
+            throw refused(fmt::format(
+                "{}: {} is no known operation: docs/exchange.md lists those that are read", place, quoted(name)));
         return name;
     }
     void read_pipeline(const json_value& op) {
@@ -317,10 +319,9 @@ private:
         for (const json_value& each : inner) names.push_back(name_of(each));
         for (int i = 0; i < iterations; ++i)
             for (std::size_t k = 0; k < inner.size(); ++k) {
-                here_.type = iterations == 1
-                                 ? fmt::format("pipeline, operation {}, {}", k, names[k])
-                                 : fmt::format("pipeline, operation {}, {}, iteration {} of {}", k, names[k], i + 1,
-                                       iterations);
+                here_.type = iterations == 1 ? fmt::format("pipeline, operation {}, {}", k, names[k])
+                                             : fmt::format("pipeline, operation {}, {}, iteration {} of {}", k,
+                                                   names[k], i + 1, iterations);
                 const portion part{i, unit, chunks_of_all};
                 read_operation(inner[k].named(words(here_)), names[k], &part);
             }
@@ -373,8 +374,8 @@ private:
         mine.members.emplace_back(arrives, leaves);
         const int wanted = op.at("num_threadblocks").integer(1, most_chunks);
         if (mine.members.size() > 1 && mine.wanted != wanted)
-            throw refused(fmt::format("{} waits for {} thread blocks, another one there for {}", op.where(), wanted,
-                mine.wanted));
+            throw refused(fmt::format(
+                "{} waits for {} thread blocks, another one there for {}", op.where(), wanted, mine.wanted));
         mine.wanted = wanted;
     }
     int add_event(event e) {
@@ -395,12 +396,12 @@ private:
         const json_value& op) const {
         const auto found = lists.find(type);
         if (found == lists.end() || found->second.empty())
-            throw refused(
-                fmt::format("{} uses {} channels, of which its thread block has none", op.where(), type));
+            throw refused(fmt::format("{} uses {} channels, of which its thread block has none", op.where(), type));
         return found->second[at(id.integer(0, static_cast<int>(found->second.size()) - 1))];
     }
     channel channel_of(const std::string& type, const json_value& id, const json_value& op) const {
-        if (type == "switch") throw refused(op.where() + " is about memory and port channels, and names switch channels");
+        if (type == "switch")
+            throw refused(op.where() + " is about memory and port channels, and names switch channels");
         const int own = own_entry(block_.channels, type, id, op);
         const std::vector<int>& peers = gpus_[at(here_.rank)].peers.at(type);
         const int to = peers[at(own)];
@@ -415,8 +416,8 @@ private:
         all.events.push_back(event);
         all.threads.insert(here_.thread);
         if (all.threads.size() > 1)
-            throw refused(fmt::format("{}: another thread block uses this {}{}{}, in no known order", words(here_), what,
-                how.empty() ? "" : " for ", how));
+            throw refused(fmt::format("{}: another thread block uses this {}{}{}, in no known order", words(here_),
+                what, how.empty() ? "" : " for ", how));
     }
 
     /// Which parts of the chunks that an operation names it is about.
@@ -424,8 +425,9 @@ private:
         const int all = chunks_of_op * size_.parts;
         if (part != nullptr) {
             if (op.has("tbg_info"))
-                throw refused(op.where() + " is shared by thread blocks in a pipeline: its iterations are those for the "
-                                           "whole, and go beyond each share; share it outside of pipelines");
+                throw refused(op.where() +
+                              " is shared by thread blocks in a pipeline: its iterations are those for the "
+                              "whole, and go beyond each share; share it outside of pipelines");
             if (chunks_of_op != part->chunks)
                 throw refused(fmt::format("{} is about {} chunks, and the iterations of its pipeline about {}",
                     op.where(), chunks_of_op, part->chunks));
@@ -445,12 +447,14 @@ private:
         for (const int i : {index, index + count - 1}) place_of(coarse_, owner, buffer, i, scratch, op.where());
         const bool again = buffer == "s" && p_.scratch_parts < size_.parts;
         if (again && !in_pipeline)
-            throw refused(op.where() + " uses scratch memory outside of a pipeline: \"reuse_resources\" holds a part of "
-                                       "large chunks there alone; a \"max_message_size\" says how large they are");
+            throw refused(op.where() +
+                          " uses scratch memory outside of a pipeline: \"reuse_resources\" holds a part of "
+                          "large chunks there alone; a \"max_message_size\" says how large they are");
         std::vector<place> all;
         for (int i = parts.first; i < parts.second; ++i)
-            all.push_back(again ? place{owner, memory::scratch, index * p_.scratch_parts + i % p_.scratch_parts}
-                                : place_of(p_, owner, buffer, index * size_.parts + i, scratch * size_.parts, op.where()));
+            all.push_back(
+                again ? place{owner, memory::scratch, index * p_.scratch_parts + i % p_.scratch_parts}
+                      : place_of(p_, owner, buffer, index * size_.parts + i, scratch * size_.parts, op.where()));
         return all;
     }
     enum class side : unsigned char { local, remote, all };
@@ -500,8 +504,9 @@ private:
         op.only({"name", "src_buff", "dst_buff", "channel_type", "channel_ids", "reduce_op", "tbg_info"});
         const std::string what = op.where();
         const bool switches = k.from_all || k.to_all;
-        const std::string type =
-            op.has("channel_type") ? channel_type(op.at("channel_type")) : switches ? "switch" : "memory";
+        const std::string type = op.has("channel_type") ? channel_type(op.at("channel_type"))
+                                 : switches             ? "switch"
+                                                        : "memory";
         if ((type == "switch") != switches || (type == "port" && !k.ports) || (k.signals && type != "port"))
             throw refused(fmt::format("{} goes by {} channels, and not by {} channels", what,
                 switches    ? "switch"
@@ -510,10 +515,10 @@ private:
                             : "memory",
                 type));
         if ((k.packets || k.reads_packets) && (!packets_allowed_ || part != nullptr))
-            throw refused(what + (part != nullptr
-                                         ? " is in a pipeline: each iteration would move all its packets"
-                                         : " is about packets, for which scratch memory has no room: they need "
-                                           "\"protocol\": \"LL\""));
+            throw refused(
+                what + (part != nullptr ? " is in a pipeline: each iteration would move all its packets"
+                                        : " is about packets, for which scratch memory has no room: they need "
+                                          "\"protocol\": \"LL\""));
         check_reduction(op, k);
         // Packets are sent by port channels as they lie there, whether they have come or not.
         const bool as_they_lie = name == "ppkt" && type == "port";
@@ -530,8 +535,8 @@ private:
                 const std::size_t i = all.size();
                 all.push_back(read_entry(chunk, any ? side::all : remote ? side::remote : side::local, type, op, part));
                 if (is_packet(i, source) && all.back().buffer != "s")
-                    throw refused(fmt::format("{}: packets are in scratch memory, not in {}", chunk.where(),
-                        all.back().buffer));
+                    throw refused(
+                        fmt::format("{}: packets are in scratch memory, not in {}", chunk.where(), all.back().buffer));
                 if (all.back().count != from[0].count)
                     throw refused(fmt::format("{} moves {} chunks to {}", what, from[0].count, all.back().count));
             }
@@ -579,8 +584,8 @@ private:
             throw refused(fmt::format("{} is {}: there are sum, min and max", op.at("reduce_op").where(), quoted(by)));
         if (reduction_.empty()) reduction_ = by;
         if (by != reduction_)
-            throw refused(fmt::format("{} reduces by {}, and others by {}: no collective does", op.where(), by,
-                reduction_));
+            throw refused(
+                fmt::format("{} reduces by {}, and others by {}: no collective does", op.where(), by, reduction_));
     }
     static void check_counts(const json_value& op, const std::string& name, const kind& k,
         const std::vector<entry>& from, const std::vector<entry>& to) {
@@ -603,8 +608,8 @@ private:
             throw refused(fmt::format("{} has {} channels for {} destinations", op.where(), ids.size(), to.size()));
         for (std::size_t i = 0; i < to.size(); ++i)
             if (const int leads = std::get<1>(channel_of(type, ids[i], op)); leads != to[i].owner)
-                throw refused(fmt::format("{} leads to gpu {}, and the destination is at gpu {}", ids[i].where(), leads,
-                    to[i].owner));
+                throw refused(fmt::format(
+                    "{} leads to gpu {}, and the destination is at gpu {}", ids[i].where(), leads, to[i].owner));
     }
     void move_all(chunks from, const chunks& to, bool reduces) {
         if (reduces) {
@@ -619,8 +624,8 @@ private:
         }
     }
     /// Threads share the elements of an operation, and do not wait for each other.
-    void check_order_inside(const std::vector<entry>& sources, const std::vector<entry>& destinations,
-        const kind& k, const std::string& name) const {
+    void check_order_inside(const std::vector<entry>& sources, const std::vector<entry>& destinations, const kind& k,
+        const std::string& name) const {
         const chunks from = flat(sources), to = flat(destinations);
         std::map<place, std::pair<std::size_t, std::size_t>> written;  // by which entry, and where in it
         for (std::size_t e = 0; e < to.size(); ++e)
@@ -675,12 +680,14 @@ private:
                 const auto& released = released_[{r, id}].events;
                 const auto first = static_cast<std::size_t>(gpus_[at(r)].semaphores[at(id)]);
                 if (acquired.size() > first + released.size())
-                    throw refuted(fmt::format("{} waits for ever: semaphore {} begins with {}, and is released {} times",
-                        words(p_.events[at(acquired[first + released.size()])]), id, first, released.size()));
+                    throw refuted(
+                        fmt::format("{} waits for ever: semaphore {} begins with {}, and is released {} times",
+                            words(p_.events[at(acquired[first + released.size()])]), id, first, released.size()));
                 if (acquired.size() != released.size())
-                    throw refuted(fmt::format("semaphore {} of gpu {} is acquired {} times and released {} times: the "
-                                              "next call would begin with {}, not with {}",
-                        id, r, acquired.size(), released.size(), first + released.size() - acquired.size(), first));
+                    throw refuted(
+                        fmt::format("semaphore {} of gpu {} is acquired {} times and released {} times: the "
+                                    "next call would begin with {}, not with {}",
+                            id, r, acquired.size(), released.size(), first + released.size() - acquired.size(), first));
                 for (std::size_t i = first; i < acquired.size(); ++i)
                     p_.waits.emplace_back(released[i - first], acquired[i]);
             }
@@ -690,7 +697,8 @@ private:
         for (const auto& [chunk, event] : others_) {
             if (const auto written = packets_written_.find(chunk); written != packets_written_.end())
                 throw refuted(fmt::format("{} accesses {} of gpu {}, which holds a packet, from {}, as it would data",
-                    words(p_.events[at(event)]), words(p_, chunk), chunk.rank, words(p_.events[at(written->second[0])])));
+                    words(p_.events[at(event)]), words(p_, chunk), chunk.rank,
+                    words(p_.events[at(written->second[0])])));
             if (chunk.in != memory::scratch) continue;
             // Packets take twice the room of what they carry.
             const place there{chunk.rank, memory::scratch, chunk.index / 2};
@@ -703,8 +711,8 @@ private:
             const auto written = packets_written_.find(chunk);
             if (written == packets_written_.end())
                 throw refuted(fmt::format("{} {} {}", words(p_.events[at(event)]),
-                    waits ? "waits for ever for a packet in" : "sends the packet of", words(p_, chunk)) +
-                    (waits ? "" : ", where there is none"));
+                                  waits ? "waits for ever for a packet in" : "sends the packet of", words(p_, chunk)) +
+                              (waits ? "" : ", where there is none"));
             if (written->second.size() > 1)
                 throw refused(fmt::format("{} reads a packet from {}, where {} are written",
                     words(p_.events[at(event)]), words(p_, chunk), written->second.size()));
@@ -761,9 +769,10 @@ public:
         }
         if (!units_.empty()) return of_pipelines();
         if (const int held = bytes_in_scratch(); held > 0)
-            throw refused(fmt::format("\"reuse_resources\" holds chunks of {} bytes in scratch memory, and larger ones "
-                                      "overflow it: a \"max_message_size\" says that there are none",
-                held));
+            throw refused(
+                fmt::format("\"reuse_resources\" holds chunks of {} bytes in scratch memory, and larger ones "
+                            "overflow it: a \"max_message_size\" says that there are none",
+                    held));
         return of_groups();
     }
 
@@ -786,9 +795,10 @@ private:
                     divisions_.emplace(of, shared);
                     group_ = std::lcm(group_, of / std::gcd(of, shared));
                     if (group_ > 64)
-                        throw refused(fmt::format("{}: thread blocks divide chunks into {} parts, with the other groups of "
-                                                  "the plan; the most is 64",
-                            group.where(), group_));
+                        throw refused(
+                            fmt::format("{}: thread blocks divide chunks into {} parts, with the other groups of "
+                                        "the plan; the most is 64",
+                                group.where(), group_));
                 }
     }
     /// If all groups divide one chunk into as many shares, these meet whatever its size. Else those of some sizes
@@ -801,7 +811,8 @@ private:
         return all;
     }
     std::vector<size> of_pipelines() const {
-        const int common = std::accumulate(units_.begin(), units_.end(), 0, [](int a, int b) { return std::gcd(a, b); });
+        const int common =
+            std::accumulate(units_.begin(), units_.end(), 0, [](int a, int b) { return std::gcd(a, b); });
         const int fine = group_ * most_, longest = *units_.rbegin() / common * fine;
         if (longest > 64)
             throw refused(fmt::format("unit sizes of pipelines from {} to {} bytes have too small a common measure",
@@ -812,14 +823,16 @@ private:
         if (const int again = bytes_in_scratch(); again > 0) {
             for (const int unit : units_)
                 if (again % unit != 0)
-                    throw refused(fmt::format("a unit size of {} bytes does not divide the {} bytes of a chunk in scratch "
-                                              "memory, which \"reuse_resources\" uses again and again",
-                        unit, again));
+                    throw refused(
+                        fmt::format("a unit size of {} bytes does not divide the {} bytes of a chunk in scratch "
+                                    "memory, which \"reuse_resources\" uses again and again",
+                            unit, again));
             if (most_ > 1) throw refused("pipelines with \"num_chunks\" above 1 and \"reuse_resources\" are not read");
             if (again / common > 512)
-                throw refused(fmt::format("\"reuse_resources\" uses scratch memory again after {} iterations: too many to "
-                                          "be looked at; a \"max_message_size\" says that it does not",
-                    again / common));
+                throw refused(
+                    fmt::format("\"reuse_resources\" uses scratch memory again after {} iterations: too many to "
+                                "be looked at; a \"max_message_size\" says that it does not",
+                        again / common));
             s.scratch_parts = again / common * fine;
             for (const int more : {1, longest, longest + 1}) parts.push_back(s.scratch_parts + more);
         }
@@ -837,14 +850,14 @@ private:
     int bytes_in_scratch() const {
         if (!plan_.has("reuse_resources") || !plan_.at("reuse_resources").flag() || *scratch_.rbegin() == 0) return 0;
         if (scratch_.size() > 1) throw refused("\"reuse_resources\" needs as many \"scratch_chunks\" on every gpu");
-        const bool twice =
-            plan_.has("use_double_scratch_buffer") && plan_.at("use_double_scratch_buffer").flag();
+        const bool twice = plan_.has("use_double_scratch_buffer") && plan_.at("use_double_scratch_buffer").flag();
         const int held = (1 << 26) / (twice ? 2 : 1), count = *scratch_.begin();
         const int each = ((held + count - 1) / count + alignment_ - 1) / alignment_ * alignment_;
         const auto most = plan_.has("max_message_size") ? plan_.at("max_message_size").bytes()
                                                         : std::numeric_limits<unsigned long long>::max();
-        return most / static_cast<unsigned long long>(std::max(1, chunks_)) > static_cast<unsigned long long>(each) ? each
-                                                                                                                   : 0;
+        return most / static_cast<unsigned long long>(std::max(1, chunks_)) > static_cast<unsigned long long>(each)
+                   ? each
+                   : 0;
     }
     size named(size s) const {
         const long bytes = units_.empty() ? static_cast<long>(s.parts) * alignment_
