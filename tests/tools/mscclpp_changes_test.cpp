@@ -1,9 +1,11 @@
 // Changed plans of MSCCL++ are refuted: what the import says, beside a runner that knows nothing of the import.
 #include "catch.hpp"
 
+#include "support/says.hpp"
 #include "tools/plan_changes.hpp"
 
 #include <exchange/mscclpp.hpp>
+#include <exchange/try_plan.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -904,4 +906,223 @@ TEST_CASE("exchange: changed plans of MSCCL++ are refuted", "[exchange]") {
     all.print("MSCCL++");
     CHECK(all.wrong > 1500);
     CHECK(all.missed * 100 <= all.wrong);
+}
+
+TEST_CASE("exchange: plans of MSCCL++ of all forms run", "[exchange]") {
+    int run = 0;
+    for (const list& plans : {plans_of_three_ranks(), plans_of_other_forms()})
+        for (const json& plan : plans) {
+            INFO(plan["name"]);
+            const support::judgement j = support::judge(plan.dump(), "p.json");
+            REQUIRE(j.text == "");
+            if (j.read->from->table.scratch > 0) continue;  // executors have no scratch slots beside several blocks
+            CHECK(exchange::try_plan(j.read->schedule, 3, 12) == "");
+            ++run;
+        }
+    CHECK(run >= 10);
+}
+
+TEST_CASE("exchange: of a plan of MSCCL++ it is said where it is wrong", "[exchange]") {
+    const auto plan_of = [](const std::string& name) {
+        for (const list& plans : {plans_of_three_ranks(), plans_of_other_forms()})
+            for (const json& plan : plans)
+                if (plan["name"] == name) return plan;
+        throw std::runtime_error("there is no plan of that name");
+    };
+    const auto expect = [&](const std::string& name, const std::function<void(json&)>& change, support::verdict what,
+                            const std::string& words) {
+        json plan = plan_of(name);
+        change(plan);
+        const support::judgement j = support::judge(plan.dump(), "p.json");
+        INFO(name << ": " << j.text);
+        CHECK(j.what == what);
+        CHECK(support::lacks(j.text, {words}) == "");
+        CHECK(j.text.find('\n') == std::string::npos);
+        CHECK(j.text.find("json") == std::string::npos);
+    };
+    using support::verdict;
+    const auto op = [](json& p, int gpu, int block, int i) -> json& { return spot{gpu, block, i}.in(p); };
+    // A missing wait, a wrong buffer, a wrong chunk, a wrong number, of each form.
+    expect(
+        "a switch", [&](json& p) { spot{1, 0, 3}.list_in(p).erase(3); }, verdict::refuted,
+        "waits for ever: gpu 1 signals 1 times");
+    expect(
+        "a switch", [&](json& p) { op(p, 1, 0, 2)["src_buff"][0]["index"] = 0; }, verdict::refuted,
+        "gpu 1, thread block 0, step 2 (glres)");
+    expect(
+        "a switch", [&](json& p) { op(p, 1, 0, 2)["src_buff"][0]["switch_channel_id"] = 2; }, verdict::refused,
+        "gpu 1, thread block 0, step 2 (glres), \"src_buff\"[0], \"switch_channel_id\" is 2: it must be from 0 to 1");
+    expect(
+        "a switch", [&](json& p) { p["gpus"][2]["channels"][2]["rank_groups"][0]["ranks"] = {1, 2}; }, verdict::refused,
+        "switch channel 1 of gpu 0 connects gpu 2, which has no such switch channel");
+    expect(
+        "a switch to scratch memory", [&](json& p) { op(p, 0, 0, 0)["dst_buff"][0]["index"] = 1; }, verdict::refuted,
+        "access s[1] of gpu 0, and neither waits for the other");
+    expect(
+        "packets by a switch", [&](json& p) { spot{2, 1, 0}.list_in(p).erase(0); }, verdict::refuted,
+        "waits for ever for a packet in s[2]");
+    expect(
+        "packets by a switch", [&](json& p) { p["protocol"] = "Simple"; }, verdict::refused,
+        "scratch memory has no room: they need \"protocol\": \"LL\"");
+    expect(
+        "packets that are kept", [&](json& p) { op(p, 0, 1, 0)["src_buff"][0]["index"] = 1; }, verdict::refuted,
+        "rank 0 ends without the contribution of rank 0");
+    expect(
+        "packets that are kept", [&](json& p) { op(p, 0, 0, 1)["dst_buff"].erase(1); }, verdict::refused,
+        "gpu 0, thread block 0, step 1 (recpkt) has 3 sources and 1 destinations");
+    expect(
+        "packets of groups", [&](json& p) { op(p, 0, 1, 1)["tbg_info"]["tb_id"] = 0; }, verdict::refused,
+        "where 2 are written");
+    expect(
+        "packets of groups", [&](json& p) { op(p, 0, 1, 1).erase("tbg_info"); }, verdict::refused,
+        "reads a packet from s[2] (part 1 of 2)");
+    expect(
+        "groups", [&](json& p) { spot{1, 1, 0}.list_in(p).erase(0); }, verdict::refuted,
+        "gpu 1 waits for ever: 1 of 2 thread blocks arrive at barrier 0");
+    expect(
+        "groups", [&](json& p) { op(p, 1, 1, 1)["tbg_info"]["tb_id"] = 2; }, verdict::refused,
+        "\"tbg_info\", \"tb_id\" is 2: it must be from 0 to 1");
+    expect(
+        "groups",
+        [&](json& p) {
+            for (const int block : {0, 1}) op(p, 0, block, block == 0 ? 3 : 1)["tbg_info"]["tbg_size"] = 3;
+        },
+        verdict::refuted, "ends without the contribution");
+    // Shares that do not meet: thread block 0 waits for the peer's thread block 0 alone, and reads what the other
+    // wrote.
+    expect(
+        "groups",
+        [&](json& p) {
+            for (int g = 0; g < 3; ++g)
+                for (const int block : {0, 1}) {
+                    json& ops = spot{g, block, 0}.list_in(p);
+                    for (std::size_t i = ops.size(); i-- > 0;)
+                        if (ops[i]["name"] == "barrier") ops.erase(i);
+                }
+        },
+        verdict::refuted, "gpu 0, thread block 1, step 0 (rres)");
+    expect(
+        "a pipeline", [&](json& p) { p["gpus"][1]["semaphores"][2]["init_value"] = 3; }, verdict::refuted,
+        "iteration 3 of 3) access s[0] (part 1 of 2) of gpu 1, and neither waits for the other");
+    expect(
+        "a pipeline", [&](json& p) { p["gpus"][1]["semaphores"][2]["init_value"] = 0; }, verdict::refuted,
+        "the plan waits for ever: gpu ");
+    expect(
+        "a pipeline", [&](json& p) { spot{0, 1, 2, 0}.list_in(p).erase(2); }, verdict::refuted,
+        "waits for ever: semaphore 1 begins with 0, and is released 0 times");
+    expect(
+        "a pipeline", [&](json& p) { spot{0, 2, 0, 0}.list_in(p).erase(0); }, verdict::refuted,
+        "semaphore 1 of gpu 0 is "
+        "acquired 0 times and released 1 times: the next call would begin with 1, not with 0");
+    expect(
+        "a pipeline", [&](json& p) { op(p, 0, 1, 0)["iter_context"]["num_chunks"] = 2; }, verdict::refused,
+        "\"num_chunks\" above 1 and \"reuse_resources\"");
+    expect(
+        "a pipeline",
+        [&](json& p) {
+            p["reuse_resources"] = false;
+            op(p, 0, 1, 0)["iter_context"]["num_chunks"] = 2;
+        },
+        verdict::refused,
+        "(pipeline, operation 1, glres) is about 1 chunks, and the iterations of its pipeline about 2");
+    expect(
+        "a pipeline",
+        [&](json& p) {
+            json& inner = spot{0, 1, 1, 0}.in(p);
+            inner = shared(inner, 0, 2);
+        },
+        verdict::refused, "is shared by thread blocks in a pipeline");
+    expect(
+        "a pipeline", [&](json& p) { op(p, 0, 1, 0)["iter_context"]["unit_size"] = 1 << 20; }, verdict::refused,
+        "unit");
+    expect(
+        "packets to all", [&](json& p) { op(p, 0, 0, 0)["src_buff"].erase(1); }, verdict::refused,
+        "gpu 0, thread block 0, step 0 (ppkt) has 1 sources and 2 destinations");
+    expect(
+        "two thread blocks", [&](json& p) { op(p, 0, 0, 0)["channel_ids"][0] = 1; }, verdict::refused,
+        "\"channel_ids\"[0] leads to gpu 2, and the destination is at gpu 1");
+    expect(
+        "two thread blocks", [&](json& p) { op(p, 0, 0, 0)["channel_type"] = "memory"; }, verdict::refused,
+        "gpu 0, thread block 0, step 0 (pws) goes by port channels, and not by memory channels");
+    expect(
+        "two thread blocks", [&](json& p) { op(p, 0, 1, 1)["reduce_op"] = "product"; }, verdict::refused,
+        "(res), \"reduce_op\" is \"product\": there are sum, min and max");
+    expect(
+        "gets", [&](json& p) { op(p, 0, 0, 0)["name"] = "teleport\n"; }, verdict::refused,
+        "gpu 0, thread block 0, step 0: \"teleport\\n\" is no known operation");
+    expect(
+        "gets", [&](json& p) { op(p, 0, 0, 0)["deps"] = 1; }, verdict::refused,
+        "gpu 0, thread block 0, step 0 (copy) has \"deps\", which is not understood");
+    expect("gets", [&](json& p) { p["instances"] = 1; }, verdict::refused, "the plan has \"instances\"");
+    expect("gets", [&](json& p) { p["gpus"] = json::array(); }, verdict::refused, "the plan has 0 gpus");
+    expect(
+        "gets", [&](json& p) { p["gpus"][1]["input_chunks"] = 6; }, verdict::refused,
+        "\"input_chunks\" is 3: of chunks as large as the others it is 6");
+    expect(
+        "gets", [&](json& p) { p["gpus"][1]["remote_buffers"][0]["rank"] = 3; }, verdict::refused,
+        "gpu 1, \"remote_buffers\"[0], \"rank\" is 3: it must be from 0 to 2");
+    expect(
+        "gets", [&](json& p) { op(p, 0, 0, 1)["channel_ids"] = json::array(); }, verdict::refused, "names no channels");
+    expect(
+        "gets", [&](json& p) { op(p, 2, 0, 3)["src_buff"][0]["size"] = 1e9; }, verdict::refused,
+        "\"size\" is the number 1000000000.0, and must be a whole number");
+    expect(
+        "gets", [&](json& p) { op(p, 2, 0, 3)["src_buff"][0]["size"] = 1000000000; }, verdict::refused,
+        "\"size\" is 1000000000: it must be from 1 to 65536");
+}
+
+TEST_CASE(
+    "exchange: where a member of a plan of MSCCL++ is of another type, or missing, one line says so", "[exchange]") {
+    const std::vector<json> others{nullptr, true, -1, 70000, 0.5, std::uint64_t(-1), "", "x\n", json::array(),
+        json::array({json::array()}), json::object()};
+    int refused = 0;
+    // Changes one member after another, of all objects and lists in it.
+    const std::function<void(const json&, json&, json&)> change = [&](const json& plan, json& whole, json& inside) {
+        const auto judged = [&](const char* what) {
+            const support::judgement j = support::judge(whole.dump(), "p.json");
+            INFO(plan["name"] << ", " << what << ": " << j.text);
+            CHECK(j.text.find('\n') == std::string::npos);
+            CHECK(j.text.find("exception") == std::string::npos);
+            refused += j.what == support::verdict::refused;
+        };
+        const json before = inside;
+        for (const auto& member : before.items()) {
+            json& mine = inside.is_array() ? inside[std::stoul(member.key())] : inside[member.key()];
+            const json kept = mine;
+            if (mine.is_structured()) change(plan, whole, mine);
+            for (const json& other : others) {
+                mine = other;
+                judged("changed");
+            }
+            mine = kept;
+            if (!inside.is_object()) continue;
+            inside.erase(member.key());
+            judged("left out");
+            inside[member.key()] = kept;
+        }
+    };
+    for (const char* const name : {"packets of groups", "a pipeline"})
+        for (json plan : plans_of_other_forms())
+            if (plan["name"] == name) {
+                json& gpus = plan["gpus"];
+                const json first = plan;
+                change(first, plan, gpus[1]);
+                for (const auto& member : first.items()) {
+                    if (member.key() == "gpus") continue;
+                    json changed = first;
+                    for (const json& other : others) {
+                        changed[member.key()] = other;
+                        CHECK(support::judge(changed.dump(), "p.json").text.find('\n') == std::string::npos);
+                    }
+                }
+            }
+    CHECK(refused > 1500);
+    for (const char* const text : {"", "[", "{", "[1]", "null", "{\"gpus\": 1}", "{} {}", "\xff"}) {
+        const support::judgement j = support::judge(text, "p.json");
+        CHECK(j.what == support::verdict::refused);
+        CHECK(j.text.find('\n') == std::string::npos);
+        CHECK(j.text.find("exception") == std::string::npos);
+    }
+    CHECK(support::judge("{\n  \"name\": 1,,}", "p.json").text ==
+          "line 2, column 13: this is no JSON: the file may be cut off, or of another kind");
 }

@@ -56,12 +56,15 @@ int import(const std::string& file, double bytes, const colls::model& m, bool ru
     const colls::report proof = colls::verify(plan->schedule, n);
     json row{{"file", file}, {"format", plan->format}, {"name", t.name}, {"collective", colls::name_of(t.implements)},
         {"ranks", n}, {"in_place", from.plan.in_place}, {"steps", steps}, {"rounds", t.rounds}, {"ports", t.ports},
-        {"blocks", t.blocks}, {"scratch", t.scratch}, {"proven", proof.ok()}};
+        {"blocks", t.blocks}, {"scratch", t.scratch}, {"proven", proof.ok()}, {"sizes", plan->sizes}};
     if (!as_json)
         fmt::print("{} \"{}\": {} on {} ranks, {}\n{} in {}: {}, {}, {}\n", plan->format, t.name,
             colls::name_of(t.implements), n, from.plan.in_place ? "in place" : "out of place",
             count_of(static_cast<long>(steps), "step"), count_of(t.rounds, "round"), count_of(t.ports, "port"),
             count_of(t.blocks, "block"), count_of(t.scratch, "scratch slot"));
+    if (!as_json && plan->sizes > 1)
+        fmt::print(
+            "proven with chunks of {} other sizes, too: these decide what its thread blocks do\n", plan->sizes - 1);
     if (!as_json && from.apart > 0)
         fmt::print("{} of the output cannot be where the input is: copied at the end\n", count_of(from.apart, "block"));
     if (!as_json && from.copied_ahead > 0)

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr int most_chunks = 1 << 16, most_moves = 1 << 22, most_events = 1 << 21;
+constexpr int most_chunks = 1 << 16, most_moves = 1 << 21, most_events = 1 << 21;
 
 /// What an operation does, by its name: it copies sources to destinations, one to one, or one to all. A reduction adds
 /// the sources into the first destination, and stores the sum into the others, if it has others.
@@ -78,15 +78,20 @@ std::pair<int, int> share(int all, int mine, int of) {
     return {begin(mine), begin(mine + 1)};
 }
 
+/// As it can be printed.
+std::string one_line(std::string text) {
+    std::ranges::replace_if(text, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    return text;
+}
+
 class mscclpp_reader {
 public:
     mscclpp_reader(const json& plan, size s) : plan_(plan, "the plan"), size_(std::move(s)) {}
 
     program read() {
         const json_value gpus = plan_.at("gpus");
-        p_.name = plan_.at("name").text();
-        std::ranges::replace_if(p_.name, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-        p_.implements = collective_of_plan(plan_.at("collective").text());
+        p_.name = one_line(plan_.at("name").text());
+        p_.implements = collective_of_plan(one_line(plan_.at("collective").text()));
         p_.in_place = plan_.at("inplace").flag();
         const std::string protocol = plan_.at("protocol").text();
         if (protocol != "Simple" && protocol != "LL")
@@ -156,6 +161,9 @@ private:
         if (blocks > most_chunks / size_.parts)
             throw refused(fmt::format("the plan has {} chunks in {} parts each, and can have {} parts in all", blocks,
                 size_.parts, most_chunks));
+        if (static_cast<long>(blocks) * size_.parts * p_.ranks > most_moves)
+            throw refused(
+                fmt::format("the plan has {} gpus with {} chunks: too many to be looked at", p_.ranks, blocks));
         p_.blocks = coarse_.blocks = blocks;
         for (const json_value& each : gpus)
             for (const bool input : {true, false}) {
@@ -537,7 +545,7 @@ private:
                 if (is_packet(i, source) && all.back().buffer != "s")
                     throw refused(
                         fmt::format("{}: packets are in scratch memory, not in {}", chunk.where(), all.back().buffer));
-                if (all.back().count != from[0].count)
+                if (!from.empty() && all.back().count != from[0].count)
                     throw refused(fmt::format("{} moves {} chunks to {}", what, from[0].count, all.back().count));
             }
         check_counts(op, name, k, from, to);
@@ -759,6 +767,11 @@ public:
     std::vector<size> find() {
         plan_.only({"name", "collective", "protocol", "inplace", "reuse_resources", "gpus", "num_threads_per_block",
             "use_double_scratch_buffer", "buffer_alignment", "min_message_size", "max_message_size"});
+        for (const char* const key : {"reuse_resources", "use_double_scratch_buffer"})
+            if (plan_.has(key)) plan_.at(key).flag();
+        for (const char* const key : {"min_message_size", "max_message_size"})
+            if (plan_.has(key)) plan_.at(key).bytes();
+        if (plan_.has("num_threads_per_block")) plan_.at("num_threads_per_block").integer(1, 1024);
         alignment_ = plan_.has("buffer_alignment") ? plan_.at("buffer_alignment").integer(16, 1 << 20) : 16;
         for (const json_value& gpu : plan_.at("gpus").list()) {
             scratch_.insert(gpu.at("scratch_chunks").integer(0, most_chunks));
@@ -813,10 +826,11 @@ private:
     std::vector<size> of_pipelines() const {
         const int common =
             std::accumulate(units_.begin(), units_.end(), 0, [](int a, int b) { return std::gcd(a, b); });
-        const int fine = group_ * most_, longest = *units_.rbegin() / common * fine;
-        if (longest > 64)
+        const int fine = group_ * most_;
+        if (static_cast<long>(*units_.rbegin() / common) * fine > 64)
             throw refused(fmt::format("unit sizes of pipelines from {} to {} bytes have too small a common measure",
                 *units_.begin(), *units_.rbegin()));
+        const int longest = *units_.rbegin() / common * fine;
         size s{.parts = group_, .unit_bytes = common, .unit_parts = fine};
         std::vector<int> parts;
         for (int i = 1; i <= 3 * longest; ++i) parts.push_back(i);

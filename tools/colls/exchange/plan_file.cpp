@@ -34,13 +34,15 @@ std::shared_ptr<const plan_schedule> read_plan(const std::string& text, const st
     const bool xml = file.ends_with(".xml");
     std::unique_ptr<const imported> from;
     int sizes = 0;
-    if (xml)
+    if (xml) {
+        sizes = 1;
         from = std::make_unique<const imported>(in_rounds(read_msccl(text)));
-    else
+    } else {
         read_mscclpp(text, [&](const program& plan, const std::string& size) {
             if (sizes++ > 0) return check(plan, size);
             from = std::make_unique<const imported>(in_rounds(plan));
         });
+    }
     const colls::any_schedule schedule = schedule_of(from->table);
     return std::make_shared<const plan_schedule>(
         plan_schedule{xml ? "MSCCL XML" : "MSCCL++ JSON", std::move(from), schedule, sizes});

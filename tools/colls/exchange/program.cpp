@@ -40,7 +40,7 @@ std::string words(const program& plan, const place& p) {
     const char* const names[] = {"i", "o", "s", "what is passed on at "};
     const int parts = p.in == memory::scratch ? plan.scratch_parts : plan.parts;
     const std::string chunk = fmt::format("{}[{}]", names[static_cast<int>(p.in)], p.index / parts);
-    return parts == 1 ? chunk : fmt::format("{}, part {} of {},", chunk, p.index % parts + 1, parts);
+    return parts == 1 ? chunk : fmt::format("{} (part {} of {})", chunk, p.index % parts + 1, parts);
 }
 
 }  // namespace exchange

@@ -75,7 +75,7 @@ struct program {
 
 /// "gpu 2, thread block 1, step 3 (rrc)"
 std::string words(const event& e);
-/// "o[3]"; in the numbers of the collective's blocks, or, where chunks have parts, "o[1], part 2 of 2".
+/// "o[3]"; in the numbers of the collective's blocks, or, where chunks have parts, "o[1] (part 2 of 2)".
 std::string words(const program& plan, const place& p);
 
 }  // namespace exchange
