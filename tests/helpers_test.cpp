@@ -496,7 +496,7 @@ TEST_CASE("abort: waiting ranks get the error at once, even if the aborting rank
             if (comm.rank() == guilty) {
                 nap(guilty % 2 == 0 ? 0 : 0.05);
                 part.abort("enough");
-                nap(1);
+                nap(0.2);
             } else {
                 std::vector<int> data(10);
                 try {
