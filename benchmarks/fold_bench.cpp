@@ -51,7 +51,7 @@ void fold(benchmark::State& state) {
     std::vector<operand> x;
     for (int j = 0; j <= k; ++j) {
         memory.push_back(make_buffer(bytes));
-        if (j < k) x.push_back({memory.back().get(), true});
+        if (j < k) x.push_back({memory.back().get()});
     }
     for (auto _ : state) {
         op_table_for<T, Op>.fold(memory.back().get(), x.data(), k, bytes / sizeof(T), &op);
@@ -71,7 +71,6 @@ FOLD(unsigned char, colls::max_t);
 FOLD(float, colls::min_t);
 FOLD(colls::bfloat16, colls::sum_t);
 FOLD(colls::half, colls::sum_t);
-FOLD(float, colls::premul_sum_t<float>);
 FOLD(float, decltype(user_sum));
 
 void pin([[maybe_unused]] unsigned core) {
@@ -108,7 +107,7 @@ void pushing(benchmark::State& state) {
     });
     pin(0);
     int t = 0;
-    const operand x[] = {{own.get(), true}, {other.get(), true}};
+    const operand x[] = {{own.get()}, {other.get()}};
     const auto& table = op_table_for<float, colls::sum_t>;
     for (auto _ : state) {
         std::memset(own.get(), t & 1, bytes);

@@ -92,5 +92,8 @@ function(colls_small_program target)
         target_compile_options(${target} PRIVATE -O0)
         target_include_directories(${target} BEFORE PRIVATE ${colls_precompiled})
         add_dependencies(${target} colls_precompiled)
+        # What the compiler says that it read does not name a header in there.
+        get_target_property(sources ${target} SOURCES)
+        set_property(SOURCE ${sources} APPEND PROPERTY OBJECT_DEPENDS ${colls_precompiled}/colls/colls.hpp.gch)
     endif()
 endfunction()

@@ -35,10 +35,12 @@ struct sum_or_compose {
     bool composes;
     constexpr word operator()(const word& x, const word& y) const { return composes ? compose_maps{}(x, y) : x + y; }
 };
-/// A sum of tripled contributions, with a last step: has leaf and finish, all that an operator may have.
-struct tripled_sum {
+/// A sum of contributions by a factor of each rank, with a last step: has leaf and finish, all that an operator may
+/// have.
+struct weighed_sum {
+    word factor;
     constexpr word operator()(const word& a, const word& b) const { return a + b; }
-    constexpr word leaf(const word& x) const { return 3 * x; }
+    constexpr word leaf(const word& x) const { return factor * x; }
     constexpr word finish(const word& x, int n) const { return x + static_cast<word>(1000 * n); }
 };
 /// To another type; depends on value and index.
@@ -98,8 +100,9 @@ struct job {
         x ^= x >> 29;
         return x | word{1} << 32;
     }
+    static word factor_of(int r) { return static_cast<word>(3 + r); }
     word fold(int ranks, std::size_t i) const {
-        const auto leaf = [&](int r) { return how == mode::all_hooks ? 3 * input(r, i) : input(r, i); };
+        const auto leaf = [&](int r) { return how == mode::all_hooks ? factor_of(r) * input(r, i) : input(r, i); };
         word all = leaf(0);
         for (int r = 1; r < ranks; ++r) all = how == mode::ordered ? compose_maps{}(all, leaf(r)) : all + leaf(r);
         return how == mode::all_hooks && ranks == n ? all + static_cast<word>(1000 * n) : all;
@@ -242,7 +245,7 @@ bool run_call(kernel::host_thread_group& g, const kernel::rank_handle& t, const 
             case mode::ordered:
                 return run_call<C, word>(g, t, j, channel, op, none);
             case mode::all_hooks:
-                return run_call<C, word>(g, t, j, channel, tripled_sum{}, none);
+                return run_call<C, word>(g, t, j, channel, weighed_sum{job::factor_of(t.rank)}, none);
             case mode::epilogue:
                 return run_call<C, std::uint32_t>(g, t, j, channel, op, halved{});
             case mode::epilogue_of_one_type:

@@ -201,7 +201,7 @@ private:
                 plan_value sum;
                 for (int k = i.first; k < i.first + i.count; ++k) {
                     const location& from = operands[index(k)];
-                    const std::string wrong = data_.fold(sum, read(r, from), from.leaf);
+                    const std::string wrong = data_.fold(sum, read(r, from));
                     if (!wrong.empty()) fail(wrong, r, from);
                 }
                 const std::string wrong = data_.complete(sum, i.finish);

@@ -581,18 +581,20 @@ void check_mixed(colls::communicator& comm, dynamic::element_type t, const Op& t
     }
 }
 void check_all_mixed(colls::communicator& comm) {
+    const double factor = 0.3 * (comm.rank() + 1);  // each rank's own
+    const std::int64_t integer = 3 - comm.rank();
     check_mixed<int>(comm, type::int32, colls::sum, op::sum, {}, "int, sum");
     check_mixed<float>(comm, type::float32, colls::avg, op::avg, {}, "float, avg");
     check_mixed<float>(comm, type::float32, colls::sum, op::sum, {.schedule = "ring"}, "float, sum, ring");
     check_mixed<float>(comm, type::float32, colls::sum, op::sum, {.reproducible = true}, "float, sum, reproducible");
     check_mixed<colls::bfloat16>(
-        comm, type::bfloat16, colls::premul_sum(0.3), reduction::premul_sum(0.3), {}, "bfloat16, premul_sum");
-    check_mixed<colls::half>(comm, type::half, colls::premul_sum(std::int64_t{3}), reduction::premul_sum(3), {},
+        comm, type::bfloat16, colls::premul_sum(factor), reduction::premul_sum(factor), {}, "bfloat16, premul_sum");
+    check_mixed<colls::half>(comm, type::half, colls::premul_sum(integer), reduction::premul_sum(integer), {},
         "half, premul_sum by an integer");
     check_mixed<short>(
-        comm, type::int16, colls::premul_sum(0.75), reduction::premul_sum(0.75), {}, "short, premul_sum");
-    check_mixed<std::complex<float>>(
-        comm, type::complex_float32, colls::premul_sum(0.3), reduction::premul_sum(0.3), {}, "complex, premul_sum");
+        comm, type::int16, colls::premul_sum(factor), reduction::premul_sum(factor), {}, "short, premul_sum");
+    check_mixed<std::complex<float>>(comm, type::complex_float32, colls::premul_sum(factor),
+        reduction::premul_sum(factor), {}, "complex, premul_sum");
     check_mixed<std::complex<double>>(comm, type::complex_float64, colls::avg, op::avg, {}, "complex, avg");
     check_mixed<unsigned char>(
         comm, type::uint8, colls::logical_xor, op::logical_xor, {}, "unsigned char, logical_xor");
@@ -710,7 +712,7 @@ TEST_CASE("fold_by_function: folds from the left, wherever the result goes", "[d
                         want[i] = left;
                     }
                     std::vector<operand> operands;
-                    for (const std::size_t j : at) operands.push_back({x[j].data() + 1, j % 2 == 0});
+                    for (const std::size_t j : at) operands.push_back({x[j].data() + 1});
                     const colls::detail::function_operator by{
                         commutative ? &half_of_both : &half_and_add, nullptr, sizeof(float), commutative};
                     auto before = x;

@@ -1,5 +1,6 @@
-// Functions beside the collectives: blocks of buffers, waiting for several operations, exchange, recv_any and abort. On
-// threads, and between processes over shared memory and TCP.
+// Functions beside the collectives: blocks of buffers, waiting for several operations, exchange, recv_any and abort;
+// and an operator that each rank gives a factor of its own. On threads, and between processes over shared memory and
+// TCP.
 #include "catch.hpp"
 
 #include "support/every_transport.hpp"
@@ -27,6 +28,69 @@ void nap(double seconds) {
     const timespec t{static_cast<time_t>(seconds),
         static_cast<long>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e9)};
     nanosleep(&t, nullptr);
+}
+
+/// Every reduction, with a factor that only this rank gives.
+void sum_by_factors(colls::communicator& comm, std::size_t count) {
+    const int n = comm.size(), me = comm.rank();
+    const auto own = colls::premul_sum(me + 2);
+    const auto value = [](int rank, std::size_t i) { return rank * 7 + static_cast<int>(i % 100); };
+    const auto filled = [&](std::size_t length) {
+        std::vector<int> x(length);
+        for (std::size_t i = 0; i < length; ++i) x[i] = value(me, i);
+        return x;
+    };
+    const auto check = [&](const char* call, std::span<const int> got, std::size_t first, int ranks) {
+        for (std::size_t i = 0; i < got.size(); ++i) {
+            int sum = 0;
+            for (int r = 0; r < ranks; ++r) sum += (r + 2) * value(r, first + i);
+            if (got[i] != sum)
+                throw std::runtime_error(std::string(call) + " of " + std::to_string(count) + ": element " +
+                                         std::to_string(i) + " is " + std::to_string(got[i]) + ", not " +
+                                         std::to_string(sum));
+        }
+    };
+    const std::vector<int> in = filled(count);
+    std::vector<int> x = in, out(count);
+    colls::all_reduce(comm, in, out, own);
+    check("all_reduce", out, 0, n);
+    colls::all_reduce(comm, x, own);
+    check("all_reduce in place", x, 0, n);
+    x = in;
+    colls::all_reduce<colls::ring>(comm, x, own);
+    check("all_reduce by a ring", x, 0, n);
+    colls::inclusive_scan(comm, in, out, own);
+    check("inclusive_scan", out, 0, me + 1);
+    out.assign(count, 5);
+    colls::exclusive_scan(comm, in, out, own);
+    expect(me > 0 || std::all_of(out.begin(), out.end(), [](int y) { return y == 5; }), "exclusive_scan on rank 0");
+    if (me > 0) check("exclusive_scan", out, 0, me);
+    for (const int root : {0, n - 1}) {
+        colls::reduce(comm, in, out, own, root);
+        if (me == root) check("reduce", out, 0, n);
+    }
+    colls::start::all_reduce(comm, in, out, own).wait();
+    check("start::all_reduce", out, 0, n);
+    x = in;
+    colls::plan again = colls::prepare::all_reduce(comm, x, own),
+                to_root = colls::prepare::reduce(comm, in, out, own, 0);
+    for (int k = 0; k < 3; ++k) {
+        std::copy(in.begin(), in.end(), x.begin());
+        k == 1 ? again.start().wait() : again.run();
+        check("prepare::all_reduce", x, 0, n);
+        to_root.run();
+        if (me == 0) check("prepare::reduce", out, 0, n);
+    }
+    std::vector<int> all = filled(count * static_cast<std::size_t>(n));
+    const std::size_t first = static_cast<std::size_t>(me) * count;
+    colls::reduce_scatter(comm, all, out, own);
+    check("reduce_scatter", out, first, n);
+    colls::start::reduce_scatter(comm, all, out, own).wait();
+    check("start::reduce_scatter", out, first, n);
+    expect(in == filled(count) && all == filled(all.size()), "an input has changed");
+    const std::span<int> block(all.data() + first, count);
+    colls::reduce_scatter(comm, all, block, own);
+    check("reduce_scatter in place", block, first, n);
 }
 
 static_assert(colls::block_of(10, 4, 0) == colls::buffer_block{0, 3});
@@ -514,4 +578,10 @@ TEST_CASE("abort: waiting ranks get the error at once, even if the aborting rank
             colls::barrier(comm);
         }
     });
+}
+
+TEST_CASE("premul_sum: each rank's own factor is on its own contribution", "[helpers]") {
+    for (const int n : {1, 2, 3, 5})
+        for (const std::size_t count : {0u, 1u, 6u, 1000u, 60'000u})
+            on_every_transport(n, [&](auto& comm) { sum_by_factors(comm, count); });
 }

@@ -145,7 +145,7 @@ private:
             case opcode::fold: {
                 plan_value sum;
                 for (const location& from : operands_of(r, i)) {
-                    const std::string wrong = data_.fold(sum, read(r, from), from.leaf);
+                    const std::string wrong = data_.fold(sum, read(r, from));
                     if (!wrong.empty()) fail(wrong, r, from);
                 }
                 const std::string wrong = data_.complete(sum, i.finish);

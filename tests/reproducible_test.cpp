@@ -110,13 +110,21 @@ int count_wrong_folds(const both_folds& f, int k, std::size_t count, std::size_t
     for (const bytes& from : x) {
         bytes& to = moved.emplace_back(before + length);
         std::copy(from.begin(), from.end(), to.data() + before);
-        host.push_back({to.data() + before, true});
+        host.push_back({to.data() + before});
         device.push_back({to.data() + before, 1});
     }
     bytes out(before + length);
+    // On the host each rank has changed its own contribution before.
+    const auto contribute = [&] {
+        for (std::size_t r = 0; r < x.size(); ++r) {
+            std::copy(x[r].begin(), x[r].end(), moved[r].data() + before);
+            if (table.leaf) table.leaf(moved[r].data() + before, moved[r].data() + before, count, op);
+        }
+    };
     const auto differs = [&](const std::byte* got) { return std::memcmp(got, want.data(), length) != 0; };
     f.device(out.data() + before, device.data(), k, count, op);
     int wrong = differs(out.data() + before);
+    contribute();
     for (const bool in_place : {false, true}) {
         std::byte* const to = (in_place ? moved[static_cast<std::size_t>(k) / 2] : out).data() + before;
         table.fold(to, host.data(), k, count, op);
@@ -129,7 +137,7 @@ int count_wrong_folds(const both_folds& f, int k, std::size_t count, std::size_t
     using detail::past_caches;
     for (const past_caches past : {past_caches::none, past_caches::second, past_caches::both, past_caches::alone})
         for (const bool in_place : {false, true}) {
-            for (std::size_t r = 0; r < 2; ++r) std::copy(x[r].begin(), x[r].end(), moved[r].data() + before);
+            contribute();
             bytes first(before + length + size), second(before + length + size);
             std::byte* const to = (in_place ? moved[1] : first).data() + before;
             std::byte* const also = past == past_caches::alone ? to : (in_place ? moved[0] : second).data() + before;

@@ -2,7 +2,7 @@
 //
 // Any const-callable T(T, T) is an operator; it must be associative. Members may declare more about it:
 //   static constexpr bool commutative = true    operands may be swapped (else contributions are folded in rank order)
-//   leaf(x)                                     applied to each rank's own contribution before the first fold
+//   leaf(x)                                     applied by each rank to its own contribution before the first fold
 //   finish(x, n)                                applied to the full fold of n ranks
 //   static constexpr bool pure = true           reads and writes nothing but its operands; if it takes the accumulator
 //                                               of an element type, it is computed in that: allows the fastest loops
@@ -195,7 +195,8 @@ struct maxloc_t {
         return before || (!after && a.index < b.index) ? a : b;
     }
 };
-/// The sum of every rank's contribution times `factor`, which is the same on all ranks: another one is a mismatch.
+/// The sum of every rank's contribution times its own `factor`. A product is rounded to the element's type before it is
+/// added, as NCCL's is.
 template <class X>
 struct premul_sum_t : sum_t {
     X factor;
@@ -245,7 +246,7 @@ inline constexpr bit_xor_t bit_xor{};
 inline constexpr minloc_t minloc{};
 /// Of value_index: the greatest value with its index; of equal values the lower index.
 inline constexpr maxloc_t maxloc{};
-/// The sum of `factor` times each contribution.
+/// The sum of each contribution times the factor that its rank gives.
 template <class X>
 constexpr premul_sum_t<X> premul_sum(X factor) {
     return premul_sum_t<X>(factor);

@@ -79,9 +79,8 @@ public:
     }
 
     /// Appends an operand to a fold; returns what is wrong with that, or nothing.
-    std::string fold(plan_value& sum, const plan_value& operand, bool is_leaf) const {
+    std::string fold(plan_value& sum, const plan_value& operand) const {
         if (operand.is_complete) return "folds a complete result";
-        if (is_leaf != (operand.ranks.size() == 1)) return "has an operand with a wrong leaf mark";
         if (!sum.ranks.empty() && operand.unit != sum.unit) return "folds different units";
         sum.unit = operand.unit;
         for (const int q : operand.ranks) {

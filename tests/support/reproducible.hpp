@@ -57,7 +57,7 @@ std::vector<T> serial_fold(const std::vector<std::vector<T>>& x, int end, const 
     const auto operand = [&](int rank, std::size_t i) {
         const A a = static_cast<A>(x[static_cast<std::size_t>(rank)][i]);
         if constexpr (requires { op.leaf(a); })
-            return static_cast<A>(op.leaf(a));
+            return static_cast<A>(static_cast<T>(op.leaf(a)));
         else
             return a;
     };

@@ -85,7 +85,7 @@ __device__ bool all_reduce(const ranks<Schedule>& r, int local, int channel, con
     // Other ranks read what all threads have written; and the threads may use the block's shared memory otherwise.
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-        detail::set_all_reduce<T, D, Epilogue>(r.info, local, in, out, count, eager);
+        detail::set_all_reduce<T, D, Op, Epilogue>(r.info, local, in, out, count, eager);
         if (!fits) detail::give_up(g, channel, detail::failure::wrong_block, g.state().self.rank, none, 0);
     }
     __syncthreads();

@@ -47,8 +47,7 @@ inline std::uint64_t place_of_function(const void* f) {
 }
 template <class F>
 concept function_pointer = std::is_pointer_v<F> && std::is_function_v<std::remove_pointer_t<F>>;
-/// What ranks compare of an operator beside its type: which function it is, and a factor, which each rank would apply
-/// to the contributions that it folds. 0: nothing.
+/// What ranks compare of an operator beside its type: which function it is. 0: nothing.
 template <class Op>
 constexpr std::uint64_t compared_state(const Op&) {
     return 0;
@@ -60,12 +59,6 @@ std::uint64_t compared_state(const F& f) {
 template <function_pointer F>
 std::uint64_t compared_state(const commutative_operator<F>& op) {
     return compared_state(op.function);
-}
-template <class X>
-std::uint64_t compared_state(const premul_sum_t<X>& op) {
-    char bytes[sizeof(X)];
-    std::memcpy(bytes, &op.factor, sizeof bytes);
-    return hash_text({bytes, sizeof bytes}) | 1;
 }
 
 }  // namespace colls::inline v1::detail

@@ -49,7 +49,7 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
 }
 
 /// Sets the all_reduce of local rank `local` in the block's state. By one thread.
-template <class T, class D, class Epilogue>
+template <class T, class D, class Op, class Epilogue>
 __device__ void set_all_reduce(
     const device_call_info& info, int local, const T* in, D* out, std::size_t count, bool eager) {
     const auto shared = [&](const void* at, std::uint64_t bytes) {
@@ -69,9 +69,10 @@ __device__ void set_all_reduce(
         c.user_blocks = 1;
         return;
     }
-    constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
+    constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>,
+                   stages = has_leaf<Op, accumulator<T, Op>>;
     std::uint64_t bytes = info.chunk_bytes;
-    if (info.scratch_needed != 0 || !is_plain || info.reachable.all == 0) {
+    if (info.scratch_needed != 0 || !is_plain || stages || info.reachable.all == 0) {
         // Each slot, and its landing slot, has to fit into scratch memory.
         const std::uint64_t room = info.scratch_bytes / (2 * static_cast<std::uint64_t>(c.width)) / 128 * 128,
                             more = quantum * sizeof(T) + 128;

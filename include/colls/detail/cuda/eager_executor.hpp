@@ -114,7 +114,16 @@ private:
             values v{};
             COLLS_UNROLL
             for (std::uint64_t i = 0; i < elements; ++i)
-                if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + u * elements + i, sizeof(T));
+                if (i < here) {
+                    if constexpr (reduces(what) && has_leaf<Op, A>) {
+                        const no_epilogue no{};
+                        const element_operations<T, T, Op, no_epilogue> element{op_, no, 0};
+                        const T x = converted<T>(element.read(from[u * elements + i], true));
+                        __builtin_memcpy(v.raw + i * sizeof(T), &x, sizeof(T));
+                    } else {
+                        __builtin_memcpy(v.raw + i * sizeof(T), from + u * elements + i, sizeof(T));
+                    }
+                }
             const unit w = __builtin_bit_cast(unit, v);
             for (std::uint64_t i = 0; i < words; ++i) g_.put(slot + 1 + u * words + i, flagged(flag_, w.word[i]));
         }
@@ -169,7 +178,7 @@ private:
                     for (std::uint64_t e = 0; e < elements; ++e) {
                         T x;
                         __builtin_memcpy(&x, v.raw + e * sizeof(T), sizeof(T));
-                        const A one = element.read(x, reduces(what));
+                        const A one = element.read(x, false);
                         all[e] = from + j == first ? one : element.combine(all[e], one);
                     }
                 }

@@ -57,7 +57,7 @@ COLLS_DEVICE constexpr To converted(const From& x) {
 
 struct operand {
     const void* data = nullptr;
-    std::int32_t raw = 0;  ///< elements as a rank contributed them: op.leaf has not been applied
+    std::int32_t raw = 0;  ///< elements as this rank contributed them: op.leaf has not been applied
 };
 
 /// N elements that are loaded and stored by one access.
@@ -219,7 +219,7 @@ struct element_operations {
     COLLS_DEVICE A read(const T& x, bool raw) const {
         A a = converted<A>(x);
         if constexpr (has_leaf<Op, A>)
-            if (raw) a = kept_apart(converted<A>(op.leaf(a)));
+            if (raw) a = contributed(a);
         return a;
     }
     template <std::uint32_t N>
@@ -228,9 +228,11 @@ struct element_operations {
         if constexpr (has_leaf<Op, A>) {
             COLLS_UNROLL
             for (std::uint32_t l = 0; l < N; ++l)
-                if (raw) to[l] = kept_apart(converted<A>(op.leaf(to[l])));
+                if (raw) to[l] = contributed(to[l]);
         }
     }
+    /// What the operator makes of this rank's contribution, rounded as what other ranks get of it.
+    COLLS_DEVICE A contributed(const A& a) const { return converted<A>(kept_apart(converted<T>(op.leaf(a)))); }
     COLLS_DEVICE A combine(const A& a, const A& b) const {
         if constexpr (std::is_same_v<Op, no_operator>)
             return b;

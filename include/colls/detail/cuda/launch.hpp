@@ -241,7 +241,8 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.channels = channels_for(c.count * sizeof(T), least_slice);
     c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
     constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
-    if (m.map.scratch_needed || !is_plain || ranks.reachable().all == 0) {
+    constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
+    if (m.map.scratch_needed || !is_plain || stages || ranks.reachable().all == 0) {
         // Each slot, and its landing slot, has to fit into scratch memory.
         const std::uint64_t slots = 2 * static_cast<std::uint64_t>(c.width), room = ranks.sizes().scratch_bytes / slots;
         while (c.chunk > quantum && slot_bytes(c.chunk, sizeof(T)) > room)
@@ -259,11 +260,11 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
         chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
     set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
     staged_call staged(ranks, stream);
-    const bool stages = !reached && ranks.staging().size() != 0;
-    if (stages) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
+    const bool by_staging = !reached && ranks.staging().size() != 0;
+    if (by_staging) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
     launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
         c.channels, arguments, stream);
-    if (stages) staged.copy_back();
+    if (by_staging) staged.copy_back();
 }
 
 }  // namespace colls::inline v1::cuda::detail

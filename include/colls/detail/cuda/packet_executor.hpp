@@ -165,6 +165,12 @@ private:
             }
             if constexpr (std::is_same_v<T, To> && std::is_same_v<E, no_epilogue>) {
                 std::uint32_t data[2 * packets];
+                if constexpr (has_leaves)
+                    if (makes == result::packets)
+                        for (std::uint64_t e = 0; e < elements; ++e) {
+                            const T y = converted<T>(all[e]);
+                            __builtin_memcpy(v.raw + e * sizeof(T), &y, sizeof(T));
+                        }
                 __builtin_memcpy(data, v.raw, sizeof data);
                 if (makes == result::packets) {
                     for (std::uint64_t i = 0; i < packets; ++i)
@@ -186,7 +192,7 @@ private:
         return true;
     }
 
-    static constexpr bool has_leaves = has_leaf<Op, A>;
+    static constexpr bool has_leaves = reduces(what) && has_leaf<Op, A>;
 
     COLLS_DEVICE bool run_pass(const memory_pass& o, const operand* x, const std::int32_t* senders) {
         if constexpr (!is_plain)
@@ -347,8 +353,7 @@ private:
         const int count = slots::place_operands(g_, parity_, own, [&](int at, int p, int role) {
             if (p == ports()) return place_own(at, slot, s, skip);
             const int i = ports() == 1 ? at_ - 1 : state().matches[parity_][p];
-            const slot_info& theirs = info(g_, role, element_of(state().arrivals[p].from, i));
-            state().operands[parity_][at] = {transfer(me_rank(), p, i), round_ <= theirs.first_receive};
+            state().operands[parity_][at] = {transfer(me_rank(), p, i), 0};
             state().senders[parity_][at] = rank_of(g_, role);
         });
         return folds ? count : 1;

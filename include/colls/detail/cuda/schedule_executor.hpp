@@ -86,9 +86,9 @@ private:
         G g, int channel, phase during, int round, int role, int slot, std::uint64_t skip) {
         const slot_info& s = info(g, role, slot);
         const location at = source_location(g, channel, during, round, role, slot, s);
-        // A staged input is raw in scratch memory too.
+        // What others contribute they have changed as they staged it.
         return {at.base + first_element(g, at, s.parts, skip) * sizeof(T),
-            during != phase::stage && during != phase::move_landed && round <= s.first_receive};
+            role == g.state().schedule.me && during != phase::move_landed && round <= s.first_receive};
     }
     COLLS_DEVICE operand source(int role, int slot, std::uint64_t skip) const {
         return source(g_, channel_, phase_, round_, role, slot, skip);
@@ -127,7 +127,9 @@ private:
 
     // Data.
 
-    static constexpr bool has_leaves = has_leaf<Op, accumulator<T, Op>>;
+    static constexpr bool has_leaves = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
+    /// Others read this rank's input in scratch memory: they do not reach it, or the operator changes it before.
+    COLLS_DEVICE bool stages() const { return has_leaves || call().in_where.region == shared_address::hidden; }
 
     COLLS_DEVICE void run_pass(const memory_pass& o, const operand* x) {
         if constexpr (!is_plain)
@@ -168,7 +170,8 @@ private:
         failed_ = g_.any(failed_before);
         if (g_.index() == 0 && !failed_) {
             own.schedule_calls = calls + 1;
-            own.entries[calls & 1] = {call().fingerprint, call().in_where, call().out_where};
+            own.entries[calls & 1] = {call().fingerprint,
+                has_leaves ? shared_address{0, shared_address::hidden, 0} : call().in_where, call().out_where};
         }
         begin(phase::stage);
         round_ = 0;
@@ -190,9 +193,7 @@ private:
     /// The next slot of this phase; none: there are no more.
     COLLS_DEVICE int next_slot() {
         if (phase_ == phase::stage || phase_ == phase::deliver)
-            return at_ < call().width && (phase_ == phase::deliver || call().in_where.region == shared_address::hidden)
-                       ? at_++
-                       : none;
+            return at_ < call().width && (phase_ == phase::deliver || stages()) ? at_++ : none;
         COLLS_ROLLED
         for (; port_ < ports(); ++port_, at_ = 0)
             if (const arrival& in = state().arrivals[port_]; in.peer != none && at_ < in.to.size())
@@ -253,8 +254,7 @@ private:
         const int over =
             what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me() * rounds() + round_];
         return over == overwrites_slots ||
-               (over == overwrites_input &&
-                   (owned(what) || call().in == call().out || call().in_where.region == shared_address::hidden));
+               (over == overwrites_input && (owned(what) || call().in == call().out || stages()));
     }
 
     /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.

@@ -2,9 +2,9 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 //
 // A pair of type and operator has the bits of the typed call. Few pairs have loops of their own, since each costs a
-// tenth of a second to compile: an average folds as a sum; bitwise folds do not depend on the type; complex numbers are
-// added as two numbers each; signed integers are as unsigned ones to logical operators. What is rare has one plain
-// loop.
+// tenth of a second to compile: averages and sums by a factor fold as sums; bitwise folds do not depend on the type;
+// complex numbers are added as two numbers each; signed integers are as unsigned ones to logical operators. What is
+// rare has one plain loop.
 #pragma once
 
 #include <colls/detail/call/make_request.hpp>
@@ -47,6 +47,10 @@ template <auto finish, std::size_t parts>
 void finish_parts(void* data, std::size_t count, int n, const void* op) {
     finish(data, count * parts, n, op);
 }
+template <auto leaf, std::size_t parts>
+void leaf_parts(void* to, const void* from, std::size_t count, const void* op) {
+    leaf(to, from, count * parts, op);
+}
 /// Of elements of any number of bytes, to which op_value points.
 template <class Op>
 void fold_bytes(void* dst, const operand* x, int k, std::size_t count, const void* op) {
@@ -55,6 +59,9 @@ void fold_bytes(void* dst, const operand* x, int k, std::size_t count, const voi
 
 template <class T, class Op>
 inline constexpr op_table plain_table{sizeof(T), &plain_fold<T, Op>, nullptr, nullptr, is_commutative<Op, T>};
+template <std::size_t size>
+using unsigned_of_size = std::conditional_t<size == 1, unsigned char,
+    std::conditional_t<size == 2, unsigned short, std::conditional_t<size == 4, unsigned, unsigned long>>>;
 /// The operator on an unsigned integer of as many bytes.
 template <std::size_t size, class Op>
 inline constexpr op_table logical_table{size, &small_fold<unsigned_of_size<size>, Op>, nullptr, nullptr, true};
@@ -65,7 +72,7 @@ inline constexpr op_table bitwise_table{size,
 template <class Op>
 inline constexpr op_table bytes_table{0, &fold_bytes<Op>, nullptr, nullptr, true};
 
-/// Sums and averages of T fold by the table of its sums.
+/// All sums of T fold by the table of its plain ones.
 template <class T>
 inline constexpr op_table sum_table = op_table_for<T, sum_t>;
 template <>
@@ -78,12 +85,37 @@ constexpr op_table make_avg_table() {
 }
 template <class T>
 inline constexpr op_table avg_table = make_avg_table<T>();
-/// Of complex numbers whose parts are Ts: the folds of the table, of twice as many numbers.
-template <class T, auto fold>
-inline constexpr op_table complex_table{2 * sizeof(T), &fold_parts<fold, 2>, nullptr, nullptr, true};
+template <class T, class Factor>
+constexpr op_table make_premul_table() {
+    op_table t = sum_table<T>;
+    t.leaf = &leaf_entry<T, Factor>;
+    return t;
+}
+template <class T, class Factor>
+inline constexpr op_table premul_table = make_premul_table<T, Factor>();
+/// Of complex numbers whose parts are Ts: sums of twice as many numbers.
 template <class T>
-inline constexpr op_table complex_avg_table{
-    2 * sizeof(T), &fold_parts<&fold_entry<T, sum_t>, 2>, nullptr, &finish_parts<&finish_entry<T, avg_t>, 2>, true};
+constexpr op_table make_complex_table() {
+    return {2 * sizeof(T), &fold_parts<&fold_entry<T, sum_t>, 2>, nullptr, nullptr, true};
+}
+template <class T>
+inline constexpr op_table complex_table = make_complex_table<T>();
+template <class T>
+constexpr op_table make_complex_avg_table() {
+    op_table t = complex_table<T>;
+    t.finish = &finish_parts<&finish_entry<T, avg_t>, 2>;
+    return t;
+}
+template <class T>
+inline constexpr op_table complex_avg_table = make_complex_avg_table<T>();
+template <class T, class Factor>
+constexpr op_table make_complex_premul_table() {
+    op_table t = complex_table<T>;
+    t.leaf = &leaf_parts<&leaf_entry<T, Factor>, 2>;
+    return t;
+}
+template <class T, class Factor>
+inline constexpr op_table complex_premul_table = make_complex_premul_table<T, Factor>();
 
 template <std::size_t size>
 const op_table* logical_or_bitwise(dynamic::op code) {
@@ -108,18 +140,13 @@ const op_table* logical_or_bitwise(dynamic::op code) {
 template <class T>
 const op_table* table_of_number(dynamic::op code, bool by_integer) {
     constexpr bool rare = std::is_same_v<T, long double>;
-    constexpr bool scaled_often = std::is_same_v<T, float> || std::is_same_v<T, double> || is_small_float<T>;
     switch (code) {
         case dynamic::op::sum:
             return &sum_table<T>;
         case dynamic::op::avg:
             return &avg_table<T>;
         case dynamic::op::premul_sum:
-            if (by_integer) return &plain_table<T, integer_factor>;
-            if constexpr (scaled_often)
-                return &op_table_for<T, real_factor>;
-            else
-                return &plain_table<T, real_factor>;
+            return by_integer ? &premul_table<T, integer_factor> : &premul_table<T, real_factor>;
         default:
             break;
     }
@@ -155,14 +182,13 @@ template <class T>
 const op_table* table_of_complex(dynamic::op code, bool by_integer) {
     switch (code) {
         case dynamic::op::sum:
-            return &complex_table<T, &fold_entry<T, sum_t>>;
+            return &complex_table<T>;
         case dynamic::op::prod:
             return &plain_table<std::complex<T>, prod_t>;
         case dynamic::op::avg:
             return &complex_avg_table<T>;
         case dynamic::op::premul_sum:
-            return by_integer ? &complex_table<T, &plain_fold<T, integer_factor>>
-                              : &complex_table<T, &fold_entry<T, real_factor>>;
+            return by_integer ? &complex_premul_table<T, integer_factor> : &complex_premul_table<T, real_factor>;
         default:
             return nullptr;
     }

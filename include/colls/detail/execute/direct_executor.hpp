@@ -407,7 +407,7 @@ inline bool direct_executor::fold(const instruction& i) {
             o_.site.round = i.round;
             return false;
         }
-        o_.operands[k] = {address(*b, from), from.leaf};
+        o_.operands[k] = {address(*b, from)};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
     if ((i.pushes > 0 || streams_own(i)) && fold_in_pieces(i, to, count)) return true;
@@ -463,8 +463,7 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
-        for (int k = 0; k < i.count; ++k)
-            x[k] = {static_cast<const std::byte*>(o_.operands[k].data) + skip, o_.operands[k].leaf};
+        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(o_.operands[k].data) + skip};
         std::byte* const made = stream_own ? near : to + skip;
         fold_operands(i, made, x, n);
         for (int j = 0; j < i.pushes; ++j)

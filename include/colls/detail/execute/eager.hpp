@@ -190,7 +190,7 @@ private:
             many = std::make_unique<operand[]>(static_cast<std::size_t>(last - first));
             x = many.get();
         }
-        for (int r = first; r < last; ++r) x[r - first] = {posted_by(r, posted) + part.first * c_.element, true};
+        for (int r = first; r < last; ++r) x[r - first] = {posted_by(r, posted) + part.first * c_.element};
         if (part.count == 0) return;
         c_.op->fold(to, x, last - first, part.count, c_.op_value);
         if (c_.op->finish) c_.op->finish(to, part.count, e_.size, c_.op_value);

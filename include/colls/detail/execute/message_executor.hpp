@@ -241,7 +241,7 @@ inline void message_executor::fold(const instruction& i) {
     std::size_t count = 0;
     for (int k = 0; k < i.count; ++k) {
         const location& from = o_.program->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
-        o_.operands[k] = {address(from, i.unit, count), from.leaf};
+        o_.operands[k] = {address(from, i.unit, count)};
     }
     std::byte* const to = address(i.to, i.unit, count);
     o_.moved = count * o_.request.element;

@@ -33,7 +33,8 @@ COLLS_INLINE void deallocate(allocation* a) {
     delete a;
 }
 COLLS_INLINE std::byte* take_kept(rank_context& e, std::size_t& bytes) {
-    const progress_lock mine(e);
+    if (e.is_foreign()) refuse_progress(e);
+    const progress_lock mine(e, progress_lock::quiet{});
     const memory_piece piece = take_piece(e, bytes);
     if (piece.at != nullptr && !piece.populated) e.backend->populate(piece.at, piece.bytes);
     bytes = piece.bytes;

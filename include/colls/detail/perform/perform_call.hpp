@@ -9,6 +9,7 @@
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
+#include <colls/detail/perform/own_contribution.hpp>
 #include <colls/detail/perform/taken_operation.hpp>
 #include <colls/detail/prove/examine.hpp>
 
@@ -161,7 +162,9 @@ inline void execute(rank_context& e, const call& c, const schedule_choice& p, pr
 
 COLLS_INLINE void perform(rank_context& e, request& q) {
     const progress_lock mine(e);
-    execute(e, q.c, check(e, q, true, true), nullptr);
+    const schedule_choice p = check(e, q, true, true);
+    change_own_contribution(e, q);
+    execute(e, q.c, p, nullptr);
 }
 
 COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {

@@ -16,6 +16,7 @@ COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
         for (const schedule_choice* s : {&blocking, &started})
             if (s->steps != nullptr) copied_otherwise(*s->steps);
     std::shared_ptr<const void> keep = copy_operator(q);
+    change_own_contribution(e, q);
     auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
         static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
     p->own = new operation_state;

@@ -59,6 +59,7 @@ COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
     const progress_lock mine(e);
     const schedule_choice p = check(e, q, false);
     const std::shared_ptr<const void> keep = copy_operator(q);
+    change_own_contribution(e, q);
     return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
         static_cast<list<std::size_t>&&>(q.out_offsets), nullptr);
 }

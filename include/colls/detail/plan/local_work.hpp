@@ -131,9 +131,7 @@ inline void local_work::keep_inputs(int rank, list<instruction>& into) {
     for (int s = 0; s < steps_.blocks; ++s) {
         const slot_state& own = slots_.at(rank, s);
         const int unit = units_.output_unit(rank, s);
-        // A contribution that was only moved (a scan's) still has to meet the operator, which may transform it.
-        const bool raw = reduces(steps_.what) && own.contributions == 1;
-        if (unit == none || !own.is_defined() || (own.at.where == place::output && !raw)) continue;
+        if (unit == none || !own.is_defined() || own.at.where == place::output) continue;
         into.push_back({.op = reduces(steps_.what) ? opcode::fold : opcode::copy,
             .finish = steps_.size == 1,
             .keep = true,

@@ -132,7 +132,6 @@ inline void memory_lowering::send_block(int sender, int slot, int receiver, int 
     const bool lands = act == action::copy && slots_.can_land(receiver, to, goal, round);
     if (!lands || goal.where == place::scratch) goal = scratch_.take(sender, receiver);
     add_copy(sender, from, goal, units_.length_unit(sender, slot, from), round);
-    goal.leaf = from.leaf;
     if (lands)
         slots_.move(receiver, to, goal, source.contributions);
     else
@@ -158,7 +157,7 @@ inline location memory_lowering::stage(int rank, int slot, int round) {
     const location from = own.data();
     const bool is_staged = own.staged != none;
     if (!is_staged) own.staged = scratch_.take(rank, rank).index;
-    const location copy{rank, own.staged, place::scratch, from.leaf};
+    const location copy{rank, own.staged, place::scratch};
     if (!is_staged) add_copy(rank, from, copy, units_.length_unit(rank, slot, from), round);
     return copy;
 }

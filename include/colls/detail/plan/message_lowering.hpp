@@ -140,16 +140,12 @@ inline void message_lowering::post_receive(const receive_part& part, int port, i
         const bool copies = part.action == action::copy;
         const bool lands = copies && slots_.can_land(rank_, slot, goal, round);
         if (!lands || goal.where == place::scratch) goal = scratch_.take(rank_, rank_);
-        const int contributions =
-            copies ? origins_.received(part.peer, from[i], round, port, i) : origins_.sent(part.peer, from[i], round);
-        goal.leaf = contributions == 1;
         sources_.overwrite(goal);
         add_operand(goal, units_.length_unit(rank_, slot, goal));
         if (lands)
-            slots_.move(rank_, slot, goal, contributions);
+            slots_.move(rank_, slot, goal, 1);
         else
-            work_.add(rank_,
-                {slot, part.peer, goal, contributions, part.action, copies ? 0 : origins_.folded(round, port, i)});
+            work_.add(rank_, {slot, part.peer, goal, 1, part.action, copies ? 0 : origins_.folded(round, port, i)});
     }
     receive.count = static_cast<int>(program_.operands.size()) - receive.first;
     sources_.flush(rank_, receives_, round);

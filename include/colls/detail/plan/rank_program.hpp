@@ -16,7 +16,6 @@ struct location {
     int rank = 0;
     int index = 0;
     place where = place::input;
-    bool leaf = false;  ///< as an operand: one rank's contribution, which no operator has seen yet
 };
 
 enum class opcode : std::uint8_t {

@@ -21,7 +21,7 @@ struct slot_state {
 
     bool is_defined() const { return contributions > 0; }
     /// Where the data lie, as an operand.
-    location data() const { return {at.rank, at.index, at.where, contributions == 1}; }
+    location data() const { return at; }
 };
 
 class slot_states {
@@ -77,7 +77,7 @@ inline slot_states::slot_states(const step_table& steps, const unit_map& units, 
     for (int r = steps.first; r < end; ++r)
         for (int s = 0; s < steps.blocks; ++s)
             if (const int unit = units.input_unit(r, s); unit != none) {
-                at(r, s).at = {r, unit, place::input, true};
+                at(r, s).at = {r, unit, place::input};
                 at(r, s).contributions = 1;
             }
     for (int k = 0; k < steps.rounds; ++k)

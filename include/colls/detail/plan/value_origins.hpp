@@ -1,15 +1,11 @@
 // What one rank's program says of values that other ranks make or pass on.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
-// An operand is marked where it is one rank's contribution that no operator has seen, and a fold where its result
-// combines the contributions of all ranks. To count contributions, all slots of all ranks would have to be followed.
-// The laws that the proof checks (verify.hpp) make that unnecessary:
-//   - A slot holds a single contribution unless a reduction was received into it: a fold has two operands at least
-//     (laws in_range, exactly_once). What was copied into it is what the sender's slot held. So only the receives of
-//     the ranks that send to this one are read.
-//   - A result that stays in an output slot is complete (law complete). One that is folded further, here or by a rank
-//     that it is sent to, is not: that fold adds a contribution that it lacks (law exactly_once). So only the ranks are
-//     read that receive it.
+// A fold is marked where its result combines the contributions of all ranks. To count contributions, all slots of all
+// ranks would have to be followed. The laws that the proof checks (verify.hpp) make that unnecessary: a result that
+// stays in an output slot is complete (law complete); one that is folded further, here or by a rank that it is sent to,
+// is not, since that fold adds a contribution that it lacks (law exactly_once). So only the ranks are read that receive
+// it.
 #pragma once
 
 #include <colls/detail/plan/step_table.hpp>
@@ -36,29 +32,16 @@ class value_origins {
 public:
     value_origins(const step_table& steps, const unit_map& units)
         : steps_(steps), units_(units), counts_(reduces(steps.what)) {
-        if (!counts_) return;
-        peer_number_.resize(static_cast<std::size_t>(steps.size), none);
-        find_outcomes();
+        if (counts_) find_outcomes();
     }
 
-    // Counts of contributions, as far as programs tell them apart: 1, all (the size of the group), or `several`.
-    int several() const { return steps_.size + 1; }
-    /// Of what the rank's slot receives as a copy, from the sender's slot.
-    int received(int sender, int slot, int round, int port, int i) {
-        if (!counts_) return 1;
-        if (outcome_of(round, port, i) == outcome::stays) return expected(steps_.first) == 1 ? 1 : several();
-        return sent(sender, slot, round);
-    }
-    /// Of what the sender's slot holds at the start of the round.
-    int sent(int sender, int slot, int round) {
-        return !counts_ || is_contribution(sender, slot, round) ? 1 : several();
-    }
-    /// Of the slot after the round in which it receives, and folds, block i of the port; 0: the rank can count itself.
+    /// How many contributions the slot holds after the round in which it receives, and folds, block i of the port: all
+    /// (the size of the group), or some. 0: this is no reduction.
     int folded(int round, int port, int i) const {
         if (!counts_) return 0;
         const outcome o = outcome_of(round, port, i);
         const bool all = o == outcome::completes || (o == outcome::stays && expected(steps_.first) == steps_.size);
-        return all ? steps_.size : several();
+        return all ? steps_.size : 1;
     }
 
 private:
@@ -88,11 +71,6 @@ private:
 
     void find_outcomes();
     outcome follow(copy at) const;
-    bool is_contribution(int rank, int slot, int round);
-    bool trace(int rank, int slot, int round) const;
-    void read_receives(int peer, int number, int round);
-
-    static constexpr int few_slots = 4;  // up to which receives are searched, not recorded
 
     const step_table& steps_;
     const unit_map& units_;
@@ -100,11 +78,6 @@ private:
     // By block received: the outcome of the value that its slot holds after the round.
     list<outcome> outcomes_;
     list<long> begin_;  // by round and port
-    // What the slots of a peer have received before the round up to which its steps have been read.
-    enum class past : std::uint8_t { nothing, copy, fold };
-    list<int> peer_number_, read_to_;
-    list<past> pasts_;
-    list<int> blocks_;
 };
 
 // Goes backwards through the rank's steps, so that the fate of a slot's value is known when the round is reached in
@@ -178,52 +151,6 @@ inline value_origins::outcome value_origins::follow(copy at) const {
         if (next.rank == none) return outcome::lost;
         at = next;
     }
-}
-
-inline bool value_origins::is_contribution(int rank, int slot, int round) {
-    if (round == 0) return true;
-    if (steps_.slots <= few_slots) return trace(rank, slot, round);
-    int& number = peer_number_[rank];
-    if (number == none) {
-        number = static_cast<int>(read_to_.size());
-        read_to_.push_back(0);
-        pasts_.resize(pasts_.size() + static_cast<std::size_t>(steps_.slots));
-    }
-    read_receives(rank, number, round);
-    const past p = pasts_[static_cast<std::size_t>(number) * static_cast<std::size_t>(steps_.slots) +
-                          static_cast<std::size_t>(slot)];
-    return p == past::nothing || (p == past::copy && trace(rank, slot, round));
-}
-
-// Searches backwards for what was last received into the slot before the round.
-inline bool value_origins::trace(int rank, int slot, int round) const {
-    for (int k = round, p = 0;;) {
-        if (p == 0) {
-            if (k == 0) return true;
-            --k;
-            p = steps_.ports;
-        }
-        const receive_part r = step_of(rank, k, --p).recv;
-        if (r.peer == none) continue;
-        const int i = index_in(r.blocks, slot);
-        if (i == none) continue;
-        if (r.action == action::reduce) return false;
-        slot = step_of(r.peer, k, p).send.blocks[i];
-        rank = r.peer;
-        p = 0;  // and on with the rounds before this one
-    }
-}
-
-inline void value_origins::read_receives(int peer, int number, int round) {
-    past* const pasts = pasts_.data() + static_cast<std::size_t>(number) * static_cast<std::size_t>(steps_.slots);
-    for (int& k = read_to_[number]; k < round; ++k)
-        for (int p = 0; p < steps_.ports; ++p) {
-            const receive_part r = step_of(peer, k, p).recv;
-            if (r.peer == none || r.blocks.empty()) continue;
-            blocks_.resize(static_cast<std::size_t>(r.blocks.size()));
-            expand(r.blocks, blocks_.data());
-            for (const int b : blocks_) pasts[b] = r.action == action::reduce ? past::fold : past::copy;
-        }
 }
 
 }  // namespace colls::inline v1::detail

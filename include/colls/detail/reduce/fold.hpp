@@ -5,7 +5,8 @@
 // AVX-512. Half is converted to rows of float. On AArch64 every processor has NEON, so the baseline is that.
 //
 // All loops give the same bits for an element, wherever it lies: no product is fused with a sum, unless one expression
-// of the operator has both, the compiler is clang, and its target has fused multiply-add.
+// of the operator has both, the compiler is clang, and its target has fused multiply-add. What an operator does to each
+// contribution (leaf) its rank does before the call: own_contribution.hpp.
 #pragma once
 
 #include <colls/config.hpp>
@@ -43,8 +44,15 @@ struct op_table {
     /// Applied once to the full fold of n ranks. Null where the operator has no last step.
     void (*finish)(void* data, std::size_t count, int n, const void* op) = nullptr;
     bool commutative = false;
+    /// to[i] is what the operator makes of a rank's own contribution from[i]. `to` may be `from`. Null: it takes it as
+    /// it is.
+    void (*leaf)(void* to, const void* from, std::size_t count, const void* op) = nullptr;
 };
 
+template <class Op, class A>
+concept has_leaf = requires(const Op& op, const A& a) {
+    { op.leaf(a) } -> std::convertible_to<A>;
+};
 template <class Op, class T>
 concept has_finish = requires(const Op& op, const T& x, int n) {
     { op.finish(x, n) } -> std::convertible_to<T>;
@@ -173,9 +181,9 @@ fold_function fold_for_processor() {
     // AVX-512 has fused multiply-add, which clang uses where an operator has a product and a sum.
 #if defined(__clang__)
     constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
-                               std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
+                               std::is_same_v<Op, max_t>;
 #else
-    constexpr bool same_bits = !has_leaf<Op, float>;
+    constexpr bool same_bits = true;
 #endif
     if constexpr (folds_in_float<T, Op> && same_bits)
         if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) return &fold_avx512<T, Op>;
@@ -196,7 +204,7 @@ bool fold_twice_entry(void* dst, void* also, past_caches past, const operand* x,
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
     // The compilers contract no product and sum of these, whatever the processor has.
     constexpr bool same_bits = std::is_same_v<Op, sum_t> || std::is_same_v<Op, prod_t> || std::is_same_v<Op, min_t> ||
-                               std::is_same_v<Op, max_t> || std::is_same_v<Op, avg_t>;
+                               std::is_same_v<Op, max_t>;
     if constexpr (same_bits) {
         const auto by = [&](auto how) {
             fold_twice_by_lines<decltype(how)::value, T, Op>(dst, also, x, count, op);
@@ -237,10 +245,10 @@ void half_fold(half* dst, const operand* x, int k, std::size_t count, const void
             int m = held;
             for (; m < 4 && j < k; ++m, ++j) {
                 widen_row(rows[m], static_cast<const half*>(x[j].data) + at, n);
-                group[m] = {rows[m], x[j].leaf};
+                group[m] = {rows[m]};
             }
             fold_entry<float, Op>(rows[0], group, m, n, op);
-            group[0] = {rows[0], false};
+            group[0] = {rows[0]};
             held = 1;
         }
         narrow_row(dst + at, rows[0], n);
@@ -249,11 +257,10 @@ void half_fold(half* dst, const operand* x, int k, std::size_t count, const void
 
 template <class T, class Op>
 void fold_entry(void* dst, const operand* x, int k, std::size_t count, const void* op) {
-    if constexpr (!has_leaf<Op, T>)
-        if (k == 1) {
-            if (dst != x[0].data && count != 0) std::memcpy(dst, x[0].data, count * sizeof(T));
-            return;
-        }
+    if (k == 1) {
+        if (dst != x[0].data && count != 0) std::memcpy(dst, x[0].data, count * sizeof(T));
+        return;
+    }
     if constexpr (std::is_same_v<T, half> && folds_in_float<T, Op>)
         return half_fold<Op>(static_cast<half*>(dst), x, k, count, op);
     else if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>)
@@ -287,13 +294,42 @@ void finish_entry(void* data, std::size_t count, int n, const void* op) {
 }
 
 template <class T, class Op>
+void leaf_entry(void* to, const void* from, std::size_t count, const void* op) {
+    const Op by = *static_cast<const Op*>(op);
+    const auto change = [=](std::size_t i) {
+        const T made = static_cast<T>(by.leaf(static_cast<accumulator_of<T, Op>>(static_cast<const T*>(from)[i])));
+        std::memcpy(static_cast<T*>(to) + i, &made, sizeof made);
+    };
+    constexpr std::size_t lanes = std::is_arithmetic_v<T> && is_pure<Op>() ? 16 : 1;
+    const std::size_t whole = count & ~(lanes - 1);
+    if constexpr (lanes > 1) for_each_parallel<lanes>(whole, change);
+    for (std::size_t i = lanes > 1 ? whole : 0; i < count; ++i) change(i);
+}
+
+/// The operator by which Op folds: one whose loops others have, too.
+template <class Op>
+struct folded_by {
+    using type = Op;
+};
+template <>
+struct folded_by<avg_t> {
+    using type = sum_t;
+};
+template <class X>
+struct folded_by<premul_sum_t<X>> {
+    using type = sum_t;
+};
+
+template <class T, class Op>
 constexpr op_table make_op_table() {
     static_assert(copies_as_bytes<T>(), "colls: elements must be trivially copyable");
     static_assert(operator_on<Op, T>,
         "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
-    op_table t{sizeof(T), &fold_entry<T, Op>, nullptr, nullptr, is_commutative<Op, T>};
-    if constexpr (std::is_same_v<fold_loop<T, Op>, direct_fold<T, Op>>) t.fold_twice = &fold_twice_entry<T, Op>;
+    using F = typename folded_by<Op>::type;
+    op_table t{.element_size = sizeof(T), .fold = &fold_entry<T, F>, .commutative = is_commutative<Op, T>};
+    if constexpr (std::is_same_v<fold_loop<T, F>, direct_fold<T, F>>) t.fold_twice = &fold_twice_entry<T, F>;
     if constexpr (has_finish<Op, T>) t.finish = &finish_entry<T, Op>;
+    if constexpr (has_leaf<Op, accumulator_of<T, Op>>) t.leaf = &leaf_entry<T, Op>;
     return t;
 }
 template <class T, class Op>

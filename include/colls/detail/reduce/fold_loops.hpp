@@ -1,4 +1,4 @@
-// The reduce loops, each one pass over memory for any number of operands.
+// The reduce loops, each one pass over memory for two operands or more.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
 //   direct_fold   pure operators on built-in numbers: up to four operands at a time, straight into dst
@@ -27,12 +27,6 @@ namespace colls::inline v1::detail {
 
 struct operand {
     const void* data = nullptr;
-    bool leaf = false;  // a rank's own contribution, not yet reduced: Op::leaf applies
-};
-
-template <class Op, class A>
-concept has_leaf = requires(const Op& op, const A& a) {
-    { op.leaf(a) } -> std::convertible_to<A>;
 };
 
 /// True where T is folded by Op in T's accumulator, and rounded once.
@@ -66,28 +60,6 @@ template <std::size_t lanes, class F>
 #endif
 }
 
-template <std::size_t size>
-using unsigned_of_size = std::conditional_t<size == 1, unsigned char,
-    std::conditional_t<size == 2, unsigned short, std::conditional_t<size == 4, unsigned, unsigned long long>>>;
-
-template <class A, class Op>
-[[gnu::always_inline]] inline A apply_leaf(const A& a, [[maybe_unused]] bool leaf, [[maybe_unused]] const Op& op) {
-    if constexpr (has_leaf<Op, A>) {
-        const A changed = unfused(static_cast<A>(op.leaf(a)));  // every loop gives the same bits
-        if constexpr (std::is_arithmetic_v<A> && sizeof(A) <= 8) {
-            // Selected by bits: compilers turn a conditional into a branch, and do not vectorise it.
-            using U = unsigned_of_size<sizeof(A)>;
-            const U mask = static_cast<U>(leaf ? ~U{0} : U{0});
-            return __builtin_bit_cast(A, static_cast<U>((__builtin_bit_cast(U, changed) & mask) |
-                                                        (__builtin_bit_cast(U, a) & static_cast<U>(~mask))));
-        } else {
-            return leaf ? changed : a;
-        }
-    } else {
-        return a;
-    }
-}
-
 /// Folds element by element, in T or in float: the tails of the loops below. Always inlined: g++ turns a call at the
 /// end of a function into a jump, which leaves the upper halves of the vector registers dirty and makes what follows
 /// slow.
@@ -95,9 +67,8 @@ template <class A, class T, class Op>
 [[gnu::always_inline]] inline void scalar_fold(
     T* dst, const operand* x, int k, std::size_t first, std::size_t count, const Op& op) {
     for (std::size_t i = first; i < count; ++i) {
-        A a = apply_leaf(static_cast<A>(static_cast<const T*>(x[0].data)[i]), x[0].leaf, op);
-        for (int j = 1; j < k; ++j)
-            a = static_cast<A>(op(a, apply_leaf(static_cast<A>(static_cast<const T*>(x[j].data)[i]), x[j].leaf, op)));
+        A a = static_cast<A>(static_cast<const T*>(x[0].data)[i]);
+        for (int j = 1; j < k; ++j) a = static_cast<A>(op(a, static_cast<A>(static_cast<const T*>(x[j].data)[i])));
         dst[i] = static_cast<T>(a);
     }
 }
@@ -107,13 +78,13 @@ inline constexpr std::size_t tile_bytes = 2048;
 /// Folds at most four operands, of which out may be one.
 template <class T, class Op>
 struct direct_fold {
-    static constexpr std::size_t lanes = has_leaf<Op, T> && sizeof(T) < 4 ? 16 : 64 / sizeof(T);
+    static constexpr std::size_t lanes = 64 / sizeof(T);
 
     template <int m>
     [[gnu::always_inline]] static void loop(T* out, const operand* x, std::size_t n, const Op& op) {
         const operand a = x[0], b = x[m > 1 ? 1 : 0], c = x[m > 2 ? 2 : 0], d = x[m > 3 ? 3 : 0];
         for_each_parallel<lanes>(n, [=](std::size_t i) {
-            const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+            const auto get = [&](const operand& o) { return static_cast<const T*>(o.data)[i]; };
             T v = get(a);
             if constexpr (m > 1) v = static_cast<T>(op(v, get(b)));
             if constexpr (m > 2) v = static_cast<T>(op(v, get(c)));
@@ -122,7 +93,7 @@ struct direct_fold {
         });
     }
     [[gnu::always_inline]] static T folded(const operand* x, std::size_t i, const Op& op) {
-        const auto get = [&](const operand& o) { return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op); };
+        const auto get = [&](const operand& o) { return static_cast<const T*>(o.data)[i]; };
         return static_cast<T>(op(get(x[0]), get(x[1])));
     }
     /// Two operands, of which out and also may be one each: the fold of elements `first` to `count` goes to both.
@@ -141,17 +112,15 @@ struct direct_fold {
     /// With a loop of its own for each number of operands up to `most`: each takes about 10 ms to compile.
     template <int most = 4>
     [[gnu::always_inline]] static void run(T* out, const operand* x, int m, std::size_t count, const Op op) {
-        std::size_t whole = (m > 1 && m <= most) || has_leaf<Op, T> ? count & ~(lanes - 1) : 0;
+        std::size_t whole = m > 1 && m <= most ? count & ~(lanes - 1) : 0;
         if (m == 2)
             loop<2>(out, x, whole, op);
         else if (most > 2 && m == 3)
             loop<most == 4 ? 3 : 2>(out, x, whole, op);
         else if (most > 2 && m == 4)
             loop<most == 4 ? 4 : 2>(out, x, whole, op);
-        else if (m > most)
+        else
             whole = 0;
-        else if constexpr (has_leaf<Op, T>)  // else it is a copy, which is not done by a fold
-            loop<1>(out, x, whole, op);
         scalar_fold<T>(out, x, m, whole, count, op);
     }
 };
@@ -173,9 +142,9 @@ COLLS_INLINE void fold_by_fours(
         int held = 0;  // group[0] is the tile
         for (int j = 0; j < k;) {
             int m = held;
-            for (; m < 4 && j < k; ++m, ++j) group[m] = {static_cast<const char*>(x[j].data) + skip, x[j].leaf};
+            for (; m < 4 && j < k; ++m, ++j) group[m] = {static_cast<const char*>(x[j].data) + skip};
             four(j < k ? static_cast<void*>(tile) : static_cast<char*>(dst) + skip, group, m, n, op);
-            group[0] = {tile, false};
+            group[0] = {tile};
             held = 1;
         }
     }
@@ -191,10 +160,10 @@ struct paired_fold {
     struct pair {
         float low, high;
     };
-    [[gnu::always_inline]] static pair get(const operand& o, std::size_t word, const Op& op) {
+    [[gnu::always_inline]] static pair get(const operand& o, std::size_t word) {
         unsigned w;
         std::memcpy(&w, static_cast<const char*>(o.data) + 4 * word, 4);
-        return {apply_leaf(T::format::low(w), o.leaf, op), apply_leaf(T::format::high(w), o.leaf, op)};
+        return {T::format::low(w), T::format::high(w)};
     }
     [[gnu::always_inline]] static pair combine(pair a, pair b, const Op& op) {
         return {static_cast<float>(op(a.low, b.low)), static_cast<float>(op(a.high, b.high))};
@@ -207,26 +176,24 @@ struct paired_fold {
     [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
         alignas(64) float low[length], high[length];
         const std::size_t whole = count & ~(2 * lanes - 1);
-        const auto operand_at = [=](int q, std::size_t at) {
-            return operand{static_cast<const T*>(x[q].data) + at, x[q].leaf};
-        };
+        const auto operand_at = [=](int q, std::size_t at) { return operand{static_cast<const T*>(x[q].data) + at}; };
         if (k == 2)
-            for_each_parallel<lanes>(whole / 2,
-                [=, a = x[0], b = x[1]](std::size_t i) { put(dst, i, combine(get(a, i, op), get(b, i, op), op)); });
+            for_each_parallel<lanes>(
+                whole / 2, [=, a = x[0], b = x[1]](std::size_t i) { put(dst, i, combine(get(a, i), get(b, i), op)); });
         else if (k == 3)
             for_each_parallel<lanes>(whole / 2, [=, a = x[0], b = x[1], c = x[2]](std::size_t i) {
-                put(dst, i, combine(combine(get(a, i, op), get(b, i, op), op), get(c, i, op), op));
+                put(dst, i, combine(combine(get(a, i), get(b, i), op), get(c, i), op));
             });
         else
             for (std::size_t at = 0; at < whole; at += 2 * length) {
                 const std::size_t n = whole - at < 2 * length ? (whole - at) / 2 : length;
                 for_each_parallel<lanes>(n, [&, a = operand_at(0, at)](std::size_t i) {
-                    const pair p = get(a, i, op);
+                    const pair p = get(a, i);
                     low[i] = p.low, high[i] = p.high;
                 });
                 for (int j = 1; j < k; ++j)
                     for_each_parallel<lanes>(n, [&, b = operand_at(j, at)](std::size_t i) {
-                        const pair p = combine({low[i], high[i]}, get(b, i, op), op);
+                        const pair p = combine({low[i], high[i]}, get(b, i), op);
                         low[i] = p.low, high[i] = p.high;
                     });
                 for_each_parallel<lanes>(n, [&](std::size_t i) { put(dst + at, i, {low[i], high[i]}); });
@@ -242,8 +209,8 @@ struct accumulating_fold {
     static constexpr std::size_t length = sizeof(A) >= tile_bytes ? 1 : tile_bytes / sizeof(A);
     static constexpr std::size_t lanes = std::is_arithmetic_v<A> ? 64 / sizeof(A) : 1;
 
-    [[gnu::always_inline]] static A get(const operand& o, std::size_t i, const Op& op) {
-        return apply_leaf(static_cast<A>(static_cast<const T*>(o.data)[i]), o.leaf, op);
+    [[gnu::always_inline]] static A get(const operand& o, std::size_t i) {
+        return static_cast<A>(static_cast<const T*>(o.data)[i]);
     }
     [[gnu::always_inline]] static void run(T* dst, const operand* x, int k, std::size_t count, const Op op) {
         alignas(64) alignas(A) unsigned char memory[length * sizeof(A)];
@@ -251,10 +218,10 @@ struct accumulating_fold {
         const std::size_t whole = count & ~(lanes - 1);
         for (std::size_t at = 0; at < whole; at += length) {
             const std::size_t n = whole - at < length ? whole - at : length;
-            for_each_parallel<lanes>(n, [&, a = x[0]](std::size_t i) { tile[i] = get(a, at + i, op); });
+            for_each_parallel<lanes>(n, [&, a = x[0]](std::size_t i) { tile[i] = get(a, at + i); });
             for (int j = 1; j < k; ++j)
                 for_each_parallel<lanes>(
-                    n, [&, b = x[j]](std::size_t i) { tile[i] = static_cast<A>(op(tile[i], get(b, at + i, op))); });
+                    n, [&, b = x[j]](std::size_t i) { tile[i] = static_cast<A>(op(tile[i], get(b, at + i))); });
             for_each_parallel<lanes>(n, [&](std::size_t i) { dst[at + i] = static_cast<T>(tile[i]); });
         }
         if constexpr (lanes > 1) scalar_fold<A>(dst, x, k, whole, count, op);
@@ -268,8 +235,8 @@ struct tile_fold {
     static constexpr std::size_t length = sizeof(T) >= tile_bytes ? 1 : tile_bytes / sizeof(T);
     static constexpr std::size_t lanes = std::is_arithmetic_v<T> || is_small_float<T> ? 64 / sizeof(T) : 1;
 
-    [[gnu::always_inline]] static T get(const operand& o, std::size_t i, const Op& op) {
-        return apply_leaf(static_cast<const T*>(o.data)[i], o.leaf, op);
+    [[gnu::always_inline]] static const T& get(const operand& o, std::size_t i) {
+        return static_cast<const T*>(o.data)[i];
     }
     [[gnu::always_inline]] static void put(T* to, const T& a) {
         if constexpr (std::is_copy_assignable_v<T>)
@@ -282,15 +249,12 @@ struct tile_fold {
         T* const tile = reinterpret_cast<T*>(memory);
         for (std::size_t at = 0; at < count; at += length) {
             const std::size_t n = count - at < length ? count - at : length, whole = n & ~(lanes - 1);
-            if (k == 1)
-                for_each_checked<lanes>(whole, [&, a = x[0]](std::size_t i) { put(tile + i, get(a, at + i, op)); });
-            else
-                for_each_checked<lanes>(whole, [&, a = x[0], b = x[1]](std::size_t i) {
-                    put(tile + i, static_cast<T>(op(get(a, at + i, op), get(b, at + i, op))));
-                });
+            for_each_checked<lanes>(whole, [&, a = x[0], b = x[1]](std::size_t i) {
+                put(tile + i, static_cast<T>(op(get(a, at + i), get(b, at + i))));
+            });
             for (int j = 2; j < k; ++j)
                 for_each_checked<lanes>(whole,
-                    [&, b = x[j]](std::size_t i) { put(tile + i, static_cast<T>(op(tile[i], get(b, at + i, op)))); });
+                    [&, b = x[j]](std::size_t i) { put(tile + i, static_cast<T>(op(tile[i], get(b, at + i)))); });
             std::memcpy(static_cast<void*>(dst + at), memory, whole * sizeof(T));
             if constexpr (lanes > 1) scalar_fold<T>(dst, x, k, at + whole, at + n, op);
         }

@@ -115,15 +115,4 @@ struct accumulator<T, Op> {
     using type = typename T::accumulator;
 };
 
-/// x as it was rounded: keeps the compiler from fusing a product with the sum that follows, so that all machines get
-/// the same bits. (clang fuses within an expression only. g++ 12 forgets it in loops that it vectorises, where other
-/// work between the two must keep them apart.)
-template <class A>
-[[gnu::always_inline]] constexpr A unfused(const A& x) {
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
-    if constexpr (std::is_floating_point_v<A>) return __builtin_assoc_barrier(x);
-#endif
-    return x;
-}
-
 }  // namespace colls::inline v1::detail
