@@ -74,6 +74,7 @@ private:
     doorbell& doorbell_;  // this rank's
     std::uint32_t rings_heard_ = 0;
     double checked_at_ = 0;     // when `dead_` was last asked
+    double yields_from_ = 0;    // until then `idle` sleeps
     unsigned calls_ = 0;        // of `progress`
     bool progressing_ = false;  // a listener may call `progress` again
 };
@@ -136,8 +137,11 @@ inline void memory_transport::idle(double seconds) {
             calls_ = calls_between_checks - 1;  // the next `progress` checks
             if (i > 0) return;
         }
-        if (i < 32) {
+        if (i < 32 && now >= yields_from_) {
             sched_yield();
+            // Other programs have the core by turns: a rank that sleeps is woken at once, one that yields waits its
+            // turn.
+            if (const double after = seconds_now(); after - now > 100e-6) yields_from_ = after + 20e-3;
             continue;
         }
         sleep(std::min(until - now, 200e-6));

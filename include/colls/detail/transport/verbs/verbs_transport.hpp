@@ -88,11 +88,13 @@ public:
     /// Yields at first, then sleeps for 50 us, and up to 800 us when called again and again. Control messages end a
     /// sleep.
     void idle(double seconds) override {
-        if (++idle_ < 32) {
+        if (const double now = seconds_now(); ++idle_ < 32 && now >= yields_from_) {
             sched_yield();
+            if (const double after = seconds_now(); after - now > 100e-6)
+                yields_from_ = after + 20e-3;  // see memory_transport
             return;
         }
-        const unsigned longer = std::min((idle_ - 32) / 64, 4u);
+        const unsigned longer = idle_ < 32 ? 0 : std::min((idle_ - 32) / 64, 4u);
         control_->idle(std::min(seconds, 50e-6 * (1 << longer)));
         has_slept_ = true;
     }
@@ -143,6 +145,7 @@ private:
     std::vector<int> open_;      // peers for which a queue pair has been made, or could not be
     std::vector<int> to_write_;  // peers that have work
     unsigned idle_ = 0;          // calls of `idle` since the latest completion
+    double yields_from_ = 0;
     bool in_progress_ = false, has_slept_ = false, abandoned_ = false, closing_ = false;
 };
 
