@@ -328,7 +328,7 @@ inline std::string exchange(const random_traffic& t, int rank, int n, message_tr
                 posts || (q != rank && (static_cast<int>(at(q).out.size()) < t.messages ||
                                            static_cast<int>(at(q).in.size()) < t.messages || at(q).told < t.control));
         w.progress();
-        // Once it only waits, it leaves the processor to those for which it waits.
+        // A rank that only waits leaves the processor to the ranks for which it waits.
         if (!posts || random.one_in(40)) w.idle(posts ? 1e-4 : 1e-3);
         for (int q = 0; q < n; ++q)
             while (q != rank && at(q).checked < static_cast<int>(w.received(q))) {

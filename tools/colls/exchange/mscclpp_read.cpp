@@ -72,7 +72,7 @@ struct size {
     std::string words{};
 };
 
-/// Whoever shares an operation has this much of it, as executors divide it.
+/// The part of `all` that thread block `mine` has of an operation that `of` of them share, as executors divide it.
 std::pair<int, int> share(int all, int mine, int of) {
     const auto begin = [&](int i) { return i * (all / of) + std::min(i, all % of); };
     return {begin(mine), begin(mine + 1)};

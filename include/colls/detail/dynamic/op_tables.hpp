@@ -77,45 +77,25 @@ template <class T>
 inline constexpr op_table sum_table = op_table_for<T, sum_t>;
 template <>
 inline constexpr op_table sum_table<long double> = plain_table<long double, sum_t>;
-template <class T>
-constexpr op_table make_avg_table() {
-    op_table t = sum_table<T>;
-    t.finish = &finish_entry<T, avg_t>;
+constexpr op_table with_finish(op_table t, decltype(op_table::finish) finish) {
+    t.finish = finish;
+    return t;
+}
+constexpr op_table with_leaf(op_table t, decltype(op_table::leaf) leaf) {
+    t.leaf = leaf;
     return t;
 }
 template <class T>
-inline constexpr op_table avg_table = make_avg_table<T>();
+inline constexpr op_table avg_table = with_finish(sum_table<T>, &finish_entry<T, avg_t>);
 template <class T, class Factor>
-constexpr op_table make_premul_table() {
-    op_table t = sum_table<T>;
-    t.leaf = &leaf_entry<T, Factor>;
-    return t;
-}
-template <class T, class Factor>
-inline constexpr op_table premul_table = make_premul_table<T, Factor>();
+inline constexpr op_table premul_table = with_leaf(sum_table<T>, &leaf_entry<T, Factor>);
 /// Of complex numbers whose parts are Ts: sums of twice as many numbers.
 template <class T>
-constexpr op_table make_complex_table() {
-    return {2 * sizeof(T), &fold_parts<&fold_entry<T, sum_t>, 2>, nullptr, nullptr, true};
-}
+inline constexpr op_table complex_table{2 * sizeof(T), &fold_parts<&fold_entry<T, sum_t>, 2>, nullptr, nullptr, true};
 template <class T>
-inline constexpr op_table complex_table = make_complex_table<T>();
-template <class T>
-constexpr op_table make_complex_avg_table() {
-    op_table t = complex_table<T>;
-    t.finish = &finish_parts<&finish_entry<T, avg_t>, 2>;
-    return t;
-}
-template <class T>
-inline constexpr op_table complex_avg_table = make_complex_avg_table<T>();
+inline constexpr op_table complex_avg_table = with_finish(complex_table<T>, &finish_parts<&finish_entry<T, avg_t>, 2>);
 template <class T, class Factor>
-constexpr op_table make_complex_premul_table() {
-    op_table t = complex_table<T>;
-    t.leaf = &leaf_parts<&leaf_entry<T, Factor>, 2>;
-    return t;
-}
-template <class T, class Factor>
-inline constexpr op_table complex_premul_table = make_complex_premul_table<T, Factor>();
+inline constexpr op_table complex_premul_table = with_leaf(complex_table<T>, &leaf_parts<&leaf_entry<T, Factor>, 2>);
 
 template <std::size_t size>
 const op_table* logical_or_bitwise(dynamic::op code) {
