@@ -87,7 +87,7 @@ COLLS_INLINE recorder::~recorder() { write(); }
 COLLS_INLINE void recorder::add(const recorded_call& c, std::string_view schedule) {
     recorded_call& kept = (calls_.push_back(c), calls_.back());
     kept.parts = parts_.size();
-    schedule.substr(0, sizeof kept.schedule - 1).copy(kept.schedule, sizeof kept.schedule - 1);
+    schedule.copy(kept.schedule, sizeof kept.schedule - 1);
     if (parts_.size() > most / 2 || calls_.size() > most / 8) write();
 }
 

@@ -167,11 +167,12 @@ private:
         return arrival::message;
     }
     void read_control(const frame& f) {
-        for (std::size_t i = 0; i < f.text_bytes; ++i) {
-            const auto c = std::to_integer<unsigned char>(buffer_[begin_ + frame_bytes + i]);
-            text_[i] = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);  // it will be printed on a terminal
+        char* to = text_;
+        for (const std::byte b : std::span(buffer_.get() + begin_ + frame_bytes, f.text_bytes)) {
+            const auto c = std::to_integer<unsigned char>(b);
+            *to++ = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);  // it will be printed on a terminal
         }
-        text_[f.text_bytes] = '\0';
+        *to = '\0';
         control_ = {f.what, f.a, f.b, f.c, text_};
     }
 
