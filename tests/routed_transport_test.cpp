@@ -67,8 +67,9 @@ const memory_shape tiny{64, 64}, usual{};
 /// A transport that records calls, and whose listener the test calls.
 struct puppet final : message_transport {
     std::vector<std::pair<int, std::string>> calls;
-    std::uint64_t numbers[8] = {};
-    double* lingered = nullptr;  // set as it ends
+    std::uint64_t numbers[8] = {}, numbers_in[8] = {};  // posted to and from each peer
+    std::uint64_t out[8] = {}, in[8] = {};              // over
+    double* lingered = nullptr;                         // set as it ends
 
     ~puppet() override {
         if (lingered != nullptr) *lingered = linger;
@@ -77,9 +78,9 @@ struct puppet final : message_transport {
         calls.emplace_back(peer, "send");
         return numbers[peer]++;
     }
-    std::uint64_t receive(int, const message_label&, const piece*, int) override { return 0; }
-    std::uint64_t sent(int) const override { return 0; }
-    std::uint64_t received(int) const override { return 0; }
+    std::uint64_t receive(int peer, const message_label&, const piece*, int) override { return numbers_in[peer]++; }
+    std::uint64_t sent(int peer) const override { return out[peer]; }
+    std::uint64_t received(int peer) const override { return in[peer]; }
     void abandon() override {}
     bool tell(int peer, const control_message&) override { return calls.emplace_back(peer, "tell"), true; }
     void tell_all(const control_message&) override { calls.emplace_back(none, "tell all"); }
@@ -358,6 +359,48 @@ TEST_CASE("routed: each of its transports lingers as long as it is to linger its
         CHECK(lingered[0] == seconds);
         CHECK(lingered[1] == seconds);
     }
+}
+
+TEST_CASE("routed: `far` is looked at rarely while messages are under way on `near` alone, and else always",
+    "[routed_transport]") {
+    auto a = std::make_unique<puppet>(), b = std::make_unique<puppet>();
+    puppet &near = *a, &far = *b;
+    routed_transport w(0, {0, 1, none}, std::move(a), std::move(b));
+    // Of 16 calls of `progress`, how many look at `far`; and the transport that `idle` sleeps on.
+    const auto looks = [&] {
+        far.calls.clear();
+        for (int i = 0; i < 16; ++i) w.progress();
+        return far.calls.size();
+    };
+    const auto sleeps_on_near = [&] {
+        near.calls.clear();
+        w.idle(1);
+        return !near.calls.empty();
+    };
+    CHECK(looks() == 16);
+    CHECK_FALSE(sleeps_on_near());
+    for (int turn = 0; turn < 3; ++turn)
+        for (const bool receives : {false, true}) {
+            INFO("turn " << turn << ", receives " << receives);
+            const auto post = [&](int peer) {
+                receives ? w.receive(peer, {}, nullptr, 0) : w.send(peer, {}, nullptr, 0);
+            };
+            const auto over = [&](puppet& on, int number) { ++(receives ? on.in : on.out)[number]; };
+            for (int i = 0; i < 2; ++i) post(1);
+            CHECK(looks() == 1);
+            CHECK(sleeps_on_near());
+            over(near, 1);
+            CHECK(looks() == 1);
+            post(2);
+            CHECK(looks() == 16);
+            over(far, 2);
+            w.progress();
+            CHECK(looks() == 1);
+            over(near, 1);
+            w.progress();
+            CHECK(looks() == 16);
+            CHECK_FALSE(sleeps_on_near());
+        }
 }
 
 TEST_CASE("routed: `idle` ends when something arrives on either transport", "[routed_transport]") {
