@@ -642,7 +642,8 @@ TEST_CASE("tcp: a listener may call `abandon` and `tell`", "[tcp_transport]") {
 
 TEST_CASE("tcp: a connection that ends before it has said whose it is, is dropped at once", "[tcp_transport]") {
     CHECK(ranks_as_threads(1, [&](int, tcp_node& node, const std::vector<address>& members, auto complain) {
-        for (const std::size_t length : {std::size_t{0}, std::size_t{5}, peer_hello_bytes - 1}) {
+        for (const auto& [length, reset] : {std::pair{std::size_t{0}, false}, {5u, false},
+                 {peer_hello_bytes - 1, false}, {std::size_t{0}, true}, {std::size_t{5}, true}}) {
             const auto pending_are = [&](std::size_t wanted) {
                 const double until = seconds_now() + 2;  // less than a silent connection may take
                 do node.poll_events();
@@ -656,10 +657,41 @@ TEST_CASE("tcp: a connection that ends before it has said whose it is, is droppe
                 if (!fd || !wait_for(fd.get(), POLLOUT, seconds_now() + 1)) complain("no connection");
                 if (length > 0) send_all(fd.get(), bytes, length, seconds_now() + 1);
                 if (!pending_are(1)) complain("it is not there");
+                const linger none{1, 0};
+                if (reset) setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
             }
             if (!pending_are(0)) complain("it is still there after " + std::to_string(length) + " bytes");
         }
     }) == "");
+}
+
+TEST_CASE("tcp: of too many connections that are silent, or too early, the oldest are dropped", "[tcp_transport]") {
+    meeting_place place(1);
+    tcp_node node(place.take(0));
+    for (const bool early : {false, true}) {
+        INFO("early " << early);
+        const std::size_t most = early ? tcp_node::most_early : tcp_node::most_silent, before = node.pending();
+        std::vector<descriptor> all;
+        for (std::size_t i = 0; i < most + 20; ++i) {
+            all.push_back(start_connect(place.members[0]));
+            REQUIRE(wait_for(all.back().get(), POLLOUT, seconds_now() + patience_s));
+            std::byte hello[peer_hello_bytes];
+            encode(peer_hello{1234, 1, 0}, hello);
+            if (early) REQUIRE(send_all(all.back().get(), hello, sizeof hello, seconds_now() + patience_s) == 0);
+            node.poll_events();
+        }
+        for (int i = 0; i < 10; ++i) node.poll_events();
+        const std::size_t kept = node.pending() - before;
+        CHECK(kept >= most - 1);
+        CHECK(kept <= most);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+            char x;
+            const bool is_open = recv(all[i].get(), &x, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+            if (is_open != (i + kept >= all.size())) FAIL_CHECK("connection " << i << " is open: " << is_open);
+        }
+        for (descriptor& fd : all) fd.close();
+        node.poll_events();
+    }
 }
 
 TEST_CASE("tcp: stray connections to the listening socket do not disturb the ranks", "[tcp_transport]") {
