@@ -5,13 +5,16 @@
 #include "support/says.hpp"
 
 #include <colls/detail/bootstrap/rendezvous.hpp>
+#include <colls/detail/support/host.hpp>
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <atomic>
+#include <csignal>
 #include <functional>
 #include <random>
 #include <thread>
@@ -600,6 +603,39 @@ TEST_CASE("rendezvous: a rank may connect again after its connection has ended",
     check_met(outcomes);
 }
 
+TEST_CASE("rendezvous: a rank takes its own place again, also where rank 0 has not seen yet that it had left",
+    "[rendezvous]") {
+    struct process {
+        pid_t id = fork();
+        ~process() {
+            if (id <= 0) return;
+            kill(id, SIGKILL);
+            waitpid(id, nullptr, 0);
+        }
+    };
+    for (const bool reset : {false, true}) {
+        INFO("reset " << reset);
+        const int port = free_port();
+        const process rank0;
+        REQUIRE(rank0.id >= 0);
+        if (rank0.id == 0) _exit(meet_as(rank_of(0, 3, port)).met ? 0 : 1);
+        hand second(port), first(port);  // rank 0 looks at them in this order
+        first.put(first.record(1, 3));
+        REQUIRE(first.get());
+        int how = 0;
+        REQUIRE(kill(rank0.id, SIGSTOP) == 0);
+        REQUIRE(waitpid(rank0.id, &how, WUNTRACED) == rank0.id);
+        const linger none{1, 0};
+        if (reset) setsockopt(first.fd.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none);
+        first.fd.close();
+        second.put(second.record(1, 3));
+        kill(rank0.id, SIGCONT);
+        const auto a = second.get();
+        REQUIRE(a);
+        CHECK(a->what == verdict::accepted);
+    }
+}
+
 TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[rendezvous]") {
     const int port = free_port();
     std::vector<outcome> outcomes(3);
@@ -626,15 +662,24 @@ TEST_CASE("rendezvous: stray connections do not keep the group from meeting", "[
         for (int i = 0; i < 20; ++i) kept.emplace_back(port);
         for (hand& h : kept) h.wait_for_end();  // rank 0 closes them
     }
-    SECTION("a byte a second") {
-        hand slow(port);
+    SECTION("a byte a second; a connection that is refused late may stay on") {
+        hand late(port), slow(port);
+        double refused_at = 0;
         const auto bytes = slow.record(2, 3);
         std::size_t n = 0;
         while (n < bytes.size() && send(slow.fd.get(), bytes.data() + n, 1, MSG_NOSIGNAL) == 1) {
-            ++n;
+            if (++n == 8) {
+                refused_at = seconds_now();
+                late.put(late.record(2, 4));
+                REQUIRE(late.get());
+            }
             nap(0.5);
         }
         CHECK(n < bytes.size());
+        send(late.fd.get(), "x", 1, MSG_NOSIGNAL);
+        nap(0.05);  // where it is closed, that has been answered by now
+        const ssize_t more = send(late.fd.get(), "x", 1, MSG_NOSIGNAL);
+        if (seconds_now() < refused_at + 5) CHECK(more == 1);
     }
     SECTION("half a hello, then the end of the connection") {
         hand half(port);
@@ -908,6 +953,46 @@ TEST_CASE("rendezvous: COLLS_INTERFACE chooses the address at which a rank liste
         check_met(outcomes);
         for (const member& m : outcomes[1].met->members) CHECK(lacks(text_of(m.at), {"[::1]:"}) == "");
     }
+}
+
+TEST_CASE("rendezvous: of an interface's addresses, one of the family counts most, then one that is not link-local",
+    "[rendezvous]") {
+    const address one = numeric_address("10.0.0.1", 0), two = numeric_address("10.0.0.2", 0),
+                  wide = numeric_address("2001:db8::1", 0), local = numeric_address("fe80::1", 0);
+    const auto chosen = [](int family, const std::vector<address>& addresses) {
+        std::vector<network_interface> all{{"other", numeric_address("192.0.2.1", 0)}};
+        for (const address& a : addresses) all.push_back({"some", a});
+        return host_text(interface_address("some", family, all));
+    };
+    CHECK(chosen(AF_INET, {local, wide, one, two}) == "10.0.0.1");
+    CHECK(chosen(AF_INET, {two, local, one, wide}) == "10.0.0.2");
+    CHECK(chosen(AF_INET6, {one, local, wide}) == "2001:db8::1");
+    CHECK(chosen(AF_INET6, {wide, local, one}) == "2001:db8::1");
+    CHECK(chosen(AF_INET6, {one, local}) == "fe80::1");
+    CHECK(chosen(AF_INET6, {local, one}) == "fe80::1");
+    CHECK(chosen(AF_INET, {local, wide}) == "2001:db8::1");
+    CHECK(chosen(AF_INET6, {one, two}) == "10.0.0.1");
+    const std::vector<network_interface> both{{"some", one}, {"other", two}};
+    CHECK(host_text(interface_address("10.0.0.2", AF_INET6, both)) == "10.0.0.2");
+    const auto error_of = [](const std::vector<network_interface>& there) -> std::string {
+        try {
+            interface_address("this one", AF_INET, there);
+        } catch (const colls::error& e) {
+            return e.what();
+        }
+        return "no error";
+    };
+    CHECK(lacks(error_of({}), {"'this one'", "it has none"}) == "");
+    CHECK(lacks(error_of(both), {"it has some (10.0.0.1), other (10.0.0.2)"}) == "");
+}
+
+TEST_CASE("rendezvous: the host's name is the system's", "[rendezvous]") {
+    utsname system;
+    REQUIRE(uname(&system) == 0);
+    CHECK(std::string(host_name().text) == std::string(system.nodename).substr(0, 63));
+    const descriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    char id[37] = {};
+    if (file && read(file.get(), id, 36) == 36) CHECK(std::string(boot_of_host().text) == id);
 }
 
 TEST_CASE("rendezvous: the host identity is equal exactly for processes that can share memory", "[rendezvous]") {

@@ -46,8 +46,8 @@ inline address numeric_address(const std::string& text, int port) {
 
 /// The address of the interface that COLLS_INTERFACE names, or the address that it gives; one of `family` if the
 /// interface has one. Port 0. Throws invalid_argument if this host has no such interface or address.
-inline address interface_address(const std::string& wanted, int family) {
-    const auto interfaces = network_interfaces();
+inline address interface_address(
+    const std::string& wanted, int family, const std::vector<network_interface>& interfaces = network_interfaces()) {
     const address number = numeric_address(wanted, 0);
     address best;
     const auto rank = [family](const address& a) { return (a.family() == family ? 2 : 0) + !is_link_local(a); };
