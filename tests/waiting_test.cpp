@@ -356,6 +356,24 @@ TEST_CASE("waiting: a rank that has left a core that it has told says so in its 
     CHECK(corrected == 2);
 }
 
+TEST_CASE("waiting: the next waits of a rank are as long as its last ones took", "[wait]") {
+    std::atomic<int> shorter{0}, longer{0};
+    colls::threads::run(1, [&](colls::communicator& comm) {
+        colls::detail::rank_context& e = comm.context();
+        const auto waits = [&](unsigned looks) {
+            colls::detail::backoff wait(e);
+            for (unsigned i = 0; i < looks; ++i) wait({});
+        };
+        e.waits = wait_policy(false, false);
+        for (int i = 0; i < 100; ++i) waits(100);  // of spins alone
+        shorter += !e.waits.asks(500);
+        waits(500 + 10);  // the last of them yield
+        longer += e.waits.asks(700);
+    });
+    CHECK(shorter == 1);
+    CHECK(longer == 1);
+}
+
 namespace {
 
 using namespace std::chrono_literals;
