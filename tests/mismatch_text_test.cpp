@@ -6,8 +6,10 @@
 #include "support/says.hpp"
 
 #include <colls/detail/group/backoff.hpp>
+#include <colls/extend/message_group.hpp>
 
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -159,6 +161,83 @@ TEST_CASE("mismatch: a call that did not match is named when a later call finds 
         CHECK(says(text, "call 1 of this group"));
         CHECK(says(text, "broadcast on rank 0"));
     }
+}
+
+namespace {
+
+/// A transport of rank 0 whose messages are sent at once, and which counts the questions for calls that rank 0 asks.
+/// The test plays the peer.
+struct asked_transport final : colls::extend::message_transport {
+    std::uint64_t posted = 0;
+    int questions = 0;
+    std::uint64_t send(int, const colls::extend::message_label&, const colls::extend::piece*, int) override {
+        return posted++;
+    }
+    std::uint64_t receive(int, const colls::extend::message_label&, const colls::extend::piece*, int) override {
+        return 0;
+    }
+    std::uint64_t sent(int) const override { return posted; }
+    std::uint64_t received(int) const override { return 0; }
+    void abandon() override {}
+    bool tell(int, const colls::extend::control_message& what) override {
+        questions += what.what == colls::extend::control_kind::inquire;
+        return true;
+    }
+    void tell_all(const colls::extend::control_message&) override {}
+    void progress() override {}
+    void idle(double) override {}
+};
+struct lonely_group final : colls::extend::message_group {
+    std::uint64_t create(int) override { return 0; }
+    colls::extend::message_member join(const colls::extend::message_formation&) override { return {}; }
+    const colls::extend::machine& figures() const override {
+        static const colls::extend::machine usual{};
+        return usual;
+    }
+};
+/// Rank 0 of two; `*at` is the transport of its collectives.
+colls::communicator rank_0(asked_transport** at) {
+    auto collectives = std::make_unique<asked_transport>();
+    *at = collectives.get();
+    colls::extend::message_member m;
+    m.group = std::make_shared<lonely_group>();
+    m.collectives = std::move(collectives);
+    m.messages = std::make_unique<asked_transport>();
+    return colls::extend::join(std::move(m), 0, 2);
+}
+
+}  // namespace
+
+TEST_CASE("mismatch: where a peer waits in a later call, this rank compares when it comes to that call, each time",
+    "[mismatch]") {
+    constexpr int calls = 6;
+    std::vector<int> x(5);
+    asked_transport* at = nullptr;
+    colls::communicator twin = rank_0(&at);  // makes the same calls before, so that their fingerprints are known
+    std::vector<std::uint64_t> fingerprints;
+    for (int i = 0; i < calls; ++i) {
+        colls::broadcast<colls::direct>(twin, x, 0);
+        const colls::detail::rank_context& e = twin.context();
+        fingerprints.push_back(e.recent[(e.calls - 1) % colls::detail::call_record::kept].fingerprint);
+    }
+    // The peer waits one call or more ahead, always in the right call but for the last time.
+    for (const int ahead : {1, 2})
+        for (const bool right : {false, true}) {
+            INFO(ahead << " ahead, right " << right);
+            colls::communicator comm = rank_0(&at);
+            for (int i = 0; i < calls; ++i) {
+                const int there = i + ahead - 1;
+                if (i % ahead == 0) {
+                    const auto number = static_cast<std::size_t>(there);
+                    const std::uint64_t wrong = there == calls - 1 && !right;
+                    at->listening->heard(
+                        1, {colls::extend::control_kind::board, number, fingerprints[number] + wrong, 1, ""});
+                }
+                CHECK(at->questions == 0);
+                colls::broadcast<colls::direct>(comm, x, 0);
+            }
+            CHECK(at->questions == (right ? 0 : 1));
+        }
 }
 
 TEST_CASE("errors: an error has the rank's latest calls", "[mismatch]") {
