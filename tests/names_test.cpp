@@ -1,4 +1,4 @@
-// How texts name schedules: as the user wrote them, whatever type was derived from that.
+// How texts name schedules: as the user wrote them, whatever type was derived from that. And how they give sizes.
 #include "catch.hpp"
 
 #include "support/fault.hpp"
@@ -256,4 +256,23 @@ TEST_CASE("names: a text lists the blocks of a round, and none after the last ro
     for (int peer = 1; peer < 5; ++peer) blocks += text_in(0, peer);
     CHECK(blocks.find(", block") != blocks.npos);
     for (int peer = 1; peer < 5; ++peer) CHECK(text_in(s.rounds(5), peer).find(", block") == std::string::npos);
+}
+
+TEST_CASE("texts: sizes in GB have three digits or are whole, and what is too long is cut", "[names]") {
+    using colls::detail::message;
+    const auto gigabytes = [](double n) {
+        message text;
+        return std::string(put_gigabytes(text << "about ", n * (1 << 30)).text());
+    };
+    CHECK(gigabytes(0.1234) == "about 0.123 GB");
+    CHECK(gigabytes(1.5) == "about 1.5 GB");
+    CHECK(gigabytes(9.99) == "about 9.99 GB");
+    CHECK(gigabytes(10) == "about 10 GB");
+    CHECK(gigabytes(10.9) == "about 10 GB");
+    CHECK(gigabytes(2161.5) == "about 2161 GB");
+    const std::string name(72, 'n'), all(479, 'x');
+    message brief, cut, full;
+    CHECK(put_brief(brief, name).text() == name);
+    CHECK(put_brief(cut, name + "n").text() == name + "...");
+    CHECK((full << all << "more" << 7).text() == all);
 }
