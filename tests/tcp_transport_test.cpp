@@ -482,6 +482,42 @@ TEST_CASE("tcp: a rank that leaves with more queued than sockets hold is receive
     }
 }
 
+TEST_CASE("tcp: likewise if the socket is full, and a control message waits to be written behind the messages",
+    "[tcp_transport]") {
+    for (const std::size_t bytes : {0u, 8u, 16u, 48u, 112u}) {
+        INFO("messages of " << bytes << " bytes");
+        std::atomic<std::uint64_t> posted{0};
+        CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
+            std::vector<std::byte> data(bytes);
+            const piece p{data.data(), data.size()};
+            ear e;
+            tcp_transport w(node, 5, r, members);
+            w.listening = &e;
+            w.linger = patience_s;
+            if (r == 0) {
+                std::uint64_t n = 0;
+                // Until the socket has taken nothing for a while.
+                for (int idle = 0; idle < 10; ++idle) {
+                    for (; w.sent(1) == n; idle = 0)
+                        for (int i = 0; i < 8; ++i) n = w.send(1, label_of(0, 0, n), &p, 1) + 1;
+                    w.progress();
+                    w.idle(1e-3);
+                }
+                w.tell(1, {control_kind::board, 1, 2, 0, ""});
+                posted = n;
+                return;
+            }
+            while (posted == 0) usleep(1000);
+            usleep(20'000);  // the other rank is leaving by now
+            for (std::uint64_t i = 0; i < posted; ++i) w.receive(0, label_of(0, 0, i), &p, 1);
+            const auto over = [&] { return e.count(said_leave) + e.count("unexpected") + e.count("lost") > 0; };
+            if (!until(w, over)) complain("not received");
+            idle(w, 0.01);
+            if (w.received(0) != posted || e.count(said_board) != 1 || e.count("lost") > 0) complain(e.text());
+        }) == "");
+    }
+}
+
 TEST_CASE("tcp: all ranks leave at once, repeatedly, and none is reported as lost", "[tcp_transport]") {
     CHECK(ranks_as_threads(3, [&](int r, tcp_node& node, const std::vector<address>& members, auto complain) {
         for (std::uint64_t turn = 0; turn < 40; ++turn) {

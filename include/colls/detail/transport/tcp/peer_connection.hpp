@@ -191,7 +191,7 @@ private:
     bool write_frame(connection_socket& s, control_frame& f);
     connection_socket* socket_for_control();
     /// A control message may be written behind the messages.
-    bool may_follow_messages() { return message_socket().can_write() && !outbox_.within() && !outbox_.cut(); }
+    bool may_follow_messages() const { return message_socket().can_write() && !outbox_.within() && !outbox_.cut(); }
     bool has_unwritten() const {
         const connection_socket& s = message_socket();
         return !control_.frames.empty() ||
@@ -527,7 +527,8 @@ inline bool peer_connection::has_work() const {
     if (end_ == end_of_peer::reported) return false;
     const bool messages_end = message_socket().is_closed();
     return own_.is_connecting() || (inbox_.expecting() && !messages_end) || (!outbox_.empty() && !messages_end) ||
-           !control_.frames.empty() || own_.has_unread() || theirs_.has_unread() ||
+           !control_.frames.empty() || (leave_ == own_leave::due && may_follow_messages()) || own_.has_unread() ||
+           theirs_.has_unread() ||
            (end_ != end_of_peer::unseen && !(peers_leave_ != leave_of_peer::unheard && message_socket().is_open()));
 }
 
