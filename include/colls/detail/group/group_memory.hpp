@@ -182,6 +182,9 @@ private:
     static std::size_t proposal_bytes(std::size_t n) { return (sizeof(proposal_head) + n + line - 1) / line * line; }
     template <class T>
     T* at(int part, std::size_t index) const {
+#ifdef COLLS_CHECK_INDICES  // as in list.hpp
+        if (offset_[part] + (index + 1) * sizeof(T) > offset_[part + 1]) __builtin_trap();
+#endif
         return reinterpret_cast<T*>(base_ + offset_[part]) + index;
     }
     static constexpr int parts = 12;
