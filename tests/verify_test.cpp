@@ -517,6 +517,36 @@ TEST_CASE("properties_of: derived properties of families", "[verify]") {
     CHECK_FALSE(properties_of(s, 3).symmetric);  // not right: nothing is derived
 }
 
+TEST_CASE("least_volume and least_rounds: what each collective takes at least, and nothing of one rank", "[verify]") {
+    constexpr detail::width one{1, 1}, two{2, 3};
+    for (const collective c : {broadcast, scatter, gather, all_gather, reduce, reduce_scatter, all_reduce, all_to_all,
+             barrier, inclusive_scan, exclusive_scan}) {
+        INFO(name_of(c));
+        CHECK(detail::least_volume(c, 6, 1) == 0);
+        CHECK(detail::least_rounds(c, 6, 1, one, true) == 0);
+    }
+    CHECK(detail::least_volume(barrier, 0, 4) == 0);
+    CHECK(detail::least_volume(broadcast, 7, 4) == 7);
+    for (const collective c : {scatter, gather, all_gather, reduce_scatter, all_to_all}) {
+        CHECK(detail::least_volume(c, 4, 4) == 3);
+        CHECK(detail::least_volume(c, 5, 3) == 4);  // 10 / 3, and no part of a block
+    }
+    CHECK(detail::least_volume(all_reduce, 4, 4) == 6);
+    CHECK(detail::least_volume(all_reduce, 1, 3) == 2);
+    // Data of one rank reach 2, 4, 8 ranks; with two transfers a round 3, 9, 27.
+    CHECK(detail::least_rounds(all_gather, 9, 8, one, true) == 3);
+    CHECK(detail::least_rounds(all_gather, 9, 9, one, true) == 4);
+    CHECK(detail::least_rounds(all_gather, 9, 9, two, true) == 2);
+    CHECK(detail::least_rounds(all_reduce, 9, 9, one, true) == 8);
+    CHECK(detail::least_rounds(all_reduce, 9, 9, one, false) == 4);
+    CHECK(detail::least_rounds(all_reduce, 9, 9, two, true) == 2);
+    for (const collective c : {broadcast, reduce}) {
+        CHECK(detail::least_rounds(c, 6, 8, one, true) == 8);
+        CHECK(detail::least_rounds(c, 7, 9, two, true) == 4);  // the last of three rounds' blocks takes two rounds
+        CHECK(detail::least_rounds(c, 0, 8, {1, 0}, true) == 3);
+    }
+}
+
 TEST_CASE("folds_of: by which expressions results are computed", "[verify]") {
     STATIC_REQUIRE(single_fold<direct::reduce_scatter>);
     STATIC_REQUIRE(single_fold<one_shot::all_reduce>);
