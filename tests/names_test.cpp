@@ -238,6 +238,33 @@ TEST_CASE("names: explain lists the names that COLLS_SCHEDULE takes", "[names]")
         lacks(text, {"  direct ", "  ring ", "  circulant ", "  recursive_doubling ", "  tree ", "  tree<4> "}) == "");
 }
 
+/// Rank 0 sends `count` blocks to rank 1.
+struct handed_over {
+    static constexpr colls::collective implements = colls::collective::broadcast;
+    int count;
+    int rounds(int) const { return 1; }
+    int blocks(int) const { return count; }
+    int home(int, int slot) const { return slot; }
+    colls::step at(int rank, int, int) const {
+        const colls::block_set all = colls::block_range(0, count);
+        return rank == 0 ? colls::step{.send = {1, all}} : colls::step{.recv = {0, all}};
+    }
+};
+
+TEST_CASE("names: a text lists four blocks of a round, and says when there are more", "[names]") {
+    const auto text_of = [](int count) {
+        const colls::any_schedule s(handed_over{count});
+        colls::detail::message text;
+        colls::detail::say_blocks(text, {.peer = 0, .round = 0, .steps = &s, .rank = 1, .size = 2});
+        return std::string(text.text());
+    };
+    CHECK(text_of(1) == ", block 0");
+    CHECK(text_of(2) == ", blocks 0, 1");
+    CHECK(text_of(4) == ", blocks 0, 1, 2, 3");
+    CHECK(text_of(5) == ", blocks 0, 1, 2, 3, ...");
+    CHECK(text_of(40) == ", blocks 0, 1, 2, 3, ...");
+}
+
 TEST_CASE("names: a text lists the blocks of a round, and none after the last round", "[names]") {
     const colls::any_schedule s(colls::schedule_of<colls::collective::all_gather>(colls::circulant<>{}));
     const auto text_in = [&](int round, int peer) {
