@@ -455,6 +455,36 @@ TEST_CASE("permuted: is proven, at the same cost; rank r does what role(r) did")
     check_permutation(recursive_doubling::barrier{}, mirror{});
 }
 
+/// Both ways the same rotation, which is no inverse of itself.
+struct one_way {
+    constexpr int role(int rank, int n) const { return mod(rank + 1, n); }
+    constexpr int rank(int role, int n) const { return mod(role + 1, n); }
+};
+/// All ranks have one role.
+struct crowd {
+    constexpr int role(int, int n) const { return n - 1; }
+    constexpr int rank(int, int n) const { return n - 1; }
+};
+struct rotation {
+    int by = 0;
+    constexpr int role(int rank, int n) const { return mod(rank - by, n); }
+    constexpr int rank(int role, int n) const { return mod(role + by, n); }
+};
+
+TEST_CASE("permutes: a mapping without state is judged as a type, one with state at each size") {
+    CHECK(detail::permutes<mirror>());
+    CHECK(detail::permutes<shift<3>>());
+    CHECK(detail::permutes<rotation>());
+    CHECK_FALSE(detail::permutes<one_way>());
+    CHECK_FALSE(detail::permutes<crowd>());
+    CHECK_FALSE(detail::permutes<int>());
+    for (const int n : sizes) {
+        CHECK(detail::permutes(rotation{5}, n));
+        CHECK(detail::permutes(one_way{}, n) == (n <= 2));
+        CHECK(detail::permutes(crowd{}, n) == (n == 1));
+    }
+}
+
 void check_fold(const any_schedule& f, const any_schedule& s, int more_rounds) {
     check_right(f);
     for (const int n : sizes) {
@@ -558,6 +588,20 @@ int check_family(const F& f = {}) {
             return check_family<F, C + 1>(f);
         }
     }
+}
+
+/// Is not copied as bytes.
+struct named_ring : ring {
+    std::string name;
+};
+
+TEST_CASE("families: a schedule is none, nor is what names no schedule or is not copied as bytes") {
+    CHECK(detail::names_schedules<ring>());
+    CHECK(detail::names_schedules<halves>());
+    CHECK_FALSE(detail::names_schedules<ring::reduce_scatter>());
+    CHECK_FALSE(detail::names_schedules<names_nothing>());
+    CHECK_FALSE(detail::names_schedules<named_ring>());
+    CHECK_FALSE(detail::names_schedules<int>());
 }
 
 TEST_CASE("families: every derived schedule is proven") {
