@@ -264,6 +264,27 @@ TEST_CASE("predictions: a larger buffer is never predicted to take less time", "
             }
 }
 
+TEST_CASE("predictions: ranks that share cores take their turns in each part of a call", "[automatic]") {
+    using namespace colls;
+    const detail::machine m{2e-7, 1e-10, 2e-10, 2, 0};
+    const detail::shared_machine alone = detail::model_of(m, 2), turns = detail::model_of(m, 6);
+    CHECK(alone.ranks == 2);
+    CHECK(turns.ranks == 6);
+    CHECK(alone.ranks_per_core == 1);
+    CHECK(turns.ranks_per_core == 3);
+    CHECK(alone.meet == 0);
+    CHECK(turns.meet > 0);
+    // A turn itself takes time, and what is in the caches is another rank's.
+    for (const auto figure :
+        {&detail::shared_machine::alpha, &detail::shared_machine::beta, &detail::shared_machine::gamma})
+        CHECK(turns.*figure > 3 * alone.*figure);
+    for (const auto figure : {&detail::shared_machine::enter, &detail::shared_machine::round,
+             &detail::shared_machine::eager, &detail::shared_machine::partial}) {
+        CHECK(alone.*figure > 0);
+        CHECK(turns.*figure == Catch::Detail::Approx(3 * alone.*figure));
+    }
+}
+
 TEST_CASE(
     "the eager path: taken for what the figures of near and of far cores allow, by each collective", "[automatic]") {
     using namespace colls;
@@ -331,6 +352,32 @@ TEST_CASE("figures_now: a usual time of a line where the cores' distance has cha
         CHECK(s.as_measured);
         CHECK(s.first);
         CHECK(s.follows);
+    }
+}
+
+TEST_CASE("distance: the rank whose turn it is sends rank 0's line back, however late it comes", "[automatic]") {
+    using namespace colls;
+    struct alignas(detail::line) lines {
+        std::byte of[detail::line]{};
+    };
+    std::vector<lines> memory(detail::group_memory::bytes(3) / detail::line + 1);
+    const detail::group_memory group(reinterpret_cast<std::byte*>(memory.data()), 3);
+    const auto backend = std::make_shared<fake_backend>(detail::machine{});
+    std::vector<std::unique_ptr<detail::rank_context>> ranks;
+    for (int r = 0; r < 3; ++r) ranks.push_back(std::make_unique<detail::rank_context>(r, 3, group, backend));
+    detail::distance_state& shared = group.distance();
+    for (const std::uint64_t sequence : {std::uint64_t{100}, std::uint64_t{101}}) {
+        const int asked = 1 + static_cast<int>(sequence % 2);
+        const std::uint64_t before = shared.back.value;
+        detail::distance::sample(*ranks[0], sequence, 0, true);  // no rank is there: it waits for a moment
+        CHECK(ranks[0]->near_votes == 0);
+        const std::uint64_t sent = shared.there.value;
+        CHECK(sent > before);
+        CHECK(shared.back.value == before);
+        detail::distance::sample(*ranks[static_cast<std::size_t>(3 - asked)], sequence, 0, true);
+        CHECK(shared.back.value == before);
+        detail::distance::sample(*ranks[static_cast<std::size_t>(asked)], sequence, 0, true);
+        CHECK(shared.back.value == sent);
     }
 }
 
