@@ -6,6 +6,7 @@
 
 #include <colls/detail/choose/explanation.hpp>
 #include <colls/detail/execute/distance.hpp>
+#include <colls/detail/execute/store_policy.hpp>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -84,6 +85,10 @@ public:
                 if (n == 1) break;
             }
         }
+        ++c_.done;
+    }
+    void run_all_gather() {
+        all_gather(0);
         ++c_.done;
     }
 
@@ -457,6 +462,26 @@ TEST_CASE("single copies: not made where COLLS_SINGLE_COPY is 0; other values ar
     const setting_of_single_copies s("yes");
     CHECK_THROWS_WITH(colls::processes::run(1, [](colls::communicator&) {}),
         Catch::Contains("COLLS_SINGLE_COPY is yes, which is none of: 0, 1, auto"));
+}
+
+TEST_CASE(
+    "single copies: what is staged past the caches comes to both places, whole pieces and the rest", "[single_copy]") {
+    const setting_of_single_copies s("0");
+    constexpr std::size_t piece = colls::detail::store_policy::piece / sizeof(std::uint32_t);
+    constexpr std::size_t chunk = colls::detail::store_policy::staged_chunk / sizeof(std::uint32_t);
+    for (const int n : {2, 3})
+        for (const std::size_t count : {std::size_t{1}, piece, 2 * piece + 77, chunk + 3 * piece + 5}) {
+            counters& c = shared_counters();
+            colls::processes::run(n, [&](colls::communicator& comm) {
+                colls::detail::rank_context& e = comm.context();
+                e.streams = true;                                   // as if so measured
+                e.waits = colls::detail::wait_policy(true, false);  // asks for no other rank on its core
+                battery(comm, count, c).run_all_gather();
+            });
+            INFO(n << " ranks, blocks of " << count << ", element " << c.first_wrong);
+            CHECK(c.wrong == 0);
+            CHECK(c.done == n);
+        }
 }
 
 TEST_CASE("single copies: refused later, they are an error on all ranks that names rank and remedy", "[single_copy]") {
