@@ -207,6 +207,19 @@ private:
     std::string fault_;
 };
 
+/// Rank 0 combines, and rank 1 sends it back what it has received.
+struct returned_all_reduce {
+    static constexpr collective implements = collective::all_reduce;
+    static constexpr bool supports(int n) { return n == 2; }
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int rounds(int) { return 3; }
+    static constexpr colls::step at(int rank, int, int round) {
+        const bool sends = rank == (round == 1 ? 0 : 1);
+        if (sends) return {.send = {1 - rank, colls::block(0)}};
+        return {.recv = {1 - rank, colls::block(0), round == 0 ? colls::action::reduce : colls::action::copy}};
+    }
+};
+
 /// Elements of a call by which the message executor uses each slot again, and the first of them twice.
 std::size_t count_beyond_slots(const execution_plan& plan, std::size_t element) {
     using colls::detail::message_policy;
@@ -306,6 +319,13 @@ TEST_CASE("message plans: the right result, however late messages leave, for eve
     std::printf("message plans: %d simulated, %d waits for messages to have left\n", plans, waits);
     CHECK(plans > 1000);
     CHECK(waits > 0);
+}
+
+TEST_CASE("message plans: a result is marked as complete although its copy comes back and replaces it", "[plan]") {
+    const colls::any_schedule s(returned_all_reduce{});
+    REQUIRE(s.prove(2).right);
+    const execution_plan& plan = *execution_plan_for(s, 2, reach::nothing);
+    CHECK(simulator(plan, programs_of(plan)).run() == "");
 }
 
 TEST_CASE("message plans: a message of input alone is posted with the first round, unless another would be overtaken",
