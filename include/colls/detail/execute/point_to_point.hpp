@@ -51,7 +51,7 @@ inline bool advance_send(rank_context& e, operation_state& o, pair_line& l) {
         l.data[posted % 2] = e.told(from);
         l.posted.store(++posted, std::memory_order_release);
     }
-    if (o.chunk < pieces || taken < posted) return false;
+    if (taken < posted) return false;  // so it is while pieces are left to offer
     give_scratch(e, o);
     return true;
 }
