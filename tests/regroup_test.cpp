@@ -9,6 +9,7 @@
 
 #include <colls/detail/group/backoff.hpp>
 
+#include <dirent.h>
 #include <atomic>
 #include <csignal>
 #include <new>
@@ -219,4 +220,71 @@ TEST_CASE("shrink: of a whole group ends the calls in which others wait, and kee
         CHECK(count.right_errors == 2);
         CHECK(count.shrunk == 3);
     }
+}
+
+namespace {
+
+int open_descriptors() {
+    int n = 0;
+    DIR* const d = opendir("/proc/self/fd");
+    while (readdir(d) != nullptr) ++n;
+    closedir(d);
+    return n;
+}
+struct splits_seen {
+    std::atomic<int> more, wrong, heard, other_errors;
+};
+
+}  // namespace
+
+TEST_CASE("split: groups kept over TCP take no descriptors, and each hears of a rank that is killed", "[regroup]") {
+    constexpr int n = 5, groups = 60;
+    common<splits_seen> shared;
+    splits_seen& seen = *shared;
+    run_ignoring_error("tcp", n, [&](colls::communicator& comm) {
+        std::vector<colls::communicator>
+            kept;  // the whole group in other orders, of which each splits into two once more
+        std::vector<colls::communicator> parts;
+        int after_first = 0;
+        for (int g = 0; g < groups; ++g) {
+            kept.push_back(comm.split(0, (comm.rank() * 2 + g) % n));
+            parts.push_back(kept.back().split(kept.back().rank() % 2, -kept.back().rank()));
+            if (g == n) after_first = open_descriptors();
+        }
+        seen.more += open_descriptors() - after_first;
+        // Calls of all groups under way at once, waited for in an order that differs from rank to rank.
+        std::vector<std::vector<long>> x(2 * groups);
+        std::vector<colls::operation> started;
+        for (int i = 0; i < 2 * groups; ++i) {
+            auto& group = i < groups ? kept[static_cast<std::size_t>(i)] : parts[static_cast<std::size_t>(i - groups)];
+            auto& values = x[static_cast<std::size_t>(i)];
+            values.assign(i % 7 == 0 ? 20'000 : 3, 1L << comm.rank());
+            started.push_back(colls::start::all_reduce(group, values, colls::sum));
+        }
+        for (int i = 0; i < 2 * groups; ++i)
+            started[static_cast<std::size_t>((i * 7 + comm.rank() * 11) % (2 * groups))].wait();
+        for (int i = 0; i < 2 * groups; ++i) {
+            long want = 0;  // of the members, each the power of two of its number in the world
+            for (int r = 0; r < n; ++r) {
+                const int g = i % groups;
+                const auto place = [&](int rank) { return (rank * 2 + g) % n; };
+                if (i < groups || place(r) % 2 == place(comm.rank()) % 2) want |= 1L << r;
+            }
+            for (const long value : x[static_cast<std::size_t>(i)]) seen.wrong += value != want;
+        }
+        colls::barrier(comm);
+        if (comm.rank() == 3) raise(SIGKILL);
+        for (colls::communicator& group : kept) {
+            try {
+                for (int i = 0; i < 3; ++i) colls::barrier(group);
+                ++seen.other_errors;
+            } catch (const colls::error& e) {
+                (e.code() == colls::errc::peer_failed && e.peer() != colls::none ? seen.heard : seen.other_errors) += 1;
+            }
+        }
+    });
+    CHECK(seen.more == 0);
+    CHECK(seen.wrong == 0);
+    CHECK(seen.heard == (n - 1) * groups);
+    CHECK(seen.other_errors == 0);
 }

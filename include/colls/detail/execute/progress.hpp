@@ -18,7 +18,7 @@ inline bool advance(rank_context& e, operation_state& o) {
 inline void advance_all(rank_context& e) {
     for (std::size_t i = 0; i < e.in_flight.size();)
         if (advance(e, *e.in_flight[i]))
-            e.in_flight.drop(i);
+            e.drop_in_flight(i);
         else
             ++i;
 }
@@ -29,7 +29,7 @@ inline void advance_others(rank_context& e, const operation_state& o) {
     if (e.by_messages) return;  // there, to advance one is to advance the connections of all
     for (std::size_t i = 0; i < e.in_flight.size();)
         if (operation_state* const other = e.in_flight[i]; other != &o && advance(e, *other))
-            e.in_flight.drop(i);
+            e.drop_in_flight(i);
         else
             ++i;
 }
@@ -40,6 +40,7 @@ inline void advance_others(rank_context& e, const operation_state& o) {
 /// still be at buffers that the caller is about to give up.
 COLLS_INLINE void progress(rank_context& e) {
     advance_all(e);
+    if (*e.in_flight_of_cycle == e.in_flight.size()) return;
     for (rank_context* x = e.next; x != &e; x = x->next) {
         if (x->in_flight.empty() || x->memory.poison().state.load(std::memory_order_relaxed) != 0) continue;
         try {

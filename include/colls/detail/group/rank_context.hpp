@@ -99,6 +99,8 @@ struct rank_context {
     list<message_count> sent, received;  ///< messages to and from each rank
     int next_source = 0;                 ///< where the search for a sender begins, for recv_any
     list<operation_state*> in_flight, idle;
+    /// Operations in flight of the whole cycle: a wait looks through thousands of groups only where there are some.
+    std::shared_ptr<std::size_t> in_flight_of_cycle = std::make_shared<std::size_t>(0);
     const operation_state* current = nullptr;  ///< the operation that is waited for
     list<memory_piece> pieces;                 ///< scratch memory that is not in use
     std::size_t staging_at = 0;                ///< where the next operation begins to stage in its piece
@@ -114,6 +116,11 @@ struct rank_context {
     template <class F>
     void for_others(F f) {
         for (rank_context* x = next; x != this; x = x->next) f(*x);
+    }
+    /// The i-th operation in flight is over, or its caller takes it back.
+    void drop_in_flight(std::size_t i) {
+        in_flight.drop(i);
+        --*in_flight_of_cycle;
     }
     /// Was this process forked from the process that has the group? Then it must touch nothing.
     bool is_foreign() const { return born != forks.load(std::memory_order_relaxed); }
@@ -137,6 +144,7 @@ struct rank_context {
     /// Adds this context to the cycle of `other`.
     void join(rank_context& other) {
         shared = other.shared;
+        in_flight_of_cycle = other.in_flight_of_cycle;  // a new context has none
         previous = &other;
         next = other.next;
         next->previous = other.next = this;

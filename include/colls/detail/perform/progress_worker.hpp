@@ -13,9 +13,7 @@ namespace colls::inline v1::detail {
 /// Advances the operations of a rank context and of those split from it; false where none is in flight.
 inline bool progress_locked(rank_context& e) {
     const progress_lock mine(e);
-    bool any = !e.in_flight.empty();
-    for (rank_context* x = e.next; x != &e; x = x->next) any = any || !x->in_flight.empty();
-    if (!any) return false;
+    if (*e.in_flight_of_cycle == 0) return false;
     try {
         progress(e);
         no_longer_active(e);

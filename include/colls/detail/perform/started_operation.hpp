@@ -16,6 +16,7 @@ inline operation_state* hand_to_caller(rank_context& e, operation_state& o) {
     ++e.holders;
     if (o.of == nullptr) make_room_in_flight(e);
     e.in_flight.push_back(&o);
+    ++*e.in_flight_of_cycle;
     return &o;
 }
 /// One holder less. With the last one the rank leaves the group.
@@ -72,7 +73,7 @@ COLLS_INLINE bool begins_at_once(rank_context& e) {
 inline void release_operation(rank_context* e, operation_state& o) {
     for (std::size_t i = 0; i < e->in_flight.size(); ++i)
         if (e->in_flight[i] == &o) {
-            e->in_flight.drop(i);
+            e->drop_in_flight(i);
             break;
         }
     if (o.traced_from != 0) put_trace(*e, o);

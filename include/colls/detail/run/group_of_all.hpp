@@ -22,9 +22,10 @@ inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sit
     for (std::size_t r = 0; r < sites.size(); ++r) all.push_back(static_cast<int>(r));
     const int n = static_cast<int>(all.size());
     const std::vector<int> members = all;
-    const extend::message_formation f({number & ~std::uint64_t{3}, rank, members, cores < cores_together::plenty});
+    number &= ~std::uint64_t{7};
+    const extend::message_formation f({number, rank, members, cores < cores_together::plenty});
     const auto s = std::make_shared<process_context>(
-        std::move(listening), std::move(sites), usual_figures(cores), std::move(near), std::move(way));
+        std::move(listening), std::move(sites), number, rank, usual_figures(cores), std::move(near), std::move(way));
     communicator comm = extend::join(group::member_of(s, f, std::move(all)), rank, n);
     comm.context().two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
     return comm;

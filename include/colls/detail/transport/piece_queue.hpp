@@ -99,6 +99,20 @@ public:
         }
     }
     void clear() { pieces_.clear(); }
+    std::uint64_t bytes() {
+        std::uint64_t sum = 0;
+        for (std::size_t i = 0; i < pieces_.size(); ++i) sum += pieces_[i].bytes;
+        return sum;
+    }
+    /// From here on the pieces are in the memory at `to`, of `bytes()`; with `copies`, so is what they hold.
+    void move_to(std::byte* to, bool copies) {
+        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+            piece& p = pieces_[i];
+            if (copies) std::memcpy(to, p.data, p.bytes);
+            p.data = to;
+            to += p.bytes;
+        }
+    }
 
 private:
     // Within the front piece.

@@ -8,7 +8,7 @@
 #include <colls/detail/transport/routed/routed_transport.hpp>
 #include <colls/detail/transport/shm/arena.hpp>
 #include <colls/detail/transport/shm/memory_transport.hpp>
-#include <colls/detail/transport/tcp/tcp_transport.hpp>
+#include <colls/detail/transport/tcp/trunk.hpp>
 #include <colls/extend/message_group.hpp>
 
 #include <sys/random.h>
@@ -50,14 +50,35 @@ inline std::shared_ptr<inter_node_transport> inter_node_transport_for(
 /// What all groups of a process share: the node of its connections, where all ranks of the world are, and the memory of
 /// its host.
 struct process_context {
-    process_context(descriptor&& listening, std::vector<site>&& all, const machine& m, std::shared_ptr<arena> a,
-        std::shared_ptr<inter_node_transport> w)
-        : node(std::move(listening)), sites(std::move(all)), figures(m), near(std::move(a)), way(std::move(w)) {}
+    process_context(descriptor&& listening, std::vector<site>&& all, std::uint64_t world, int own, const machine& m,
+        std::shared_ptr<arena> a, std::shared_ptr<inter_node_transport> w)
+        : node(std::move(listening)),
+          sites(std::move(all)),
+          number(world),
+          rank(own),
+          figures(m),
+          near(std::move(a)),
+          way(std::move(w)) {}
+    /// The connections of all groups but the first, made at the first split.
+    trunk& shared_connections() {
+        if (!shared_) shared_ = std::make_unique<trunk>(node, number + 4, rank, addresses());
+        return *shared_;
+    }
+    std::vector<address> addresses() const {
+        std::vector<address> all;
+        for (const site& s : sites) all.push_back(s.at);
+        return all;
+    }
     tcp_node node;
     const std::vector<site> sites;
+    const std::uint64_t number;  ///< of the world, divisible by 8
+    const int rank;              ///< in the world
     const machine figures;
     const std::shared_ptr<arena> near;                ///< null: no memory is shared
     const std::shared_ptr<inter_node_transport> way;  ///< null: messages between hosts go over TCP
+
+private:
+    std::unique_ptr<trunk> shared_;
 };
 
 /// Which ranks of a group are on which host.
@@ -148,12 +169,13 @@ public:
         return m;
     }
 
-    /// A random number, divisible by 4: TCP tells groups apart by it and by the three numbers after it.
+    /// A random number, divisible by 8: TCP tells groups apart by it and by the three numbers after it, and the trunk
+    /// of a world by the fourth.
     std::uint64_t create(int) override {
         std::uint64_t x = 0;
         if (getrandom(&x, sizeof x, 0) != static_cast<ssize_t>(sizeof x))
             x = static_cast<std::uint64_t>(seconds_now() * 1e9) ^ static_cast<std::uint64_t>(getpid()) << 40;
-        return x & ~std::uint64_t{3};
+        return x & ~std::uint64_t{7};
     }
     extend::message_member join(const extend::message_formation& f) override {
         std::vector<int> members;
@@ -170,9 +192,9 @@ public:
 
 private:
     std::unique_ptr<message_transport> tcp(std::uint64_t number, int rank) const {
-        std::vector<address> there;
-        for (const int m : members_) there.push_back(process_->sites[static_cast<std::size_t>(m)].at);
-        return std::make_unique<tcp_transport>(process_->node, number, rank, there);
+        if (number >= process_->number && number < process_->number + 4)
+            return std::make_unique<tcp_transport>(process_->node, number, rank, process_->addresses());
+        return process_->shared_connections().join(number, rank, members_);
     }
     std::unique_ptr<message_transport> across(std::uint64_t number, int rank) const {
         auto over_tcp = tcp(number, rank);

@@ -41,6 +41,8 @@ public:
         pieces_.clear();
     }
     bool dropping() const { return dropping_; }
+    /// The memory where what has not arrived will land.
+    piece_queue& pieces() { return pieces_; }
 
 private:
     friend class frame_reader;

@@ -85,6 +85,9 @@ public:
         return frames;
     }
 
+    /// The memory of what has not been written.
+    piece_queue& pieces() { return pieces_; }
+
 private:
     fifo<message_header> messages_;
     piece_queue pieces_;

@@ -34,9 +34,10 @@ struct tcp_transport_state {
     tcp_node& node;
     std::uint64_t group;
     int rank;
-    list<int> busy{};      ///< peers with work to do, each once
-    bool urgent = false;   ///< a peer's connection is awaited, of which only the node's events tell
-    bool closing = false;  ///< the transport is being destroyed
+    bool receives_always = false;  ///< a receive is posted for every peer; `await` says for which one it matters
+    list<int> busy{};              ///< peers with work to do, each once
+    bool urgent = false;           ///< a peer's connection is awaited, of which only the node's events tell
+    bool closing = false;          ///< the transport is being destroyed
 };
 
 /// The control messages that are queued for one peer.
@@ -78,6 +79,15 @@ public:
         schedule();
         return number;
     }
+    /// Queues a message that goes with the next one.
+    std::uint64_t send_with_next(const message_label& label, const piece* pieces, int count) {
+        return outbox_.post(label, pieces, count);
+    }
+    void write_queued() {
+        connect();
+        if (message_socket().writable) write_messages();
+        schedule();
+    }
     std::uint64_t sent() const { return outbox_.sent(); }
     std::uint64_t received() const { return inbox_.arrived(); }
     /// No message moves any more; control messages do.
@@ -85,6 +95,14 @@ public:
         inbox_.drop();
         outbox_.drop();
         if (has_socket()) schedule();
+    }
+
+    frame_writer& sends() { return outbox_; }
+    posted_receives& receives() { return inbox_; }
+    /// Where a receive is always posted: whether a message is waited for.
+    void await(bool is) {
+        awaited_ = is;
+        if (is) schedule();
     }
 
     /// Connects, if this rank has not, and queues a control message. False: there is no way to the peer.
@@ -107,7 +125,7 @@ public:
     /// Something waits for the peer's connection, or for its end.
     bool is_urgent() const {
         return own_.is_connecting() || end_ != end_of_peer::unseen ||
-               (!theirs_.is_open() && (lower_ ? !control_.frames.empty() : inbox_.expecting() || !outbox_.empty()));
+               (!theirs_.is_open() && (lower_ ? !control_.frames.empty() : is_awaiting() || !outbox_.empty()));
     }
 
     /// Adds the peer to those with work to do.
@@ -201,6 +219,7 @@ private:
     void read(connection_socket& s);
     bool handle(connection_socket& s, arrival what);
 
+    bool is_awaiting() const { return inbox_.expecting() && (awaited_ || !shared_->receives_always); }
     bool has_work() const;
     static bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
@@ -214,7 +233,8 @@ private:
     posted_receives inbox_;
     frame_writer outbox_;
     control_queue control_;
-    bool scheduled_ = false;    // in `busy`
+    bool scheduled_ = false;  // in `busy`
+    bool awaited_ = false;
     bool told_broken_ = false;  // this rank has said that the group is broken
     own_leave leave_ = own_leave::unsaid;
     leave_of_peer peers_leave_ = leave_of_peer::unheard;
@@ -499,7 +519,7 @@ inline void peer_connection::read(connection_socket& s) {
     for (int reads = 0;; ++reads) {
         while (handle(s, s.reader.next())) {}
         if (!s.is_open() || reads == 8) return;
-        if (!s.readable && !(reads == 0 && s.reader.expecting())) return;
+        if (!s.readable && !(reads == 0 && s.reader.expecting() && is_awaiting())) return;
         iovec v[most_iovecs];
         const int count = s.reader.room(v, most_iovecs);
         if (count == 0) return;
@@ -526,7 +546,7 @@ inline void peer_connection::read(connection_socket& s) {
 inline bool peer_connection::has_work() const {
     if (end_ == end_of_peer::reported) return false;
     const bool messages_end = message_socket().is_closed();
-    return own_.is_connecting() || (inbox_.expecting() && !messages_end) || (!outbox_.empty() && !messages_end) ||
+    return own_.is_connecting() || (is_awaiting() && !messages_end) || (!outbox_.empty() && !messages_end) ||
            !control_.frames.empty() || (leave_ == own_leave::due && may_follow_messages()) || own_.has_unread() ||
            theirs_.has_unread() ||
            (end_ != end_of_peer::unseen && !(peers_leave_ != leave_of_peer::unheard && message_socket().is_open()));

@@ -12,10 +12,12 @@ namespace colls::inline v1::detail {
 
 class tcp_transport final : public message_transport, private tcp_connection_owner {
 public:
-    /// `members`: where each rank of the group listens, by rank. The node outlives the transport. Never waits; throws
+    /// `members`: where each rank of the group listens, by rank. The node outlives the transport. With
+    /// `receives_always`, a posted receive alone is no reason to try to read: `peer(r).await` is. Never waits; throws
     /// std::bad_alloc.
-    tcp_transport(tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members)
-        : shared_{*this, *this, node, group, rank},
+    tcp_transport(tcp_node& node, std::uint64_t group, int rank, const std::vector<address>& members,
+        bool receives_always = false)
+        : shared_{*this, *this, node, group, rank, receives_always},
           size_(static_cast<int>(members.size())),
           peers_(new peer_connection[members.size()]) {
         for (int r = 0; r < size_; ++r) at(r).bind(shared_, r, members[static_cast<std::size_t>(r)]);
@@ -47,6 +49,10 @@ public:
             if (at(r).has_socket()) at(r).queue_control(what);
     }
 
+    peer_connection& peer(int rank) { return at(rank); }
+    /// How many connections have come from peers so far.
+    unsigned accepted() const { return accepted_; }
+
     void progress() override;
     /// An event of another transport of the node ends the sleep too; that transport's own `progress` handles it.
     void idle(double seconds) override;
@@ -54,7 +60,9 @@ public:
 private:
     std::uint64_t group() const override { return shared_.group; }
     void accept_connection(const peer_hello& hello, descriptor&& fd) override {
-        if (hello.to == shared_.rank && hello.from < size_) at(hello.from).accept(std::move(fd));
+        if (hello.to != shared_.rank || hello.from >= size_) return;
+        ++accepted_;
+        at(hello.from).accept(std::move(fd));
     }
     void socket_ready(watched_socket& s) override { at(s.peer).schedule(); }
     void connections_exhausted(int code) override { exhausted_ = code; }
@@ -65,6 +73,7 @@ private:
     tcp_transport_state shared_;
     int size_;
     std::unique_ptr<peer_connection[]> peers_;
+    unsigned accepted_ = 0;     // connections
     unsigned calls_ = 0;        // of `progress`
     int exhausted_ = 0;         // an errno: why connections of peers could not be accepted
     bool progressing_ = false;  // a listener may call `progress` again

@@ -1,0 +1,672 @@
+// Many groups over the same connections: a split costs none of its own.
+//
+// A trunk is a tcp_transport between all ranks of the world, made at the first split. What the transports of the groups
+// (`circuit`) say and send goes through it in slots: records of fixed size that name their group, hold a control
+// message or the bytes of a small message, or announce a chunk that follows. A receive for the next slot is always
+// posted, so that no group stops another. What arrives for a receive that has not been posted yet is kept; the sender
+// keeps to a window, which opens as its receiver takes what has arrived (as streams in RFC 9113, 5.2). A group can be
+// abandoned at any time while the trunk goes on: what is under way from or to its callers' memory is moved to memory of
+// the trunk.
+//
+// Cost beside a tcp_transport of its own: the rest of a slot with each message; a copy of what comes early.
+// IWYU pragma: private, include <colls/world.hpp>
+#pragma once
+
+#include <colls/detail/transport/tcp/tcp_transport.hpp>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace colls::inline v1::detail {
+
+/// What a slot holds beside its frame. The frame's `number` is where in its message the bytes begin.
+struct slot_prefix {
+    std::uint64_t group = 0;
+    std::uint32_t from = 0;      ///< the sender's rank in that group
+    std::uint32_t bytes = 0;     ///< of the message: in the slot, where they fit, otherwise in a chunk that follows
+    std::uint64_t consumed = 0;  ///< what the sender of this has taken of the window in the other direction, in all
+};
+inline constexpr std::size_t slot_prefix_bytes = 24, slot_bytes = 512;
+inline constexpr std::size_t slot_capacity = slot_bytes - slot_prefix_bytes - frame_bytes;
+inline constexpr std::size_t chunk_bytes = 512 << 10;
+static_assert(slot_capacity >= most_text);
+
+/// A slot, and its bytes if they do not fit into it.
+struct parcel {
+    slot_prefix prefix;
+    frame head;
+    const std::byte* bytes = nullptr;
+};
+inline void encode(const slot_prefix& p, std::byte* to) {
+    put_little(to, p.group);
+    put_little(to + 8, p.from);
+    put_little(to + 12, p.bytes);
+    put_little(to + 16, p.consumed);
+}
+/// None: the bytes are no slot. `bytes` is set where they are within the slot.
+inline std::optional<parcel> parse_slot(const std::byte* from) {
+    const auto head = parse_frame({from + slot_prefix_bytes, frame_bytes});
+    if (!head) return {};
+    parcel p{{get_little<std::uint64_t>(from), get_little<std::uint32_t>(from + 8),
+                 get_little<std::uint32_t>(from + 12), get_little<std::uint64_t>(from + 16)},
+        *head};
+    const bool message = head->kind == frame_kind::message;
+    if (p.prefix.bytes > (message ? chunk_bytes : 0)) return {};
+    if (message && (head->number > head->bytes || p.prefix.bytes > head->bytes - head->number ||
+                       (p.prefix.bytes == 0 && head->bytes > 0)))
+        return {};
+    if (p.prefix.bytes <= slot_capacity) p.bytes = from + slot_prefix_bytes + frame_bytes;
+    return p;
+}
+
+/// The memory of the first `bytes` of a queue, if it is `most` entries or fewer; otherwise 0.
+inline int gathered(piece_queue& pieces, std::uint64_t bytes, iovec* v, int most) {
+    int n = 0;
+    for (std::size_t at = 0; bytes > 0; ++n, ++at) {
+        if (n == most) return 0;
+        const std::size_t part = std::min<std::uint64_t>(bytes, pieces[at].bytes);
+        v[n] = {pieces[at].data, part};
+        bytes -= part;
+    }
+    return n;
+}
+
+class circuit;
+
+/// The connections that the groups of a process share. It outlives their transports, and is used by one thread at a
+/// time.
+class trunk final : private message_transport::listener {
+public:
+    /// `number`: equal on all ranks, and of no group; `rank`: this one's number in `world`. Throws std::bad_alloc.
+    trunk(tcp_node& node, std::uint64_t number, int rank, const std::vector<address>& world)
+        : ranks_(world.size()), below_(node, number, rank, world, true) {
+        below_.listening = this;
+    }
+    trunk(const trunk&) = delete;
+    trunk& operator=(const trunk&) = delete;
+
+    /// The transport of a group's rank; `members`: of each of its ranks, the number in the world.
+    std::unique_ptr<message_transport> join(std::uint64_t group, int rank, const std::vector<int>& members);
+
+private:
+    friend class circuit;
+    static constexpr std::size_t most_under_way = 4, most_control = 4096, most_ended = 2048, most_early_groups = 4096;
+    static constexpr int most_pieces = 32;  // of a chunk that is not copied
+
+    struct outgoing {
+        std::unique_ptr<std::byte[]> slot, chunk;
+        circuit* of;      // null: that has ended
+        int peer;         // its rank there
+        bool last;        // of a message
+        bool has_chunk;   // in memory of the caller, or in `chunk`
+        std::uint64_t n;  // messages below that have left when this has
+    };
+    /// This rank's connection to one rank of the world.
+    struct link {
+        bool known = false;        // there is a connection, or one was tried
+        bool chunk_next = false;   // the receive that is posted is for the chunk of `announced`
+        circuit* lands = nullptr;  // and it lands in memory of this one's caller; otherwise in `chunk`
+        std::uint64_t taken = 0;   // messages below that have been taken
+        std::unique_ptr<std::byte[]> slot, chunk;
+        parcel announced;
+        std::deque<outgoing> out;
+        std::vector<std::unique_ptr<std::byte[]>> moved;  // what `out` had in memory of callers that have abandoned it
+        std::size_t chunks = 0;                           // in `out`
+        int awaited = 0;                                  // flows with receives
+        std::deque<std::pair<circuit*, int>> waiting;     // for room in `out`
+        bool left = false, lost = false;
+        std::string why;
+    };
+    /// What has arrived for a group that does not exist here yet.
+    struct early_parcel {
+        int world;
+        parcel what;
+        std::vector<std::byte> bytes;
+    };
+
+    link& at(int world) { return ranks_[static_cast<std::size_t>(world)]; }
+    /// Connects, and posts the receive for the first slot.
+    void know(int world);
+    bool has_room(int world) { return at(world).chunks < most_under_way; }
+    void post(int world, circuit* of, int peer, const slot_prefix& p, const frame& f, const void* text,
+        piece_queue* pieces, bool last);
+    void await(int world, int change) {
+        link& l = at(world);
+        if ((l.awaited += change) == (change > 0)) below_.peer(world).await(change > 0);
+    }
+    void abandon(circuit& c, int world);
+    void progress();
+    void idle(double seconds) { below_.idle(seconds); }
+    bool take(int world);
+    void receive_chunk(int world, const parcel& p);
+    circuit* circuit_of(int world, const parcel& p);
+    void arrived(int world, const parcel& p);
+    void answer_for_ended(int world, const parcel& p, int rank);
+    void leave(circuit& c);
+
+    void heard(int world, const control_message& what) override;
+    void lost(int world, const char* why) override;
+    void failed(int world, const char* why) override;
+    void unexpected(int world, const message_label&, const message_label&, std::size_t, std::size_t) override {
+        lost(world, "what it sends is not of this protocol");
+    }
+
+    std::vector<link> ranks_;
+    std::vector<int> known_;
+    std::unordered_map<std::uint64_t, circuit*> circuits_;
+    std::unordered_map<std::uint64_t, std::vector<early_parcel>> early_;
+    std::deque<std::pair<std::uint64_t, int>> ended_;  // groups that this rank has left, and its rank there
+    unsigned accepted_ = 0;                            // connections, when this last looked
+    tcp_transport below_;
+};
+
+/// The messages of one group's rank over a trunk.
+class circuit final : public message_transport {
+public:
+    circuit(trunk& over, std::uint64_t group, int rank, const std::vector<int>& members)
+        : over_(over), group_(group), rank_(rank), world_(members), peers_(members.size()) {}
+    circuit(const circuit&) = delete;
+    circuit& operator=(const circuit&) = delete;
+    /// Says `leave` to the ranks that this one has had to do with and has not told that the group is broken, behind
+    /// what was sent; waits, at most `linger`, until all that has left.
+    ~circuit() override {
+        listening = nullptr;
+        for (int r = 0; r < size(); ++r) drop_receives(r);
+        for (const double begin = seconds_now();;) {
+            over_.progress();
+            bool waiting = false;
+            for (int r = 0; r < size(); ++r) {
+                flow& f = at(r);
+                if (f.sends.empty() && f.contact && !f.told_broken && !f.said_leave && !f.ended) {
+                    f.said_leave = true;
+                    tell(r, control_message{control_kind::leave});
+                }
+                waiting = waiting || (!f.ended && (!f.sends.empty() || f.under_way > 0));
+            }
+            const double now = seconds_now();
+            if (!waiting || now - begin > linger) break;
+            over_.idle(std::min((now - begin) / 4 + 1e-4, 0.02));
+        }
+        over_.leave(*this);
+    }
+
+    std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
+        flow& f = contact(peer);
+        if (!f.dropping) {
+            f.sends.push({label, sum_of(pieces, count)});
+            f.send_pieces.push(pieces, count);
+            if (f.sends.size() == 1) pump(peer);
+        }
+        return f.posted_sends++;
+    }
+    std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
+        flow& f = contact(peer);
+        if (!f.dropping) {
+            if (f.receives.empty()) over_.await(world(peer), 1);
+            f.receives.push({label, sum_of(pieces, count)});
+            f.receive_pieces.push(pieces, count);
+            drain(peer);
+        }
+        return f.posted_receives++;
+    }
+    std::uint64_t sent(int peer) const override { return at(peer).sent; }
+    std::uint64_t received(int peer) const override { return at(peer).received; }
+    void abandon() override {
+        for (int r = 0; r < size(); ++r) {
+            drop_receives(r);
+            at(r).sends.clear();
+            at(r).send_pieces.clear();
+            if (at(r).under_way > 0) over_.abandon(*this, world(r));
+        }
+    }
+
+    bool tell(int peer, const control_message& what) override {
+        if (peer == rank_) return false;
+        flow& f = contact(peer);
+        if (f.ended || over_.at(world(peer)).out.size() >= trunk::most_control) return false;
+        f.told_broken = f.told_broken || what.what == control_kind::broken;
+        frame head;
+        head.kind = frame_kind::control;
+        head.what = what.what;
+        head.a = what.a, head.b = what.b, head.c = what.c;
+        head.text_bytes = static_cast<std::uint16_t>(what.text ? strnlen(what.text, most_text) : 0);
+        say(peer, head, what.text);
+        return true;
+    }
+    void tell_all(const control_message& what) override {
+        for (int r = 0; r < size(); ++r)
+            if (at(r).contact) tell(r, what);
+    }
+
+    void progress() override {
+        over_.progress();
+        if (std::exchange(reporting_, true)) return;
+        while (!reports_.empty()) {
+            const report next = std::move(reports_.front());
+            reports_.pop_front();
+            if (listening == nullptr) continue;
+            const std::string& text = next.text;
+            switch (next.is) {
+                case report::kind::heard:
+                    listening->heard(next.peer, {next.head.what, next.head.a, next.head.b, next.head.c, text.c_str()});
+                    break;
+                case report::kind::lost:
+                    listening->lost(next.peer, text.c_str());
+                    break;
+                case report::kind::failed:
+                    listening->failed(next.peer, text.c_str());
+                    break;
+                case report::kind::unexpected:
+                    listening->unexpected(next.peer, next.wanted.label, next.head.label,
+                        static_cast<std::size_t>(next.wanted.bytes), static_cast<std::size_t>(next.head.bytes));
+                    break;
+            }
+        }
+        reporting_ = false;
+    }
+    void idle(double seconds) override {
+        if (reports_.empty()) over_.idle(seconds);
+    }
+
+private:
+    friend class trunk;
+    static constexpr std::uint64_t window = 4 * chunk_bytes;
+
+    /// Bytes of a message that have arrived before its receive was posted; or the peer's `leave` behind them.
+    struct early_bytes {
+        frame head;
+        std::vector<std::byte> bytes;
+    };
+    /// To and from one peer.
+    struct flow {
+        fifo<message_header> sends, receives;  // that are not over
+        piece_queue send_pieces, receive_pieces;
+        std::uint64_t posted_sends = 0, posted_receives = 0, sent = 0, received = 0;
+        std::uint64_t send_at = 0, receive_at = 0;  // bytes of the first ones that are over
+        std::uint64_t used = 0, allowed = window;   // of the window for sending, in all
+        std::uint64_t consumed = 0, told = 0;       // of the peer's; what it has been told of that
+        std::size_t under_way = 0;                  // slots handed to the trunk that have not left
+        std::deque<early_bytes> early;
+        bool contact = false, told_broken = false, said_leave = false;
+        bool waiting = false;   // among those that the trunk calls when there is room
+        bool dropping = false;  // no message lands any more
+        bool ended = false;     // the peer has left, or is lost
+    };
+    struct report {
+        enum class kind : std::uint8_t { heard, lost, failed, unexpected } is;
+        int peer;
+        std::string text;
+        frame head{};
+        message_header wanted{};
+    };
+
+    int size() const { return static_cast<int>(peers_.size()); }
+    int world(int peer) const { return world_[static_cast<std::size_t>(peer)]; }
+    flow& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+    const flow& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
+
+    void drop_receives(int peer) {
+        flow& f = at(peer);
+        if (!f.receives.empty()) {
+            over_.await(world(peer), -1);
+            over_.abandon(*this, world(peer));
+        }
+        f.dropping = true;
+        f.receives.clear();
+        f.receive_pieces.clear();
+        std::erase_if(f.early, [](const early_bytes& e) { return e.head.kind == frame_kind::message; });
+    }
+    flow& contact(int peer) {
+        flow& f = at(peer);
+        if (!f.contact && peer != rank_) {
+            f.contact = true;
+            over_.know(world(peer));
+            const trunk::link& l = over_.at(world(peer));
+            if (l.lost) lost(peer, l.why);
+            if (l.left) left(peer);
+        }
+        return f;
+    }
+    slot_prefix prefix(int peer, std::size_t bytes) {
+        at(peer).told = at(peer).consumed;
+        return {group_, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(bytes), at(peer).consumed};
+    }
+    void say(int peer, const frame& head, const void* text) {
+        ++at(peer).under_way;
+        over_.post(world(peer), this, peer, prefix(peer, 0), head, text, nullptr, false);
+    }
+    /// Sends what the window and the trunk have room for.
+    void pump(int peer) {
+        flow& f = at(peer);
+        while (!f.sends.empty() && !f.ended && f.used < f.allowed) {
+            if (!over_.has_room(world(peer))) {
+                if (!std::exchange(f.waiting, true)) over_.at(world(peer)).waiting.emplace_back(this, peer);
+                return;
+            }
+            const message_header m = f.sends.front();
+            const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(m.bytes - f.send_at, chunk_bytes));
+            frame head;
+            head.kind = frame_kind::message;
+            head.number = f.send_at;
+            head.bytes = m.bytes;
+            head.label = m.label;
+            f.used += slot_bytes + bytes;
+            f.send_at += bytes;
+            const bool last = f.send_at == m.bytes;
+            ++f.under_way;
+            over_.post(world(peer), this, peer, prefix(peer, bytes), head, nullptr, &f.send_pieces, last);
+            if (!last) continue;
+            f.send_at = 0;
+            f.sends.pop();
+        }
+    }
+    void has_left(int peer, bool last) {
+        --at(peer).under_way;
+        at(peer).sent += last;
+    }
+
+    void take(int peer, const parcel& p) {
+        flow& f = at(peer);
+        f.contact = true;
+        if (f.allowed < p.prefix.consumed + window) {
+            f.allowed = p.prefix.consumed + window;
+            pump(peer);
+        }
+        if (p.head.kind == frame_kind::welcome) return;  // came for that
+        if (p.head.kind == frame_kind::control) {
+            if (p.head.what == control_kind::leave) return left(peer);
+            std::string text(reinterpret_cast<const char*>(p.bytes), p.head.text_bytes);
+            for (char& c : text)  // it will be printed on a terminal
+                if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+            reports_.push_back({report::kind::heard, peer, std::move(text), p.head});
+        } else if (f.dropping) {
+            consume(peer, p.prefix.bytes);
+        } else if (f.early.empty() && !f.receives.empty()) {
+            land(peer, p.head, p.bytes, p.prefix.bytes);  // without bytes: they have landed
+        } else {
+            f.early.push_back({p.head, {p.bytes, p.bytes + p.prefix.bytes}});
+        }
+    }
+    static bool is_expected(flow& f, const frame& head) {
+        const message_header& wanted = f.receives.front();
+        return wanted.label == head.label && wanted.bytes == head.bytes && head.number == f.receive_at;
+    }
+    /// Where the bytes of an announced chunk go in memory of the caller; none: it has not posted their receive.
+    int place_for(int peer, const parcel& p, iovec* v, int most) {
+        flow& f = at(peer);
+        if (f.dropping || !f.early.empty() || f.receives.empty() || !is_expected(f, p.head)) return 0;
+        return gathered(f.receive_pieces, p.prefix.bytes, v, most);
+    }
+    void land(int peer, const frame& head, const std::byte* bytes, std::size_t count) {
+        flow& f = at(peer);
+        const message_header wanted = f.receives.front();
+        if (!is_expected(f, head)) {
+            drop_receives(peer);
+            reports_.push_back({report::kind::unexpected, peer, "", head, wanted});
+            return;
+        }
+        if (bytes != nullptr)
+            f.receive_pieces.copy_in(bytes, count);
+        else
+            f.receive_pieces.skip(count);
+        f.receive_at += count;
+        if (f.receive_at == wanted.bytes) {
+            f.receive_at = 0;
+            f.receives.pop();
+            ++f.received;
+            if (f.receives.empty()) over_.await(world(peer), -1);
+        }
+        consume(peer, count);
+    }
+    void consume(int peer, std::size_t bytes) {
+        flow& f = at(peer);
+        f.consumed += slot_bytes + bytes;
+        if (f.consumed - f.told >= window / 2 && !f.ended) say(peer, frame{}, nullptr);
+    }
+    void drain(int peer) {
+        flow& f = at(peer);
+        while (!f.early.empty() && (f.early.front().head.kind == frame_kind::control || !f.receives.empty())) {
+            const early_bytes next = std::move(f.early.front());
+            f.early.pop_front();
+            if (next.head.kind == frame_kind::control)
+                report_leave(peer);
+            else
+                land(peer, next.head, next.bytes.data(), next.bytes.size());
+        }
+    }
+    // Behind the messages that came before.
+    void left(int peer) {
+        frame leave;
+        leave.kind = frame_kind::control;
+        leave.what = control_kind::leave;
+        at(peer).early.push_back({leave, {}});
+        drain(peer);
+    }
+    void report_leave(int peer) {
+        if (std::exchange(at(peer).ended, true)) return;
+        frame leave;
+        leave.what = control_kind::leave;
+        reports_.push_back({report::kind::heard, peer, "", leave});
+    }
+    void lost(int peer, const std::string& why) {
+        if (!at(peer).contact || std::exchange(at(peer).ended, true)) return;
+        reports_.push_back({report::kind::lost, peer, why});
+    }
+    int rank_of(int world) const {
+        const auto found = std::find(world_.begin(), world_.end(), world);
+        return found == world_.end() ? none : static_cast<int>(found - world_.begin());
+    }
+
+    trunk& over_;
+    const std::uint64_t group_;
+    const int rank_;
+    const std::vector<int> world_;
+    std::vector<flow> peers_;
+    std::deque<report> reports_;
+    bool reporting_ = false;  // a listener may call `progress` again
+};
+
+inline std::unique_ptr<message_transport> trunk::join(std::uint64_t group, int rank, const std::vector<int>& members) {
+    auto c = std::make_unique<circuit>(*this, group, rank, members);
+    circuits_.emplace(group, c.get());
+    if (const auto found = early_.find(group); found != early_.end()) {
+        const std::vector<early_parcel> waiting = std::move(found->second);
+        early_.erase(found);
+        for (const early_parcel& e : waiting) {
+            parcel p = e.what;
+            p.bytes = e.bytes.data();
+            arrived(e.world, p);
+        }
+    }
+    return c;
+}
+inline void trunk::leave(circuit& c) {
+    for (const int w : c.world_) abandon(c, w);
+    circuits_.erase(c.group_);
+    if (ended_.size() == most_ended) ended_.pop_front();  // a slot that comes later still waits as if it were early
+    ended_.emplace_back(c.group_, c.rank_);
+    for (const int w : known_) {
+        for (outgoing& o : at(w).out)
+            if (o.of == &c) o.of = nullptr;
+        std::erase_if(at(w).waiting, [&](const auto& x) { return x.first == &c; });
+    }
+}
+
+inline void trunk::know(int world) {
+    link& l = at(world);
+    if (std::exchange(l.known, true)) return;
+    known_.push_back(world);
+    l.slot.reset(new std::byte[slot_bytes]);
+    const piece p{l.slot.get(), slot_bytes};
+    below_.receive(world, {}, &p, 1);
+}
+
+/// `pieces`: where the bytes of a message are taken from; otherwise `text` belongs to the frame.
+inline void trunk::post(int world, circuit* of, int peer, const slot_prefix& p, const frame& f, const void* text,
+    piece_queue* pieces, bool last) {
+    link& l = at(world);
+    const bool chunk = p.bytes > slot_capacity;
+    outgoing o{std::unique_ptr<std::byte[]>(new std::byte[slot_bytes]), nullptr, of, peer, last, chunk, 0};
+    std::byte* const data = o.slot.get() + slot_prefix_bytes + frame_bytes;
+    encode(p, o.slot.get());
+    encode(f, o.slot.get() + slot_prefix_bytes);
+    const std::size_t inside = chunk ? 0 : f.text_bytes + p.bytes;
+    if (text != nullptr) std::memcpy(data, text, f.text_bytes);
+    if (pieces != nullptr && !chunk) pieces->copy_out(data, p.bytes);
+    std::memset(data + inside, 0, slot_capacity - inside);
+    const piece slot{o.slot.get(), slot_bytes};
+    peer_connection& to = below_.peer(world);
+    o.n = to.send_with_next({}, &slot, 1) + 1;
+    if (chunk) {
+        iovec v[most_pieces];
+        piece parts[most_pieces];
+        int count = gathered(*pieces, p.bytes, v, most_pieces);
+        for (int i = 0; i < count; ++i) parts[i] = {static_cast<std::byte*>(v[i].iov_base), v[i].iov_len};
+        if (count == 0) {  // too many pieces for one call of the system
+            o.chunk.reset(new std::byte[p.bytes]);
+            parts[0] = {o.chunk.get(), p.bytes};
+            count = 1;
+            pieces->copy_out(parts[0].data, p.bytes);
+        } else {
+            pieces->skip(p.bytes);
+        }
+        o.n = to.send_with_next({}, parts, count) + 1;
+    }
+    l.chunks += chunk;
+    l.out.push_back(std::move(o));
+    to.write_queued();
+}
+/// The circuit's caller takes its memory back: what is under way from or to that is moved.
+inline void trunk::abandon(circuit& c, int world) {
+    link& l = at(world);
+    const auto own = [&](const outgoing& o) { return o.of == &c && o.has_chunk && !o.chunk; };
+    if (std::any_of(l.out.begin(), l.out.end(), own)) {
+        piece_queue& pieces = below_.peer(world).sends().pieces();
+        l.moved.emplace_back(new std::byte[pieces.bytes()]);
+        pieces.move_to(l.moved.back().get(), true);
+    }
+    if (l.lands != &c) return;
+    l.lands = nullptr;
+    below_.peer(world).receives().pieces().move_to(l.chunk.get(), false);
+}
+
+inline void trunk::progress() {
+    for (bool moved = true; moved;) {
+        below_.progress();
+        moved = false;
+        if (std::exchange(accepted_, below_.accepted()) != below_.accepted())
+            for (int w = 0; w < static_cast<int>(ranks_.size()); ++w)
+                if (below_.peer(w).has_socket()) know(w);
+        for (std::size_t i = 0; i < known_.size(); ++i) {
+            const int w = known_[i];
+            while (take(w)) moved = true;
+            link& l = at(w);
+            while (!l.out.empty() && below_.sent(w) >= l.out.front().n) {
+                const outgoing o = std::move(l.out.front());
+                l.out.pop_front();
+                l.chunks -= o.has_chunk;
+                if (l.out.empty()) l.moved.clear();
+                if (o.of) o.of->has_left(o.peer, o.last);
+            }
+            while (!l.waiting.empty() && has_room(w)) {
+                const auto [of, peer] = l.waiting.front();
+                l.waiting.pop_front();
+                of->at(peer).waiting = false;
+                of->pump(peer);
+            }
+        }
+    }
+}
+/// Takes the next slot or chunk, and posts the receive for what follows. False: it has not arrived.
+inline bool trunk::take(int world) {
+    link& l = at(world);
+    if (below_.received(world) == l.taken || l.lost) return false;
+    ++l.taken;
+    if (std::exchange(l.chunk_next, false)) {
+        l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.chunk.get();
+        arrived(world, l.announced);
+    } else {
+        const auto p = parse_slot(l.slot.get());
+        if (!p) {
+            lost(world, "what it sends is not of this protocol");
+            return false;
+        }
+        if (p->bytes != nullptr) {
+            arrived(world, *p);
+        } else {
+            receive_chunk(world, *p);
+            return true;
+        }
+    }
+    const piece next{l.slot.get(), slot_bytes};
+    below_.receive(world, {}, &next, 1);
+    return true;
+}
+inline void trunk::receive_chunk(int world, const parcel& p) {
+    link& l = at(world);
+    if (!l.chunk) l.chunk.reset(new std::byte[chunk_bytes]);
+    l.announced = p;
+    l.chunk_next = true;
+    iovec v[most_pieces];
+    piece parts[most_pieces] = {{l.chunk.get(), p.prefix.bytes}};
+    int count = 0;
+    if (circuit* const c = circuit_of(world, p)) {
+        count = c->place_for(static_cast<int>(p.prefix.from), p, v, most_pieces);
+        if (count > 0) l.lands = c;
+        for (int i = 0; i < count; ++i) parts[i] = {static_cast<std::byte*>(v[i].iov_base), v[i].iov_len};
+    }
+    below_.receive(world, {}, parts, std::max(count, 1));
+}
+/// The circuit that the parcel is for, if it exists here.
+inline circuit* trunk::circuit_of(int world, const parcel& p) {
+    const auto found = circuits_.find(p.prefix.group);
+    if (found == circuits_.end()) return nullptr;
+    const std::vector<int>& members = found->second->world_;
+    return p.prefix.from < members.size() && members[p.prefix.from] == world ? found->second : nullptr;
+}
+inline void trunk::arrived(int world, const parcel& p) {
+    if (circuits_.contains(p.prefix.group)) {
+        if (circuit* const c = circuit_of(world, p)) c->take(static_cast<int>(p.prefix.from), p);
+    } else if (const auto past =
+                   std::find_if(ended_.begin(), ended_.end(), [&](const auto& x) { return x.first == p.prefix.group; });
+        past != ended_.end()) {
+        answer_for_ended(world, p, past->second);
+    } else {
+        // A stray number fills no memory: of groups that never come to be, only so many are kept.
+        if (early_.size() == most_early_groups && !early_.contains(p.prefix.group)) early_.erase(early_.begin());
+        const std::size_t bytes = std::max<std::size_t>(p.prefix.bytes, p.head.text_bytes);
+        early_[p.prefix.group].push_back({world, p, {p.bytes, p.bytes + bytes}});
+    }
+}
+/// Something for a group that this rank has left: the sender hears that, which it may not have.
+inline void trunk::answer_for_ended(int world, const parcel& p, int rank) {
+    if (p.head.kind == frame_kind::welcome || p.head.what == control_kind::leave) return;
+    frame leave;
+    leave.kind = frame_kind::control;
+    leave.what = control_kind::leave;
+    post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(rank)}, leave, nullptr, nullptr, false);
+}
+
+inline void trunk::heard(int world, const control_message& what) {
+    if (what.what != control_kind::leave) return;
+    at(world).left = true;
+    for (const auto& [group, c] : circuits_)
+        if (const int r = c->rank_of(world); r != none && c->at(r).contact) c->left(r);
+}
+inline void trunk::lost(int world, const char* why) {
+    at(world).lost = true;
+    at(world).why = why;
+    for (const auto& [group, c] : circuits_)
+        if (const int r = c->rank_of(world); r != none) c->lost(r, why);
+}
+inline void trunk::failed(int world, const char* why) {
+    for (const auto& [group, c] : circuits_)
+        if (const int r = c->rank_of(world); r != none && c->at(r).contact)
+            c->reports_.push_back({circuit::report::kind::failed, r, why});
+}
+
+}  // namespace colls::inline v1::detail
