@@ -1113,6 +1113,55 @@ TEST_CASE("trunk: a group that is broken or abandoned leaves the others whole", 
     }) == "");
 }
 
+TEST_CASE("trunk: what is under way when its group is abandoned arrives as it was sent", "[tcp_transport]") {
+    constexpr std::uint64_t groups = 40;
+    constexpr std::size_t bytes = 500'000;
+    std::atomic<bool> abandoned{false};
+    CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
+        trunk shared(node, 9, r, world);
+        const auto meeting = shared.join(99, r, all_of(2));
+        ear m;
+        meeting->listening = &m;
+        meeting->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
+        if (!until(*meeting, [&] { return m.count(said_board) == 1; })) return complain("not met; " + m.text());
+        idle(*meeting, 0.05);
+        std::vector<std::unique_ptr<message_transport>> all;
+        for (std::uint64_t g = 0; g < groups; ++g) all.push_back(shared.join(100 + g, r, all_of(2)));
+        std::vector<std::vector<std::byte>> data(groups, std::vector<std::byte>(bytes, static_cast<std::byte>(r + 5)));
+        if (r == 0) {  // sends more than the sockets hold, while the other one does not look
+            for (std::uint64_t g = 0; g < groups; ++g) {
+                const piece p{data[g].data(), bytes};
+                all[g]->send(1, label_of(0, 1, g), &p, 1);
+            }
+            idle(*meeting, 0.05);
+            for (auto& w : all) w->abandon();
+            for (auto& d : data) std::fill(d.begin(), d.end(), std::byte{99});
+            abandoned = true;
+            meeting->tell(1, {control_kind::board, 0, 0, 0, ""});
+            if (!until(*meeting, [&] { return m.count(said_board) == 2; })) complain("no answer; " + m.text());
+            std::uint64_t left = 0;
+            for (auto& w : all) left += w->sent(1);
+            if (left == groups) complain("nothing was under way");
+            return;
+        }
+        while (!abandoned) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        for (std::uint64_t g = 0; g < groups; ++g) {
+            const piece p{data[g].data(), bytes};
+            all[g]->receive(0, label_of(0, 1, g), &p, 1);
+        }
+        if (!until(*meeting, [&] { return m.count(said_board) == 2; })) complain("no end; " + m.text());
+        std::uint64_t arrived = 0;
+        for (std::uint64_t g = 0; g < groups; ++g) {
+            if (all[g]->received(0) == 0) continue;
+            ++arrived;
+            if (data[g] != std::vector<std::byte>(bytes, std::byte{5}))
+                complain("group " + std::to_string(g) + ": other bytes");
+        }
+        if (arrived == 0 || arrived == groups) complain("arrived: " + std::to_string(arrived));
+        meeting->tell(0, {control_kind::board, 0, 0, 0, ""});
+    }) == "");
+}
+
 TEST_CASE("trunk: who comes to a group that its peer has left hears that", "[tcp_transport]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
         trunk shared(node, 9, r, world);
