@@ -1185,33 +1185,33 @@ TEST_CASE("trunk: who comes to a group that its peer has left hears that", "[tcp
     }) == "");
 }
 
-TEST_CASE("trunk: slots are parsed as they were written, and other bytes are rejected", "[tcp_transport]") {
-    std::byte slot[slot_bytes] = {};
+TEST_CASE("trunk: envelopes are parsed as they were written, and other bytes are rejected", "[tcp_transport]") {
+    std::byte envelope[envelope_bytes] = {};
     const auto written = [&](std::uint32_t bytes, std::uint64_t at, std::uint64_t whole) {
         frame f;
         f.kind = frame_kind::message;
         f.number = at;
         f.bytes = whole;
         f.label = {1, 2, 3};
-        encode(slot_prefix{7, 3, bytes, 1000}, slot);
-        encode(f, slot + slot_prefix_bytes);
-        return parse_slot(slot);
+        encode(envelope_prefix{7, 3, bytes, 1000}, envelope);
+        encode(f, envelope + envelope_prefix_bytes);
+        return parse_envelope(envelope);
     };
     const auto p = written(10, 5, 15);
     REQUIRE(p);
     CHECK((p->prefix.group == 7 && p->prefix.from == 3 && p->prefix.bytes == 10 && p->prefix.consumed == 1000));
-    CHECK((p->head.number == 5 && p->head.bytes == 15 && p->bytes == slot + slot_bytes - slot_capacity));
+    CHECK((p->head.number == 5 && p->head.bytes == 15 && p->bytes == envelope + envelope_bytes - envelope_capacity));
     CHECK(written(0, 0, 0));
-    CHECK(written(slot_capacity, 0, slot_capacity)->bytes != nullptr);
-    CHECK(written(slot_capacity + 1, 0, slot_capacity + 1)->bytes == nullptr);
-    CHECK(written(chunk_bytes, 100, chunk_bytes + 100));
-    CHECK_FALSE(written(chunk_bytes + 1, 0, chunk_bytes + 1));  // more than a chunk
-    CHECK_FALSE(written(10, 6, 15));                            // beyond the end of its message
+    CHECK(written(envelope_capacity, 0, envelope_capacity)->bytes != nullptr);
+    CHECK(written(envelope_capacity + 1, 0, envelope_capacity + 1)->bytes == nullptr);
+    CHECK(written(segment_bytes, 100, segment_bytes + 100));
+    CHECK_FALSE(written(segment_bytes + 1, 0, segment_bytes + 1));  // more than a segment
+    CHECK_FALSE(written(10, 6, 15));                                // beyond the end of its message
     CHECK_FALSE(written(1, 16, 15));
     CHECK_FALSE(written(0, 0, 15));  // a part that gets no further
-    encode(frame{}, slot + slot_prefix_bytes);
-    encode(slot_prefix{7, 3, 1, 0}, slot);
-    CHECK_FALSE(parse_slot(slot));  // bytes without a message
-    slot[slot_prefix_bytes] ^= std::byte{1};
-    CHECK_FALSE(parse_slot(slot));
+    encode(frame{}, envelope + envelope_prefix_bytes);
+    encode(envelope_prefix{7, 3, 1, 0}, envelope);
+    CHECK_FALSE(parse_envelope(envelope));  // bytes without a message
+    envelope[envelope_prefix_bytes] ^= std::byte{1};
+    CHECK_FALSE(parse_envelope(envelope));
 }

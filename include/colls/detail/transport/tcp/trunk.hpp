@@ -1,14 +1,14 @@
 // Many groups over the same connections: a split costs none of its own.
 //
 // A trunk is a tcp_transport between all ranks of the world, made at the first split. What the transports of the groups
-// (`circuit`) say and send goes through it in slots: records of fixed size that name their group, hold a control
-// message or the bytes of a small message, or announce a chunk that follows. A receive for the next slot is always
-// posted, so that no group stops another. What arrives for a receive that has not been posted yet is kept; the sender
-// keeps to a window, which opens as its receiver takes what has arrived (as streams in RFC 9113, 5.2). A group can be
-// abandoned at any time while the trunk goes on: what is under way from or to its callers' memory is moved to memory of
-// the trunk.
+// (`circuit`) say and send goes through it in envelopes: records of fixed size that name their group, hold a control
+// message or the bytes of a small message, or announce a segment that follows. A receive for the next envelope is
+// always posted, so that no group stops another. What arrives for a receive that has not been posted yet is kept; the
+// sender keeps to a window, which opens as its receiver takes what has arrived (as streams in RFC 9113, 5.2). A group
+// can be abandoned at any time while the trunk goes on: what is under way from or to its callers' memory is moved to
+// memory of the trunk.
 //
-// Cost beside a tcp_transport of its own: the rest of a slot with each message; a copy of what comes early.
+// Cost beside a tcp_transport of its own: the rest of an envelope with each message; a copy of what comes early.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
@@ -23,43 +23,43 @@
 
 namespace colls::inline v1::detail {
 
-/// What a slot holds beside its frame. The frame's `number` is where in its message the bytes begin.
-struct slot_prefix {
+/// What an envelope holds beside its frame. The frame's `number` is where in its message the bytes begin.
+struct envelope_prefix {
     std::uint64_t group = 0;
-    std::uint32_t from = 0;      ///< the sender's rank in that group
-    std::uint32_t bytes = 0;     ///< of the message: in the slot, where they fit, otherwise in a chunk that follows
+    std::uint32_t from = 0;   ///< the sender's rank in that group
+    std::uint32_t bytes = 0;  ///< of the message: in the envelope, where they fit, otherwise in a segment that follows
     std::uint64_t consumed = 0;  ///< what the sender of this has taken of the window in the other direction, in all
 };
-inline constexpr std::size_t slot_prefix_bytes = 24, slot_bytes = 512;
-inline constexpr std::size_t slot_capacity = slot_bytes - slot_prefix_bytes - frame_bytes;
-inline constexpr std::size_t chunk_bytes = 512 << 10;
-static_assert(slot_capacity >= most_text);
+inline constexpr std::size_t envelope_prefix_bytes = 24, envelope_bytes = 512;
+inline constexpr std::size_t envelope_capacity = envelope_bytes - envelope_prefix_bytes - frame_bytes;
+inline constexpr std::size_t segment_bytes = 512 << 10;
+static_assert(envelope_capacity >= most_text);
 
-/// A slot, and its bytes if they do not fit into it.
+/// An envelope, and its bytes if they do not fit into it.
 struct parcel {
-    slot_prefix prefix;
+    envelope_prefix prefix;
     frame head;
     const std::byte* bytes = nullptr;
 };
-inline void encode(const slot_prefix& p, std::byte* to) {
+inline void encode(const envelope_prefix& p, std::byte* to) {
     put_little(to, p.group);
     put_little(to + 8, p.from);
     put_little(to + 12, p.bytes);
     put_little(to + 16, p.consumed);
 }
-/// None: the bytes are no slot. `bytes` is set where they are within the slot.
-inline std::optional<parcel> parse_slot(const std::byte* from) {
-    const auto head = parse_frame({from + slot_prefix_bytes, frame_bytes});
+/// None: the bytes are no envelope. `bytes` is set where they are within the envelope.
+inline std::optional<parcel> parse_envelope(const std::byte* from) {
+    const auto head = parse_frame({from + envelope_prefix_bytes, frame_bytes});
     if (!head) return {};
     parcel p{{get_little<std::uint64_t>(from), get_little<std::uint32_t>(from + 8),
                  get_little<std::uint32_t>(from + 12), get_little<std::uint64_t>(from + 16)},
         *head};
     const bool message = head->kind == frame_kind::message;
-    if (p.prefix.bytes > (message ? chunk_bytes : 0)) return {};
+    if (p.prefix.bytes > (message ? segment_bytes : 0)) return {};
     if (message && (head->number > head->bytes || p.prefix.bytes > head->bytes - head->number ||
                        (p.prefix.bytes == 0 && head->bytes > 0)))
         return {};
-    if (p.prefix.bytes <= slot_capacity) p.bytes = from + slot_prefix_bytes + frame_bytes;
+    if (p.prefix.bytes <= envelope_capacity) p.bytes = from + envelope_prefix_bytes + frame_bytes;
     return p;
 }
 
@@ -95,27 +95,27 @@ public:
 private:
     friend class circuit;
     static constexpr std::size_t most_under_way = 4, most_control = 4096, most_ended = 2048, most_early_groups = 4096;
-    static constexpr int most_pieces = 32;  // of a chunk that is not copied
+    static constexpr int most_pieces = 32;  // of a segment that is not copied
 
     struct outgoing {
-        std::unique_ptr<std::byte[]> slot, chunk;
-        circuit* of;      // null: that has ended
-        int peer;         // its rank there
-        bool last;        // of a message
-        bool has_chunk;   // in memory of the caller, or in `chunk`
-        std::uint64_t n;  // messages below that have left when this has
+        std::unique_ptr<std::byte[]> envelope, segment;
+        circuit* of;       // null: that has ended
+        int peer;          // its rank there
+        bool last;         // of a message
+        bool has_segment;  // in memory of the caller, or in `segment`
+        std::uint64_t n;   // messages below that have left when this has
     };
     /// This rank's connection to one rank of the world.
     struct link {
-        bool known = false;        // there is a connection, or one was tried
-        bool chunk_next = false;   // the receive that is posted is for the chunk of `announced`
-        circuit* lands = nullptr;  // and it lands in memory of this one's caller; otherwise in `chunk`
-        std::uint64_t taken = 0;   // messages below that have been taken
-        std::unique_ptr<std::byte[]> slot, chunk;
+        bool known = false;         // there is a connection, or one was tried
+        bool segment_next = false;  // the receive that is posted is for the segment of `announced`
+        circuit* lands = nullptr;   // and it lands in memory of this one's caller; otherwise in `segment`
+        std::uint64_t taken = 0;    // messages below that have been taken
+        std::unique_ptr<std::byte[]> envelope, segment;
         parcel announced;
         std::deque<outgoing> out;
         std::vector<std::unique_ptr<std::byte[]>> moved;  // what `out` had in memory of callers that have abandoned it
-        std::size_t chunks = 0;                           // in `out`
+        std::size_t segments = 0;                         // in `out`
         int awaited = 0;                                  // flows with receives
         std::deque<std::pair<circuit*, int>> waiting;     // for room in `out`
         bool left = false, lost = false;
@@ -129,10 +129,10 @@ private:
     };
 
     link& at(int world) { return ranks_[static_cast<std::size_t>(world)]; }
-    /// Connects, and posts the receive for the first slot.
+    /// Connects, and posts the receive for the first envelope.
     void know(int world);
-    bool has_room(int world) { return at(world).chunks < most_under_way; }
-    void post(int world, circuit* of, int peer, const slot_prefix& p, const frame& f, const void* text,
+    bool has_room(int world) { return at(world).segments < most_under_way; }
+    void post(int world, circuit* of, int peer, const envelope_prefix& p, const frame& f, const void* text,
         piece_queue* pieces, bool last);
     void await(int world, int change) {
         link& l = at(world);
@@ -142,7 +142,7 @@ private:
     void progress();
     void idle(double seconds) { below_.idle(seconds); }
     bool take(int world);
-    void receive_chunk(int world, const parcel& p);
+    void receive_segment(int world, const parcel& p);
     circuit* circuit_of(int world, const parcel& p);
     void arrived(int world, const parcel& p);
     void answer_for_ended(int world, const parcel& p, int rank);
@@ -274,7 +274,7 @@ public:
 
 private:
     friend class trunk;
-    static constexpr std::uint64_t window = 4 * chunk_bytes;
+    static constexpr std::uint64_t window = 4 * segment_bytes;
 
     /// Bytes of a message that have arrived before its receive was posted; or the peer's `leave` behind them.
     struct early_bytes {
@@ -289,7 +289,7 @@ private:
         std::uint64_t send_at = 0, receive_at = 0;  // bytes of the first ones that are over
         std::uint64_t used = 0, allowed = window;   // of the window for sending, in all
         std::uint64_t consumed = 0, told = 0;       // of the peer's; what it has been told of that
-        std::size_t under_way = 0;                  // slots handed to the trunk that have not left
+        std::size_t under_way = 0;                  // envelopes handed to the trunk that have not left
         std::deque<early_bytes> early;
         bool contact = false, told_broken = false, said_leave = false;
         bool waiting = false;   // among those that the trunk calls when there is room
@@ -331,7 +331,7 @@ private:
         }
         return f;
     }
-    slot_prefix prefix(int peer, std::size_t bytes) {
+    envelope_prefix prefix(int peer, std::size_t bytes) {
         at(peer).told = at(peer).consumed;
         return {group_, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(bytes), at(peer).consumed};
     }
@@ -348,13 +348,13 @@ private:
                 return;
             }
             const message_header m = f.sends.front();
-            const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(m.bytes - f.send_at, chunk_bytes));
+            const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(m.bytes - f.send_at, segment_bytes));
             frame head;
             head.kind = frame_kind::message;
             head.number = f.send_at;
             head.bytes = m.bytes;
             head.label = m.label;
-            f.used += slot_bytes + bytes;
+            f.used += envelope_bytes + bytes;
             f.send_at += bytes;
             const bool last = f.send_at == m.bytes;
             ++f.under_way;
@@ -395,7 +395,7 @@ private:
         const message_header& wanted = f.receives.front();
         return wanted.label == head.label && wanted.bytes == head.bytes && head.number == f.receive_at;
     }
-    /// Where the bytes of an announced chunk go in memory of the caller; none: it has not posted their receive.
+    /// Where the bytes of an announced segment go in memory of the caller; none: it has not posted their receive.
     int place_for(int peer, const parcel& p, iovec* v, int most) {
         flow& f = at(peer);
         if (f.dropping || !f.early.empty() || f.receives.empty() || !is_expected(f, p.head)) return 0;
@@ -424,7 +424,7 @@ private:
     }
     void consume(int peer, std::size_t bytes) {
         flow& f = at(peer);
-        f.consumed += slot_bytes + bytes;
+        f.consumed += envelope_bytes + bytes;
         if (f.consumed - f.told >= window / 2 && !f.ended) say(peer, frame{}, nullptr);
     }
     void drain(int peer) {
@@ -487,7 +487,8 @@ inline std::unique_ptr<message_transport> trunk::join(std::uint64_t group, int r
 inline void trunk::leave(circuit& c) {
     for (const int w : c.world_) abandon(c, w);
     circuits_.erase(c.group_);
-    if (ended_.size() == most_ended) ended_.pop_front();  // a slot that comes later still waits as if it were early
+    if (ended_.size() == most_ended)
+        ended_.pop_front();  // an envelope that comes later still waits as if it were early
     ended_.emplace_back(c.group_, c.rank_);
     for (const int w : known_) {
         for (outgoing& o : at(w).out)
@@ -500,35 +501,35 @@ inline void trunk::know(int world) {
     link& l = at(world);
     if (std::exchange(l.known, true)) return;
     known_.push_back(world);
-    l.slot.reset(new std::byte[slot_bytes]);
-    const piece p{l.slot.get(), slot_bytes};
+    l.envelope.reset(new std::byte[envelope_bytes]);
+    const piece p{l.envelope.get(), envelope_bytes};
     below_.receive(world, {}, &p, 1);
 }
 
 /// `pieces`: where the bytes of a message are taken from; otherwise `text` belongs to the frame.
-inline void trunk::post(int world, circuit* of, int peer, const slot_prefix& p, const frame& f, const void* text,
+inline void trunk::post(int world, circuit* of, int peer, const envelope_prefix& p, const frame& f, const void* text,
     piece_queue* pieces, bool last) {
     link& l = at(world);
-    const bool chunk = p.bytes > slot_capacity;
-    outgoing o{std::unique_ptr<std::byte[]>(new std::byte[slot_bytes]), nullptr, of, peer, last, chunk, 0};
-    std::byte* const data = o.slot.get() + slot_prefix_bytes + frame_bytes;
-    encode(p, o.slot.get());
-    encode(f, o.slot.get() + slot_prefix_bytes);
-    const std::size_t inside = chunk ? 0 : f.text_bytes + p.bytes;
+    const bool segment = p.bytes > envelope_capacity;
+    outgoing o{std::unique_ptr<std::byte[]>(new std::byte[envelope_bytes]), nullptr, of, peer, last, segment, 0};
+    std::byte* const data = o.envelope.get() + envelope_prefix_bytes + frame_bytes;
+    encode(p, o.envelope.get());
+    encode(f, o.envelope.get() + envelope_prefix_bytes);
+    const std::size_t inside = segment ? 0 : f.text_bytes + p.bytes;
     if (text != nullptr) std::memcpy(data, text, f.text_bytes);
-    if (pieces != nullptr && !chunk) pieces->copy_out(data, p.bytes);
-    std::memset(data + inside, 0, slot_capacity - inside);
-    const piece slot{o.slot.get(), slot_bytes};
+    if (pieces != nullptr && !segment) pieces->copy_out(data, p.bytes);
+    std::memset(data + inside, 0, envelope_capacity - inside);
+    const piece envelope{o.envelope.get(), envelope_bytes};
     peer_connection& to = below_.peer(world);
-    o.n = to.send_with_next({}, &slot, 1) + 1;
-    if (chunk) {
+    o.n = to.send_with_next({}, &envelope, 1) + 1;
+    if (segment) {
         iovec v[most_pieces];
         piece parts[most_pieces];
         int count = gathered(*pieces, p.bytes, v, most_pieces);
         for (int i = 0; i < count; ++i) parts[i] = {static_cast<std::byte*>(v[i].iov_base), v[i].iov_len};
         if (count == 0) {  // too many pieces for one call of the system
-            o.chunk.reset(new std::byte[p.bytes]);
-            parts[0] = {o.chunk.get(), p.bytes};
+            o.segment.reset(new std::byte[p.bytes]);
+            parts[0] = {o.segment.get(), p.bytes};
             count = 1;
             pieces->copy_out(parts[0].data, p.bytes);
         } else {
@@ -536,14 +537,14 @@ inline void trunk::post(int world, circuit* of, int peer, const slot_prefix& p, 
         }
         o.n = to.send_with_next({}, parts, count) + 1;
     }
-    l.chunks += chunk;
+    l.segments += segment;
     l.out.push_back(std::move(o));
     to.write_queued();
 }
 /// The circuit's caller takes its memory back: what is under way from or to that is moved.
 inline void trunk::abandon(circuit& c, int world) {
     link& l = at(world);
-    const auto own = [&](const outgoing& o) { return o.of == &c && o.has_chunk && !o.chunk; };
+    const auto own = [&](const outgoing& o) { return o.of == &c && o.has_segment && !o.segment; };
     if (std::any_of(l.out.begin(), l.out.end(), own)) {
         piece_queue& pieces = below_.peer(world).sends().pieces();
         l.moved.emplace_back(new std::byte[pieces.bytes()]);
@@ -551,7 +552,7 @@ inline void trunk::abandon(circuit& c, int world) {
     }
     if (l.lands != &c) return;
     l.lands = nullptr;
-    below_.peer(world).receives().pieces().move_to(l.chunk.get(), false);
+    below_.peer(world).receives().pieces().move_to(l.segment.get(), false);
 }
 
 inline void trunk::progress() {
@@ -568,7 +569,7 @@ inline void trunk::progress() {
             while (!l.out.empty() && below_.sent(w) >= l.out.front().n) {
                 const outgoing o = std::move(l.out.front());
                 l.out.pop_front();
-                l.chunks -= o.has_chunk;
+                l.segments -= o.has_segment;
                 if (l.out.empty()) l.moved.clear();
                 if (o.of) o.of->has_left(o.peer, o.last);
             }
@@ -581,16 +582,16 @@ inline void trunk::progress() {
         }
     }
 }
-/// Takes the next slot or chunk, and posts the receive for what follows. False: it has not arrived.
+/// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
 inline bool trunk::take(int world) {
     link& l = at(world);
     if (below_.received(world) == l.taken || l.lost) return false;
     ++l.taken;
-    if (std::exchange(l.chunk_next, false)) {
-        l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.chunk.get();
+    if (std::exchange(l.segment_next, false)) {
+        l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.segment.get();
         arrived(world, l.announced);
     } else {
-        const auto p = parse_slot(l.slot.get());
+        const auto p = parse_envelope(l.envelope.get());
         if (!p) {
             lost(world, "what it sends is not of this protocol");
             return false;
@@ -598,21 +599,21 @@ inline bool trunk::take(int world) {
         if (p->bytes != nullptr) {
             arrived(world, *p);
         } else {
-            receive_chunk(world, *p);
+            receive_segment(world, *p);
             return true;
         }
     }
-    const piece next{l.slot.get(), slot_bytes};
+    const piece next{l.envelope.get(), envelope_bytes};
     below_.receive(world, {}, &next, 1);
     return true;
 }
-inline void trunk::receive_chunk(int world, const parcel& p) {
+inline void trunk::receive_segment(int world, const parcel& p) {
     link& l = at(world);
-    if (!l.chunk) l.chunk.reset(new std::byte[chunk_bytes]);
+    if (!l.segment) l.segment.reset(new std::byte[segment_bytes]);
     l.announced = p;
-    l.chunk_next = true;
+    l.segment_next = true;
     iovec v[most_pieces];
-    piece parts[most_pieces] = {{l.chunk.get(), p.prefix.bytes}};
+    piece parts[most_pieces] = {{l.segment.get(), p.prefix.bytes}};
     int count = 0;
     if (circuit* const c = circuit_of(world, p)) {
         count = c->place_for(static_cast<int>(p.prefix.from), p, v, most_pieces);
