@@ -8,6 +8,7 @@
 #include <colls/bootstrap.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/bootstrap/interfaces.hpp>
+#include <colls/detail/bootstrap/members.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>
@@ -212,13 +213,37 @@ TEST_CASE("bootstrap: on several hosts, with equally and with unequally many mem
     form(4, {3, 0, 2}, [&](int process) { on_host(process == 3); });
 }
 
-TEST_CASE("bootstrap: where one member cannot map the memory, all take TCP", "[bootstrap]") {
-    form(3, {0, 1, 2}, [&](int process) {
-        // Beyond what is mapped now, which under a sanitizer is terabytes.
-        const rlim_t little = mapped_bytes() + (rlim_t{4} << 30);
-        const rlimit limit{little, little};
-        if (process == 1) expect(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit fails");
-    });
+TEST_CASE("bootstrap: members share a host where each has that of the first", "[bootstrap]") {
+    std::vector<colls::detail::member_record> all(3);
+    CHECK(colls::detail::all_on_one_host(all));
+    for (colls::detail::member_record& m : all) {
+        m.host = 7;
+        CHECK_FALSE(colls::detail::all_on_one_host(all));
+        m.host = 0;
+    }
+}
+
+TEST_CASE("bootstrap: where one member cannot map the memory, all take TCP, and it says why", "[bootstrap]") {
+    for (const int limited : {0, 1}) {
+        const int output = memfd_create("output", 0);
+        form(3, {0, 1, 2}, [&](int process) {
+            if (process == limited) {
+                // Beyond what is mapped now, which under a sanitizer is terabytes. Process 0 would make do with a
+                // smaller file.
+                const rlim_t little = process == 0 ? rlim_t{1} << 20 : mapped_bytes() + (rlim_t{4} << 30);
+                const rlimit limit{little, little};
+                expect(setrlimit(process == 0 ? RLIMIT_FSIZE : RLIMIT_AS, &limit) == 0, "setrlimit fails");
+            }
+            setenv("COLLS_DEBUG", "info", 1);
+            dup2(output, 2);
+        });
+        char text[4096] = {};
+        CHECK(pread(output, text, sizeof text - 1, 0) > 0);
+        close(output);
+        INFO(text);
+        CHECK(says(text, "rank " + std::to_string(limited) + ": no shared memory, so TCP: "));
+        CHECK(says(text, "cannot map"));
+    }
 }
 
 TEST_CASE("bootstrap: groups of the same processes share their memory, also where they form at once", "[bootstrap]") {

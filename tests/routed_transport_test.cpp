@@ -69,6 +69,7 @@ struct puppet final : message_transport {
     std::vector<std::pair<int, std::string>> calls;
     std::uint64_t numbers[8] = {}, numbers_in[8] = {};  // posted to and from each peer
     std::uint64_t out[8] = {}, in[8] = {};              // over
+    std::vector<double> idled;                          // for how many seconds at most
     double* lingered = nullptr;                         // set as it ends
 
     ~puppet() override {
@@ -85,7 +86,10 @@ struct puppet final : message_transport {
     bool tell(int peer, const control_message&) override { return calls.emplace_back(peer, "tell"), true; }
     void tell_all(const control_message&) override { calls.emplace_back(none, "tell all"); }
     void progress() override { calls.emplace_back(none, "progress"); }
-    void idle(double) override { calls.emplace_back(none, "idle"); }
+    void idle(double seconds) override {
+        calls.emplace_back(none, "idle");
+        idled.push_back(seconds);
+    }
 };
 
 }  // namespace
@@ -401,6 +405,52 @@ TEST_CASE("routed: `far` is looked at rarely while messages are under way on `ne
             CHECK(looks() == 16);
             CHECK_FALSE(sleeps_on_near());
         }
+}
+
+TEST_CASE("routed: which of its transports `idle` sleeps on, and for how long", "[routed_transport]") {
+    auto near_owned = std::make_unique<puppet>(), far_owned = std::make_unique<puppet>();
+    puppet &near = *near_owned, &far = *far_owned;
+    routed_transport w(0, {0, 1, none}, std::move(near_owned), std::move(far_owned));
+    using sleeps = std::vector<double>;
+    const auto expect_idle = [&](double seconds, const sleeps& on_near, const sleeps& on_far) {
+        near.idled.clear();
+        far.idled.clear();
+        w.idle(seconds);
+        CHECK(near.idled == on_near);
+        CHECK(far.idled == on_far);
+    };
+    const auto forget_quiet = [&](auto after) {  // which lets it yield again, as often as after a start
+        after();
+        for (int i = 0; i < 32; ++i) expect_idle(1, {10e-6}, {});
+        expect_idle(1, {}, {50e-6});
+        expect_idle(1e-6, {}, {1e-6});
+    };
+    expect_idle(1, {}, {1e-3});  // nothing is to come on `near`
+    expect_idle(1e-4, {}, {1e-4});
+    w.receive(1, {}, nullptr, 0);
+    forget_quiet([] {});
+    forget_quiet([&] { near.listening->heard(1, {control_kind::board, 1, 2, 3, ""}); });
+    forget_quiet([&] { far.listening->heard(2, {control_kind::board, 1, 2, 3, ""}); });
+    forget_quiet([&] {  // a message arrives
+        near.in[1] = 1;
+        w.progress();
+        w.receive(1, {}, nullptr, 0);
+    });
+    w.receive(2, {}, nullptr, 0);
+    near.listening->heard(1, {control_kind::board, 1, 2, 3, ""});
+    expect_idle(1, {10e-6}, {0});  // something is to come on both
+}
+
+TEST_CASE("routed: `idle` sleeps on the only one of its transports that has peers", "[routed_transport]") {
+    for (const bool has_near : {false, true}) {
+        auto near_owned = std::make_unique<puppet>(), far_owned = std::make_unique<puppet>();
+        puppet &near = *near_owned, &far = *far_owned;
+        routed_transport w(0, {0, has_near ? 1 : none}, std::move(near_owned), std::move(far_owned));
+        w.receive(1, {}, nullptr, 0);
+        w.idle(1);
+        CHECK(near.idled == std::vector<double>(has_near ? 1 : 0, 1.0));
+        CHECK(far.idled == std::vector<double>(has_near ? 0 : 1, 1.0));
+    }
 }
 
 TEST_CASE("routed: `idle` ends when something arrives on either transport", "[routed_transport]") {

@@ -3,6 +3,7 @@
 #include "support/schedules.hpp"
 
 #include <colls/cost.hpp>
+#include <colls/detail/simulate/event_queue.hpp>
 #include <colls/simulate.hpp>
 #include <colls/verify.hpp>
 
@@ -684,6 +685,40 @@ TEST_CASE("simulate: events that are near in time can be joined", "[simulate]") 
     const auto a = simulate(s, 64, net, 1e6, exact), b = simulate(s, 64, net, 1e6, coarse);
     CHECK(b.settlements < a.settlements / 2);
     CHECK(b.seconds == Approx(a.seconds).epsilon(0.05));
+}
+
+TEST_CASE(
+    "simulate: events of one time come together where they were added together, and in order of time", "[simulate]") {
+    using colls::detail::event;
+    colls::detail::event_queue q;
+    const auto add = [&](double time, int number) { q.add(time, {number, 0}); };
+    const auto take = [&] {
+        std::vector<event> events;
+        q.take(events);
+        std::vector<int> numbers;
+        for (const event& e : events) numbers.push_back(e.number);
+        return numbers;
+    };
+    using numbers = std::vector<int>;
+    for (int turn = 0; turn < 3; ++turn) {
+        CHECK(q.empty());
+        for (const int number : {0, 1, 2}) add(2, number);
+        for (const int number : {3, 4}) add(1, number);
+        CHECK(q.size() == 5);
+        CHECK(q.time() == 1);
+        CHECK(take() == numbers{3, 4});
+        add(1, 5);  // after those of the time were taken
+        add(1, 6);
+        CHECK(take() == numbers{5, 6});
+        CHECK(q.time() == 2);
+        add(3, 7);
+        add(3, 8);
+        q.forget([](const event& e) { return e.number == 1 || e.number == 7; });
+        CHECK(q.size() == 3);
+        CHECK(take() == numbers{0, 2});
+        CHECK(take() == numbers{8});
+        CHECK(q.size() == 0);
+    }
 }
 
 TEST_CASE("simulate: what is refused", "[simulate]") {

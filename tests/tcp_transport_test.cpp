@@ -882,8 +882,9 @@ TEST_CASE(
             1);
         return got == 0 || errno == ECONNRESET;
     };
-    descriptor wrong_rank = connect_as(1, 2);
+    descriptor wrong_rank = connect_as(1, 2), no_rank = connect_as(3);
     CHECK(closed(wrong_rank));
+    CHECK(closed(no_rank));
     descriptor first = connect_as(1);
     idle(w, 0.05);
     descriptor second = connect_as(1);
