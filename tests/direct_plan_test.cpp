@@ -7,7 +7,10 @@
 #include "support/random.hpp"
 #include "support/schedules.hpp"
 
+#include <colls/algebra/permuted.hpp>
+#include <colls/algebra/striped.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
+#include <colls/schedules/bruck.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -151,6 +154,12 @@ private:
         c.is_defined = true;
     }
 
+    // What is moved must be as long as the data. Blocks of an all_to_all have one length, unlike their parts.
+    void check_length(int r, const instruction& i, int unit) {
+        const int of_data = unit % chunk_offset, parts = what_ == collective::all_to_all ? plan_.parts : data_.units();
+        if (i.unit % parts != of_data % parts) fail("moves as much as another unit has", r, i.to);
+    }
+
     // The rank's next instruction; false where it has to wait, or is over.
     bool step(int r) {
         if (is_over(r)) return false;
@@ -193,6 +202,7 @@ private:
             case opcode::copy: {
                 const location& from = operands[index(i.first)];
                 const plan_value copied = read(r, from);
+                check_length(r, i, copied.unit);
                 // In place, what is already where it belongs is not written.
                 if (&cell_of(r, from) != &cell_of(r, i.to)) write(r, i.to, copied);
                 break;
@@ -206,6 +216,7 @@ private:
                 }
                 const std::string wrong = data_.complete(sum, i.finish);
                 if (!wrong.empty()) fail(wrong, r, i.to);
+                check_length(r, i, sum.unit);
                 write(r, i.to, sum);
                 break;
             }
@@ -302,6 +313,17 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
         }
     std::printf("direct plans: %d simulated, %d waits in their bodies\n", plans, waits);
     CHECK(plans > 1000);
+}
+
+TEST_CASE("direct plans: parts of an all_to_all that pass through other ranks", "[plan]") {
+    using lane = colls::bruck<2>::all_to_all;
+    const colls::any_schedule s(colls::striped<lane, colls::permuted<lane, backwards>>{});
+    for (const int n : {2, 3, 4, 5, 8, 13})
+        for (const auto& [made, kind] : plans_of(s, n)) {
+            INFO("n " << n << kind);
+            CHECK(made->parts == 2);
+            CHECK(simulate(*made, programs_of(*made)) == "");
+        }
 }
 
 TEST_CASE("direct plans: what a rank keeps as well as stages is copied right behind it", "[plan]") {

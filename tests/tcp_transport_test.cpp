@@ -855,10 +855,9 @@ TEST_CASE("tcp: stray connections to the listening socket do not disturb the ran
 
 TEST_CASE(
     "tcp: a second connection in the name of a rank is closed; a rank that sends garbage is lost", "[tcp_transport]") {
-    tested::over_trunk = false;
     meeting_place place(3);
     tcp_node node(place.take(0));
-    tested w(node, 5, 0, place.members);
+    tcp_transport w(node, 5, 0, place.members);
     ear e;
     w.listening = &e;
     const auto connect_as = [&](int rank, int to = 0) {
@@ -885,6 +884,7 @@ TEST_CASE(
     descriptor wrong_rank = connect_as(1, 2), no_rank = connect_as(3);
     CHECK(closed(wrong_rank));
     CHECK(closed(no_rank));
+    CHECK(w.accepted() == 0);
     descriptor first = connect_as(1);
     idle(w, 0.05);
     descriptor second = connect_as(1);
