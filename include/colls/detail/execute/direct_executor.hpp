@@ -144,7 +144,6 @@ inline void direct_executor::wait_for_slot() {
         o_.site.peer = r;
         while (e_.memory.state(r).completed.load(std::memory_order_acquire) + window <= o_.sequence) wait(o_.site);
     }
-    e_.completed_by_all = o_.sequence - window + 1;
 }
 
 /// Decides whether copies are pulled or pushed, from what all ranks know. An all_reduce pushes its result.
