@@ -274,6 +274,28 @@ private:
     std::string fault_;
 };
 
+/// Three ranks, of which rank 0 has its contribution back with that of rank 1, and then that of rank 2: in the same
+/// round, or in the next one.
+template <bool AtOnce>
+struct returned_reduce {
+    static constexpr collective implements = collective::reduce;
+    static constexpr bool supports(int n) { return n == 3; }
+    static constexpr int blocks(int) { return 1; }
+    static constexpr int ports(int) { return 2; }
+    static constexpr int rounds(int) { return AtOnce ? 2 : 3; }
+    static constexpr colls::step at(int rank, int, int round, int port) {
+        const auto moves = [&](int from, int to, colls::action what) {
+            colls::step s;
+            if (rank == from) s.send = {to, colls::block(0)};
+            if (rank == to) s.recv = {from, colls::block(0), what};
+            return s;
+        };
+        if (round == 0) return port == 0 ? moves(0, 1, colls::action::reduce) : colls::step{};
+        if (port == 0) return round == 1 ? moves(1, 0, colls::action::copy) : colls::step{};
+        return round == (AtOnce ? 1 : 2) ? moves(2, 0, colls::action::reduce) : colls::step{};
+    }
+};
+
 /// The kinds of plans at a group size, with a name for texts.
 std::vector<std::pair<const execution_plan*, const char*>> plans_of(const colls::any_schedule& s, int n) {
     const execution_plan* const usual = execution_plan_for(s, n);
@@ -324,6 +346,21 @@ TEST_CASE("direct plans: parts of an all_to_all that pass through other ranks", 
             CHECK(made->parts == 2);
             CHECK(simulate(*made, programs_of(*made)) == "");
         }
+}
+
+TEST_CASE("direct plans: a round that copies and reduces into one block is refused, two rounds are not", "[plan]") {
+    const colls::any_schedule at_once(returned_reduce<true>{}), in_turn(returned_reduce<false>{});
+    REQUIRE(at_once.prove(3).right);
+    for (const reach within : {reach::buffers, reach::scratch, reach::nothing}) {
+        std::string text = "nothing";
+        try {
+            static_cast<void>(execution_plan_for(at_once, 3, within));
+        } catch (const colls::error& e) {
+            if (e.code() == colls::errc::unsupported) text = e.what();
+        }
+        CHECK(text.find(" at 3 ranks: one round copies and reduces into one block") != std::string::npos);
+    }
+    for (const auto& [made, kind] : plans_of(in_turn, 3)) CHECK(simulate(*made, programs_of(*made)) == "");
 }
 
 TEST_CASE("direct plans: what a rank keeps as well as stages is copied right behind it", "[plan]") {

@@ -71,6 +71,12 @@ loose from_root(collective c, int n, std::function<void(step&, int rank, int rou
     return s;
 }
 
+/// Of an all_to_all that does not say where slots come from, and go to.
+struct ruleless {
+    int each;  // slots for a rank
+    constexpr int blocks(int n) const { return n * each; }
+};
+
 struct late {  // forgets rank 0's last round in groups of 5
     static constexpr collective implements = reduce_scatter;
     static constexpr int rounds(int n) { return n == 5 ? n - 2 : n - 1; }
@@ -608,6 +614,18 @@ TEST_CASE("expand: lists the blocks of a set in the order of operator[]", "[veri
             if (out[j] != b[j]) FAIL("set " << i << ", block " << j << ": " << out[j] << ", not " << b[j]);
     }
     SUCCEED();
+}
+
+TEST_CASE("without rules of its own, an all_to_all has the slots of each rank together, in the order of the ranks",
+    "[verify]") {
+    for (const int each : {1, 3})
+        for (const int n : {1, 2, 5}) {
+            const ruleless s{each};
+            for (int slot = 0; slot < n * each; ++slot) {
+                CHECK(input_of(s, n - 1, n, slot) == slot / each);
+                CHECK(output_of(s, n - 1, n, slot) == slot / each);
+            }
+        }
 }
 
 TEST_CASE("check_schedule: accepts a right schedule, and says why it rejects another", "[verify]") {
