@@ -226,7 +226,7 @@ inline void memory_lowering::copy_with_staging(int rank) {
             waited = true;
         }
         body.push_back(i);
-        if (i.op == opcode::copy && source(i).where == place::input) {  // it stages, or the rank sends to itself
+        if (i.op == opcode::copy && i.to.where == place::scratch && source(i).where == place::input) {
             const std::size_t at = body.size() - 1;
             move(false, source(i));
             body[at].pushes = static_cast<int>(body.size() - 1 - at);
