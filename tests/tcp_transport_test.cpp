@@ -271,10 +271,13 @@ TEST_CASE("tcp: a message of another label or size is reported, and none of it l
                     w.send(1 - r, label, &first, 1);
                     w.send(1 - r, other, &sent, 1);
                     w.send(1 - r, label, &second, 1);
+                    const piece back{data.data() + 90'000, 100};
+                    w.receive(1 - r, label, &back, 1);
                     until(w, [&] { return e.count(said_board) > 0; });
                     w.tell(1 - r, {control_kind::board, 1, 0, 0, ""});
                     if (!until(w, [&] { return w.sent(1 - r) == 3; })) complain("sender stuck; " + e.text());
                     if (!until(w, [&] { return e.count(said_leave) > 0; })) complain("no leave; " + e.text());
+                    if (w.received(1 - r) != 1) complain("the other direction stopped; " + e.text());
                     return;
                 }
                 for (int i = 0; i < 2; ++i) {
@@ -287,6 +290,9 @@ TEST_CASE("tcp: a message of another label or size is reported, and none of it l
                     complain("control messages stopped; " + e.text());
                 idle(w, 0.02);
                 if (w.received(1 - r) != 1) complain("counted: " + std::to_string(w.received(1 - r)));
+                const piece back{data.data() + 90'000, 100};  // the other direction goes on
+                w.send(1 - r, label, &back, 1);
+                if (!until(w, [&] { return w.sent(1 - r) == 1; })) complain("the other direction stopped; " + e.text());
                 if (e.events.front() != "unexpected from " + std::to_string(1 - r) || e.count("unexpected") != 1)
                     complain(e.text());
                 if (!(e.labels[0] == label && e.labels[1] == other) || e.sizes[0] != second.bytes ||
@@ -1165,13 +1171,13 @@ TEST_CASE("trunk: what is under way when its group is abandoned arrives as it wa
     }) == "");
 }
 
-TEST_CASE("trunk: who comes to a group that its peer has left hears that", "[tcp_transport]") {
+TEST_CASE("trunk: a rank that joins a group which its peer has left is told so", "[tcp_transport]") {
     CHECK(ranks_as_threads(2, [&](int r, tcp_node& node, const std::vector<address>& world, auto complain) {
         trunk shared(node, 9, r, world);
         auto meeting = shared.join(99, r, all_of(2));
         ear e, m;
         meeting->listening = &m;
-        if (r == 0) shared.join(100, r, all_of(2));  // has had to do with nobody
+        if (r == 0) shared.join(100, r, all_of(2));  // has exchanged nothing
         meeting->tell(1 - r, {control_kind::board, 0, 0, 0, ""});
         if (!until(*meeting, [&] { return m.count(said_board) == 1; })) return complain("not met; " + m.text());
         if (r == 1) {

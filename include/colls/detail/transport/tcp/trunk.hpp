@@ -196,7 +196,7 @@ public:
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         flow& f = contact(peer);
-        if (!f.dropping) {
+        if (!abandoned_) {
             f.sends.push({label, sum_of(pieces, count)});
             f.send_pieces.push(pieces, count);
             if (f.sends.size() == 1) pump(peer);
@@ -216,6 +216,7 @@ public:
     std::uint64_t sent(int peer) const override { return at(peer).sent; }
     std::uint64_t received(int peer) const override { return at(peer).received; }
     void abandon() override {
+        abandoned_ = true;
         for (int r = 0; r < size(); ++r) {
             drop_receives(r);
             at(r).sends.clear();
@@ -293,7 +294,7 @@ private:
         std::deque<early_bytes> early;
         bool contact = false, told_broken = false, said_leave = false;
         bool waiting = false;   // among those that the trunk calls when there is room
-        bool dropping = false;  // no message lands any more
+        bool dropping = false;  // no message from the peer lands any more
         bool ended = false;     // the peer has left, or is lost
     };
     struct report {
@@ -467,6 +468,7 @@ private:
     const std::vector<int> world_;
     std::vector<flow> peers_;
     std::deque<report> reports_;
+    bool abandoned_ = false;
     bool reporting_ = false;  // a listener may call `progress` again
 };
 
