@@ -131,6 +131,12 @@ inline std::optional<frame> parse_frame(octets bytes) {
     return {};
 }
 
+/// A character of a control message's text, which will be printed on a terminal.
+inline char printable(std::byte b) {
+    const auto c = std::to_integer<unsigned char>(b);
+    return c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);
+}
+
 /// A control message, encoded.
 struct control_frame {
     control_kind what{};

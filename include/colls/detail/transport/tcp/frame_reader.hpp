@@ -170,10 +170,7 @@ private:
     }
     void read_control(const frame& f) {
         char* to = text_;
-        for (const std::byte b : std::span(buffer_.get() + begin_ + frame_bytes, f.text_bytes)) {
-            const auto c = std::to_integer<unsigned char>(b);
-            *to++ = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);  // it will be printed on a terminal
-        }
+        for (const std::byte b : octets(buffer_.get() + begin_ + frame_bytes, f.text_bytes)) *to++ = printable(b);
         *to = '\0';
         control_ = {f.what, f.a, f.b, f.c, text_};
     }

@@ -380,9 +380,8 @@ private:
         if (p.head.kind == frame_kind::welcome) return;  // came for that
         if (p.head.kind == frame_kind::control) {
             if (p.head.what == control_kind::leave) return left(peer);
-            std::string text(reinterpret_cast<const char*>(p.bytes), p.head.text_bytes);
-            for (char& c : text)  // it will be printed on a terminal
-                if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+            std::string text;
+            for (const std::byte b : octets(p.bytes, p.head.text_bytes)) text += printable(b);
             reports_.push_back({report::kind::heard, peer, std::move(text), p.head});
         } else if (f.dropping) {
             consume(peer, p.prefix.bytes);
