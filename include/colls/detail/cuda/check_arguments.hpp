@@ -58,6 +58,7 @@ inline void check_overlap(
 
 inline void check_stream(collective what, int rank, cudaStream_t stream, int device) {
 #if CUDART_VERSION >= 12080
+    if (is_captured(stream)) return;  // it cannot be asked, and a launch on another device's stream fails
     int on = device;
     check(cudaStreamGetDevice(stream, &on), "cudaStreamGetDevice", rank);
     if (on != device) refuse(what, rank, "the stream belongs to another device than the group");

@@ -90,11 +90,6 @@ private:
         double share;
         event over;
     };
-    static bool is_captured(cudaStream_t stream) {
-        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-        check(cudaStreamIsCapturing(stream, &status), "cudaStreamIsCapturing");
-        return status != cudaStreamCaptureStatusNone;
-    }
 
     std::mutex mutex_;
     double groups_ = 0;

@@ -300,6 +300,10 @@ cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* d) {
     PLAYED_CALL("cudaStreamGetDevice");
     const auto s = stream_of(handle);
     if (!s) return fail(cudaErrorInvalidResourceHandle);
+    if (s->captured) {  // as on hardware, driver 580
+        s->spoiled = true;
+        return fail(cudaErrorStreamCaptureUnsupported);
+    }
     *d = s->device;
     return cudaSuccess;
 }
