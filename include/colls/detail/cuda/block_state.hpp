@@ -1,8 +1,7 @@
 // The memory that the threads of a block share during a call.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
 //
-// It says which rank and call they run, which peers take part in the round, and which pass over memory is next: one
-// thread prepares it for all.
+// It says which rank and call they run, which peers take part in the round, and which passes over memory are next.
 #pragma once
 
 #include <colls/detail/cuda/fold_elements.hpp>
@@ -29,7 +28,7 @@ struct memory_pass {
     std::byte* to = nullptr;
     std::uint64_t index = 0;     ///< of the first element in its buffer
     std::uint32_t count = 0;     ///< elements
-    std::int32_t operands = 1;   ///< 1: a copy
+    std::int32_t operands = 1;   ///< 1: a copy; 0: there is nothing to do
     std::int32_t ranks = 0;      ///< of how many ranks the fold is complete; 0: not complete
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
@@ -45,7 +44,11 @@ struct schedule_facts {
     std::int32_t entry = 0;  ///< of the two entry records, the one of this call
 };
 
-/// Shared memory of a block. Arrays of two are used alternately, so that a pass is prepared while the last one is read.
+/// Passes of a batch, which are prepared at once, at most; and their operands, if each pass has room for one of each
+/// port and the own one.
+inline constexpr int max_passes = 32, max_operands = 4 * (max_ports + 1);
+
+/// Shared memory of a block. Arrays of two are used alternately, so that a batch is prepared while the last one is read.
 struct block_state {
     rank_handle self;
     kernel_call call;
@@ -54,12 +57,12 @@ struct block_state {
     peer_buffers buffers[max_ranks];  ///< by role
     arrival arrivals[max_ports];
     std::int32_t receivers[2][max_ports];  ///< role that each port sends to, in rounds of one parity
-    std::int32_t matches[2][max_ports];    ///< position of the pass's slot in what each port receives; -1: not in it
-    operand operands[2][max_ports + 1];
-    memory_pass passes[2];
+    std::int32_t matches[max_operands];  ///< [pass][port]: position of the pass's slot in what the port receives, or -1
+    operand operands[2][max_operands];   ///< [pass][ports + 1]
+    memory_pass passes[2][max_passes];
     // By packets: slots that each port sends; the rank that sends each operand, none of own elements.
     block_set departures[max_ports];
-    std::int32_t senders[2][max_ports + 1];
+    std::int32_t senders[2][max_operands];
 };
 
 /// Sets the call that the block runs next. By all threads.

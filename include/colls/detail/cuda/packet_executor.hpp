@@ -30,9 +30,13 @@ public:
     COLLS_DEVICE bool run() {
         start();
         COLLS_ROLLED
-        while (next_pass())
-            if (!failed_here_)
-                failed_here_ = !run_pass(state().passes[parity_], state().operands[parity_], state().senders[parity_]);
+        while (next_batch())
+            slots::run_batch(g_, parity_, batch_, elements, [this](int b, const team<G>& t) {
+                const int first = b * (ports() + 1);
+                if (!failed_here_)
+                    failed_here_ = !run_pass(t, state().passes[parity_][b], state().operands[parity_] + first,
+                        state().senders[parity_] + first);
+            });
         // Behind the last barrier the block's state may be that of the next call already, unless this one has another.
         if (!failed_ && is_near_wraparound(flag_))
             clear_before_wraparound(g_, flag_, first_word(me_rank(), 0), packet_words());
@@ -41,6 +45,7 @@ public:
 
 private:
     using location = typename slots::location;
+    using candidate = typename slots::candidate;
     using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
         slots::first_element, slots::lives_in_output;
 
@@ -107,13 +112,14 @@ private:
     /// operand as it is, as elements or packets. Loads packets of several operands at once, those that are there again
     /// with those that are not yet. False: the rank has given up.
     template <class To, class Operator, class E>
-    COLLS_DEVICE bool fold(std::byte* to, const operand* x, const std::int32_t* senders, int k, result makes,
+    COLLS_DEVICE bool fold(const team<G>& t, std::byte* to, const operand* x, const std::int32_t* senders, int k, result makes,
         std::uint32_t count, const element_operations<T, To, Operator, E>& element, std::uint64_t first) {
         constexpr int most = packets > 2 ? 1 : elements > 4 ? 2 : 4;
         // Loaded in place of packets that are not needed, so that no load is under a condition.
         const packet* const idle = reinterpret_cast<const packet*>(first_word(me_rank(), 0));
         COLLS_ROLLED
-        for (std::uint64_t u = index(); u * elements < count; u += threads()) {
+        for (auto u = static_cast<std::uint64_t>(t.index()); u * elements < count;
+             u += static_cast<std::uint64_t>(t.size())) {
             const std::uint64_t left = count - u * elements, here = left < elements ? left : elements;
             accumulator<T, Operator> all[elements]{};
             values v{};
@@ -194,23 +200,24 @@ private:
 
     static constexpr bool has_leaves = reduces(what) && has_leaf<Op, A>;
 
-    COLLS_DEVICE bool run_pass(const memory_pass& o, const operand* x, const std::int32_t* senders) {
+    COLLS_DEVICE bool run_pass(
+        const team<G>& t, const memory_pass& o, const operand* x, const std::int32_t* senders) {
         if constexpr (!is_plain)
             if (o.is_result != 0)
-                return fold(o.to, x, senders, o.operands, result::elements, o.count,
+                return fold(t, o.to, x, senders, o.operands, result::elements, o.count,
                     element_operations<T, D, Op, Epilogue>{op_, epilogue_, o.ranks}, o.index);
         const bool sends = phase_ == phase::send,
                    copies = !reduces(what) || (o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0));
         if (copies && x[0].data == o.to) return true;
         const no_epilogue no{};
-        return fold(o.to, x, senders, o.operands,
+        return fold(t, o.to, x, senders, o.operands,
             sends    ? result::packets
             : copies ? result::copies
                      : result::elements,
             o.count, element_operations<T, T, Op, no_epilogue>{op_, no, o.ranks}, 0);
     }
 
-    // Control: which pass is next.
+    // Control: which passes are next.
 
     /// Of a round: send, then receive. At the end: deliver writes results that are not in the output yet.
     enum class phase : int { send, receive, deliver };
@@ -238,7 +245,8 @@ private:
     }
     COLLS_DEVICE void begin(phase p) {
         phase_ = p;
-        port_ = at_ = 0;
+        next_ = batch_ = 0;
+        all_ = p == phase::deliver ? call().width : slots::carried(g_, p == phase::send);
     }
     /// Looks up what this rank sends and receives in the round.
     COLLS_DEVICE void begin_round() {
@@ -247,35 +255,26 @@ private:
             const step mine = step_at(s_, me(), n(), round_, p);
             const int from = mine.recv.peer;
             arrival& in = state().arrivals[p];
-            in = {from, mine.recv.action, {}, mine.recv.blocks};
-            if (from != none) in.from = step_at(s_, from, n(), round_, p).send.blocks;
-            state().departures[p] = mine.send.blocks;
+            in = {from, mine.recv.action, {}, {}};
+            if (from != none) in.to = mine.recv.blocks;
+            state().departures[p] = mine.send.peer == none ? block_set{} : mine.send.blocks;
             state().receivers[0][p] = mine.send.peer;
         }
         g_.any(false);
         begin(phase::send);
     }
 
-    /// Prepares the next pass in the block's state; false: the call is over, or has failed.
-    COLLS_DEVICE bool next_pass() {
+    /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
+    COLLS_DEVICE bool next_batch() {
         COLLS_ROLLED
         while (!failed_) {
-            const int slot = next_slot();
-            if (slot != none ? prepare_pass(slot) : !advance()) return slot != none && !failed_;
+            next_ += batch_;
+            batch_ = all_ - next_;
+            if (batch_ > slots::passes_at_once(g_)) batch_ = slots::passes_at_once(g_);
+            if (batch_ > 0) return prepare(), !failed_;
+            if (!advance()) return false;
         }
         return false;
-    }
-    /// The next slot of this phase; none: there are no more.
-    COLLS_DEVICE int next_slot() {
-        if (phase_ == phase::deliver) return at_ < call().width ? at_++ : none;
-        COLLS_ROLLED
-        for (; port_ < ports(); ++port_, at_ = 0) {
-            const bool sends = phase_ == phase::send;
-            const block_set& blocks = sends ? state().departures[port_] : state().arrivals[port_].to;
-            if ((sends ? state().receivers[0][port_] : state().arrivals[port_].peer) != none && at_ < blocks.size())
-                return element_of(blocks, at_++);
-        }
-        return none;
     }
     /// Goes on to the next phase; false: the call is over, or has failed.
     COLLS_DEVICE bool advance() {
@@ -296,71 +295,79 @@ private:
         return !failed_;
     }
 
+    /// By all threads: some find operands, those of other warps the rest of what a pass is.
+    COLLS_DEVICE void prepare() {
+        parity_ ^= 1u;
+        if (phase_ == phase::receive && ports() > 1) slots::match(g_, next_, batch_);
+        const int places = ports() + 1;
+        COLLS_ROLLED
+        for (int i = g_.index(); i < batch_ * places; i += g_.size()) place_operand(i / places, i % places);
+        COLLS_ROLLED
+        for (int b = g_.size() - 1 - g_.index(); b < batch_; b += g_.size()) place_pass(b);
+        failed_ = g_.any(failed_here_);
+    }
+    COLLS_DEVICE candidate candidate_at(int b) const {
+        return phase_ == phase::deliver ? candidate{next_ + b, 0, 0}
+                                        : slots::carried_block(g_, phase_ == phase::send, next_ + b);
+    }
+    /// Is there anything to do for this slot in this phase?
+    COLLS_DEVICE bool needs_pass(int b, const candidate& c, const slot_info& s) const {
+        if (s.data.block == none) return false;
+        if (phase_ == phase::deliver)
+            return s.out.block != none && s.result_round == none &&
+                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s));
+        return phase_ == phase::send || slots::leads(g_, b, c.port);
+    }
+    COLLS_DEVICE bool folds(const candidate& c) const { return state().arrivals[c.port].act == action::reduce; }
+    /// Is this rank's value an operand of what it receives?
+    COLLS_DEVICE bool folds_own(const candidate& c, const slot_info& s) const {
+        return folds(c) && (s.in.block != none || round_ > s.first_receive);
+    }
     /// A slot of this rank as it was at the start of the round; at the end, as it is.
-    COLLS_DEVICE operand own_slot(int slot, const slot_info& s, std::uint64_t skip) const {
+    COLLS_DEVICE operand own_slot(int slot, const slot_info& s) const {
         const bool raw = round_ <= s.first_receive;
         const location at = raw                            ? input(call().in, s)
                             : lives_in_output(g_, me(), s) ? output(call().out, s)
                                                            : scratch(g_, channel_, me(), slot, s);
-        return {at.base + first_element(g_, at, s.parts, skip) * sizeof(T), raw};
+        return {at.base + first_element(g_, at, s.parts, span_of(s).first) * sizeof(T), raw};
     }
-    COLLS_DEVICE void place_own(int at, int slot, const slot_info& s, std::uint64_t skip) const {
-        state().operands[parity_][at] = own_slot(slot, s, skip);
-        state().senders[parity_][at] = none;
+    /// What port p receives for pass b, or, in place p of `ports`, the own value.
+    COLLS_DEVICE void place_operand(int b, int p) {
+        const bool receives = phase_ == phase::receive;
+        if (!receives && p != 0) return;
+        const candidate c = candidate_at(b);
+        const slot_info& s = info(g_, me(), c.slot);
+        if (!needs_pass(b, c, s)) return;
+        const int at = receives ? slots::operand_position(g_, b, folds_own(c, s), p) : 0;
+        if (at < 0) return;
+        const int place = b * (ports() + 1) + at;
+        const bool own = !receives || p == ports();
+        const int i = own || ports() == 1 ? c.at : state().matches[b * ports() + p];
+        state().operands[parity_][place] = own ? own_slot(c.slot, s) : operand{transfer(me_rank(), p, i), 0};
+        state().senders[parity_][place] = own ? none : rank_of(g_, state().arrivals[p].peer);
     }
-    /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.
-    COLLS_DEVICE bool prepare_pass(int slot) {
-        const slot_info& s = info(g_, me(), slot);
-        if (s.data.block == none) return false;
-        if (phase_ == phase::deliver &&
-            (s.out.block == none || s.result_round != none ||
-                (s.first_receive >= rounds() ? s.in.block == none : lives_in_output(g_, me(), s))))
-            return false;
-        parity_ ^= 1u;
-        if (phase_ == phase::receive && ports() > 1 && !slots::match(g_, parity_, slot, port_)) return false;
+    COLLS_DEVICE void place_pass(int b) {
+        memory_pass& o = state().passes[parity_][b];
+        const candidate c = candidate_at(b);
+        const slot_info& s = info(g_, me(), c.slot);
+        o.operands = needs_pass(b, c, s) ? 1 : 0;
+        if (o.operands == 0) return;
         const extent span = span_of(s);
-        const std::uint64_t skip = span.first;
-        int operands = 1;
-        if (phase_ == phase::receive)
-            operands = collect_operands(slot, s, skip);
-        else if (g_.index() == 0)
-            place_own(0, slot, s, skip);
-        if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
-            memory_pass& o = state().passes[parity_];
-            o.count = static_cast<std::uint32_t>(span.count);  // a slot's elements fit 32 bits
-            o.operands = operands;
-            o.ranks = o.is_result = 0;
-            if (phase_ == phase::send) {
-                o.to = reinterpret_cast<std::byte*>(transfer(rank_of(g_, state().receivers[0][port_]), port_, at_ - 1));
-            } else {
-                const bool is_result = phase_ == phase::deliver || s.result_round == round_;
-                const location to = is_result || lives_in_output(g_, me(), s) ? output(call().out, s)
-                                                                              : scratch(g_, channel_, me(), slot, s);
-                o.index = first_element(g_, to, s.parts, skip);
-                o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-                o.ranks = (phase_ == phase::receive ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;
-                o.is_result = is_result;
-            }
+        o.count = static_cast<std::uint32_t>(span.count);  // a slot's elements fit 32 bits
+        o.ranks = o.is_result = 0;
+        if (phase_ == phase::send) {
+            o.to = reinterpret_cast<std::byte*>(transfer(rank_of(g_, state().receivers[0][c.port]), c.port, c.at));
+            return;
         }
-        failed_ = g_.any(failed_here_);
-        return true;
+        const bool receives = phase_ == phase::receive, is_result = !receives || s.result_round == round_;
+        const location to = is_result || lives_in_output(g_, me(), s) ? output(call().out, s)
+                                                                      : scratch(g_, channel_, me(), c.slot, s);
+        o.index = first_element(g_, to, s.parts, span.first);
+        o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
+        if (receives && folds(c)) o.operands = slots::operands_of(g_, b, folds_own(c, s));
+        o.ranks = (receives ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;
+        o.is_result = is_result;
     }
-    /// The operands of a slot: the packets that it receives in this round, and its own value. Returns their number, 1
-    /// for a copy.
-    COLLS_DEVICE int collect_operands(int slot, const slot_info& s, std::uint64_t skip) {
-        const bool folds = state().arrivals[port_].act == action::reduce,
-                   own = folds && (s.in.block != none || round_ > s.first_receive);
-        const int count = slots::place_operands(g_, parity_, own, [&](int at, int p, int role) {
-            if (p == ports()) return place_own(at, slot, s, skip);
-            const int i = ports() == 1 ? at_ - 1 : state().matches[parity_][p];
-            state().operands[parity_][at] = {transfer(me_rank(), p, i), 0};
-            state().senders[parity_][at] = rank_of(g_, role);
-        });
-        return folds ? count : 1;
-    }
-
-    COLLS_DEVICE std::uint64_t index() const { return static_cast<std::uint64_t>(g_.index()); }
-    COLLS_DEVICE std::uint64_t threads() const { return static_cast<std::uint64_t>(g_.size()); }
 
     mutable G g_;
     const Schedule& s_;
@@ -368,7 +375,7 @@ private:
     const Epilogue& epilogue_;
     const int channel_;
     int round_ = 0;
-    int port_ = 0, at_ = 0;  // next: position `at_` in what the port sends or receives, or slot `at_`
+    int next_ = 0, batch_ = 0, all_ = 0;  // of this phase's slots: the batch's first, how many it has, and all
     unsigned parity_ = 0;
     phase phase_ = phase::send;
     int failed_ = false, failed_here_ = false;  // of the block, as of its last barrier; of this thread

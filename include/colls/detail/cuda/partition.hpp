@@ -24,8 +24,12 @@ struct quotient {
 /// parts < 2^16. A device divides 32 bits only, and calls a long function for 64: long division, by digits of 16 bits.
 COLLS_CALLED constexpr quotient divided(std::uint64_t count, std::uint64_t parts) {
     const auto divisor = static_cast<std::uint32_t>(parts);
+    if (count >> 32 == 0) {
+        const auto all = static_cast<std::uint32_t>(count);
+        return {all / divisor, all % divisor};
+    }
     quotient q;
-    for (int shift = count >> 32 != 0 ? 48 : 16; shift >= 0; shift -= 16) {
+    for (int shift = 48; shift >= 0; shift -= 16) {
         const std::uint32_t digits = q.rest << 16 | static_cast<std::uint32_t>(count >> shift & 0xffff);
         q.whole = q.whole << 16 | digits / divisor;
         q.rest = digits % divisor;

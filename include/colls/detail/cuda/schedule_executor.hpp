@@ -34,12 +34,16 @@ public:
     COLLS_DEVICE bool run() {
         start();
         COLLS_ROLLED
-        while (next_pass()) run_pass(state().passes[parity_], state().operands[parity_]);
+        while (next_batch())
+            slots::run_batch(g_, parity_, batch_, 64 / sizeof(T), [this](int b, const team<G>& t) {
+                run_pass(t, state().passes[parity_][b], state().operands[parity_] + b * (ports() + 1));
+            });
         return !failed_;
     }
 
 private:
     using location = typename slots::location;
+    using candidate = typename slots::candidate;
     using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
         slots::first_element, slots::lives_in_output;
 
@@ -131,27 +135,27 @@ private:
     /// Others read this rank's input in scratch memory: they do not reach it, or the operator changes it before.
     COLLS_DEVICE bool stages() const { return has_leaves || call().in_where.region == shared_address::hidden; }
 
-    COLLS_DEVICE void run_pass(const memory_pass& o, const operand* x) {
+    COLLS_DEVICE void run_pass(const team<G>& t, const memory_pass& o, const operand* x) {
         if constexpr (!is_plain)
             if (o.is_result != 0) {
                 D* const target = reinterpret_cast<D*>(o.to);
                 if constexpr (reduces(what))
                     return fold_elements<T>(
-                        g_, target, x, o.operands, false, o.count, op_, epilogue_, o.ranks, o.index);
+                        t, target, x, o.operands, false, o.count, op_, epilogue_, o.ranks, o.index);
                 else
-                    return fold_elements<T>(g_, target, x, 1, false, o.count, no_operator{}, epilogue_, 0, o.index);
+                    return fold_elements<T>(t, target, x, 1, false, o.count, no_operator{}, epilogue_, 0, o.index);
             }
         T* const target = reinterpret_cast<T*>(o.to);
         if constexpr (reduces(what)) {
             const bool copies = o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0);
             if (copies && x[0].data == target) return;
-            fold_elements<T>(g_, target, x, o.operands, copies, o.count, op_, no_epilogue{}, o.ranks, o.index);
+            fold_elements<T>(t, target, x, o.operands, copies, o.count, op_, no_epilogue{}, o.ranks, o.index);
         } else if (x[0].data != target) {
-            fold_elements<T>(g_, target, x, 1, true, o.count, no_operator{}, no_epilogue{}, 0, o.index);
+            fold_elements<T>(t, target, x, 1, true, o.count, no_operator{}, no_epilogue{}, 0, o.index);
         }
     }
 
-    // Control: which pass is next.
+    // Control: which passes are next.
 
     COLLS_DEVICE void start() {
         channel_state& own = channel_of(self(), self().rank, channel_);
@@ -173,32 +177,29 @@ private:
             own.entries[calls & 1] = {call().fingerprint,
                 has_leaves ? shared_address{0, shared_address::hidden, 0} : call().in_where, call().out_where};
         }
-        begin(phase::stage);
         round_ = 0;
+        begin(phase::stage);
     }
     COLLS_DEVICE void begin(phase p) {
         phase_ = p;
-        port_ = at_ = 0;
+        next_ = batch_ = 0;
+        all_ = what == collective::barrier  ? 0
+               : p >= phase::move_landed    ? slots::carried(g_, false)
+               : p == phase::deliver || stages() ? call().width
+                                            : 0;
     }
 
-    /// Prepares the next pass in the block's state; false: the call is over, or has failed.
-    COLLS_DEVICE bool next_pass() {
+    /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
+    COLLS_DEVICE bool next_batch() {
         COLLS_ROLLED
         while (!failed_) {
-            const int slot = what == collective::barrier ? none : next_slot();
-            if (slot != none ? prepare_pass(slot) : !advance()) return slot != none;
+            next_ += batch_;
+            batch_ = all_ - next_;
+            if (batch_ > slots::passes_at_once(g_)) batch_ = slots::passes_at_once(g_);
+            if (batch_ > 0) return prepare(), true;
+            if (!advance()) return false;
         }
         return false;
-    }
-    /// The next slot of this phase; none: there are no more.
-    COLLS_DEVICE int next_slot() {
-        if (phase_ == phase::stage || phase_ == phase::deliver)
-            return at_ < call().width && (phase_ == phase::deliver || stages()) ? at_++ : none;
-        COLLS_ROLLED
-        for (; port_ < ports(); ++port_, at_ = 0)
-            if (const arrival& in = state().arrivals[port_]; in.peer != none && at_ < in.to.size())
-                return element_of(in.to, at_++);
-        return none;
     }
 
     /// Goes on to the next phase; false: the call is over, or has failed. Threads may still run the last pass.
@@ -235,79 +236,100 @@ private:
     /// round, have published `value`. Returns whether what it receives in this round lands in scratch memory first.
     COLLS_DEVICE bool synchronise(bool reads, int read, std::uint64_t value) {
         bool failed = false;
+        const int over =
+            what == collective::barrier || !reads ? int{overwrites_nothing} : call().overwrites[me() * rounds() + round_];
+        // By the last threads, since the first ones are publishing.
         COLLS_ROLLED
-        for (int p = g_.index(); p < ports(); p += g_.size()) {
+        for (int p = g_.size() - 1 - g_.index(); p < ports(); p += g_.size()) {
             const int reader = read < 0 ? none : state().receivers[read & 1][p];
             int from = none;
             if (reads) {
                 const step mine = step_at(s_, me(), n(), round_, p);
                 from = mine.recv.peer;
                 arrival& in = state().arrivals[p];
-                in = {from, mine.recv.action, {}, mine.recv.blocks};
-                if (from != none) in.from = step_at(s_, from, n(), round_, p).send.blocks;
+                in = {from, mine.recv.action, {}, {}};
+                if (from != none) {
+                    in.to = mine.recv.blocks;
+                    in.from = step_at(s_, from, n(), round_, p).send.blocks;
+                }
                 state().receivers[round_ & 1][p] = mine.send.peer;
             }
             failed = failed || !wait_for_peers(g_, channel_, other_rank(from), other_rank(reader), value, round_);
         }
         failed_ = g_.any(failed);
-        if (!reads) return false;
-        const int over =
-            what == collective::barrier ? int{overwrites_nothing} : call().overwrites[me() * rounds() + round_];
         return over == overwrites_slots ||
                (over == overwrites_input && (owned(what) || call().in == call().out || stages()));
     }
 
-    /// Prepares the pass of a slot in this phase; false: there is nothing to do for it.
-    COLLS_DEVICE bool prepare_pass(int slot) {
-        const slot_info& s = info(me(), slot);
-        const bool arrives = phase_ >= phase::move_landed, lands = phase_ == phase::land,
-                   pulls = phase_ >= phase::receive;
-        if (s.data.block == none) return false;
-        int operands = 1;
-        const bool never_received = s.first_receive >= rounds();
-        if (phase_ == phase::stage && (s.in.block == none || s.is_sent == 0)) return false;
-        if (phase_ == phase::deliver && (s.out.block == none || s.result_round != none ||
-                                            (never_received ? s.in.block == none : lives_in_output(g_, me(), s))))
-            return false;
+    /// By all threads: some find operands, those of other warps the rest of what a pass is.
+    COLLS_DEVICE void prepare() {
         parity_ ^= 1u;
-        if (arrives && ports() > 1 && !slots::match(g_, parity_, slot, port_)) return false;
-        const extent span = span_of(s);
-        const std::uint64_t skip = span.first;
-        if (pulls)
-            operands = collect_operands(slot, port_, s, skip);
-        else if (g_.index() == 0)
-            state().operands[parity_][0] = source(me(), slot, skip);
-        if (g_.index() == g_.size() - 1) {  // while the threads of another warp find the operands
-            memory_pass& o = state().passes[parity_];
-            const bool is_result = phase_ == phase::deliver || (arrives && !lands && s.result_round == round_);
-            const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(g_, me(), s))
-                                    ? output(call().out, s)
-                                    : scratch(g_, channel_, me(), lands ? landing_slot(g_, slot) : slot, s);
-            const bool complete =
-                pulls ? s.complete_round == round_ : phase_ == phase::deliver && reduces(what) && n() == 1;
-            o.index = first_element(g_, to, s.parts, skip);
-            o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-            o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
-            o.operands = operands;
-            o.ranks = complete ? n() : 0;
-            o.is_result = is_result;
-        }
+        if (arrives() && ports() > 1) slots::match(g_, next_, batch_);
+        const int places = ports() + 1;
+        COLLS_ROLLED
+        for (int i = g_.index(); i < batch_ * places; i += g_.size()) place_operand(i / places, i % places);
+        COLLS_ROLLED
+        for (int b = g_.size() - 1 - g_.index(); b < batch_; b += g_.size()) place_pass(b);
         g_.any(false);
-        return true;
     }
-
-    /// The operands of a slot: what it receives in this round, and its own value. Returns their number, 1 for a copy.
-    COLLS_DEVICE int collect_operands(int slot, int port, const slot_info& s, std::uint64_t skip) {
-        const bool folds = state().arrivals[port].act == action::reduce,
-                   own = folds && (s.in.block != none || round_ > s.first_receive);
-        const int count = slots::place_operands(g_, parity_, own, [&](int at, int p, int role) {
-            state().operands[parity_][at] = source(role,
-                p == ports()
-                    ? slot
-                    : element_of(state().arrivals[p].from, ports() == 1 ? at_ - 1 : state().matches[parity_][p]),
-                skip);
-        });
-        return folds ? count : 1;
+    /// Does this phase go through what the ports receive, and not through all slots?
+    COLLS_DEVICE bool arrives() const { return phase_ >= phase::move_landed; }
+    COLLS_DEVICE bool pulls() const { return phase_ >= phase::receive; }
+    COLLS_DEVICE candidate candidate_at(int b) const {
+        return arrives() ? slots::carried_block(g_, false, next_ + b) : candidate{next_ + b, 0, 0};
+    }
+    /// Is there anything to do for this slot in this phase?
+    COLLS_DEVICE bool needs_pass(int b, const candidate& c, const slot_info& s) const {
+        if (s.data.block == none) return false;
+        if (phase_ == phase::stage) return s.in.block != none && s.is_sent != 0;
+        if (phase_ == phase::deliver)
+            return s.out.block != none && s.result_round == none &&
+                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s));
+        return slots::leads(g_, b, c.port);
+    }
+    COLLS_DEVICE bool folds(const candidate& c) const { return state().arrivals[c.port].act == action::reduce; }
+    /// Is this rank's value an operand of what it receives?
+    COLLS_DEVICE bool folds_own(const candidate& c, const slot_info& s) const {
+        return folds(c) && (s.in.block != none || round_ > s.first_receive);
+    }
+    /// What port p receives for pass b, or, in place p of `ports`, the own value.
+    COLLS_DEVICE void place_operand(int b, int p) {
+        if (!pulls() && p != 0) return;
+        const candidate c = candidate_at(b);
+        const slot_info& s = info(me(), c.slot);
+        if (!needs_pass(b, c, s)) return;
+        int at = 0, role = me(), slot = c.slot;
+        if (pulls()) {
+            at = slots::operand_position(g_, b, folds_own(c, s), p);
+            if (at < 0) return;
+            if (p != ports()) {
+                const arrival& in = state().arrivals[p];
+                role = in.peer;
+                slot = element_of(in.from, ports() == 1 ? c.at : state().matches[b * ports() + p]);
+            }
+        }
+        state().operands[parity_][b * (ports() + 1) + at] = source(role, slot, span_of(s).first);
+    }
+    COLLS_DEVICE void place_pass(int b) {
+        memory_pass& o = state().passes[parity_][b];
+        const candidate c = candidate_at(b);
+        const slot_info& s = info(me(), c.slot);
+        o.operands = needs_pass(b, c, s) ? 1 : 0;
+        if (o.operands == 0) return;
+        const bool lands = phase_ == phase::land,
+                   is_result = phase_ == phase::deliver || (arrives() && !lands && s.result_round == round_);
+        const extent span = span_of(s);
+        const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(g_, me(), s))
+                                ? output(call().out, s)
+                                : scratch(g_, channel_, me(), lands ? landing_slot(g_, c.slot) : c.slot, s);
+        const bool complete =
+            pulls() ? s.complete_round == round_ : phase_ == phase::deliver && reduces(what) && n() == 1;
+        o.index = first_element(g_, to, s.parts, span.first);
+        o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
+        o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
+        if (pulls() && folds(c)) o.operands = slots::operands_of(g_, b, folds_own(c, s));
+        o.ranks = complete ? n() : 0;
+        o.is_result = is_result;
     }
 
     mutable G g_;
@@ -316,7 +338,7 @@ private:
     const Epilogue& epilogue_;
     const int channel_;
     int round_ = 0;
-    int port_ = 0, at_ = 0;  // next: position `at_` in what the port receives, or slot `at_`
+    int next_ = 0, batch_ = 0, all_ = 0;  // of this phase's slots: the batch's first, how many it has, and all
     unsigned parity_ = 0;
     phase phase_ = phase::stage;
     int failed_ = false;  // int: bool takes more code

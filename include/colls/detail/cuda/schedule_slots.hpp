@@ -1,6 +1,9 @@
 // Where the slots of a schedule lie in a rank's buffers, and which of them a pass folds: what the executors of
 // schedules share.
 // IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Passes are prepared in batches, by as many threads as they have operands, since to prepare one takes thousands of
+// cycles, most of them waiting for memory. The threads that a short pass does not keep busy make another one meanwhile.
 #pragma once
 
 #include <colls/detail/cuda/block_state.hpp>
@@ -18,6 +21,18 @@ template <class S>
 COLLS_DEVICE_CALLED step step_at(const S& s, int rank, int n, int round, int port) {
     return step_of(s, rank, n, round, port);
 }
+
+/// Some of a group's threads, which make a pass while others make another one: without a barrier.
+template <class G>
+class team : public G {
+public:
+    COLLS_DEVICE team(const G& g, int index, int size) : G(g), index_(index), size_(size) {}
+    COLLS_DEVICE int index() const { return index_; }
+    COLLS_DEVICE int size() const { return size_; }
+
+private:
+    int index_, size_;
+};
 
 /// Functions only, without an object: one whose address a function takes is kept in memory, and not in registers. T:
 /// elements of the input; D: of the output; G: the thread group.
@@ -80,23 +95,83 @@ protected:
     COLLS_DEVICE static bool lives_in_output(G& g, int role, const slot_info& s) {
         return output_is_readable && s.out.block != none && g.state().buffers[role].out != nullptr;
     }
-    /// Finds the ports that receive into the slot; false: one before `port` does, and its pass has done them all.
-    COLLS_DEVICE static bool match(G& g, unsigned parity, int slot, int port) {
-        std::int32_t* const found = g.state().matches[parity];
+
+    // Batches.
+
+    /// A slot for which a pass is to be prepared: block number `at` of those that a port carries.
+    struct candidate {
+        int slot, port, at;
+    };
+    /// What a port receives in this round, or sends.
+    COLLS_DEVICE static const block_set& blocks_of(G& g, bool sends, int port) {
+        return sends ? g.state().departures[port] : g.state().arrivals[port].to;
+    }
+    /// How many blocks all ports carry in this round.
+    COLLS_DEVICE_CALLED static int carried(G g, bool sends) {
+        int all = 0;
         COLLS_ROLLED
-        for (int p = g.index(); p < g.state().schedule.ports; p += g.size()) {
-            const arrival& in = g.state().arrivals[p];
-            int j = in.peer == none ? 0 : in.to.size();
+        for (int p = 0; p < g.state().schedule.ports; ++p) all += blocks_of(g, sends, p).size();
+        return all;
+    }
+    /// Block number i of them.
+    COLLS_DEVICE_CALLED static candidate carried_block(G g, bool sends, int i) {
+        int p = 0;
+        COLLS_ROLLED
+        for (int size; i >= (size = blocks_of(g, sends, p).size()); ++p) i -= size;
+        return {element_of(blocks_of(g, sends, p), i), p, i};
+    }
+    /// How many passes a batch has, at most.
+    COLLS_DEVICE static int passes_at_once(G& g) {
+        const int most = max_operands / (g.state().schedule.ports + 1);
+        return most < max_passes ? most : max_passes;
+    }
+    /// Finds the ports that receive into the slots of the batch whose first is block number `first` of those received.
+    COLLS_DEVICE static void match(G& g, int first, int batch) {
+        const int ports = g.state().schedule.ports;
+        COLLS_ROLLED
+        for (int i = g.index(); i < batch * ports; i += g.size()) {
+            const int slot = carried_block(g, false, first + i / ports).slot;
+            const block_set& in = blocks_of(g, false, i % ports);
+            int j = in.size();
             COLLS_ROLLED
             while (--j >= 0)
-                if (element_of(in.to, j) == slot) break;
-            found[p] = j;
+                if (element_of(in, j) == slot) break;
+            g.state().matches[i] = j;
         }
         g.any(false);
+    }
+    /// Does port p receive into the slot of pass b?
+    COLLS_DEVICE static bool matches(G& g, int b, int p) {
+        const int ports = g.state().schedule.ports;
+        return ports == 1 || g.state().matches[b * ports + p] >= 0;
+    }
+    /// Is this candidate's port the first that receives into its slot? Its pass does them all.
+    COLLS_DEVICE static bool leads(G& g, int b, int port) {
         COLLS_ROLLED
         for (int p = 0; p < port; ++p)
-            if (found[p] >= 0) return false;
+            if (matches(g, b, p)) return false;
         return true;
+    }
+    /// Calls run(b, team) for each pass of the batch that has something to do. `at_once`: elements that keep a thread
+    /// busy.
+    template <class Run>
+    COLLS_DEVICE static void run_batch(G& g, unsigned parity, int batch, std::uint32_t at_once, const Run& run) {
+        const memory_pass* const passes = g.state().passes[parity];
+        std::uint32_t longest = 0;
+        COLLS_ROLLED
+        for (int b = 0; b < batch; ++b)
+            if (passes[b].operands != 0 && passes[b].count > longest) longest = passes[b].count;
+        // Whole warps, where there are some.
+        const int all = g.size(), unit = all > 32 ? 32 : 1, busy = static_cast<int>(longest / at_once) / unit * unit + unit,
+                  equal = all / batch / unit * unit;
+        int size = equal > busy ? equal : busy;
+        if (size > all || batch == 1) size = all;
+        const int teams = all / size, mine = g.index() / size;
+        if (mine >= teams) return;
+        const team<G> t(g, g.index() - mine * size, size);
+        COLLS_ROLLED
+        for (int b = mine; b < batch; b += teams)
+            if (passes[b].operands != 0) run(b, t);
     }
     /// Any order of operands gives the same bits.
     static constexpr bool is_exact_in_any_order() {
@@ -112,32 +187,29 @@ protected:
         const rank_handle& self = g.state().self;
         return !is_exact_in_any_order() ? rank : rank - self.rank + (rank < self.rank ? self.sizes.ranks : 0);
     }
-    /// Finds the operands of a slot, in the order of fold_position: what the ports that `match` has found receive, and,
-    /// if `own`, this rank's value, which comes after one that it sends to itself. Calls place(at, port, role) for
-    /// each, by the threads in turn: operand number `at`; port `ports` stands for the own value. Returns their number.
-    template <class Place>
-    COLLS_DEVICE static int place_operands(G& g, unsigned parity, bool own, const Place& place) {
-        const schedule_facts& facts = g.state().schedule;
-        const std::int32_t* const found = g.state().matches[parity];
-        const int self = fold_position(g, rank_of(g, facts.me));
+    /// How many operands pass b has: what the ports receive into its slot, and, if `own`, this rank's value.
+    COLLS_DEVICE static int operands_of(G& g, int b, bool own) {
         int count = own ? 1 : 0;
         COLLS_ROLLED
-        for (int p = 0; p < facts.ports; ++p) count += facts.ports == 1 || found[p] >= 0;
-        COLLS_ROLLED
-        for (int p = g.index(); p <= facts.ports; p += g.size()) {
-            const bool is_own = p == facts.ports;
-            if (is_own ? !own : facts.ports > 1 && found[p] < 0) continue;
-            const int role = is_own ? facts.me : g.state().arrivals[p].peer, from = fold_position(g, rank_of(g, role));
-            int at = own && !is_own && self < from ? 1 : 0;
-            COLLS_ROLLED
-            for (int other = 0; other < facts.ports; ++other) {
-                if (other == p || (facts.ports > 1 && found[other] < 0)) continue;
-                const int there = fold_position(g, rank_of(g, g.state().arrivals[other].peer));
-                at += there < from || (there == from && other < p);
-            }
-            place(at, p, role);
-        }
+        for (int p = 0; p < g.state().schedule.ports; ++p) count += matches(g, b, p);
         return count;
+    }
+    /// Where among them is what port p receives, in the order of fold_position? Port `ports` stands for the own value,
+    /// which comes after one that the rank sends to itself. Negative: p has no operand.
+    COLLS_DEVICE static int operand_position(G& g, int b, bool own, int p) {
+        const schedule_facts& facts = g.state().schedule;
+        const bool is_own = p == facts.ports;
+        if (is_own ? !own : !matches(g, b, p)) return -1;
+        const int self = fold_position(g, rank_of(g, facts.me));
+        const int from = is_own ? self : fold_position(g, rank_of(g, g.state().arrivals[p].peer));
+        int at = own && !is_own && self < from ? 1 : 0;
+        COLLS_ROLLED
+        for (int other = 0; other < facts.ports; ++other) {
+            if (other == p || !matches(g, b, other)) continue;
+            const int there = fold_position(g, rank_of(g, g.state().arrivals[other].peer));
+            at += there < from || (there == from && other < p);
+        }
+        return at;
     }
 };
 
