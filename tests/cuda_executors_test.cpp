@@ -200,6 +200,7 @@ void prepare(job& j, random_source& random, const kernel::workspace_layout& size
             c.overwrites = j.map.overwrites.data();
             c.transfers = j.map.transfers.data();
             c.width = j.map.width;
+            c.keeps_input = j.map.keeps_input;
             std::size_t longest = 0;
             for (int i = 0; i < c.user_blocks; ++i)
                 longest = std::max(longest,

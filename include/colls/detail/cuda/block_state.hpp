@@ -23,8 +23,13 @@ struct peer_buffers {
     std::byte* out = nullptr;
 };
 
-/// One pass over memory by all threads: operands are folded into a destination.
+/// One pass over memory: operands are folded into a destination.
 struct memory_pass {
+    // What it is prepared from: a slot, which is block number `at` of those that a port carries.
+    std::int32_t slot = 0, port = 0, at = 0;
+    std::int32_t is_needed = 0;
+    std::int32_t folds_own = 0;  ///< this rank's value is an operand
+    std::uint64_t skip = 0;      ///< elements of the slot before those of this channel and chunk
     std::byte* to = nullptr;
     std::uint64_t index = 0;     ///< of the first element in its buffer
     std::uint32_t count = 0;     ///< elements

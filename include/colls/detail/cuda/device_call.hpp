@@ -38,6 +38,7 @@ device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
     info.common.slots = m.slots;
     info.common.overwrites = m.overwrites;
     info.common.width = m.map.width;
+    info.common.keeps_input = m.map.keeps_input;
     info.common.user_blocks = m.map.blocks;
     info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
     info.eager_bytes = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes);

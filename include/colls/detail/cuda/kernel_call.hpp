@@ -52,6 +52,7 @@ struct kernel_call {
     const std::uint8_t* overwrites = nullptr;
     const std::int32_t* transfers = nullptr;
     std::int32_t width = 0, user_blocks = 1;
+    std::int32_t keeps_input = 1;  ///< 0: the map says that no rank does
 };
 
 /// The slice of a channel. A call that uses one channel has one slice, whichever channel it is.

@@ -199,6 +199,7 @@ void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all,
     c.overwrites = m.overwrites;
     c.transfers = m.transfers;
     c.width = m.map.width;
+    c.keeps_input = m.map.keeps_input;
     c.user_blocks = m.map.blocks;
     Schedule value = s;
     void* arguments[] = {&a, &value};

@@ -31,7 +31,7 @@ public:
         start();
         COLLS_ROLLED
         while (next_batch())
-            slots::run_batch(g_, parity_, batch_, elements, [this](int b, const team<G>& t) {
+            slots::run_batch(g_, parity_, batch_, 2 * elements, [this](int b, const team<G>& t) {
                 const int first = b * (ports() + 1);
                 if (!failed_here_)
                     failed_here_ = !run_pass(t, state().passes[parity_][b], state().operands[parity_] + first,
@@ -45,7 +45,6 @@ public:
 
 private:
     using location = typename slots::location;
-    using candidate = typename slots::candidate;
     using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
         slots::first_element, slots::lives_in_output;
 
@@ -91,43 +90,149 @@ private:
 
     // Data.
 
-    /// Elements at `from`, of which `here` are there.
+    static constexpr std::uint64_t bytes_at_once = sizeof(T) < 8 ? 8 : alignof(T);
+    COLLS_DEVICE static bool is_aligned(const void* at) {
+        return reinterpret_cast<std::uintptr_t>(at) % bytes_at_once == 0;
+    }
+    /// The elements of a unit at `from`, which is aligned.
+    COLLS_DEVICE static values loaded(const T* from) {
+        values v;
+        __builtin_memcpy(v.raw, __builtin_assume_aligned(from, bytes_at_once), bytes);
+        return v;
+    }
+    /// The same at any `from`, of which `here` are there.
     COLLS_DEVICE static values loaded(const T* from, std::uint64_t here) {
+        if (here == elements && is_aligned(from)) return loaded(from);
         values v{};
-        if (here == elements && reinterpret_cast<std::uintptr_t>(from) % bytes_at_once == 0) {
-            __builtin_memcpy(v.raw, __builtin_assume_aligned(from, bytes_at_once), bytes);
+        COLLS_UNROLL
+        for (std::uint64_t i = 0; i < elements; ++i)
+            if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + i, sizeof(T));
+        return v;
+    }
+    COLLS_DEVICE static void store(T* to, const values& v, std::uint64_t here) {
+        if (here == elements && is_aligned(to)) {
+            __builtin_memcpy(__builtin_assume_aligned(static_cast<void*>(to), bytes_at_once), v.raw, bytes);
         } else {
             COLLS_UNROLL
             for (std::uint64_t i = 0; i < elements; ++i)
-                if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + i, sizeof(T));
+                if (i < here) __builtin_memcpy(to + i, v.raw + i * sizeof(T), sizeof(T));
         }
-        return v;
     }
-    static constexpr std::uint64_t bytes_at_once = sizeof(T) < 8 ? 8 : alignof(T);
+    /// Loads `most` units of packets, again until each of them has its flags, all at once: no load is under a condition.
+    /// Rank from[j] sends those at at[j]; none: they are not needed. False: this rank has given up.
+    template <int most>
+    COLLS_DEVICE bool receive(values (&to)[most], const packet* const (&at)[most], const int (&from)[most]) {
+        packet got[most][packets];
+        backoff<G> pauses;
+        for (;;) {
+            int missing = none;
+            COLLS_UNROLL
+            for (int j = 0; j < most; ++j)
+                for (std::uint64_t i = 0; i < packets; ++i) got[j][i] = g_.relaxed(at[j] + i);
+            COLLS_UNROLL
+            for (int j = 0; j < most; ++j)
+                for (std::uint64_t i = 0; i < packets; ++i)
+                    if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_))
+                        missing = from[j] == none ? missing : from[j];
+            if (missing == none) break;
+            if (!pauses.pause(g_, channel_, missing, round_)) return false;
+        }
+        COLLS_UNROLL
+        for (int j = 0; j < most; ++j) {
+            std::uint32_t data[2 * packets];
+            for (std::uint64_t i = 0; i < packets; ++i) {
+                data[2 * i] = static_cast<std::uint32_t>(got[j][i].word[0]);
+                data[2 * i + 1] = static_cast<std::uint32_t>(got[j][i].word[1]);
+            }
+            __builtin_memcpy(to[j].raw, data, sizeof data);
+        }
+        return true;
+    }
 
-    /// What a pass makes of its operands.
-    enum class result : int { elements, copies, packets };
+    /// Moves elements as they are, or as this rank contributes them: own ones to packets, where it sends, or else to
+    /// elements; or packets of rank `sender` to elements. Several units at once. False: the rank has given up.
+    COLLS_DEVICE bool move(
+        const team<G>& t, bool sends, std::byte* to, const operand& x, int sender, std::uint32_t count) {
+        constexpr int most = packets > 2 ? 1 : 4;
+        const auto threads = static_cast<std::uint32_t>(t.size()), units = units_of(count);
+        T* const target = reinterpret_cast<T*>(to);
+        const T* const source = static_cast<const T*>(x.data);
+        COLLS_ROLLED
+        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += most * threads) {
+            const auto is_there = [&](int j) { return u + static_cast<std::uint32_t>(j) * threads < units; };
+            const auto unit = [&](int j) { return is_there(j) ? u + static_cast<std::uint32_t>(j) * threads : u; };
+            const auto here = [&](int j) {
+                const std::uint64_t left = count - unit(j) * elements;
+                return left < elements ? left : elements;
+            };
+            values v[most];
+            if (sender != none) {
+                const packet* at[most];
+                int from[most];
+                COLLS_UNROLL
+                for (int j = 0; j < most; ++j) {
+                    at[j] = static_cast<const packet*>(x.data) + unit(j) * packets;
+                    from[j] = sender;
+                }
+                if (!receive(v, at, from)) return false;
+            } else if (is_aligned(source) && unit(most - 1) * elements + elements <= count) {
+                COLLS_UNROLL
+                for (int j = 0; j < most; ++j) v[j] = loaded(source + unit(j) * elements);
+            } else {
+                COLLS_UNROLL
+                for (int j = 0; j < most; ++j) v[j] = loaded(source + unit(j) * elements, here(j));
+            }
+            if constexpr (has_leaves)
+                if (x.raw != 0) {
+                    const no_epilogue no{};
+                    const element_operations<T, T, Op, no_epilogue> element{op_, no, 0};
+                    COLLS_UNROLL
+                    for (int j = 0; j < most; ++j)
+                        for (std::uint64_t e = 0; e < elements; ++e) {
+                            T y;
+                            __builtin_memcpy(&y, v[j].raw + e * sizeof(T), sizeof(T));
+                            y = converted<T>(element.read(y, true));
+                            __builtin_memcpy(v[j].raw + e * sizeof(T), &y, sizeof(T));
+                        }
+                }
+            COLLS_UNROLL
+            for (int j = 0; j < most; ++j) {
+                if (!is_there(j)) continue;
+                if (!sends) {
+                    store(target + unit(j) * elements, v[j], here(j));
+                    continue;
+                }
+                std::uint32_t data[2 * packets];
+                __builtin_memcpy(data, v[j].raw, sizeof data);
+                for (std::uint64_t i = 0; i < packets; ++i)
+                    g_.put(reinterpret_cast<packet*>(to) + unit(j) * packets + i,
+                        packet{flagged(flag_, data[2 * i]), flagged(flag_, data[2 * i + 1])});
+            }
+        }
+        return true;
+    }
+    COLLS_DEVICE static std::uint32_t units_of(std::uint32_t count) {
+        return count / elements + (count % elements != 0 ? 1 : 0);
+    }
 
-    /// Folds k operands, packets of senders[j] or own elements where that is none, into `to`: elements, or the one
-    /// operand as it is, as elements or packets. Loads packets of several operands at once, those that are there again
-    /// with those that are not yet. False: the rank has given up.
+    /// Folds k operands, packets of senders[j] or own elements where that is none, into the elements at `to`. Loads
+    /// packets of several operands at once. False: the rank has given up.
     template <class To, class Operator, class E>
-    COLLS_DEVICE bool fold(const team<G>& t, std::byte* to, const operand* x, const std::int32_t* senders, int k, result makes,
+    COLLS_DEVICE bool fold(const team<G>& t, std::byte* to, const operand* x, const std::int32_t* senders, int k,
         std::uint32_t count, const element_operations<T, To, Operator, E>& element, std::uint64_t first) {
         constexpr int most = packets > 2 ? 1 : elements > 4 ? 2 : 4;
-        // Loaded in place of packets that are not needed, so that no load is under a condition.
+        // Loaded in place of packets that are not needed.
         const packet* const idle = reinterpret_cast<const packet*>(first_word(me_rank(), 0));
+        const std::uint32_t units = units_of(count);
         COLLS_ROLLED
-        for (auto u = static_cast<std::uint64_t>(t.index()); u * elements < count;
-             u += static_cast<std::uint64_t>(t.size())) {
+        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += static_cast<std::uint32_t>(t.size())) {
             const std::uint64_t left = count - u * elements, here = left < elements ? left : elements;
             accumulator<T, Operator> all[elements]{};
-            values v{};
             COLLS_ROLLED
             for (int o = 0; o < k; o += most) {
-                packet got[most][packets];
                 int own = none, from[most];
                 const packet* at[most];
+                values v{}, got[most];
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j) {
                     const bool is_there = o + j < k;
@@ -136,64 +241,21 @@ private:
                     if (is_there && from[j] == none) own = o + j;
                 }
                 if (own != none) v = loaded(static_cast<const T*>(x[own].data) + u * elements, here);
-                backoff<G> pauses;
-                for (;;) {
-                    int missing = none;
-                    COLLS_UNROLL
-                    for (int j = 0; j < most; ++j)
-                        for (std::uint64_t i = 0; i < packets; ++i) got[j][i] = g_.relaxed(at[j] + i);
-                    COLLS_UNROLL
-                    for (int j = 0; j < most; ++j)
-                        for (std::uint64_t i = 0; i < packets; ++i)
-                            if (!has_flag(got[j][i].word[0], flag_) || !has_flag(got[j][i].word[1], flag_))
-                                missing = from[j] == none ? missing : from[j];
-                    if (missing == none) break;
-                    if (!pauses.pause(g_, channel_, missing, round_)) return false;
-                }
+                if (!receive(got, at, from)) return false;
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j) {
                     if (o + j >= k) continue;
-                    std::uint32_t data[2 * packets];
-                    for (std::uint64_t i = 0; i < packets; ++i) {
-                        data[2 * i] = static_cast<std::uint32_t>(got[j][i].word[0]);
-                        data[2 * i + 1] = static_cast<std::uint32_t>(got[j][i].word[1]);
-                    }
-                    values one = v;
-                    if (o + j != own) __builtin_memcpy(one.raw, data, sizeof data);
+                    const values one = o + j == own ? v : got[j];
                     for (std::uint64_t e = 0; e < elements; ++e) {
                         T y;
                         __builtin_memcpy(&y, one.raw + e * sizeof(T), sizeof(T));
                         const auto a = element.read(y, x[o + j].raw != 0);
                         all[e] = o + j == 0 ? a : element.combine(all[e], a);
                     }
-                    if (k == 1) v = one;
                 }
             }
-            if constexpr (std::is_same_v<T, To> && std::is_same_v<E, no_epilogue>) {
-                std::uint32_t data[2 * packets];
-                if constexpr (has_leaves)
-                    if (makes == result::packets)
-                        for (std::uint64_t e = 0; e < elements; ++e) {
-                            const T y = converted<T>(all[e]);
-                            __builtin_memcpy(v.raw + e * sizeof(T), &y, sizeof(T));
-                        }
-                __builtin_memcpy(data, v.raw, sizeof data);
-                if (makes == result::packets) {
-                    for (std::uint64_t i = 0; i < packets; ++i)
-                        g_.put(reinterpret_cast<packet*>(to) + u * packets + i,
-                            packet{flagged(flag_, data[2 * i]), flagged(flag_, data[2 * i + 1])});
-                    continue;
-                }
-            }
-            for (std::uint64_t e = 0; e < here; ++e) {
-                To& y = reinterpret_cast<To*>(to)[u * elements + e];
-                if constexpr (std::is_same_v<T, To> && std::is_same_v<E, no_epilogue>)
-                    if (makes == result::copies) {
-                        __builtin_memcpy(&y, v.raw + e * sizeof(T), sizeof(T));
-                        continue;
-                    }
-                y = element.write(all[e], first + u * elements + e);
-            }
+            for (std::uint64_t e = 0; e < here; ++e)
+                reinterpret_cast<To*>(to)[u * elements + e] = element.write(all[e], first + u * elements + e);
         }
         return true;
     }
@@ -204,17 +266,19 @@ private:
         const team<G>& t, const memory_pass& o, const operand* x, const std::int32_t* senders) {
         if constexpr (!is_plain)
             if (o.is_result != 0)
-                return fold(t, o.to, x, senders, o.operands, result::elements, o.count,
+                return fold(t, o.to, x, senders, o.operands, o.count,
                     element_operations<T, D, Op, Epilogue>{op_, epilogue_, o.ranks}, o.index);
-        const bool sends = phase_ == phase::send,
-                   copies = !reduces(what) || (o.operands == 1 && o.ranks == 0 && !(has_leaves && x[0].raw != 0));
-        if (copies && x[0].data == o.to) return true;
-        const no_epilogue no{};
-        return fold(t, o.to, x, senders, o.operands,
-            sends    ? result::packets
-            : copies ? result::copies
-                     : result::elements,
-            o.count, element_operations<T, T, Op, no_epilogue>{op_, no, o.ranks}, 0);
+        const bool sends = phase_ == phase::send;
+        if (!reduces(what) || (o.operands == 1 && o.ranks == 0)) {
+            if (x[0].data == o.to && !(has_leaves && x[0].raw != 0)) return true;
+            return move(t, sends, o.to, x[0], senders[0], o.count);
+        }
+        if constexpr (reduces(what)) {
+            const no_epilogue no{};
+            return fold(t, o.to, x, senders, o.operands, o.count,
+                element_operations<T, T, Op, no_epilogue>{op_, no, o.ranks}, 0);
+        }
+        return true;
     }
 
     // Control: which passes are next.
@@ -246,7 +310,9 @@ private:
     COLLS_DEVICE void begin(phase p) {
         phase_ = p;
         next_ = batch_ = 0;
-        all_ = p == phase::deliver ? call().width : slots::carried(g_, p == phase::send);
+        all_ = p != phase::deliver     ? slots::carried(g_, p == phase::send)
+               : slots::delivers(g_) ? call().width
+                                     : 0;
     }
     /// Looks up what this rank sends and receives in the round.
     COLLS_DEVICE void begin_round() {
@@ -271,7 +337,14 @@ private:
             next_ += batch_;
             batch_ = all_ - next_;
             if (batch_ > slots::passes_at_once(g_)) batch_ = slots::passes_at_once(g_);
-            if (batch_ > 0) return prepare(), !failed_;
+            if (batch_ > 0) {
+                if (next_ > 0 && (failed_ = g_.any(failed_here_))) return false;
+                parity_ ^= 1u;
+                const bool receives = phase_ == phase::receive;
+                slots::prepare(g_, parity_, batch_, receives, receives, [this](int b) { describe(b); },
+                    [this](int b, int p, int at) { place(b, p, at); });
+                return true;
+            }
             if (!advance()) return false;
         }
         return false;
@@ -295,78 +368,59 @@ private:
         return !failed_;
     }
 
-    /// By all threads: some find operands, those of other warps the rest of what a pass is.
-    COLLS_DEVICE void prepare() {
-        parity_ ^= 1u;
-        if (phase_ == phase::receive && ports() > 1) slots::match(g_, next_, batch_);
-        const int places = ports() + 1;
-        COLLS_ROLLED
-        for (int i = g_.index(); i < batch_ * places; i += g_.size()) place_operand(i / places, i % places);
-        COLLS_ROLLED
-        for (int b = g_.size() - 1 - g_.index(); b < batch_; b += g_.size()) place_pass(b);
-        failed_ = g_.any(failed_here_);
-    }
-    COLLS_DEVICE candidate candidate_at(int b) const {
-        return phase_ == phase::deliver ? candidate{next_ + b, 0, 0}
-                                        : slots::carried_block(g_, phase_ == phase::send, next_ + b);
-    }
     /// Is there anything to do for this slot in this phase?
-    COLLS_DEVICE bool needs_pass(int b, const candidate& c, const slot_info& s) const {
+    COLLS_DEVICE bool is_needed(const slot_info& s) const {
         if (s.data.block == none) return false;
-        if (phase_ == phase::deliver)
-            return s.out.block != none && s.result_round == none &&
-                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s));
-        return phase_ == phase::send || slots::leads(g_, b, c.port);
+        return phase_ != phase::deliver ||
+               (s.out.block != none && s.result_round == none &&
+                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s)));
     }
-    COLLS_DEVICE bool folds(const candidate& c) const { return state().arrivals[c.port].act == action::reduce; }
-    /// Is this rank's value an operand of what it receives?
-    COLLS_DEVICE bool folds_own(const candidate& c, const slot_info& s) const {
-        return folds(c) && (s.in.block != none || round_ > s.first_receive);
+    COLLS_DEVICE void describe(int b) {
+        memory_pass& o = state().passes[parity_][b];
+        const bool sends = phase_ == phase::send, receives = phase_ == phase::receive;
+        o.slot = next_ + b;
+        if (phase_ != phase::deliver) slots::set_block(g_, o, sends, next_ + b);
+        const slot_info& s = info(g_, me(), o.slot);
+        o.is_needed = is_needed(s);
+        if (o.is_needed == 0) return;
+        const extent span = span_of(s);
+        o.skip = span.first;
+        o.count = static_cast<std::uint32_t>(span.count);  // a slot's elements fit 32 bits
+        o.ranks = o.is_result = o.folds_own = 0;
+        if (sends) {
+            o.to = reinterpret_cast<std::byte*>(transfer(rank_of(g_, state().receivers[0][o.port]), o.port, o.at));
+            return;
+        }
+        const bool is_result = !receives || s.result_round == round_;
+        const location to = is_result || lives_in_output(g_, me(), s) ? output(call().out, s)
+                                                                      : scratch(g_, channel_, me(), o.slot, s);
+        o.index = first_element(g_, to, s.parts, span.first);
+        o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
+        o.ranks = (receives ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;
+        o.is_result = is_result;
+        o.folds_own = receives && state().arrivals[o.port].act == action::reduce &&
+                      (s.in.block != none || round_ > s.first_receive);
+    }
+    COLLS_DEVICE void place(int b, int p, int at) {
+        const memory_pass& o = state().passes[parity_][b];
+        const int place = b * (ports() + 1) + at;
+        if (phase_ == phase::receive && p != ports()) {
+            const int i = ports() == 1 ? o.at : state().matches[b * ports() + p];
+            state().operands[parity_][place] = {transfer(me_rank(), p, i), 0};
+            state().senders[parity_][place] = rank_of(g_, state().arrivals[p].peer);
+        } else {
+            state().operands[parity_][place] = own_slot(o.slot, o.skip);
+            state().senders[parity_][place] = none;
+        }
     }
     /// A slot of this rank as it was at the start of the round; at the end, as it is.
-    COLLS_DEVICE operand own_slot(int slot, const slot_info& s) const {
+    COLLS_DEVICE operand own_slot(int slot, std::uint64_t skip) const {
+        const slot_info& s = info(g_, me(), slot);
         const bool raw = round_ <= s.first_receive;
         const location at = raw                            ? input(call().in, s)
                             : lives_in_output(g_, me(), s) ? output(call().out, s)
                                                            : scratch(g_, channel_, me(), slot, s);
-        return {at.base + first_element(g_, at, s.parts, span_of(s).first) * sizeof(T), raw};
-    }
-    /// What port p receives for pass b, or, in place p of `ports`, the own value.
-    COLLS_DEVICE void place_operand(int b, int p) {
-        const bool receives = phase_ == phase::receive;
-        if (!receives && p != 0) return;
-        const candidate c = candidate_at(b);
-        const slot_info& s = info(g_, me(), c.slot);
-        if (!needs_pass(b, c, s)) return;
-        const int at = receives ? slots::operand_position(g_, b, folds_own(c, s), p) : 0;
-        if (at < 0) return;
-        const int place = b * (ports() + 1) + at;
-        const bool own = !receives || p == ports();
-        const int i = own || ports() == 1 ? c.at : state().matches[b * ports() + p];
-        state().operands[parity_][place] = own ? own_slot(c.slot, s) : operand{transfer(me_rank(), p, i), 0};
-        state().senders[parity_][place] = own ? none : rank_of(g_, state().arrivals[p].peer);
-    }
-    COLLS_DEVICE void place_pass(int b) {
-        memory_pass& o = state().passes[parity_][b];
-        const candidate c = candidate_at(b);
-        const slot_info& s = info(g_, me(), c.slot);
-        o.operands = needs_pass(b, c, s) ? 1 : 0;
-        if (o.operands == 0) return;
-        const extent span = span_of(s);
-        o.count = static_cast<std::uint32_t>(span.count);  // a slot's elements fit 32 bits
-        o.ranks = o.is_result = 0;
-        if (phase_ == phase::send) {
-            o.to = reinterpret_cast<std::byte*>(transfer(rank_of(g_, state().receivers[0][c.port]), c.port, c.at));
-            return;
-        }
-        const bool receives = phase_ == phase::receive, is_result = !receives || s.result_round == round_;
-        const location to = is_result || lives_in_output(g_, me(), s) ? output(call().out, s)
-                                                                      : scratch(g_, channel_, me(), c.slot, s);
-        o.index = first_element(g_, to, s.parts, span.first);
-        o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
-        if (receives && folds(c)) o.operands = slots::operands_of(g_, b, folds_own(c, s));
-        o.ranks = (receives ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;
-        o.is_result = is_result;
+        return {at.base + first_element(g_, at, s.parts, skip) * sizeof(T), raw};
     }
 
     mutable G g_;

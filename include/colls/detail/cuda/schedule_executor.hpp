@@ -43,7 +43,6 @@ public:
 
 private:
     using location = typename slots::location;
-    using candidate = typename slots::candidate;
     using slots::what, slots::is_plain, slots::rank_of, slots::info, slots::input, slots::output, slots::scratch,
         slots::first_element, slots::lives_in_output;
 
@@ -183,10 +182,10 @@ private:
     COLLS_DEVICE void begin(phase p) {
         phase_ = p;
         next_ = batch_ = 0;
-        all_ = what == collective::barrier  ? 0
-               : p >= phase::move_landed    ? slots::carried(g_, false)
-               : p == phase::deliver || stages() ? call().width
-                                            : 0;
+        all_ = what == collective::barrier                            ? 0
+               : p >= phase::move_landed                              ? slots::carried(g_, false)
+               : (p == phase::deliver ? slots::delivers(g_) : stages()) ? call().width
+                                                                      : 0;
     }
 
     /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
@@ -196,7 +195,12 @@ private:
             next_ += batch_;
             batch_ = all_ - next_;
             if (batch_ > slots::passes_at_once(g_)) batch_ = slots::passes_at_once(g_);
-            if (batch_ > 0) return prepare(), true;
+            if (batch_ > 0) {
+                parity_ ^= 1u;
+                slots::prepare(g_, parity_, batch_, arrives(), pulls(), [this](int b) { describe(b); },
+                    [this](int b, int p, int at) { place(b, p, at); });
+                return true;
+            }
             if (!advance()) return false;
         }
         return false;
@@ -261,75 +265,48 @@ private:
                (over == overwrites_input && (owned(what) || call().in == call().out || stages()));
     }
 
-    /// By all threads: some find operands, those of other warps the rest of what a pass is.
-    COLLS_DEVICE void prepare() {
-        parity_ ^= 1u;
-        if (arrives() && ports() > 1) slots::match(g_, next_, batch_);
-        const int places = ports() + 1;
-        COLLS_ROLLED
-        for (int i = g_.index(); i < batch_ * places; i += g_.size()) place_operand(i / places, i % places);
-        COLLS_ROLLED
-        for (int b = g_.size() - 1 - g_.index(); b < batch_; b += g_.size()) place_pass(b);
-        g_.any(false);
-    }
     /// Does this phase go through what the ports receive, and not through all slots?
     COLLS_DEVICE bool arrives() const { return phase_ >= phase::move_landed; }
     COLLS_DEVICE bool pulls() const { return phase_ >= phase::receive; }
-    COLLS_DEVICE candidate candidate_at(int b) const {
-        return arrives() ? slots::carried_block(g_, false, next_ + b) : candidate{next_ + b, 0, 0};
-    }
     /// Is there anything to do for this slot in this phase?
-    COLLS_DEVICE bool needs_pass(int b, const candidate& c, const slot_info& s) const {
+    COLLS_DEVICE bool is_needed(const slot_info& s) const {
         if (s.data.block == none) return false;
         if (phase_ == phase::stage) return s.in.block != none && s.is_sent != 0;
-        if (phase_ == phase::deliver)
-            return s.out.block != none && s.result_round == none &&
-                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s));
-        return slots::leads(g_, b, c.port);
+        return phase_ != phase::deliver ||
+               (s.out.block != none && s.result_round == none &&
+                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s)));
     }
-    COLLS_DEVICE bool folds(const candidate& c) const { return state().arrivals[c.port].act == action::reduce; }
-    /// Is this rank's value an operand of what it receives?
-    COLLS_DEVICE bool folds_own(const candidate& c, const slot_info& s) const {
-        return folds(c) && (s.in.block != none || round_ > s.first_receive);
-    }
-    /// What port p receives for pass b, or, in place p of `ports`, the own value.
-    COLLS_DEVICE void place_operand(int b, int p) {
-        if (!pulls() && p != 0) return;
-        const candidate c = candidate_at(b);
-        const slot_info& s = info(me(), c.slot);
-        if (!needs_pass(b, c, s)) return;
-        int at = 0, role = me(), slot = c.slot;
-        if (pulls()) {
-            at = slots::operand_position(g_, b, folds_own(c, s), p);
-            if (at < 0) return;
-            if (p != ports()) {
-                const arrival& in = state().arrivals[p];
-                role = in.peer;
-                slot = element_of(in.from, ports() == 1 ? c.at : state().matches[b * ports() + p]);
-            }
-        }
-        state().operands[parity_][b * (ports() + 1) + at] = source(role, slot, span_of(s).first);
-    }
-    COLLS_DEVICE void place_pass(int b) {
+    COLLS_DEVICE void describe(int b) {
         memory_pass& o = state().passes[parity_][b];
-        const candidate c = candidate_at(b);
-        const slot_info& s = info(me(), c.slot);
-        o.operands = needs_pass(b, c, s) ? 1 : 0;
-        if (o.operands == 0) return;
+        o.slot = next_ + b;
+        if (arrives()) slots::set_block(g_, o, false, next_ + b);
+        const slot_info& s = info(me(), o.slot);
+        o.is_needed = is_needed(s);
+        if (o.is_needed == 0) return;
         const bool lands = phase_ == phase::land,
                    is_result = phase_ == phase::deliver || (arrives() && !lands && s.result_round == round_);
         const extent span = span_of(s);
         const location to = phase_ != phase::stage && !lands && (is_result || lives_in_output(g_, me(), s))
                                 ? output(call().out, s)
-                                : scratch(g_, channel_, me(), lands ? landing_slot(g_, c.slot) : c.slot, s);
+                                : scratch(g_, channel_, me(), lands ? landing_slot(g_, o.slot) : o.slot, s);
         const bool complete =
             pulls() ? s.complete_round == round_ : phase_ == phase::deliver && reduces(what) && n() == 1;
+        o.skip = span.first;
         o.index = first_element(g_, to, s.parts, span.first);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
-        if (pulls() && folds(c)) o.operands = slots::operands_of(g_, b, folds_own(c, s));
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
+        o.folds_own = pulls() && state().arrivals[o.port].act == action::reduce &&
+                      (s.in.block != none || round_ > s.first_receive);
+    }
+    COLLS_DEVICE void place(int b, int p, int at) {
+        const memory_pass& o = state().passes[parity_][b];
+        const arrival& in = state().arrivals[p == ports() ? 0 : p];
+        const bool own = p == ports() || !pulls();
+        const int i = ports() == 1 ? o.at : state().matches[b * ports() + p % ports()];
+        state().operands[parity_][b * (ports() + 1) + at] =
+            source(own ? me() : in.peer, own ? o.slot : element_of(in.from, i), o.skip);
     }
 
     mutable G g_;

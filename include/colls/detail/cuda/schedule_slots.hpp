@@ -95,13 +95,15 @@ protected:
     COLLS_DEVICE static bool lives_in_output(G& g, int role, const slot_info& s) {
         return output_is_readable && s.out.block != none && g.state().buffers[role].out != nullptr;
     }
+    /// Can a result be elsewhere than in the output at the end?
+    COLLS_DEVICE static bool delivers(G& g) {
+        const block_state& state = g.state();
+        return !output_is_readable || state.call.keeps_input != 0 ||
+               state.buffers[state.schedule.me].out == nullptr;
+    }
 
     // Batches.
 
-    /// A slot for which a pass is to be prepared: block number `at` of those that a port carries.
-    struct candidate {
-        int slot, port, at;
-    };
     /// What a port receives in this round, or sends.
     COLLS_DEVICE static const block_set& blocks_of(G& g, bool sends, int port) {
         return sends ? g.state().departures[port] : g.state().arrivals[port].to;
@@ -113,30 +115,63 @@ protected:
         for (int p = 0; p < g.state().schedule.ports; ++p) all += blocks_of(g, sends, p).size();
         return all;
     }
-    /// Block number i of them.
-    COLLS_DEVICE_CALLED static candidate carried_block(G g, bool sends, int i) {
+    /// Makes a pass that of block number i of them.
+    COLLS_DEVICE static void set_block(G& g, memory_pass& o, bool sends, int i) {
         int p = 0;
         COLLS_ROLLED
         for (int size; i >= (size = blocks_of(g, sends, p).size()); ++p) i -= size;
-        return {element_of(blocks_of(g, sends, p), i), p, i};
+        o.slot = element_of(blocks_of(g, sends, p), i);
+        o.port = p;
+        o.at = i;
     }
     /// How many passes a batch has, at most.
     COLLS_DEVICE static int passes_at_once(G& g) {
         const int most = max_operands / (g.state().schedule.ports + 1);
         return most < max_passes ? most : max_passes;
     }
-    /// Finds the ports that receive into the slots of the batch whose first is block number `first` of those received.
-    COLLS_DEVICE static void match(G& g, int first, int batch) {
+    /// Prepares the passes of a batch, by all threads: describe(b) sets what a pass is, by the last threads;
+    /// place(b, p), for each port and in place p of `ports` for the own value, an operand. `arrives`: they are of what
+    /// the ports receive; the first port that receives into a slot has the pass, which does them all. `pulls`: they take
+    /// it from the ports; else each has one operand.
+    template <class Describe, class Place>
+    COLLS_DEVICE static void prepare(
+        G& g, unsigned parity, int batch, bool arrives, bool pulls, const Describe& describe, const Place& place) {
         const int ports = g.state().schedule.ports;
+        memory_pass* const passes = g.state().passes[parity];
         COLLS_ROLLED
-        for (int i = g.index(); i < batch * ports; i += g.size()) {
-            const int slot = carried_block(g, false, first + i / ports).slot;
-            const block_set& in = blocks_of(g, false, i % ports);
-            int j = in.size();
+        for (int b = g.size() - 1 - g.index(); b < batch; b += g.size()) describe(b);
+        g.any(false);
+        if (arrives && ports > 1) {
             COLLS_ROLLED
-            while (--j >= 0)
-                if (element_of(in, j) == slot) break;
-            g.state().matches[i] = j;
+            for (int i = g.index(); i < batch * ports; i += g.size()) {
+                const int slot = passes[i / ports].slot;
+                const block_set& in = blocks_of(g, false, i % ports);
+                int j = in.size();
+                COLLS_ROLLED
+                while (--j >= 0)
+                    if (element_of(in, j) == slot) break;
+                g.state().matches[i] = j;
+            }
+            g.any(false);
+        }
+        // Without a way out before the end: the threads of a warp that have an operand meet at its call.
+        COLLS_ROLLED
+        for (int i = g.index(); i < batch * (ports + 1); i += g.size()) {
+            const int b = i / (ports + 1), p = i % (ports + 1);
+            memory_pass& o = passes[b];
+            bool is_needed = o.is_needed != 0;
+            int at = p == ports ? 0 : -1;
+            if (arrives) {
+                COLLS_ROLLED
+                for (int other = 0; other < o.port; ++other) is_needed = is_needed && !matches(g, b, other);
+            }
+            if (pulls && is_needed) at = operand_position(g, b, o.folds_own != 0, p);
+            if (p == ports)
+                o.operands = !is_needed ? 0
+                             : pulls && g.state().arrivals[o.port].act == action::reduce
+                                 ? operands_of(g, b, o.folds_own != 0)
+                                 : 1;
+            if (is_needed && at >= 0) place(b, p, at);
         }
         g.any(false);
     }
@@ -144,13 +179,6 @@ protected:
     COLLS_DEVICE static bool matches(G& g, int b, int p) {
         const int ports = g.state().schedule.ports;
         return ports == 1 || g.state().matches[b * ports + p] >= 0;
-    }
-    /// Is this candidate's port the first that receives into its slot? Its pass does them all.
-    COLLS_DEVICE static bool leads(G& g, int b, int port) {
-        COLLS_ROLLED
-        for (int p = 0; p < port; ++p)
-            if (matches(g, b, p)) return false;
-        return true;
     }
     /// Calls run(b, team) for each pass of the batch that has something to do. `at_once`: elements that keep a thread
     /// busy.
@@ -200,7 +228,7 @@ protected:
         const schedule_facts& facts = g.state().schedule;
         const bool is_own = p == facts.ports;
         if (is_own ? !own : !matches(g, b, p)) return -1;
-        const int self = fold_position(g, rank_of(g, facts.me));
+        const int self = fold_position(g, g.state().self.rank);
         const int from = is_own ? self : fold_position(g, rank_of(g, g.state().arrivals[p].peer));
         int at = own && !is_own && self < from ? 1 : 0;
         COLLS_ROLLED

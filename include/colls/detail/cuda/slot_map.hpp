@@ -47,6 +47,7 @@ struct slot_map {
     int width = 0;                ///< slots of a rank, scratch slots included
     int blocks = 1;               ///< user blocks
     bool copies_twice = false;    ///< two ports of a rank copy into one slot in one round; one of them is read
+    bool keeps_input = false;     ///< some slot of the output ends as it is in the input
     bool scratch_needed = false;  ///< some slot is neither input nor output, or a round overwrites what it sends
     std::uint64_t fingerprint = 0;
     std::vector<slot_info> slots;          ///< [rank * width + slot]
@@ -202,6 +203,7 @@ private:
         }
         for (std::size_t i = 0; i < all; ++i) {
             slot_info& slot = map_.slots[i];
+            if (slot.in.block != none && slot.out.block != none && received[i] == none) map_.keeps_input = true;
             if (slot.out.block != none && received[i] != none && last_send[i] <= received[i])
                 slot.result_round = received[i];
             if ((slot.out.block == none || what == collective::all_to_all) && received[i] != none &&
