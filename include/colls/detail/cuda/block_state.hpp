@@ -38,12 +38,19 @@ struct memory_pass {
     std::int32_t is_result = 0;  ///< writes elements of the output type, through the epilogue
 };
 
+/// A batch of passes, and how threads share it: teams of `size` threads, pass b by team b modulo `teams`.
+struct pass_batch {
+    std::int32_t passes = 0, size = 1, teams = 1;
+    std::int32_t left = 0;  ///< passes of this phase after it
+};
+
 /// What the schedule of a call says of this rank, and of its blocks: in shared memory, since a pass needs the
 /// registers.
 struct schedule_facts {
     std::int32_t shift = 0;  ///< from a role to its rank
     std::int32_t me = 0;     ///< this rank's role
     std::int32_t rounds = 0, ports = 1;
+    std::int32_t passes = 1;  ///< that a batch has, at most
     quotient blocks;         ///< the call's elements, divided by its user blocks
     std::uint64_t base = 0;  ///< the progress that announces the call's first round
     std::int32_t entry = 0;  ///< of the two entry records, the one of this call
@@ -65,6 +72,7 @@ struct block_state {
     std::int32_t matches[max_operands];  ///< [pass][port]: position of the pass's slot in what the port receives, or -1
     operand operands[2][max_operands];   ///< [pass][ports + 1]
     memory_pass passes[2][max_passes];
+    pass_batch batches[2];
     // By packets: slots that each port sends; the rank that sends each operand, none of own elements.
     block_set departures[max_ports];
     std::int32_t senders[2][max_operands];

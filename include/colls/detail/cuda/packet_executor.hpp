@@ -31,7 +31,7 @@ public:
         start();
         COLLS_ROLLED
         while (next_batch())
-            slots::run_batch(g_, parity_, batch_, 2 * elements, [this](int b, const team<G>& t) {
+            slots::run_batch(g_, parity_, [this](int b, const team<G>& t) {
                 const int first = b * (ports() + 1);
                 if (!failed_here_)
                     failed_here_ = !run_pass(t, state().passes[parity_][b], state().operands[parity_] + first,
@@ -94,23 +94,22 @@ private:
     COLLS_DEVICE static bool is_aligned(const void* at) {
         return reinterpret_cast<std::uintptr_t>(at) % bytes_at_once == 0;
     }
-    /// The elements of a unit at `from`, which is aligned.
-    COLLS_DEVICE static values loaded(const T* from) {
-        values v;
-        __builtin_memcpy(v.raw, __builtin_assume_aligned(from, bytes_at_once), bytes);
-        return v;
-    }
-    /// The same at any `from`, of which `here` are there.
+    /// A unit's elements at `from`, of which `here` are there. `is_whole`: it is aligned, and all of them are.
+    template <bool is_whole>
     COLLS_DEVICE static values loaded(const T* from, std::uint64_t here) {
-        if (here == elements && is_aligned(from)) return loaded(from);
         values v{};
-        COLLS_UNROLL
-        for (std::uint64_t i = 0; i < elements; ++i)
-            if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + i, sizeof(T));
+        if constexpr (is_whole) {
+            __builtin_memcpy(v.raw, __builtin_assume_aligned(static_cast<const void*>(from), bytes_at_once), bytes);
+        } else {
+            COLLS_UNROLL
+            for (std::uint64_t i = 0; i < elements; ++i)
+                if (i < here) __builtin_memcpy(v.raw + i * sizeof(T), from + i, sizeof(T));
+        }
         return v;
     }
+    template <bool is_whole>
     COLLS_DEVICE static void store(T* to, const values& v, std::uint64_t here) {
-        if (here == elements && is_aligned(to)) {
+        if constexpr (is_whole) {
             __builtin_memcpy(__builtin_assume_aligned(static_cast<void*>(to), bytes_at_once), v.raw, bytes);
         } else {
             COLLS_UNROLL
@@ -150,21 +149,27 @@ private:
     }
 
     /// Moves elements as they are, or as this rank contributes them: own ones to packets, where it sends, or else to
-    /// elements; or packets of rank `sender` to elements. Several units at once. False: the rank has given up.
+    /// elements; or packets of rank `sender` to elements. False: the rank has given up.
     COLLS_DEVICE bool move(
         const team<G>& t, bool sends, std::byte* to, const operand& x, int sender, std::uint32_t count) {
-        constexpr int most = packets > 2 ? 1 : 4;
-        const auto threads = static_cast<std::uint32_t>(t.size()), units = units_of(count);
+        const std::uint32_t whole = is_aligned(sender != none ? nullptr : x.data) && is_aligned(sends ? nullptr : to)
+                                        ? count / static_cast<std::uint32_t>(elements)
+                                        : 0;
+        if (!move_units<packets == 1 ? 4 : 1, true>(t, sends, to, x, sender, 0, whole, count)) return false;
+        return move_units<1, false>(t, sends, to, x, sender, whole, units_of(count), count);
+    }
+    /// Units [first, end) of them, `most` at once by a thread. `is_whole`: they are aligned, and all elements are there.
+    template <int most, bool is_whole>
+    COLLS_DEVICE bool move_units(const team<G>& t, bool sends, std::byte* to, const operand& x, int sender,
+        std::uint32_t first, std::uint32_t end, std::uint32_t count) {
+        const auto threads = static_cast<std::uint32_t>(t.size());
         T* const target = reinterpret_cast<T*>(to);
         const T* const source = static_cast<const T*>(x.data);
         COLLS_ROLLED
-        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += most * threads) {
-            const auto is_there = [&](int j) { return u + static_cast<std::uint32_t>(j) * threads < units; };
+        for (std::uint32_t u = first + static_cast<std::uint32_t>(t.index()); u < end; u += most * threads) {
+            const std::uint64_t left = count - u * elements, here = is_whole || left >= elements ? elements : left;
+            const auto is_there = [&](int j) { return u + static_cast<std::uint32_t>(j) * threads < end; };
             const auto unit = [&](int j) { return is_there(j) ? u + static_cast<std::uint32_t>(j) * threads : u; };
-            const auto here = [&](int j) {
-                const std::uint64_t left = count - unit(j) * elements;
-                return left < elements ? left : elements;
-            };
             values v[most];
             if (sender != none) {
                 const packet* at[most];
@@ -175,12 +180,9 @@ private:
                     from[j] = sender;
                 }
                 if (!receive(v, at, from)) return false;
-            } else if (is_aligned(source) && unit(most - 1) * elements + elements <= count) {
-                COLLS_UNROLL
-                for (int j = 0; j < most; ++j) v[j] = loaded(source + unit(j) * elements);
             } else {
                 COLLS_UNROLL
-                for (int j = 0; j < most; ++j) v[j] = loaded(source + unit(j) * elements, here(j));
+                for (int j = 0; j < most; ++j) v[j] = loaded<is_whole>(source + unit(j) * elements, here);
             }
             if constexpr (has_leaves)
                 if (x.raw != 0) {
@@ -199,7 +201,7 @@ private:
             for (int j = 0; j < most; ++j) {
                 if (!is_there(j)) continue;
                 if (!sends) {
-                    store(target + unit(j) * elements, v[j], here(j));
+                    store<is_whole>(target + unit(j) * elements, v[j], here);
                     continue;
                 }
                 std::uint32_t data[2 * packets];
@@ -240,7 +242,7 @@ private:
                     at[j] = from[j] == none ? idle : static_cast<const packet*>(x[o + j].data) + u * packets;
                     if (is_there && from[j] == none) own = o + j;
                 }
-                if (own != none) v = loaded(static_cast<const T*>(x[own].data) + u * elements, here);
+                if (own != none) v = loaded<false>(static_cast<const T*>(x[own].data) + u * elements, here);
                 if (!receive(got, at, from)) return false;
                 COLLS_UNROLL
                 for (int j = 0; j < most; ++j) {
@@ -296,6 +298,7 @@ private:
             facts.me = rooted(what) ? mod(me_rank() - facts.shift, n()) : me_rank();
             facts.rounds = s_.rounds(n());
             facts.ports = ports_of(s_, n());
+            facts.passes = slots::passes_at_once(facts.ports);
             facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
             state().buffers[facts.me] = {call().in, call().out};
         }
@@ -309,10 +312,7 @@ private:
     }
     COLLS_DEVICE void begin(phase p) {
         phase_ = p;
-        next_ = batch_ = 0;
-        all_ = p != phase::deliver     ? slots::carried(g_, p == phase::send)
-               : slots::delivers(g_) ? call().width
-                                     : 0;
+        next_ = 0;
     }
     /// Looks up what this rank sends and receives in the round.
     COLLS_DEVICE void begin_round() {
@@ -330,18 +330,21 @@ private:
         begin(phase::send);
     }
 
+    /// How many slots this phase goes through.
+    COLLS_DEVICE int all() const {
+        if (phase_ != phase::deliver) return slots::carried(g_, phase_ == phase::send);
+        return slots::delivers(g_) ? call().width : 0;
+    }
     /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
     COLLS_DEVICE bool next_batch() {
         COLLS_ROLLED
         while (!failed_) {
-            next_ += batch_;
-            batch_ = all_ - next_;
-            if (batch_ > slots::passes_at_once(g_)) batch_ = slots::passes_at_once(g_);
-            if (batch_ > 0) {
+            const int left = next_ == 0 ? all() : state().batches[parity_].left;
+            if (left > 0) {
                 if (next_ > 0 && (failed_ = g_.any(failed_here_))) return false;
                 parity_ ^= 1u;
                 const bool receives = phase_ == phase::receive;
-                slots::prepare(g_, parity_, batch_, receives, receives, [this](int b) { describe(b); },
+                next_ += slots::prepare(g_, parity_, left, 2 * elements, receives, receives, [this](int b) { describe(b); },
                     [this](int b, int p, int at) { place(b, p, at); });
                 return true;
             }
@@ -429,7 +432,7 @@ private:
     const Epilogue& epilogue_;
     const int channel_;
     int round_ = 0;
-    int next_ = 0, batch_ = 0, all_ = 0;  // of this phase's slots: the batch's first, how many it has, and all
+    int next_ = 0;  // of this phase's slots: the next batch's first
     unsigned parity_ = 0;
     phase phase_ = phase::send;
     int failed_ = false, failed_here_ = false;  // of the block, as of its last barrier; of this thread

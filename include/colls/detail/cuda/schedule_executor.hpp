@@ -35,7 +35,7 @@ public:
         start();
         COLLS_ROLLED
         while (next_batch())
-            slots::run_batch(g_, parity_, batch_, 64 / sizeof(T), [this](int b, const team<G>& t) {
+            slots::run_batch(g_, parity_, [this](int b, const team<G>& t) {
                 run_pass(t, state().passes[parity_][b], state().operands[parity_] + b * (ports() + 1));
             });
         return !failed_;
@@ -166,6 +166,7 @@ private:
             facts.me = rooted(what) ? mod(self().rank - facts.shift, n()) : self().rank;
             facts.rounds = s_.rounds(n());
             facts.ports = ports_of(s_, n());
+            facts.passes = slots::passes_at_once(facts.ports);
             facts.blocks = divided(call().count, static_cast<std::uint64_t>(call().user_blocks));
             facts.base = g_.relaxed(static_cast<const std::uint64_t*>(&own.progress[self().rank])) + 1;
             facts.entry = static_cast<std::int32_t>(calls & 1);
@@ -181,23 +182,23 @@ private:
     }
     COLLS_DEVICE void begin(phase p) {
         phase_ = p;
-        next_ = batch_ = 0;
-        all_ = what == collective::barrier                            ? 0
-               : p >= phase::move_landed                              ? slots::carried(g_, false)
-               : (p == phase::deliver ? slots::delivers(g_) : stages()) ? call().width
-                                                                      : 0;
+        next_ = 0;
     }
 
+    /// How many slots this phase goes through.
+    COLLS_DEVICE int all() const {
+        if (what == collective::barrier) return 0;
+        if (arrives()) return slots::carried(g_, false);
+        return (phase_ == phase::deliver ? slots::delivers(g_) : stages()) ? call().width : 0;
+    }
     /// Prepares the next batch of passes in the block's state; false: the call is over, or has failed.
     COLLS_DEVICE bool next_batch() {
         COLLS_ROLLED
         while (!failed_) {
-            next_ += batch_;
-            batch_ = all_ - next_;
-            if (batch_ > slots::passes_at_once(g_)) batch_ = slots::passes_at_once(g_);
-            if (batch_ > 0) {
+            const int left = next_ == 0 ? all() : state().batches[parity_].left;
+            if (left > 0) {
                 parity_ ^= 1u;
-                slots::prepare(g_, parity_, batch_, arrives(), pulls(), [this](int b) { describe(b); },
+                next_ += slots::prepare(g_, parity_, left, sizeof(T) < 64 ? 64 / sizeof(T) : 1, arrives(), pulls(), [this](int b) { describe(b); },
                     [this](int b, int p, int at) { place(b, p, at); });
                 return true;
             }
@@ -302,11 +303,13 @@ private:
     }
     COLLS_DEVICE void place(int b, int p, int at) {
         const memory_pass& o = state().passes[parity_][b];
-        const arrival& in = state().arrivals[p == ports() ? 0 : p];
-        const bool own = p == ports() || !pulls();
-        const int i = ports() == 1 ? o.at : state().matches[b * ports() + p % ports()];
-        state().operands[parity_][b * (ports() + 1) + at] =
-            source(own ? me() : in.peer, own ? o.slot : element_of(in.from, i), o.skip);
+        int role = me(), slot = o.slot;
+        if (pulls() && p != ports()) {
+            const arrival& in = state().arrivals[p];
+            role = in.peer;
+            slot = element_of(in.from, ports() == 1 ? o.at : state().matches[b * ports() + p]);
+        }
+        state().operands[parity_][b * (ports() + 1) + at] = source(role, slot, o.skip);
     }
 
     mutable G g_;
@@ -315,7 +318,7 @@ private:
     const Epilogue& epilogue_;
     const int channel_;
     int round_ = 0;
-    int next_ = 0, batch_ = 0, all_ = 0;  // of this phase's slots: the batch's first, how many it has, and all
+    int next_ = 0;  // of this phase's slots: the next batch's first
     unsigned parity_ = 0;
     phase phase_ = phase::stage;
     int failed_ = false;  // int: bool takes more code

@@ -116,7 +116,7 @@ protected:
         return all;
     }
     /// Makes a pass that of block number i of them.
-    COLLS_DEVICE static void set_block(G& g, memory_pass& o, bool sends, int i) {
+    COLLS_DEVICE_CALLED static void set_block(G g, memory_pass& o, bool sends, int i) {
         int p = 0;
         COLLS_ROLLED
         for (int size; i >= (size = blocks_of(g, sends, p).size()); ++p) i -= size;
@@ -125,18 +125,18 @@ protected:
         o.at = i;
     }
     /// How many passes a batch has, at most.
-    COLLS_DEVICE static int passes_at_once(G& g) {
-        const int most = max_operands / (g.state().schedule.ports + 1);
+    COLLS_DEVICE static int passes_at_once(int ports) {
+        const int most = max_operands / (ports + 1);
         return most < max_passes ? most : max_passes;
     }
-    /// Prepares the passes of a batch, by all threads: describe(b) sets what a pass is, by the last threads;
+    /// Prepares the next passes of the `left` of a phase, by all threads; returns how many: describe(b) sets what a pass is, by the last threads;
     /// place(b, p), for each port and in place p of `ports` for the own value, an operand. `arrives`: they are of what
     /// the ports receive; the first port that receives into a slot has the pass, which does them all. `pulls`: they take
     /// it from the ports; else each has one operand.
     template <class Describe, class Place>
-    COLLS_DEVICE static void prepare(
-        G& g, unsigned parity, int batch, bool arrives, bool pulls, const Describe& describe, const Place& place) {
-        const int ports = g.state().schedule.ports;
+    COLLS_DEVICE static int prepare(G& g, unsigned parity, int left, std::uint32_t at_once, bool arrives, bool pulls,
+        const Describe& describe, const Place& place) {
+        const int ports = g.state().schedule.ports, most = g.state().schedule.passes, batch = left < most ? left : most;
         memory_pass* const passes = g.state().passes[parity];
         COLLS_ROLLED
         for (int b = g.size() - 1 - g.index(); b < batch; b += g.size()) describe(b);
@@ -144,8 +144,8 @@ protected:
         if (arrives && ports > 1) {
             COLLS_ROLLED
             for (int i = g.index(); i < batch * ports; i += g.size()) {
-                const int slot = passes[i / ports].slot;
-                const block_set& in = blocks_of(g, false, i % ports);
+                const int b = i / ports, slot = passes[b].slot;
+                const block_set& in = blocks_of(g, false, i - b * ports);
                 int j = in.size();
                 COLLS_ROLLED
                 while (--j >= 0)
@@ -154,52 +154,61 @@ protected:
             }
             g.any(false);
         }
+        if (g.index() == g.size() - 1)
+            g.state().batches[parity] = shared_out(passes, batch, left - batch, g.size(), at_once);
         // Without a way out before the end: the threads of a warp that have an operand meet at its call.
         COLLS_ROLLED
         for (int i = g.index(); i < batch * (ports + 1); i += g.size()) {
-            const int b = i / (ports + 1), p = i % (ports + 1);
+            const int b = i / (ports + 1), p = i - b * (ports + 1);
             memory_pass& o = passes[b];
             bool is_needed = o.is_needed != 0;
-            int at = p == ports ? 0 : -1;
             if (arrives) {
                 COLLS_ROLLED
                 for (int other = 0; other < o.port; ++other) is_needed = is_needed && !matches(g, b, other);
             }
-            if (pulls && is_needed) at = operand_position(g, b, o.folds_own != 0, p);
-            if (p == ports)
-                o.operands = !is_needed ? 0
-                             : pulls && g.state().arrivals[o.port].act == action::reduce
-                                 ? operands_of(g, b, o.folds_own != 0)
-                                 : 1;
-            if (is_needed && at >= 0) place(b, p, at);
+            place_of_operand x{p == ports ? 0 : -1, 1};
+            if (pulls) x = operand_place(g, b, o.folds_own != 0, p);
+            if (pulls && g.state().arrivals[o.port].act != action::reduce) x.all = 1;
+            if (p == ports) o.operands = is_needed ? x.all : 0;
+            if (is_needed && x.at >= 0) place(b, p, x.at);
         }
         g.any(false);
+        return batch;
     }
     /// Does port p receive into the slot of pass b?
     COLLS_DEVICE static bool matches(G& g, int b, int p) {
         const int ports = g.state().schedule.ports;
         return ports == 1 || g.state().matches[b * ports + p] >= 0;
     }
-    /// Calls run(b, team) for each pass of the batch that has something to do. `at_once`: elements that keep a thread
-    /// busy.
-    template <class Run>
-    COLLS_DEVICE static void run_batch(G& g, unsigned parity, int batch, std::uint32_t at_once, const Run& run) {
-        const memory_pass* const passes = g.state().passes[parity];
+    /// Shares the threads among a batch whose passes are described. `at_once`: elements that keep a thread busy.
+    COLLS_DEVICE static pass_batch shared_out(
+        const memory_pass* passes, int batch, int left, int threads, std::uint32_t at_once) {
+        if (batch == 1) return {1, threads, 1, left};
         std::uint32_t longest = 0;
         COLLS_ROLLED
         for (int b = 0; b < batch; ++b)
-            if (passes[b].operands != 0 && passes[b].count > longest) longest = passes[b].count;
+            if (passes[b].is_needed != 0 && passes[b].count > longest) longest = passes[b].count;
         // Whole warps, where there are some.
-        const int all = g.size(), unit = all > 32 ? 32 : 1, busy = static_cast<int>(longest / at_once) / unit * unit + unit,
-                  equal = all / batch / unit * unit;
-        int size = equal > busy ? equal : busy;
-        if (size > all || batch == 1) size = all;
-        const int teams = all / size, mine = g.index() / size;
-        if (mine >= teams) return;
-        const team<G> t(g, g.index() - mine * size, size);
+        const int unit = threads > 32 ? 32 : 1, busy = (static_cast<int>(longest / at_once) | (unit - 1)) + 1,
+                  equal = threads / batch & -unit, size = equal > busy ? equal : busy;
+        return 2 * size > threads ? pass_batch{batch, threads, 1, left}
+                                  : pass_batch{batch, size, threads / size, left};
+    }
+    /// Calls run(b, team) for each pass of a batch that has something to do.
+    template <class Run>
+    COLLS_DEVICE static void run_batch(G& g, unsigned parity, const Run& run) {
+        const block_state& state = g.state();
+        const pass_batch& batch = state.batches[parity];
+        int b = 0, first = 0;
+        if (batch.teams > 1) {
+            b = g.index() / batch.size;
+            if (b >= batch.teams) return;
+            first = b * batch.size;
+        }
+        const team<G> t(g, g.index() - first, batch.size);
         COLLS_ROLLED
-        for (int b = mine; b < batch; b += teams)
-            if (passes[b].operands != 0) run(b, t);
+        for (; b < batch.passes; b += batch.teams)
+            if (state.passes[parity][b].operands != 0) run(b, t);
     }
     /// Any order of operands gives the same bits.
     static constexpr bool is_exact_in_any_order() {
@@ -215,29 +224,30 @@ protected:
         const rank_handle& self = g.state().self;
         return !is_exact_in_any_order() ? rank : rank - self.rank + (rank < self.rank ? self.sizes.ranks : 0);
     }
-    /// How many operands pass b has: what the ports receive into its slot, and, if `own`, this rank's value.
-    COLLS_DEVICE static int operands_of(G& g, int b, bool own) {
-        int count = own ? 1 : 0;
-        COLLS_ROLLED
-        for (int p = 0; p < g.state().schedule.ports; ++p) count += matches(g, b, p);
-        return count;
-    }
-    /// Where among them is what port p receives, in the order of fold_position? Port `ports` stands for the own value,
-    /// which comes after one that the rank sends to itself. Negative: p has no operand.
-    COLLS_DEVICE static int operand_position(G& g, int b, bool own, int p) {
+    /// Where an operand of pass b is among them all, negative where it is not there; and how many they are.
+    struct place_of_operand {
+        int at, all;
+    };
+    /// Of what port p receives, in the order of fold_position. Port `ports` stands for this rank's value, which is there
+    /// if `own`, and comes after one that the rank sends to itself.
+    COLLS_DEVICE_CALLED static place_of_operand operand_place(G g, int b, bool own, int p) {
         const schedule_facts& facts = g.state().schedule;
-        const bool is_own = p == facts.ports;
-        if (is_own ? !own : !matches(g, b, p)) return -1;
-        const int self = fold_position(g, g.state().self.rank);
-        const int from = is_own ? self : fold_position(g, rank_of(g, g.state().arrivals[p].peer));
-        int at = own && !is_own && self < from ? 1 : 0;
+        const auto position = [&](int port) {
+            return fold_position(g, port == facts.ports ? g.state().self.rank
+                                                        : rank_of(g, g.state().arrivals[port].peer));
+        };
+        const int mine = position(p);
+        int before = 0, all = 0;
+        bool is_there = false;
         COLLS_ROLLED
-        for (int other = 0; other < facts.ports; ++other) {
-            if (other == p || !matches(g, b, other)) continue;
-            const int there = fold_position(g, rank_of(g, g.state().arrivals[other].peer));
-            at += there < from || (there == from && other < p);
+        for (int other = 0; other <= facts.ports; ++other) {
+            if (other == facts.ports ? !own : !matches(g, b, other)) continue;
+            ++all;
+            is_there = is_there || other == p;
+            const int there = position(other);
+            before += there < mine || (there == mine && other < p);
         }
-        return at;
+        return {is_there ? before : -1, all};
     }
 };
 

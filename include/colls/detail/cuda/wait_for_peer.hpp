@@ -61,17 +61,23 @@ public:
     COLLS_DEVICE bool pause(G& g, int channel, int peer, int round) {
         g.pause();
         if ((++pauses_ & 63u) != 0) return true;  // reading the clock and poison words takes longer than a look
-        const std::uint64_t now = g.now();
-        if (since_ == 0) since_ = now;
-        const std::uint64_t waited = now - since_;
-        // The order is in host memory: looked at once in about a millisecond.
-        if (is_told_to_end(g, channel, peer, round, waited >= time_to_correct_ns, (pauses_ & 1023u) == 0)) return false;
-        if (waited < g.state().self.timeout_ns) return true;
-        give_up(g, channel, failure::late, peer, round, 0);
-        return false;
+        since_ = after_a_look(g, channel, peer, round, pauses_, since_);
+        return since_ != 0;
     }
 
 private:
+    /// Since when it waits; 0: the wait has failed.
+    COLLS_DEVICE_CALLED static std::uint64_t after_a_look(
+        G g, int channel, int peer, int round, std::uint32_t pauses, std::uint64_t since) {
+        const std::uint64_t now = g.now();
+        if (since == 0) since = now;
+        const std::uint64_t waited = now - since;
+        // The order is in host memory: looked at once in about a millisecond.
+        if (is_told_to_end(g, channel, peer, round, waited >= time_to_correct_ns, (pauses & 1023u) == 0)) return 0;
+        if (waited < g.state().self.timeout_ns) return since;
+        give_up(g, channel, failure::late, peer, round, 0);
+        return 0;
+    }
     std::uint32_t pauses_ = 0;
     std::uint64_t since_ = 0;
 };
