@@ -59,7 +59,8 @@ __device__ bool wait_for(const line* at, std::uint64_t least) {
 
 /// Message passing as `pulled` does it: all threads of a block store, one releases; one of the other block acquires,
 /// and all load what the other's first-level cache holds from the round before.
-__global__ void __launch_bounds__(threads) message_passing(quad* data, int quads, line* flags, line* acknowledged, int rounds, outcome* o) {
+__global__ void __launch_bounds__(threads)
+    message_passing(quad* data, int quads, line* flags, line* acknowledged, int rounds, outcome* o) {
     const int pair = static_cast<int>(blockIdx.x / 2), me = static_cast<int>(threadIdx.x);
     quad* const mine = data + static_cast<std::size_t>(pair) * static_cast<std::size_t>(quads);
     for (int i = 1; i <= rounds; ++i) {
@@ -116,7 +117,8 @@ __global__ void __launch_bounds__(threads) packets(packet* there, packet* back, 
 /// Thread t of both blocks of a pair: x = i, fence, read y, and the same the other way round. `stores` says which.
 ///   store buffering: neither sees the other's store
 ///   load buffering:  both see the other's store, which each makes after its load
-__global__ void __launch_bounds__(threads) buffering(bool stores, line* x, line* y, line* seen, line* meetings, int rounds, outcome* o) {
+__global__ void __launch_bounds__(threads)
+    buffering(bool stores, line* x, line* y, line* seen, line* meetings, int rounds, outcome* o) {
     const int pair = static_cast<int>(blockIdx.x / 2), me = static_cast<int>(threadIdx.x);
     const bool first = blockIdx.x % 2 == 0;
     const auto at = static_cast<std::size_t>(pair) * threads + static_cast<std::size_t>(me);
@@ -205,7 +207,8 @@ __global__ void release_word(line* flag, std::uint64_t x) {
     if (threadIdx.x == 0) group::release(&flag->word, x);
 }
 /// Waits for rounds of fill and release_word on another stream, and checks what fill has written.
-__global__ void __launch_bounds__(threads) watch(const std::uint32_t* data, std::size_t count, line* flag, line* done, int rounds, outcome* o) {
+__global__ void __launch_bounds__(threads)
+    watch(const std::uint32_t* data, std::size_t count, line* flag, line* done, int rounds, outcome* o) {
     for (int i = 1; i <= rounds; ++i) {
         bool late = false;
         if (threadIdx.x == 0) late = !wait_for(flag, static_cast<std::uint64_t>(i));
@@ -220,7 +223,8 @@ __global__ void __launch_bounds__(threads) watch(const std::uint32_t* data, std:
     }
 }
 /// Answers a host thread: data in pinned memory both ways.
-__global__ void __launch_bounds__(threads) answer_host(quad* data, int quads, line* to_device, line* to_host, int rounds, outcome* o) {
+__global__ void __launch_bounds__(threads)
+    answer_host(quad* data, int quads, line* to_device, line* to_host, int rounds, outcome* o) {
     for (int i = 1; i <= rounds; ++i) {
         bool late = false;
         if (threadIdx.x == 0) late = !wait_for(to_device, static_cast<std::uint64_t>(i));
@@ -261,7 +265,8 @@ void machine() {
     check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
     check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
     check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
-    found("driver, runtime", driver >= runtime, formatted("CUDA %d.%d, %d.%d", driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10));
+    found("driver, runtime", driver >= runtime,
+        formatted("CUDA %d.%d, %d.%d", driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10));
     for (int d = 0; d < devices; ++d) {
         cudaDeviceProp p{};
         check(cudaGetDeviceProperties(&p, d), "cudaGetDeviceProperties");
@@ -270,15 +275,17 @@ void machine() {
         cudaDeviceGetAttribute(&atomics, cudaDevAttrHostNativeAtomicSupported, d);
         cudaDeviceGetAttribute(&domains, cudaDevAttrMemSyncDomainCount, d);
         found("device", p.cooperativeLaunch != 0,
-            formatted("%d: %s, %d.%d, %d SMs, %zu MiB, L2 %d MiB, %d MHz, sync domains %d, IPC %d, native atomics to host %d", d, p.name,
-                p.major, p.minor, p.multiProcessorCount, p.totalGlobalMem >> 20, p.l2CacheSize >> 20, clock / 1000, domains,
-                p.ipcEventSupported, atomics));
+            formatted(
+                "%d: %s, %d.%d, %d SMs, %zu MiB, L2 %d MiB, %d MHz, sync domains %d, IPC %d, native atomics to host %d",
+                d, p.name, p.major, p.minor, p.multiProcessorCount, p.totalGlobalMem >> 20, p.l2CacheSize >> 20,
+                clock / 1000, domains, p.ipcEventSupported, atomics));
         for (int e = 0; e < devices; ++e) {
             int access = 0, native = 0;
             if (e == d) continue;
             cudaDeviceGetP2PAttribute(&access, cudaDevP2PAttrAccessSupported, d, e);
             cudaDeviceGetP2PAttribute(&native, cudaDevP2PAttrNativeAtomicSupported, d, e);
-            std::printf("           device %d reaches %d: %s, native atomics: %d\n", d, e, access != 0 ? "yes" : "no", native);
+            std::printf(
+                "           device %d reaches %d: %s, native atomics: %d\n", d, e, access != 0 ? "yes" : "no", native);
         }
     }
     const device_memory word(0, 4);
@@ -288,7 +295,8 @@ void machine() {
     found("a kernel", got == 42, formatted("wrote %u", got));
 }
 
-void launch(const void* kernel, int blocks, void** arguments, cudaStream_t stream, bool cooperative = true, bool remote = false, int size = threads) {
+void launch(const void* kernel, int blocks, void** arguments, cudaStream_t stream, bool cooperative = true,
+    bool remote = false, int size = threads) {
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeMemSyncDomain;
     attributes[0].val.memSyncDomain = remote ? cudaLaunchMemSyncDomainRemote : cudaLaunchMemSyncDomainDefault;
@@ -353,14 +361,21 @@ void facts() {
     load(meet_other_grid);
     const private_stream stream(0), other(0);
     const auto row = [](const char* what, double t) {
-        found("beside a kernel that waits 300 ms", true, formatted("%-52s %9.3f ms%s", what, t * 1e3, t > 0.2 ? ": WAITS for it" : ""));
+        found("beside a kernel that waits 300 ms", true,
+            formatted("%-52s %9.3f ms%s", what, t * 1e3, t > 0.2 ? ": WAITS for it" : ""));
     };
     row("first launch of a kernel on another stream", beside_a_kernel([&] { lazy_one<<<1, 1, 0, other.get()>>>(); }));
     row("cudaFuncGetAttributes of a kernel not loaded", beside_a_kernel([&] { load(lazy_two); }));
     row("the same, again", beside_a_kernel([&] { load(lazy_two); }));
     row("launch of a kernel that is loaded", beside_a_kernel([&] { lazy_two<<<1, 1, 0, other.get()>>>(); }));
-    row("cudaMalloc, 1 MiB", beside_a_kernel([&] { const void* leak = nullptr; check(cudaMalloc(const_cast<void**>(&leak), 1 << 20), "cudaMalloc"); }));
-    row("cudaMalloc, 1 GiB", beside_a_kernel([&] { const void* leak = nullptr; check(cudaMalloc(const_cast<void**>(&leak), 1 << 30), "cudaMalloc"); }));
+    row("cudaMalloc, 1 MiB", beside_a_kernel([&] {
+        const void* leak = nullptr;
+        check(cudaMalloc(const_cast<void**>(&leak), 1 << 20), "cudaMalloc");
+    }));
+    row("cudaMalloc, 1 GiB", beside_a_kernel([&] {
+        const void* leak = nullptr;
+        check(cudaMalloc(const_cast<void**>(&leak), 1 << 30), "cudaMalloc");
+    }));
     void* memory = nullptr;
     check(cudaMalloc(&memory, 1 << 20), "cudaMalloc");
     row("cudaMemcpyAsync from pageable memory, other stream", beside_a_kernel([&] {
@@ -368,10 +383,16 @@ void facts() {
         check(cudaMemcpyAsync(memory, x.data(), x.size(), cudaMemcpyHostToDevice, other.get()), "cudaMemcpyAsync");
         check(cudaStreamSynchronize(other.get()), "cudaStreamSynchronize");
     }));
-    row("cudaHostAlloc, 1 MiB", beside_a_kernel([&] { void* leak = nullptr; check(cudaHostAlloc(&leak, 1 << 20, cudaHostAllocPortable), "cudaHostAlloc"); }));
+    row("cudaHostAlloc, 1 MiB", beside_a_kernel([&] {
+        void* leak = nullptr;
+        check(cudaHostAlloc(&leak, 1 << 20, cudaHostAllocPortable), "cudaHostAlloc");
+    }));
     row("cudaStreamCreateWithFlags", beside_a_kernel([&] { new private_stream(0); }));
     row("cudaFree", beside_a_kernel([&] { check(cudaFree(memory), "cudaFree"); }));
-    row("cudaEventCreate", beside_a_kernel([&] { cudaEvent_t leak = nullptr; check(cudaEventCreate(&leak), "cudaEventCreate"); }));
+    row("cudaEventCreate", beside_a_kernel([&] {
+        cudaEvent_t leak = nullptr;
+        check(cudaEventCreate(&leak), "cudaEventCreate");
+    }));
 
     check(cudaMalloc(&memory, 1 << 20), "cudaMalloc");
     cudaEvent_t event = nullptr;
@@ -388,11 +409,20 @@ void facts() {
         {"cudaStreamGetDevice, another stream", [&] { return cudaStreamGetDevice(other.get(), &device); }},
         {"cudaStreamIsCapturing, the legacy stream", [&] { return cudaStreamIsCapturing(nullptr, &status); }},
         {"cudaPointerGetAttributes", [&] { return cudaPointerGetAttributes(&pointer, memory); }},
-        {"cudaFuncGetAttributes", [&] { return cudaFuncGetAttributes(&function, reinterpret_cast<const void*>(&lazy_three)); }},
-        {"cudaOccupancyMaxActiveBlocks...", [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, reinterpret_cast<const void*>(&nothing), 32, 0); }},
+        {"cudaFuncGetAttributes",
+            [&] { return cudaFuncGetAttributes(&function, reinterpret_cast<const void*>(&lazy_three)); }},
+        {"cudaOccupancyMaxActiveBlocks...",
+            [&] {
+                return cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                    &blocks, reinterpret_cast<const void*>(&nothing), 32, 0);
+            }},
         {"cudaEventQuery, another stream", [&] { return cudaEventQuery(event); }},
         {"cudaStreamSynchronize, another stream", [&] { return cudaStreamSynchronize(other.get()); }},
-        {"cudaMalloc", [&] { void* leak = nullptr; return cudaMalloc(&leak, 4096); }},
+        {"cudaMalloc",
+            [&] {
+                void* leak = nullptr;
+                return cudaMalloc(&leak, 4096);
+            }},
     };
     for (const bool relaxes : {false, true})
         for (const auto& [name, call] : calls) {
@@ -407,7 +437,8 @@ void facts() {
             cudaGetLastError();
             if (graph != nullptr) cudaGraphDestroy(graph);
             found(relaxes ? "in a capture, relaxed" : "in a capture, global", true,
-                formatted("%-42s %s; the capture is %s", name, cudaGetErrorName(code), end == cudaSuccess ? "whole" : cudaGetErrorName(end)));
+                formatted("%-42s %s; the capture is %s", name, cudaGetErrorName(code),
+                    end == cudaSuccess ? "whole" : cudaGetErrorName(end)));
         }
 }
 
@@ -418,7 +449,8 @@ void litmus() {
     for (const bool remote : {false, true}) {
         const char* const where = remote ? "remote" : "default";
         {
-            const device_memory o(0, sizeof(outcome)), data(0, pairs * 2048 * sizeof(quad)), flags(0, 2 * pairs * sizeof(line));
+            const device_memory o(0, sizeof(outcome)), data(0, pairs * 2048 * sizeof(quad)),
+                flags(0, 2 * pairs * sizeof(line));
             quad* q = in<quad>(data);
             int quads = 2048, rounds = 2000;
             line *f = in<line>(flags), *a = f + pairs;
@@ -428,7 +460,8 @@ void litmus() {
             check(cudaDeviceSynchronize(), "message passing");
             const outcome seen = read(o);
             found("message passing", seen.wrong + seen.late == 0,
-                formatted("%s domain: %llu stale words, %llu late, of %d x %d rounds of 32 KiB", where, seen.wrong, seen.late, pairs, rounds));
+                formatted("%s domain: %llu stale words, %llu late, of %d x %d rounds of 32 KiB", where, seen.wrong,
+                    seen.late, pairs, rounds));
         }
         {
             const device_memory o(0, sizeof(outcome)), all(0, 2 * pairs * threads * sizeof(packet));
@@ -442,8 +475,8 @@ void litmus() {
             const double t = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
             const outcome seen = read(o);
             found("packets", seen.wrong + seen.late == 0,
-                formatted("%s domain: %llu wrong, %llu late, %llu halves; %.2f us there and back, 64 blocks at once", where, seen.wrong, seen.late,
-                    seen.seen, t * 1e6 / rounds));
+                formatted("%s domain: %llu wrong, %llu late, %llu halves; %.2f us there and back, 64 blocks at once",
+                    where, seen.wrong, seen.late, seen.seen, t * 1e6 / rounds));
         }
         for (bool stores : {true, false}) {
             const device_memory o(0, sizeof(outcome)), lines(0, 3 * pairs * threads * sizeof(line)),
@@ -456,7 +489,8 @@ void litmus() {
             check(cudaDeviceSynchronize(), "buffering");
             const outcome seen = read(o);
             found(stores ? "store buffering" : "load buffering", seen.wrong + seen.late == 0,
-                formatted("%s domain: %llu forbidden, %llu late, %llu seen by one only", where, seen.wrong, seen.late, seen.seen));
+                formatted("%s domain: %llu forbidden, %llu late, %llu seen by one only", where, seen.wrong, seen.late,
+                    seen.seen));
         }
         {
             const device_memory o(0, sizeof(outcome)), data(0, 2048 * sizeof(quad)), flags(0, sizeof(line));
@@ -468,7 +502,8 @@ void litmus() {
             launch(reinterpret_cast<const void*>(&release_sequence), 3, arguments, stream.get(), true, remote);
             check(cudaDeviceSynchronize(), "release sequence");
             const outcome seen = read(o);
-            found("release sequence", seen.wrong + seen.late == 0, formatted("%s domain: %llu stale words, %llu late", where, seen.wrong, seen.late));
+            found("release sequence", seen.wrong + seen.late == 0,
+                formatted("%s domain: %llu stale words, %llu late", where, seen.wrong, seen.late));
         }
         {
             // A kernel of the default domain writes; one behind it on its stream, of this domain, releases.
@@ -491,7 +526,8 @@ void litmus() {
                 const auto begin = std::chrono::steady_clock::now();
                 std::uint64_t at = 0;
                 while (at < value && std::chrono::steady_clock::now() - begin < std::chrono::seconds(2)) {
-                    check(cudaMemcpyAsync(&at, &done->word, 8, cudaMemcpyDeviceToHost, stream.get()), "cudaMemcpyAsync");
+                    check(
+                        cudaMemcpyAsync(&at, &done->word, 8, cudaMemcpyDeviceToHost, stream.get()), "cudaMemcpyAsync");
                     check(cudaStreamSynchronize(stream.get()), "watch");
                 }
             }
@@ -513,9 +549,11 @@ void litmus() {
             const auto begin = std::chrono::steady_clock::now();
             for (int i = 1; i <= rounds && late == 0; ++i) {
                 for (int k = 0; k < quads; ++k) q[k].word[1] = static_cast<std::uint32_t>(i);
-                std::atomic_ref<std::uint64_t>(to_device->word).store(static_cast<std::uint64_t>(i), std::memory_order_release);
+                std::atomic_ref<std::uint64_t>(to_device->word)
+                    .store(static_cast<std::uint64_t>(i), std::memory_order_release);
                 const auto since = std::chrono::steady_clock::now();
-                while (std::atomic_ref<std::uint64_t>(to_host->word).load(std::memory_order_acquire) < static_cast<std::uint64_t>(i))
+                while (std::atomic_ref<std::uint64_t>(to_host->word).load(std::memory_order_acquire) <
+                       static_cast<std::uint64_t>(i))
                     if (std::chrono::steady_clock::now() - since > std::chrono::seconds(5)) {
                         ++late;
                         break;
@@ -526,8 +564,8 @@ void litmus() {
             check(cudaDeviceSynchronize(), "answer_host");
             const outcome seen = read(o);
             found("host and kernel, pinned memory", wrong + late + seen.wrong + seen.late == 0,
-                formatted("%s domain: %llu and %llu stale words, %llu late; %.2f us there and back with 4 KiB each way", where, wrong, seen.wrong,
-                    late + seen.late, t * 1e6 / rounds));
+                formatted("%s domain: %llu and %llu stale words, %llu late; %.2f us there and back with 4 KiB each way",
+                    where, wrong, seen.wrong, late + seen.late, t * 1e6 / rounds));
         }
     }
 }
@@ -592,7 +630,8 @@ void calls() {
         const device_memory from(0, most * static_cast<std::size_t>(n)), to(0, most * static_cast<std::size_t>(n));
         const auto parts = [&](const device_memory& m, std::size_t bytes) {
             std::vector<std::span<float>> all;
-            for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r) all.emplace_back(in<float>(m) + r * (most / 4), bytes / 4);
+            for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r)
+                all.emplace_back(in<float>(m) + r * (most / 4), bytes / 4);
             return all;
         };
         struct point {
@@ -600,22 +639,28 @@ void calls() {
             const char* name;
             std::size_t bytes;
         };
-        for (const point& p : {point{protocol::eager, "eager", 8}, point{protocol::eager, "eager", 1 << 10}, point{protocol::eager, "eager", 32 << 10},
-                 point{protocol::packets, "packets", 32 << 10}, point{protocol::packets, "packets", 256 << 10}, point{protocol::packets, "packets", 1 << 20},
-                 point{protocol::pulled, "pulled", 32 << 10}, point{protocol::pulled, "pulled", 256 << 10}, point{protocol::pulled, "pulled", 1 << 20},
-                 point{protocol::pulled, "pulled", 4 << 20}, point{protocol::pulled, "pulled", most}}) {
+        for (const point& p : {point{protocol::eager, "eager", 8}, point{protocol::eager, "eager", 1 << 10},
+                 point{protocol::eager, "eager", 32 << 10}, point{protocol::packets, "packets", 32 << 10},
+                 point{protocol::packets, "packets", 256 << 10}, point{protocol::packets, "packets", 1 << 20},
+                 point{protocol::pulled, "pulled", 32 << 10}, point{protocol::pulled, "pulled", 256 << 10},
+                 point{protocol::pulled, "pulled", 1 << 20}, point{protocol::pulled, "pulled", 4 << 20},
+                 point{protocol::pulled, "pulled", most}}) {
             colls::cuda::virtual_ranks ranks(n, {.protocol = p.by, .packet_bytes = 4 << 20});
             const auto x = parts(from, p.bytes), y = parts(to, p.bytes);
-            const auto [t, host] = seconds(s, p.bytes < (1 << 20) ? 100 : 20, [&] { colls::cuda::all_reduce(ranks, x, y, colls::sum, s); });
+            const auto [t, host] = seconds(
+                s, p.bytes < (1 << 20) ? 100 : 20, [&] { colls::cuda::all_reduce(ranks, x, y, colls::sum, s); });
             ranks.check();
             const auto [copy, unused] = seconds(s, 20, [&] {
                 for (std::size_t r = 0; r < x.size(); ++r)
-                    check(cudaMemcpyAsync(y[r].data(), x[r].data(), p.bytes, cudaMemcpyDeviceToDevice, s), "cudaMemcpyAsync");
+                    check(cudaMemcpyAsync(y[r].data(), x[r].data(), p.bytes, cudaMemcpyDeviceToDevice, s),
+                        "cudaMemcpyAsync");
             });
             (void)unused;
             found("all_reduce", true,
-                formatted("%d ranks, %-8s %9zu B: %9.2f us, %6.2f of the host; %d copies of it %9.2f us; bytes in and out over time %7.1f GB/s", n,
-                    p.name, p.bytes, t * 1e6, host * 1e6, n, copy * 1e6, 2e-9 * n * static_cast<double>(p.bytes) / t));
+                formatted("%d ranks, %-8s %9zu B: %9.2f us, %6.2f of the host; %d copies of it %9.2f us; bytes in and "
+                          "out over time %7.1f GB/s",
+                    n, p.name, p.bytes, t * 1e6, host * 1e6, n, copy * 1e6,
+                    2e-9 * n * static_cast<double>(p.bytes) / t));
         }
     }
 }
@@ -625,7 +670,8 @@ struct step {
     unsigned budget;
     void (*run)();
 };
-constexpr step steps[] = {{"machine", 20, machine}, {"grids", 20, grids}, {"facts", 20, facts}, {"litmus", 60, litmus}, {"launches", 20, launches}, {"calls", 60, calls}};
+constexpr step steps[] = {{"machine", 20, machine}, {"grids", 20, grids}, {"facts", 20, facts}, {"litmus", 60, litmus},
+    {"launches", 20, launches}, {"calls", 60, calls}};
 
 }  // namespace
 
@@ -650,7 +696,10 @@ int main(int argc, char** argv) {
         waitpid(child, &status, 0);
         const bool good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
         failed += !good;
-        std::printf("-- %s: %s, %.1f s\n", s.name, good ? "passed" : WIFSIGNALED(status) ? (WTERMSIG(status) == SIGALRM ? "over its budget" : "died") : "failed",
+        std::printf("-- %s: %s, %.1f s\n", s.name,
+            good                  ? "passed"
+            : WIFSIGNALED(status) ? (WTERMSIG(status) == SIGALRM ? "over its budget" : "died")
+                                  : "failed",
             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         std::fflush(stdout);
     }

@@ -44,7 +44,7 @@ struct options {
     /// for, in whole granules of the device (2 MiB).
     std::size_t multicast_bytes = 512 << 10;
     /// A channel passes its slice on in chunks of this many bytes, at most; all rounds of a chunk precede the next.
-    std::size_t chunk_bytes = 128 << 10;
+    std::size_t chunk_bytes = 256 << 10;
     /// Scratch memory of a channel: for schedules that need it, epilogues, and buffers that other ranks cannot reach.
     std::size_t scratch_bytes = 1 << 20;
     /// Memory of a channel for packets. What it receives in a call has to fit into a quarter. 0: no packets.

@@ -51,16 +51,17 @@ struct schedule_facts {
     std::int32_t me = 0;     ///< this rank's role
     std::int32_t rounds = 0, ports = 1;
     std::int32_t passes = 1;  ///< that a batch has, at most
-    quotient blocks;         ///< the call's elements, divided by its user blocks
-    std::uint64_t base = 0;  ///< the progress that announces the call's first round
-    std::int32_t entry = 0;  ///< of the two entry records, the one of this call
+    quotient blocks;          ///< the call's elements, divided by its user blocks
+    std::uint64_t base = 0;   ///< the progress that announces the call's first round
+    std::int32_t entry = 0;   ///< of the two entry records, the one of this call
 };
 
 /// Passes of a batch, which are prepared at once, at most; and their operands, if each pass has room for one of each
 /// port and the own one.
 inline constexpr int max_passes = 32, max_operands = 4 * (max_ports + 1);
 
-/// Shared memory of a block. Arrays of two are used alternately, so that a batch is prepared while the last one is read.
+/// Shared memory of a block. Arrays of two are used alternately, so that a batch is prepared while the last one is
+/// read.
 struct block_state {
     rank_handle self;
     kernel_call call;

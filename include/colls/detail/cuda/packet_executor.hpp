@@ -107,18 +107,23 @@ private:
         }
         return v;
     }
-    template <bool is_whole>
     COLLS_DEVICE static void store(T* to, const values& v, std::uint64_t here) {
-        if constexpr (is_whole) {
+        if (here == elements && is_aligned(to)) {
             __builtin_memcpy(__builtin_assume_aligned(static_cast<void*>(to), bytes_at_once), v.raw, bytes);
+        } else if constexpr (packets == 1) {
+            std::uint64_t left;
+            __builtin_memcpy(&left, v.raw, sizeof left);
+            COLLS_ROLLED
+            for (std::uint64_t i = 0; i < here; ++i, left >>= 8 * sizeof(T) % 64)
+                __builtin_memcpy(static_cast<void*>(to + i), &left, sizeof(T));
         } else {
             COLLS_UNROLL
             for (std::uint64_t i = 0; i < elements; ++i)
-                if (i < here) __builtin_memcpy(to + i, v.raw + i * sizeof(T), sizeof(T));
+                if (i < here) __builtin_memcpy(static_cast<void*>(to + i), v.raw + i * sizeof(T), sizeof(T));
         }
     }
-    /// Loads `most` units of packets, again until each of them has its flags, all at once: no load is under a condition.
-    /// Rank from[j] sends those at at[j]; none: they are not needed. False: this rank has given up.
+    /// Loads `most` units of packets, again until each of them has its flags, all at once: no load is under a
+    /// condition. Rank from[j] sends those at at[j]; none: they are not needed. False: this rank has given up.
     template <int most>
     COLLS_DEVICE bool receive(values (&to)[most], const packet* const (&at)[most], const int (&from)[most]) {
         packet got[most][packets];
@@ -148,44 +153,58 @@ private:
         return true;
     }
 
-    /// Moves elements as they are, or as this rank contributes them: own ones to packets, where it sends, or else to
-    /// elements; or packets of rank `sender` to elements. False: the rank has given up.
-    COLLS_DEVICE bool move(
-        const team<G>& t, bool sends, std::byte* to, const operand& x, int sender, std::uint32_t count) {
-        const std::uint32_t whole = is_aligned(sender != none ? nullptr : x.data) && is_aligned(sends ? nullptr : to)
-                                        ? count / static_cast<std::uint32_t>(elements)
-                                        : 0;
-        if (!move_units<packets == 1 ? 4 : 1, true>(t, sends, to, x, sender, 0, whole, count)) return false;
-        return move_units<1, false>(t, sends, to, x, sender, whole, units_of(count), count);
+    /// How many of the units of `count` elements from `u` on that a thread has, and where the j-th is; u itself, where
+    /// it has fewer. Of `most` at once.
+    struct thread_units {
+        std::uint32_t u, threads, end, count;
+        COLLS_DEVICE bool has(int j) const { return u + static_cast<std::uint32_t>(j) * threads < end; }
+        COLLS_DEVICE std::uint32_t at(int j) const { return has(j) ? u + static_cast<std::uint32_t>(j) * threads : u; }
+        COLLS_DEVICE std::uint64_t here(int j) const {
+            const std::uint64_t left = count - at(j) * elements;
+            return left < elements ? left : elements;
+        }
+    };
+    /// Copies packets of rank `sender` to elements. False: the rank has given up.
+    COLLS_DEVICE bool take(const team<G>& t, T* to, const packet* from, int sender, std::uint32_t count) {
+        constexpr int most = packets > 2 ? 1 : elements > 4 ? 2 : 4;
+        const auto threads = static_cast<std::uint32_t>(t.size()), units = units_of(count);
+        COLLS_ROLLED
+        for (auto u = static_cast<std::uint32_t>(t.index()); u < units; u += most * threads) {
+            const thread_units mine{u, threads, units, count};
+            values v[most];
+            const packet* at[most];
+            int senders[most];
+            COLLS_UNROLL
+            for (int j = 0; j < most; ++j) {
+                at[j] = from + mine.at(j) * packets;
+                senders[j] = sender;
+            }
+            if (!receive(v, at, senders)) return false;
+            COLLS_UNROLL
+            for (int j = 0; j < most; ++j)
+                if (mine.has(j)) store(to + mine.at(j) * elements, v[j], mine.here(j));
+        }
+        return true;
     }
-    /// Units [first, end) of them, `most` at once by a thread. `is_whole`: they are aligned, and all elements are there.
-    template <int most, bool is_whole>
-    COLLS_DEVICE bool move_units(const team<G>& t, bool sends, std::byte* to, const operand& x, int sender,
+    /// Copies own elements to packets, where it sends, else to elements; `raw`: as this rank contributes them.
+    COLLS_DEVICE void give(const team<G>& t, bool sends, std::byte* to, const T* from, bool raw, std::uint32_t count) {
+        const std::uint32_t whole = is_aligned(from) ? count / static_cast<std::uint32_t>(elements) : 0;
+        give_units<packets == 1 ? 4 : 1, true>(t, sends, to, from, raw, 0, whole, count);
+        give_units<1, false>(t, sends, to, from, raw, whole, units_of(count), count);
+    }
+    /// Units [first, end) of them. `are_whole`: they are aligned, and all elements are there.
+    template <int most, bool are_whole>
+    COLLS_DEVICE void give_units(const team<G>& t, bool sends, std::byte* to, const T* from, bool raw,
         std::uint32_t first, std::uint32_t end, std::uint32_t count) {
         const auto threads = static_cast<std::uint32_t>(t.size());
-        T* const target = reinterpret_cast<T*>(to);
-        const T* const source = static_cast<const T*>(x.data);
         COLLS_ROLLED
         for (std::uint32_t u = first + static_cast<std::uint32_t>(t.index()); u < end; u += most * threads) {
-            const std::uint64_t left = count - u * elements, here = is_whole || left >= elements ? elements : left;
-            const auto is_there = [&](int j) { return u + static_cast<std::uint32_t>(j) * threads < end; };
-            const auto unit = [&](int j) { return is_there(j) ? u + static_cast<std::uint32_t>(j) * threads : u; };
+            const thread_units mine{u, threads, end, count};
             values v[most];
-            if (sender != none) {
-                const packet* at[most];
-                int from[most];
-                COLLS_UNROLL
-                for (int j = 0; j < most; ++j) {
-                    at[j] = static_cast<const packet*>(x.data) + unit(j) * packets;
-                    from[j] = sender;
-                }
-                if (!receive(v, at, from)) return false;
-            } else {
-                COLLS_UNROLL
-                for (int j = 0; j < most; ++j) v[j] = loaded<is_whole>(source + unit(j) * elements, here);
-            }
+            COLLS_UNROLL
+            for (int j = 0; j < most; ++j) v[j] = loaded<are_whole>(from + mine.at(j) * elements, mine.here(j));
             if constexpr (has_leaves)
-                if (x.raw != 0) {
+                if (raw) {
                     const no_epilogue no{};
                     const element_operations<T, T, Op, no_epilogue> element{op_, no, 0};
                     COLLS_UNROLL
@@ -199,19 +218,18 @@ private:
                 }
             COLLS_UNROLL
             for (int j = 0; j < most; ++j) {
-                if (!is_there(j)) continue;
+                if (!mine.has(j)) continue;
                 if (!sends) {
-                    store<is_whole>(target + unit(j) * elements, v[j], here);
+                    store(reinterpret_cast<T*>(to) + mine.at(j) * elements, v[j], mine.here(j));
                     continue;
                 }
                 std::uint32_t data[2 * packets];
                 __builtin_memcpy(data, v[j].raw, sizeof data);
                 for (std::uint64_t i = 0; i < packets; ++i)
-                    g_.put(reinterpret_cast<packet*>(to) + unit(j) * packets + i,
+                    g_.put(reinterpret_cast<packet*>(to) + mine.at(j) * packets + i,
                         packet{flagged(flag_, data[2 * i]), flagged(flag_, data[2 * i + 1])});
             }
         }
-        return true;
     }
     COLLS_DEVICE static std::uint32_t units_of(std::uint32_t count) {
         return count / elements + (count % elements != 0 ? 1 : 0);
@@ -264,16 +282,17 @@ private:
 
     static constexpr bool has_leaves = reduces(what) && has_leaf<Op, A>;
 
-    COLLS_DEVICE bool run_pass(
-        const team<G>& t, const memory_pass& o, const operand* x, const std::int32_t* senders) {
+    COLLS_DEVICE bool run_pass(const team<G>& t, const memory_pass& o, const operand* x, const std::int32_t* senders) {
         if constexpr (!is_plain)
             if (o.is_result != 0)
                 return fold(t, o.to, x, senders, o.operands, o.count,
                     element_operations<T, D, Op, Epilogue>{op_, epilogue_, o.ranks}, o.index);
-        const bool sends = phase_ == phase::send;
         if (!reduces(what) || (o.operands == 1 && o.ranks == 0)) {
-            if (x[0].data == o.to && !(has_leaves && x[0].raw != 0)) return true;
-            return move(t, sends, o.to, x[0], senders[0], o.count);
+            if (senders[0] != none)
+                return take(t, reinterpret_cast<T*>(o.to), static_cast<const packet*>(x[0].data), senders[0], o.count);
+            if (x[0].data != o.to || (has_leaves && x[0].raw != 0))
+                give(t, phase_ == phase::send, o.to, static_cast<const T*>(x[0].data), x[0].raw != 0, o.count);
+            return true;
         }
         if constexpr (reduces(what)) {
             const no_epilogue no{};
@@ -344,7 +363,8 @@ private:
                 if (next_ > 0 && (failed_ = g_.any(failed_here_))) return false;
                 parity_ ^= 1u;
                 const bool receives = phase_ == phase::receive;
-                next_ += slots::prepare(g_, parity_, left, 2 * elements, receives, receives, [this](int b) { describe(b); },
+                next_ += slots::prepare(
+                    g_, parity_, left, 2 * elements, receives, receives, [this](int b) { describe(b); },
                     [this](int b, int p, int at) { place(b, p, at); });
                 return true;
             }
@@ -395,8 +415,8 @@ private:
             return;
         }
         const bool is_result = !receives || s.result_round == round_;
-        const location to = is_result || lives_in_output(g_, me(), s) ? output(call().out, s)
-                                                                      : scratch(g_, channel_, me(), o.slot, s);
+        const location to =
+            is_result || lives_in_output(g_, me(), s) ? output(call().out, s) : scratch(g_, channel_, me(), o.slot, s);
         o.index = first_element(g_, to, s.parts, span.first);
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.ranks = (receives ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;

@@ -139,8 +139,7 @@ private:
             if (o.is_result != 0) {
                 D* const target = reinterpret_cast<D*>(o.to);
                 if constexpr (reduces(what))
-                    return fold_elements<T>(
-                        t, target, x, o.operands, false, o.count, op_, epilogue_, o.ranks, o.index);
+                    return fold_elements<T>(t, target, x, o.operands, false, o.count, op_, epilogue_, o.ranks, o.index);
                 else
                     return fold_elements<T>(t, target, x, 1, false, o.count, no_operator{}, epilogue_, 0, o.index);
             }
@@ -198,8 +197,9 @@ private:
             const int left = next_ == 0 ? all() : state().batches[parity_].left;
             if (left > 0) {
                 parity_ ^= 1u;
-                next_ += slots::prepare(g_, parity_, left, sizeof(T) < 64 ? 64 / sizeof(T) : 1, arrives(), pulls(), [this](int b) { describe(b); },
-                    [this](int b, int p, int at) { place(b, p, at); });
+                next_ += slots::prepare(
+                    g_, parity_, left, sizeof(T) < 64 ? 64 / sizeof(T) : 1, arrives(), pulls(),
+                    [this](int b) { describe(b); }, [this](int b, int p, int at) { place(b, p, at); });
                 return true;
             }
             if (!advance()) return false;
@@ -241,8 +241,8 @@ private:
     /// round, have published `value`. Returns whether what it receives in this round lands in scratch memory first.
     COLLS_DEVICE bool synchronise(bool reads, int read, std::uint64_t value) {
         bool failed = false;
-        const int over =
-            what == collective::barrier || !reads ? int{overwrites_nothing} : call().overwrites[me() * rounds() + round_];
+        const int over = what == collective::barrier || !reads ? int{overwrites_nothing}
+                                                               : call().overwrites[me() * rounds() + round_];
         // By the last threads, since the first ones are publishing.
         COLLS_ROLLED
         for (int p = g_.size() - 1 - g_.index(); p < ports(); p += g_.size()) {

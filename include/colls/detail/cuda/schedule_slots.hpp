@@ -98,8 +98,7 @@ protected:
     /// Can a result be elsewhere than in the output at the end?
     COLLS_DEVICE static bool delivers(G& g) {
         const block_state& state = g.state();
-        return !output_is_readable || state.call.keeps_input != 0 ||
-               state.buffers[state.schedule.me].out == nullptr;
+        return !output_is_readable || state.call.keeps_input != 0 || state.buffers[state.schedule.me].out == nullptr;
     }
 
     // Batches.
@@ -129,10 +128,10 @@ protected:
         const int most = max_operands / (ports + 1);
         return most < max_passes ? most : max_passes;
     }
-    /// Prepares the next passes of the `left` of a phase, by all threads; returns how many: describe(b) sets what a pass is, by the last threads;
-    /// place(b, p), for each port and in place p of `ports` for the own value, an operand. `arrives`: they are of what
-    /// the ports receive; the first port that receives into a slot has the pass, which does them all. `pulls`: they take
-    /// it from the ports; else each has one operand.
+    /// Prepares the next passes of the `left` of a phase, by all threads; returns how many: describe(b) sets what a
+    /// pass is, by the last threads; place(b, p), for each port and in place p of `ports` for the own value, an
+    /// operand. `arrives`: they are of what the ports receive; the first port that receives into a slot has the pass,
+    /// which does them all. `pulls`: they take it from the ports; else each has one operand.
     template <class Describe, class Place>
     COLLS_DEVICE static int prepare(G& g, unsigned parity, int left, std::uint32_t at_once, bool arrives, bool pulls,
         const Describe& describe, const Place& place) {
@@ -191,8 +190,7 @@ protected:
         // Whole warps, where there are some.
         const int unit = threads > 32 ? 32 : 1, busy = (static_cast<int>(longest / at_once) | (unit - 1)) + 1,
                   equal = threads / batch & -unit, size = equal > busy ? equal : busy;
-        return 2 * size > threads ? pass_batch{batch, threads, 1, left}
-                                  : pass_batch{batch, size, threads / size, left};
+        return 2 * size > threads ? pass_batch{batch, threads, 1, left} : pass_batch{batch, size, threads / size, left};
     }
     /// Calls run(b, team) for each pass of a batch that has something to do.
     template <class Run>
@@ -228,13 +226,13 @@ protected:
     struct place_of_operand {
         int at, all;
     };
-    /// Of what port p receives, in the order of fold_position. Port `ports` stands for this rank's value, which is there
-    /// if `own`, and comes after one that the rank sends to itself.
+    /// Of what port p receives, in the order of fold_position. Port `ports` stands for this rank's value, which is
+    /// there if `own`, and comes after one that the rank sends to itself.
     COLLS_DEVICE_CALLED static place_of_operand operand_place(G g, int b, bool own, int p) {
         const schedule_facts& facts = g.state().schedule;
         const auto position = [&](int port) {
-            return fold_position(g, port == facts.ports ? g.state().self.rank
-                                                        : rank_of(g, g.state().arrivals[port].peer));
+            return fold_position(
+                g, port == facts.ports ? g.state().self.rank : rank_of(g, g.state().arrivals[port].peer));
         };
         const int mine = position(p);
         int before = 0, all = 0;
