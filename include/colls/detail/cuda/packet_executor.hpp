@@ -232,7 +232,7 @@ private:
         }
     }
     COLLS_DEVICE static std::uint32_t units_of(std::uint32_t count) {
-        return count / elements + (count % elements != 0 ? 1 : 0);
+        return static_cast<std::uint32_t>((count + elements - 1) / elements);
     }
 
     /// Folds k operands, packets of senders[j] or own elements where that is none, into the elements at `to`. Loads
@@ -345,7 +345,7 @@ private:
             state().departures[p] = mine.send.peer == none ? block_set{} : mine.send.blocks;
             state().receivers[0][p] = mine.send.peer;
         }
-        g_.any(false);
+        failed_ = g_.any(failed_here_);
         begin(phase::send);
     }
 
@@ -360,13 +360,14 @@ private:
         while (!failed_) {
             const int left = next_ == 0 ? all() : state().batches[parity_].left;
             if (left > 0) {
-                if (next_ > 0 && (failed_ = g_.any(failed_here_))) return false;
                 parity_ ^= 1u;
                 const bool receives = phase_ == phase::receive;
-                next_ += slots::prepare(
-                    g_, parity_, left, 2 * elements, receives, receives, [this](int b) { describe(b); },
+                const int made = slots::prepare(
+                    g_, parity_, left, 2 * elements, receives, receives, failed_here_, [this](int b) { describe(b); },
                     [this](int b, int p, int at) { place(b, p, at); });
-                return true;
+                next_ += made;
+                failed_ = made == 0;
+                return !failed_;
             }
             if (!advance()) return false;
         }
@@ -374,14 +375,15 @@ private:
     }
     /// Goes on to the next phase; false: the call is over, or has failed.
     COLLS_DEVICE bool advance() {
-        failed_ = g_.any(failed_here_);
+        // A phase that has prepared no pass has had no barrier: threads may be looking for its first one.
+        if (next_ == 0 || phase_ == phase::deliver) failed_ = g_.any(failed_here_);
         if (failed_ || phase_ == phase::deliver) return false;
         if (phase_ == phase::send) {
             // While the first packets are under way. No rank sends in the next call but one before all have come here
             // in the next one, so its packets are not overwritten before they are read.
             if (round_ == 0)
-                failed_ =
-                    g_.any(!compare_calls(g_, channel_, flag_, [this](int r) { return first_word(me_rank(), r); }));
+                failed_ = g_.any(failed_here_ || !compare_calls(g_, channel_, flag_,
+                                                     [this](int r) { return first_word(me_rank(), r); }));
             begin(phase::receive);
         } else if (++round_ < rounds()) {
             begin_round();
