@@ -153,8 +153,8 @@ private:
         return true;
     }
 
-    /// How many of the units of `count` elements from `u` on that a thread has, and where the j-th is; u itself, where
-    /// it has fewer. Of `most` at once.
+    /// Units of `count` elements that a thread works on at once: number j is at(j), `threads` behind the one before,
+    /// as far as they are before `end`. In place of one that is not there stands the first.
     struct thread_units {
         std::uint32_t u, threads, end, count;
         COLLS_DEVICE bool has(int j) const { return u + static_cast<std::uint32_t>(j) * threads < end; }
