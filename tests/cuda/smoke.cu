@@ -57,16 +57,28 @@ __device__ bool wait_for(const line* at, std::uint64_t least) {
     return true;
 }
 
+/// Which pair of blocks this one is of, and is it the first of the pair? `side`: 0: neighbours are a pair; 1, 2: the
+/// other block is of another grid, on another device.
+struct role {
+    int pair;
+    bool first;
+};
+__device__ role role_of(int side) {
+    const int block = static_cast<int>(blockIdx.x);
+    return side == 0 ? role{block / 2, block % 2 == 0} : role{block, side == 1};
+}
+
 /// Message passing as `pulled` does it: all threads of a block store, one releases; one of the other block acquires,
 /// and all load what the other's first-level cache holds from the round before.
 __global__ void __launch_bounds__(threads)
-    message_passing(quad* data, int quads, line* flags, line* acknowledged, int rounds, outcome* o) {
-    const int pair = static_cast<int>(blockIdx.x / 2), me = static_cast<int>(threadIdx.x);
+    message_passing(quad* data, int quads, line* flags, line* acknowledged, int rounds, outcome* o, int side) {
+    const auto [pair, first] = role_of(side);
+    const int me = static_cast<int>(threadIdx.x);
     quad* const mine = data + static_cast<std::size_t>(pair) * static_cast<std::size_t>(quads);
     for (int i = 1; i <= rounds; ++i) {
         const auto x = static_cast<std::uint32_t>(i);
         bool late = false;
-        if (blockIdx.x % 2 == 0) {
+        if (first) {
             for (int q = me; q < quads; q += threads) group::store(mine + q, {{x, x, x, x}});
             __syncthreads();
             if (me == 0) {
@@ -91,9 +103,9 @@ __global__ void __launch_bounds__(threads)
 }
 
 /// Packets there and back: a word that has the flag has the data.
-__global__ void __launch_bounds__(threads) packets(packet* there, packet* back, int rounds, outcome* o) {
-    const auto at = static_cast<std::size_t>(blockIdx.x / 2) * threads + threadIdx.x;
-    const bool first = blockIdx.x % 2 == 0;
+__global__ void __launch_bounds__(threads) packets(packet* there, packet* back, int rounds, outcome* o, int side) {
+    const auto [pair, first] = role_of(side);
+    const auto at = static_cast<std::size_t>(pair) * threads + threadIdx.x;
     packet *const out = (first ? there : back) + at, *const in = (first ? back : there) + at;
     for (int i = 1; i <= rounds; ++i) {
         const auto flag = static_cast<std::uint64_t>(i);
@@ -118,9 +130,9 @@ __global__ void __launch_bounds__(threads) packets(packet* there, packet* back, 
 ///   store buffering: neither sees the other's store
 ///   load buffering:  both see the other's store, which each makes after its load
 __global__ void __launch_bounds__(threads)
-    buffering(bool stores, line* x, line* y, line* seen, line* meetings, int rounds, outcome* o) {
-    const int pair = static_cast<int>(blockIdx.x / 2), me = static_cast<int>(threadIdx.x);
-    const bool first = blockIdx.x % 2 == 0;
+    buffering(bool stores, line* x, line* y, line* seen, line* meetings, int rounds, outcome* o, int side) {
+    const auto [pair, first] = role_of(side);
+    const int me = static_cast<int>(threadIdx.x);
     const auto at = static_cast<std::size_t>(pair) * threads + static_cast<std::size_t>(me);
     line *const own = (first ? x : y) + at, *const other = (first ? y : x) + at;
     const auto meet = [&](std::uint64_t n) {
@@ -446,6 +458,7 @@ void litmus() {
     const private_stream stream(0), other(0);
     load(message_passing, packets, buffering, release_sequence, watch, fill, release_word, answer_host);
     const int pairs = 32;
+    int side = 0;
     for (const bool remote : {false, true}) {
         const char* const where = remote ? "remote" : "default";
         {
@@ -455,7 +468,7 @@ void litmus() {
             int quads = 2048, rounds = 2000;
             line *f = in<line>(flags), *a = f + pairs;
             outcome* result = in<outcome>(o);
-            void* arguments[] = {&q, &quads, &f, &a, &rounds, &result};
+            void* arguments[] = {&q, &quads, &f, &a, &rounds, &result, &side};
             launch(reinterpret_cast<const void*>(&message_passing), 2 * pairs, arguments, stream.get(), true, remote);
             check(cudaDeviceSynchronize(), "message passing");
             const outcome seen = read(o);
@@ -468,7 +481,7 @@ void litmus() {
             packet *there = in<packet>(all), *back = there + pairs * threads;
             int rounds = 20000;
             outcome* result = in<outcome>(o);
-            void* arguments[] = {&there, &back, &rounds, &result};
+            void* arguments[] = {&there, &back, &rounds, &result, &side};
             const auto begin = std::chrono::steady_clock::now();
             launch(reinterpret_cast<const void*>(&packets), 2 * pairs, arguments, stream.get(), true, remote);
             check(cudaDeviceSynchronize(), "packets");
@@ -484,7 +497,7 @@ void litmus() {
             line *x = in<line>(lines), *y = x + pairs * threads, *z = y + pairs * threads, *m = in<line>(meetings);
             int rounds = 5000;
             outcome* result = in<outcome>(o);
-            void* arguments[] = {&stores, &x, &y, &z, &m, &rounds, &result};
+            void* arguments[] = {&stores, &x, &y, &z, &m, &rounds, &result, &side};
             launch(reinterpret_cast<const void*>(&buffering), 2 * pairs, arguments, stream.get(), true, remote);
             check(cudaDeviceSynchronize(), "buffering");
             const outcome seen = read(o);
@@ -566,6 +579,81 @@ void litmus() {
             found("host and kernel, pinned memory", wrong + late + seen.wrong + seen.late == 0,
                 formatted("%s domain: %llu and %llu stale words, %llu late; %.2f us there and back with 4 KiB each way",
                     where, wrong, seen.wrong, late + seen.late, t * 1e6 / rounds));
+        }
+    }
+}
+
+/// The same between device 0 and each other one: a grid on either. Data lies where its writer is, counters and packets
+/// where their reader is, as in a group of several devices.
+void between_devices() {
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    if (devices < 2) return found("between devices", true, "left out: there is one");
+    const int pairs = 16, quads = 2048;
+    for (int d = 1; d < devices; ++d) {
+        int there = 0, back = 0;
+        check(cudaDeviceCanAccessPeer(&there, 0, d), "cudaDeviceCanAccessPeer");
+        check(cudaDeviceCanAccessPeer(&back, d, 0), "cudaDeviceCanAccessPeer");
+        if (there == 0 || back == 0) {
+            found("between devices", true, formatted("0 and %d: no peer access", d));
+            continue;
+        }
+        for (const auto [own, other] : {std::pair{0, d}, std::pair{d, 0}}) {
+            const colls::cuda::detail::device_guard guard(own);
+            check(cudaDeviceEnablePeerAccess(other, 0), "cudaDeviceEnablePeerAccess");
+            load(message_passing, packets, buffering);
+        }
+        const private_stream streams[] = {private_stream(0), private_stream(d)};
+        // Runs a kernel on both devices with the same arguments but the last two; returns what both have seen.
+        const auto run = [&](const void* kernel, std::vector<void*> arguments) {
+            const device_memory outcomes[] = {device_memory(0, sizeof(outcome)), device_memory(d, sizeof(outcome))};
+            for (int side = 1; side <= 2; ++side) {
+                const colls::cuda::detail::device_guard guard(side == 1 ? 0 : d);
+                outcome* result = in<outcome>(outcomes[side - 1]);
+                std::vector<void*> all = arguments;
+                all.push_back(&result);
+                all.push_back(&side);
+                launch(kernel, pairs, all.data(), streams[side - 1].get(), true, true);
+            }
+            outcome seen{};
+            for (int side = 1; side <= 2; ++side) {
+                const colls::cuda::detail::device_guard guard(side == 1 ? 0 : d);
+                check(cudaDeviceSynchronize(), "a litmus test between devices");
+                const outcome one = read(outcomes[side - 1]);
+                seen.wrong += one.wrong, seen.late += one.late, seen.seen += one.seen;
+            }
+            return seen;
+        };
+        {
+            const device_memory data(0, pairs * quads * sizeof(quad)), flags(d, pairs * sizeof(line)),
+                acknowledged(0, pairs * sizeof(line));
+            quad* q = in<quad>(data);
+            int length = quads, rounds = 1000;
+            line *f = in<line>(flags), *a = in<line>(acknowledged);
+            const outcome seen = run(reinterpret_cast<const void*>(&message_passing), {&q, &length, &f, &a, &rounds});
+            found("message passing", seen.wrong + seen.late == 0,
+                formatted("0 to %d: %llu stale words, %llu late", d, seen.wrong, seen.late));
+        }
+        {
+            const device_memory first(d, pairs * threads * sizeof(packet)), second(0, pairs * threads * sizeof(packet));
+            packet *to = in<packet>(first), *from = in<packet>(second);
+            int rounds = 10000;
+            const auto begin = std::chrono::steady_clock::now();
+            const outcome seen = run(reinterpret_cast<const void*>(&packets), {&to, &from, &rounds});
+            const double t = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+            found("packets", seen.wrong + seen.late == 0,
+                formatted("0 and %d: %llu wrong, %llu late, %llu halves; %.2f us there and back", d, seen.wrong,
+                    seen.late, seen.seen, t * 1e6 / rounds));
+        }
+        for (bool stores : {true, false}) {
+            const device_memory one(0, pairs * threads * sizeof(line)), two(d, pairs * threads * sizeof(line)),
+                shown(0, pairs * threads * sizeof(line)), meetings(0, 2 * pairs * sizeof(line));
+            line *x = in<line>(one), *y = in<line>(two), *z = in<line>(shown), *m = in<line>(meetings);
+            int rounds = 2000;
+            const outcome seen = run(reinterpret_cast<const void*>(&buffering), {&stores, &x, &y, &z, &m, &rounds});
+            found(stores ? "store buffering" : "load buffering", seen.wrong + seen.late == 0,
+                formatted(
+                    "0 and %d: %llu forbidden, %llu late, %llu seen by one only", d, seen.wrong, seen.late, seen.seen));
         }
     }
 }
@@ -671,7 +759,7 @@ struct step {
     void (*run)();
 };
 constexpr step steps[] = {{"machine", 20, machine}, {"grids", 20, grids}, {"facts", 20, facts}, {"litmus", 60, litmus},
-    {"launches", 20, launches}, {"calls", 60, calls}};
+    {"devices", 60, between_devices}, {"launches", 20, launches}, {"calls", 60, calls}};
 
 }  // namespace
 
