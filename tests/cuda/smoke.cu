@@ -598,7 +598,7 @@ void between_devices() {
             found("between devices", true, formatted("0 and %d: no peer access", d));
             continue;
         }
-        for (const auto [own, other] : {std::pair{0, d}, std::pair{d, 0}}) {
+        for (const auto& [own, other] : {std::pair{0, d}, std::pair{d, 0}}) {
             const colls::cuda::detail::device_guard guard(own);
             check(cudaDeviceEnablePeerAccess(other, 0), "cudaDeviceEnablePeerAccess");
             load(message_passing, packets, buffering);
