@@ -3,6 +3,8 @@
 // columns are those of nccl-tests; "% bound" is the memory bound over the time. Calls use several inputs alternately,
 // so that the second-level cache does not hold them. Argument: the largest buffer in bytes (256 MB); below 1 MB each
 // cell has a few calls only, to see that they work.
+#include "timing.hpp"
+
 #include <colls/cuda/device.hpp>
 #include <colls/schedules/ring.hpp>
 #include <colls/transports/cuda.hpp>
@@ -20,27 +22,9 @@ namespace {
 using colls::cuda::detail::check;
 using one_shot = colls::one_shot::all_reduce;
 
-/// Seconds of `f()`, which enqueues on the stream: the median of 7 batches.
 template <class F>
 double seconds(cudaStream_t stream, int times, const F& f) {
-    cudaEvent_t begin = nullptr, end = nullptr;
-    check(cudaEventCreate(&begin), "cudaEventCreate");
-    check(cudaEventCreate(&end), "cudaEventCreate");
-    for (int i = 0; i < 3; ++i) f();
-    std::vector<double> all;
-    for (int batch = 0; batch < 7; ++batch) {
-        check(cudaEventRecord(begin, stream), "cudaEventRecord");
-        for (int i = 0; i < times; ++i) f();
-        check(cudaEventRecord(end, stream), "cudaEventRecord");
-        check(cudaEventSynchronize(end), "cudaEventSynchronize");
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-        all.push_back(ms / 1e3 / times);
-    }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    std::sort(all.begin(), all.end());
-    return all[3];
+    return times_of(stream, times, f).stream;
 }
 
 std::size_t most = std::size_t{256} << 20;  // bytes of a buffer

@@ -3,6 +3,7 @@
 // Each step is a process of its own with a budget, so that one that hangs costs only itself. A name of a step as
 // argument: only that one.
 #include "devices.hpp"
+#include "timing.hpp"
 
 #include <colls/detail/cuda/device_thread_group.hpp>
 #include <colls/schedules/ring.hpp>
@@ -658,38 +659,12 @@ void between_devices() {
     }
 }
 
-/// Seconds of one f(), which enqueues on the stream, between events: the median of 7 batches. And of the host.
-std::pair<double, double> seconds(cudaStream_t stream, int times, const std::function<void()>& f) {
-    cudaEvent_t begin = nullptr, end = nullptr;
-    check(cudaEventCreate(&begin), "cudaEventCreate");
-    check(cudaEventCreate(&end), "cudaEventCreate");
-    for (int i = 0; i < 3; ++i) f();
-    check(cudaStreamSynchronize(stream), "warming up");
-    std::vector<double> all, host;
-    for (int batch = 0; batch < 7; ++batch) {
-        check(cudaEventRecord(begin, stream), "cudaEventRecord");
-        const auto since = std::chrono::steady_clock::now();
-        for (int i = 0; i < times; ++i) f();
-        host.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - since).count() / times);
-        check(cudaEventRecord(end, stream), "cudaEventRecord");
-        check(cudaEventSynchronize(end), "cudaEventSynchronize");
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
-        all.push_back(ms / 1e3 / times);
-    }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
-    std::sort(all.begin(), all.end());
-    std::sort(host.begin(), host.end());
-    return {all[3], host[3]};
-}
-
 void launches() {
     const private_stream stream(0);
     const cudaStream_t s = stream.get();
     const auto kernel = reinterpret_cast<const void*>(&nothing);
     const auto row = [&](const char* name, int blocks, bool cooperative, bool remote, int size) {
-        const auto [t, host] = seconds(s, 500, [&] { launch(kernel, blocks, nullptr, s, cooperative, remote, size); });
+        const auto [t, host] = times_of(s, 500, [&] { launch(kernel, blocks, nullptr, s, cooperative, remote, size); });
         found("launch", true, formatted("%-34s %7.2f us each, %6.2f of the host", name, t * 1e6, host * 1e6));
     };
     row("1 block", 1, false, false, 32);
@@ -735,15 +710,14 @@ void calls() {
                  point{protocol::pulled, "pulled", most}}) {
             colls::cuda::virtual_ranks ranks(n, {.protocol = p.by, .packet_bytes = 4 << 20});
             const auto x = parts(from, p.bytes), y = parts(to, p.bytes);
-            const auto [t, host] = seconds(
+            const auto [t, host] = times_of(
                 s, p.bytes < (1 << 20) ? 100 : 20, [&] { colls::cuda::all_reduce(ranks, x, y, colls::sum, s); });
             ranks.check();
-            const auto [copy, unused] = seconds(s, 20, [&] {
+            const double copy = times_of(s, 20, [&] {
                 for (std::size_t r = 0; r < x.size(); ++r)
                     check(cudaMemcpyAsync(y[r].data(), x[r].data(), p.bytes, cudaMemcpyDeviceToDevice, s),
                         "cudaMemcpyAsync");
-            });
-            (void)unused;
+            }).stream;
             found("all_reduce", true,
                 formatted("%d ranks, %-8s %9zu B: %9.2f us, %6.2f of the host; %d copies of it %9.2f us; bytes in and "
                           "out over time %7.1f GB/s",

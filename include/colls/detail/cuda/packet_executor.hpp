@@ -396,9 +396,7 @@ private:
     /// Is there anything to do for this slot in this phase?
     COLLS_DEVICE bool is_needed(const slot_info& s) const {
         if (s.data.block == none) return false;
-        return phase_ != phase::deliver ||
-               (s.out.block != none && s.result_round == none &&
-                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s)));
+        return phase_ != phase::deliver || slots::is_to_deliver(g_, s);
     }
     COLLS_DEVICE void describe(int b) {
         memory_pass& o = state().passes[parity_][b];
@@ -423,8 +421,7 @@ private:
         o.to = const_cast<std::byte*>(to.base) + o.index * (is_result ? sizeof(D) : sizeof(T));
         o.ranks = (receives ? s.complete_round == round_ : reduces(what) && n() == 1) ? n() : 0;
         o.is_result = is_result;
-        o.folds_own = receives && state().arrivals[o.port].act == action::reduce &&
-                      (s.in.block != none || round_ > s.first_receive);
+        o.folds_own = receives && slots::folds_own(g_, s, o.port, round_);
     }
     COLLS_DEVICE void place(int b, int p, int at) {
         const memory_pass& o = state().passes[parity_][b];

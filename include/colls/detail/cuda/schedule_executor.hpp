@@ -273,9 +273,7 @@ private:
     COLLS_DEVICE bool is_needed(const slot_info& s) const {
         if (s.data.block == none) return false;
         if (phase_ == phase::stage) return s.in.block != none && s.is_sent != 0;
-        return phase_ != phase::deliver ||
-               (s.out.block != none && s.result_round == none &&
-                   (s.first_receive >= rounds() ? s.in.block != none : !lives_in_output(g_, me(), s)));
+        return phase_ != phase::deliver || slots::is_to_deliver(g_, s);
     }
     COLLS_DEVICE void describe(int b) {
         memory_pass& o = state().passes[parity_][b];
@@ -298,8 +296,7 @@ private:
         o.count = static_cast<std::uint32_t>(span.count);  // a chunk's elements fit 32 bits
         o.ranks = complete ? n() : 0;
         o.is_result = is_result;
-        o.folds_own = pulls() && state().arrivals[o.port].act == action::reduce &&
-                      (s.in.block != none || round_ > s.first_receive);
+        o.folds_own = pulls() && slots::folds_own(g_, s, o.port, round_);
     }
     COLLS_DEVICE void place(int b, int p, int at) {
         const memory_pass& o = state().passes[parity_][b];

@@ -101,6 +101,17 @@ protected:
         return !output_is_readable || state.call.keeps_input != 0 || state.buffers[state.schedule.me].out == nullptr;
     }
 
+    /// Is the result of this rank's slot elsewhere than in the output at the end?
+    COLLS_DEVICE static bool is_to_deliver(G& g, const slot_info& s) {
+        const schedule_facts& facts = g.state().schedule;
+        return s.out.block != none && s.result_round == none &&
+               (s.first_receive >= facts.rounds ? s.in.block != none : !lives_in_output(g, facts.me, s));
+    }
+    /// Is this rank's value an operand of what the port receives into the slot?
+    COLLS_DEVICE static bool folds_own(G& g, const slot_info& s, int port, int round) {
+        return g.state().arrivals[port].act == action::reduce && (s.in.block != none || round > s.first_receive);
+    }
+
     // Batches.
 
     /// What a port receives in this round, or sends.
