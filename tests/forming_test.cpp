@@ -82,10 +82,16 @@ constexpr shape shapes[] = {{"shm", "shm", 3, 3}, {"tcp", "tcp", 3, 3}, {"hosts"
     _exit(0);
 }
 
+bool has_ended(pid_t p) {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(p), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == p;
+}
+
 /// Runs a world of which `victim` is killed at its system call number `at` after the others know it: after its first
 /// message or, for rank 0, once it has answered them all. Returns how many such calls it has made; fewer than `at`: it
-/// lives.
-int run(const shape& s, int victim, int at, const std::function<void(int)>& before = [](int) {}) {
+/// lives. With `slow`, only sends count, and that rank sleeps from then on, until the others have ended or half a
+/// second is over.
+int run(const shape& s, int victim, int at, const std::function<void(int)>& before = [](int) {}, int slow = -1) {
     const support::claimed_ports port;
     for (int r = 0; r < s.ranks; ++r) endings()[r] = ending();
     std::vector<pid_t> processes;
@@ -117,11 +123,20 @@ int run(const shape& s, int victim, int at, const std::function<void(int)>& befo
                 accepted += of.orig_rax == SYS_accept4 && static_cast<long long>(of.rax) >= 0;
                 known = known || (of.orig_rax == SYS_sendto && static_cast<long long>(of.rax) > 0 &&
                                      (victim > 0 || accepted >= s.ranks - 1));
-            } else if (known && ++calls == at) {
+            } else if (known && (slow < 0 || of.orig_rax == SYS_sendto) && ++calls == at) {
+                if (slow >= 0) kill(processes[static_cast<std::size_t>(slow)], SIGSTOP);
                 kill(traced, SIGKILL);
             }
         }
         if (over) ptrace(PTRACE_DETACH, traced, nullptr, nullptr);
+    }
+    if (slow >= 0) {
+        const auto ended = [&](int r) {
+            return r == slow || r == victim || has_ended(processes[static_cast<std::size_t>(r)]);
+        };
+        for (int i = 0, all = 0; i < 500 && all < s.ranks; ++i, usleep(1000))
+            for (all = 0; all < s.ranks && ended(all); ++all) {}
+        kill(processes[static_cast<std::size_t>(slow)], SIGCONT);
     }
     for (const pid_t p : processes) waitpid(p, nullptr, 0);  // ECHILD for the one that the tracer has waited for
     return calls;
@@ -148,6 +163,21 @@ TEST_CASE("forming: a rank that dies at any system call is named in the others' 
                 }
             }
         }
+}
+
+TEST_CASE("forming: a rank that wakes when the others have given up hears why", "[forming]") {
+    for (const shape& s : shapes) {
+        if (!long_run && s.name != std::string("tcp")) continue;
+        int at = 1;
+        for (; run(s, 0, at, [](int) {}, 1) == at; ++at) {
+            const ending& how = endings()[1];
+            INFO(s.name << ", rank 0 is killed at its send " << at << "; rank 1: " << how.text);
+            REQUIRE(how.done == 1);
+            CHECK(how.code == 100 + static_cast<int>(colls::errc::peer_failed));
+            CHECK(std::strstr(how.text, "rank 0") != nullptr);
+        }
+        CHECK(at > s.ranks);
+    }
 }
 
 TEST_CASE("forming: a limit that one rank meets is named by all ranks, before their deadlines", "[forming]") {

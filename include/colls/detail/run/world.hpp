@@ -56,7 +56,13 @@ inline communicator formed_group(meeting& m, const environment& env, std::string
 inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
     try {
         communicator comm = formed_group(m, env, source);
-        m.line.meet(env.timeout);
+        try {
+            m.line.meet(env.timeout);
+        } catch (const error& e) {
+            // A rank that has heard of all others already finds this one gone, and shall hear why.
+            break_group(comm.context(), e.code(), e.peer(), none, e.what());
+            throw;
+        }
         return comm;
     } catch (const error& e) {
         if (e.code() == errc::peer_failed) m.line.look_for_cause();
