@@ -61,13 +61,14 @@ private:
         if (++steps_ % 16 == 0) look(at);
         ++rests_;
         const bool hooked = call_hooks(*e_);
-        if (policy.next(waited_, hooked) == wait_action::yield) {
+        const wait_action next = policy.next(waited_, hooked);
+        if (next == wait_action::yield) {
             const double before = seconds_now();
             sched_yield();
             policy.yielded(seconds_now() - before);
-        } else if (e_->by_messages) {
+        } else if (next == wait_action::sleep && e_->by_messages) {
             e_->backend->sleep(*e_);
-        } else {
+        } else if (next == wait_action::sleep) {
             const double most = wait_policy::sleep_for(waited_);
             const timespec nap{
                 0, static_cast<long>((hooked && most > sleep_between_hooks ? sleep_between_hooks : most) * 1e9)};

@@ -7,7 +7,7 @@
 
 namespace colls::inline v1::detail {
 
-enum class wait_action { yield, sleep };
+enum class wait_action { look, yield, sleep };
 
 /// What the waits of one rank have in common. A wait spins, then yields, then sleeps. It yields at once where ranks
 /// outnumber cores, or while another rank uses this rank's core: the other one cannot come while this one spins.
@@ -54,8 +54,11 @@ public:
         return next < spins_ ? next : spins_;
     }
     /// After the last spin. `waited`: seconds of this wait. `serves`: another library works between two looks, whose
-    /// peers wait for it. It sleeps then only where a rank may want the core.
+    /// peers wait for it. It sleeps then only where a rank may want the core, and rests only after several looks, since
+    /// a rest takes longer than what that library does.
     wait_action next(double waited, bool serves = false) {
+        if (serves && !shares_core_ && (!crowded_ || waited > bounds_.yields_for) && ++served_ % looks_a_rest != 0)
+            return wait_action::look;
         if (waited > bounds_.yields_for && !(serves && !crowded_)) return wait_action::sleep;
         if (sleeps_ > 0) {
             --sleeps_;
@@ -97,9 +100,11 @@ public:
 
 private:
     static constexpr unsigned few = 2, many = 200;
+    static constexpr unsigned looks_a_rest = 32;
     bool crowded_ = false, by_messages_ = false, shares_core_ = false;
     bounds bounds_ = of_memory;
     unsigned spins_ = of_memory.most;  ///< of a wait at most
+    unsigned served_ = 0;              ///< looks of another library
     unsigned sleeps_ = 0;              ///< that are left instead of yields
     unsigned sleeps_next_ = first_sleeps;
     unsigned streak_ = 0, streak_limit_ = first_streak;
