@@ -81,7 +81,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
         all.resize(members.size());
         exchange(*part, &here, 1, all.data());
     } catch (...) {
-        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_acquire) != 0)
+        if (!part || !broken_by_others(*part) || e.memory.poison().state.load(std::memory_order_relaxed) != 0)
             split_failed(e, std::move(part));
     }
     part->forming_from = nullptr;
@@ -105,18 +105,19 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
     m.state(e.rank).shrinks.store(1, std::memory_order_release);
     const auto gone = [&](int r) { return e.backend->dead(r) || m.state(r).gone.load(std::memory_order_acquire) != 0; };
     const double until = seconds_now() + e.env.timeout;
+    // Relaxed: nothing is read here but whether it is time to decide.
     for (bool missing = true;
-        missing && m.decision().decided.load(std::memory_order_acquire) == 0 && seconds_now() < until;) {
+        missing && m.decision().decided.load(std::memory_order_relaxed) == 0 && seconds_now() < until;) {
         missing = false;
         for (int r = 0; r < e.size; ++r)
-            missing = missing || (m.state(r).shrinks.load(std::memory_order_acquire) == 0 && !gone(r));
+            missing = missing || (m.state(r).shrinks.load(std::memory_order_relaxed) == 0 && !gone(r));
         e.backend->look(e, nullptr, 0);
         if (missing) {
             call_hooks(e);
             sched_yield();
         }
     }
-    if (m.decision().decided.load(std::memory_order_acquire) == 0) {
+    if (m.decision().decided.load(std::memory_order_relaxed) == 0) {
         int count = 0;
         for (int r = 0; r < e.size; ++r) {
             const bool in = m.state(r).shrinks.load(std::memory_order_acquire) != 0 && !gone(r);

@@ -29,7 +29,7 @@ inline void direct_executor::push(int peer, std::byte* to, const std::byte* from
     o_.site.round = round;
     for (const double until = seconds_now() + 0.1; why != EPERM && seconds_now() < until; sched_yield()) {
         e_.backend->look(e_, nullptr, 0);
-        if (e_.memory.poison().state.load(std::memory_order_acquire) == 0) continue;
+        if (e_.memory.poison().state.load(std::memory_order_relaxed) == 0) continue;  // throw_poison reads the report
         leave(e_);
         throw_poison(e_, &o_.site);
     }

@@ -88,9 +88,10 @@ namespace colls::inline v1::detail {
 /// Breaks the group before a shrink, if it is not broken yet. The report gives the cause as far as it is known, also
 /// where the cause was reported in another group of this rank.
 [[gnu::cold]] inline void break_to_shrink(rank_context& e) {
-    // Backends look for dead ranks once a millisecond: a rank that has just died is found first.
+    // Backends look for dead ranks once a millisecond: a rank that has just died is found first. Relaxed: nothing of the
+    // report is read here.
     for (const double until = seconds_now() + 3e-3;
-        e.memory.poison().state.load(std::memory_order_acquire) == 0 && seconds_now() < until;)
+        e.memory.poison().state.load(std::memory_order_relaxed) == 0 && seconds_now() < until;)
         e.backend->look(e, nullptr, 0);
     message text;
     text << "colls: rank " << e.rank << " shrinks the group";

@@ -164,7 +164,7 @@ private:
         const pid_t waited = reap(number, &status);
         message text;
         text << "colls: rank " << rank << "'s process ";
-        const std::uint32_t said = a.ended(rank).load(std::memory_order_acquire);
+        const std::uint32_t said = a.ended(rank).load(std::memory_order_relaxed);
         if (waited == number && WIFSIGNALED(status))
             note(a, errc::peer_failed, rank, rank, none,
                 (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
