@@ -13,12 +13,9 @@
 #include <colls/schedules/bruck.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -338,29 +335,6 @@ TEST_CASE("direct plans: no race, no undefined data, the right result, for every
         }
     std::printf("direct plans: %d simulated, %d waits in their bodies\n", plans, waits);
     CHECK(plans > 1000);
-}
-
-TEST_CASE("direct plans: a thread reads what another one has made", "[plan]") {
-    using namespace colls::detail;
-    const colls::any_schedule s(colls::bruck<4>::all_gather{});
-    const execution_plan& direct = *execution_plan_for(s, 29);
-    const execution_plan& of_messages = *execution_plan_for(s, 29, reach::nothing);
-    const auto length = [](const execution_plan& p) { return p.program_of(7).body.size(); };
-    const std::function<std::size_t()> kinds[] = {[&] { return length(out_of_reach_plan(direct, false)); },
-        [&] { return length(copied_otherwise(direct)); }, [&] { return length(of_messages); }};
-    for (const auto& length_of_kind : kinds) {
-        std::size_t made = 0, found = 0;
-        std::atomic<bool> done = false;
-        std::thread other([&] {
-            while (!done.load(std::memory_order_relaxed)) std::this_thread::yield();  // it orders nothing: the plan does
-            found = length_of_kind();
-        });
-        made = length_of_kind();
-        done.store(true, std::memory_order_relaxed);
-        other.join();
-        CHECK(made > 0);
-        CHECK(found == made);
-    }
 }
 
 TEST_CASE("direct plans: parts of an all_to_all that pass through other ranks", "[plan]") {

@@ -2,6 +2,7 @@
 #include "catch.hpp"
 
 #include "interleaving/eager.hpp"
+#include "interleaving/message.hpp"
 #include "interleaving/operation.hpp"
 #include "interleaving/small.hpp"
 #include "support/random.hpp"
@@ -123,4 +124,22 @@ TEST_CASE("operations: buffers are accessed between their owner's entry and its 
     std::vector<started_call> calls(35, {k::direct_broadcast});
     check(2, calls, 35, false, 1);
     std::printf("interleavings of operations: %llu\n", static_cast<unsigned long long>(runs));
+}
+
+TEST_CASE("messages: a piece is copied in order, and its place used again only then, whichever rank is late",
+    "[interleaving]") {
+    constexpr std::size_t piece = std::size_t{128} << 10;
+    std::uint64_t runs = 0;
+    const auto check = [&](int n, const std::vector<started_message>& messages, bool reached, int delays) {
+        const outcome o = explore_messages(n, messages, reached, delays);
+        runs += o.runs;
+        INFO(n << " ranks, the first message of " << messages[0].bytes << " bytes, "
+               << (reached ? "reached" : "in pieces"));
+        CHECK(o.fault == "");
+    };
+    check(2, {{0, 1, 64}, {0, 1, 0}, {1, 0, 64}, {0, 1, 8}, {0, 1, 64}}, true, 2);
+    check(3, {{0, 1, 64}, {1, 2, 64}, {2, 0, 64}, {0, 1, 8}, {0, 2, 16}}, true, 1);
+    check(2, {{0, 1, 2 * piece + 8}, {0, 1, 64}, {1, 0, 64}}, false, 1);
+    check(2, {{0, 1, 3 * piece}, {0, 1, piece}}, false, 1);
+    std::printf("interleavings of messages: %llu\n", static_cast<unsigned long long>(runs));
 }

@@ -88,8 +88,8 @@ namespace colls::inline v1::detail {
 /// Breaks the group before a shrink, if it is not broken yet. The report gives the cause as far as it is known, also
 /// where the cause was reported in another group of this rank.
 [[gnu::cold]] inline void break_to_shrink(rank_context& e) {
-    // Backends look for dead ranks once a millisecond: a rank that has just died is found first. Relaxed: nothing of the
-    // report is read here.
+    // Backends look for dead ranks once a millisecond: a rank that has just died is found first. Relaxed: nothing of
+    // the report is read here.
     for (const double until = seconds_now() + 3e-3;
         e.memory.poison().state.load(std::memory_order_relaxed) == 0 && seconds_now() < until;)
         e.backend->look(e, nullptr, 0);
@@ -107,7 +107,9 @@ namespace colls::inline v1::detail {
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
 /// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.
 inline void activate(rank_context& e) {
-    e.memory.state(e.rank).active.store(1, std::memory_order_seq_cst);
+    // Not again at every look of a wait. Relaxed: only this rank stores it.
+    auto& active = e.memory.state(e.rank).active;
+    if (active.load(std::memory_order_relaxed) == 0) active.store(1, std::memory_order_seq_cst);
     if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
     leave(e);
     throw_poison(e);
