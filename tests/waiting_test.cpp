@@ -57,7 +57,6 @@ const std::string version_1 =
 constexpr const char* mounts = "/proc/self/mountinfo";
 constexpr const char* membership = "/proc/self/cgroup";
 
-/// Spins of a wait whose peer does not come, of a rank that finds that it shares its core, or not.
 /// A rank that serves another library: after several looks, but not too many, it rests in that way.
 bool looks_before(wait_policy& p, wait_action rest, double waited) {
     int looks = 0;
@@ -65,6 +64,7 @@ bool looks_before(wait_policy& p, wait_action rest, double waited) {
     while (looks < 1000 && (next = p.next(waited, true)) == wait_action::look) ++looks;
     return looks >= 8 && looks < 1000 && next == rest;
 }
+/// Spins of a wait whose peer does not come, of a rank that finds that it shares its core, or not.
 unsigned spins_of_a_wait(wait_policy& p, bool shares_core = false) {
     unsigned spun = p.first_spins();
     while (p.asks(spun)) {

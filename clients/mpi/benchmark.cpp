@@ -62,59 +62,56 @@ void time_persistent() {
 }
 #endif
 
+/// Times operation(number) of rank 0 while the others wait.
 template <class Operation>
-void time_beside(const char* name, int bytes, MPI_Win window, int calls, const Operation& operation) {
-    int rank = 0, size = 1;
+void time_beside(const char* name, int bytes, int calls, const Operation& operation) {
+    int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
-    for (int i = 0; rank == 0 && i < calls; ++i) {
-        MPI_Win_lock(MPI_LOCK_SHARED, size - 1, 0, window);
-        operation(size - 1);
-        MPI_Win_unlock(size - 1, window);
-    }
+    for (int i = 0; rank == 0 && i < calls; ++i) operation(i);
     const double own = (MPI_Wtime() - begin) / calls * 1e6;
     MPI_Barrier(MPI_COMM_WORLD);
     print_slowest(name, bytes, rank == 0 ? own : 0);
 }
 
-void time_one_sided() {
+void time_one_sided(int last) {
     MPI_Datatype every_other = MPI_DATATYPE_NULL;
     MPI_Type_vector(8, 1, 2, MPI_INT, &every_other);
     MPI_Type_commit(&every_other);
     std::vector<int> memory(64), in(8), out(8);
     MPI_Win w = MPI_WIN_NULL;
     MPI_Win_create(memory.data(), 64 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &w);
-    const int calls = 1000;
-    time_beside("beside:fetch_and_op", 4, w, calls,
-        [&](int to) { MPI_Fetch_and_op(in.data(), out.data(), MPI_INT, to, 0, MPI_SUM, w); });
-    time_beside("beside:get_accumulate", 32, w, calls, [&](int to) {
-        MPI_Get_accumulate(in.data(), 8, MPI_INT, out.data(), 8, MPI_INT, to, 0, 1, every_other, MPI_SUM, w);
+    const auto time_locked = [&](const char* name, int bytes, const auto& operation) {
+        time_beside(name, bytes, 1000, [&](int) {
+            MPI_Win_lock(MPI_LOCK_SHARED, last, 0, w);
+            operation();
+            MPI_Win_unlock(last, w);
+        });
+    };
+    time_locked(
+        "beside:fetch_and_op", 4, [&] { MPI_Fetch_and_op(in.data(), out.data(), MPI_INT, last, 0, MPI_SUM, w); });
+    time_locked("beside:get_accumulate", 32, [&] {
+        MPI_Get_accumulate(in.data(), 8, MPI_INT, out.data(), 8, MPI_INT, last, 0, 1, every_other, MPI_SUM, w);
     });
-    time_beside("beside:accumulate", 32, w, calls,
-        [&](int to) { MPI_Accumulate(in.data(), 8, MPI_INT, to, 0, 1, every_other, MPI_SUM, w); });
+    time_locked(
+        "beside:accumulate", 32, [&] { MPI_Accumulate(in.data(), 8, MPI_INT, last, 0, 1, every_other, MPI_SUM, w); });
     MPI_Win_free(&w);
     MPI_Type_free(&every_other);
 }
 
 // The receives are posted before the barrier.
-void time_synchronous_sends() {
-    int rank = 0, size = 1;
+void time_synchronous_sends(int last) {
+    int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     const int calls = 20, bytes = 1 << 20;
     std::vector<char> data(bytes);
-    std::vector<MPI_Request> receives(rank == size - 1 ? calls : 0);
+    std::vector<MPI_Request> receives(rank == last ? calls : 0);
     int tag = 0;
     for (MPI_Request& r : receives) MPI_Irecv(data.data(), bytes, MPI_BYTE, 0, tag++, MPI_COMM_WORLD, &r);
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double begin = MPI_Wtime();
-    for (int i = 0; rank == 0 && i < calls; ++i) MPI_Ssend(data.data(), bytes, MPI_BYTE, size - 1, i, MPI_COMM_WORLD);
-    const double own = (MPI_Wtime() - begin) / calls * 1e6;
-    MPI_Barrier(MPI_COMM_WORLD);
+    time_beside(
+        "beside:ssend", bytes, calls, [&](int i) { MPI_Ssend(data.data(), bytes, MPI_BYTE, last, i, MPI_COMM_WORLD); });
     MPI_Waitall(static_cast<int>(receives.size()), receives.data(), MPI_STATUSES_IGNORE);
-    print_slowest("beside:ssend", bytes, rank == 0 ? own : 0);
 }
 
 }  // namespace
@@ -139,8 +136,8 @@ int main(int argc, char** argv) {
             [&] { MPI_Alltoall(in.data(), each, MPI_DOUBLE, out.data(), each, MPI_DOUBLE, MPI_COMM_WORLD); });
     }
     if (size > 1) {
-        time_one_sided();
-        time_synchronous_sends();
+        time_one_sided(size - 1);
+        time_synchronous_sends(size - 1);
     }
     MPI_Finalize();
 }

@@ -498,7 +498,7 @@ inline bool direct_executor::perform(const instruction& i) {
 }
 
 inline bool direct_executor::advance() {
-    if (e_.memory.state(e_.rank).active.load(std::memory_order_relaxed) == 0) activate(e_);
+    activate(e_);
     if (o_.phase != operation_phase::running) {
         if (o_.phase == operation_phase::learning_count && !learn_count()) return false;
         if (o_.phase == operation_phase::agreeing && !agree()) return false;

@@ -107,9 +107,9 @@ namespace colls::inline v1::detail {
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
 /// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.
 inline void activate(rank_context& e) {
-    // Not again at every look of a wait. Relaxed: only this rank stores it.
     auto& active = e.memory.state(e.rank).active;
-    if (active.load(std::memory_order_relaxed) == 0) active.store(1, std::memory_order_seq_cst);
+    if (active.load(std::memory_order_relaxed) != 0) return;  // only this rank stores it
+    active.store(1, std::memory_order_seq_cst);
     if (e.memory.poison().state.load(std::memory_order_seq_cst) == 0) return;
     leave(e);
     throw_poison(e);
