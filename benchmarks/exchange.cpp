@@ -1,6 +1,6 @@
 // A lower bound for an 8-byte all_reduce of two ranks over RDMA: two processes write 72 bytes to each other at the same
 // time, by the library's interface to the device and nothing else.
-#include <colls/detail/transport/verbs/device.hpp>
+#include <colls/verbs/detail/device.hpp>
 
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>

@@ -5,8 +5,8 @@
 // Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/reproducible.cpp -o reproducible
 // Run:   ./reproducible                  on 4 threads
 //        mpirun -n 4 ./reproducible      on 4 processes; by messages with COLLS_TRANSPORT=tcp
+#include <colls/bootstrap/launch.hpp>
 #include <colls/colls.hpp>
-#include <colls/launch.hpp>
 #include <colls/transports/threads.hpp>
 #include <colls/world.hpp>
 

@@ -3,7 +3,7 @@
 //
 // Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/simulate.cpp -o simulate
 // Run:   ./simulate
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 #include <colls/schedules.hpp>
 #include <colls/simulate.hpp>
 

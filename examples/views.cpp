@@ -2,7 +2,7 @@
 //
 // Build: g++ -std=c++20 -O2 -pthread -Iinclude examples/views.cpp -o views      (range-v3: librange-v3-dev)
 // Run:   ./views
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 #include <colls/schedules.hpp>
 #include <colls/views.hpp>
 

@@ -6,9 +6,9 @@
 #include "support/says.hpp"
 
 #include <colls/bootstrap.hpp>
+#include <colls/bootstrap/detail/interfaces.hpp>
+#include <colls/bootstrap/detail/members.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/bootstrap/interfaces.hpp>
-#include <colls/detail/bootstrap/members.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>

@@ -9,8 +9,8 @@
 #include "support/says.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/detail/dynamic/element_sequence.hpp>
 #include <colls/dynamic.hpp>
+#include <colls/dynamic/detail/element_sequence.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -8,8 +8,8 @@
 #include "support/says.hpp"
 
 #include <colls/colls.hpp>
-#include <colls/detail/dynamic/function_fold.hpp>
 #include <colls/dynamic.hpp>
+#include <colls/dynamic/detail/function_fold.hpp>
 
 #include <complex>
 #include <cstring>

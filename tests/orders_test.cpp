@@ -4,8 +4,8 @@
 
 #include <colls/colls.hpp>
 #include <colls/detail/plan/plan_cache.hpp>
+#include <colls/operation.hpp>
 #include <colls/transports/threads.hpp>
-#include <colls/wait_hook.hpp>
 
 #include <algorithm>
 #include <atomic>

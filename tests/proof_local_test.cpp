@@ -4,9 +4,9 @@
 #include "support/random.hpp"
 
 #include <colls/algebra.hpp>
-#include <colls/detail/prove/local_proof.hpp>
 #include <colls/schedules.hpp>
 #include <colls/verify.hpp>
+#include <proof/local_proof.hpp>
 
 #include <cstdlib>
 #include <functional>

@@ -4,7 +4,7 @@
 #include "support/ports.hpp"
 #include "support/says.hpp"
 
-#include <colls/detail/bootstrap/rendezvous.hpp>
+#include <colls/bootstrap/detail/rendezvous.hpp>
 #include <colls/detail/support/host.hpp>
 
 #include <dirent.h>

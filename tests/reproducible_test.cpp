@@ -12,9 +12,9 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/colls.hpp>
+#include <colls/cuda/detail/host_thread_group.hpp>
+#include <colls/cuda/detail/partition.hpp>
 #include <colls/detail/choose/explanation.hpp>
-#include <colls/detail/cuda/host_thread_group.hpp>
-#include <colls/detail/cuda/partition.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -3,8 +3,8 @@
 #include "support/schedules.hpp"
 
 #include <colls/cost.hpp>
-#include <colls/detail/simulate/event_queue.hpp>
 #include <colls/simulate.hpp>
+#include <colls/simulate/detail/event_queue.hpp>
 #include <colls/verify.hpp>
 
 #include <algorithm>

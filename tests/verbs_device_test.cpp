@@ -7,8 +7,8 @@
 #include "support/fault.hpp"
 #include "support/says.hpp"
 
-#include <colls/detail/transport/verbs/device.hpp>
-#include <colls/detail/transport/verbs/memory_registry.hpp>
+#include <colls/verbs/detail/device.hpp>
+#include <colls/verbs/detail/memory_registry.hpp>
 
 #include <arpa/inet.h>
 #include <atomic>

@@ -4,8 +4,8 @@
 #include "support/message_transports.hpp"
 
 #include <colls/detail/transport/tcp/tcp_transport.hpp>
-#include <colls/detail/transport/verbs/verbs_transport.hpp>
-#include <colls/testing/verbs_dry_run.hpp>
+#include <colls/verbs/detail/verbs_transport.hpp>
+#include "support/verbs_dry_run.hpp"
 
 #include <atomic>
 

@@ -2,8 +2,8 @@
 // all_gather, a launcher's interface. It needs no launch, and no process beside the members.
 #pragma once
 
+#include <colls/bootstrap/member_exchange.hpp>
 #include <colls/communicator.hpp>
-#include <colls/member_exchange.hpp>
 
 #include <string_view>
 

@@ -20,7 +20,7 @@
 //                all_reduce<colls::ring>(comm, x, op); or a value after the other arguments: all_reduce(comm, x, op,
 //                s). Without one the library chooses: see automatic.hpp and explain.hpp.
 //   Constraint   colls::reproducible, in place of a schedule or behind the other arguments: the bits of a result depend
-//                on the contributions alone (reproducible.hpp).
+//                on the contributions alone (automatic.hpp).
 //
 // Costs are those of the best schedules of the library, as rounds, in which each rank sends to one other at a time
 // unless said otherwise, and as bytes sent by the busiest rank; L is log2(n), rounded up, and S the bytes of the larger
@@ -46,9 +46,7 @@
 #include <colls/automatic.hpp>
 #include <colls/communicator.hpp>
 #include <colls/detail/call/submit.hpp>
-#include <colls/progress_thread.hpp>
-#include <colls/reproducible.hpp>
-#include <colls/wait.hpp>
+#include <colls/operation.hpp>
 
 namespace colls::inline v1 {
 

@@ -6,8 +6,8 @@
 #include <colls/collectives.hpp>
 #include <colls/cost.hpp>
 #include <colls/explain.hpp>
+#include <colls/operation.hpp>
 #include <colls/operators.hpp>
 #include <colls/schedules.hpp>
 #include <colls/types.hpp>
 #include <colls/verify.hpp>
-#include <colls/wait_hook.hpp>

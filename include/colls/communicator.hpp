@@ -1,12 +1,60 @@
 // class communicator: one rank's membership in a group, whatever the transport.
 #pragma once
 
-#include <colls/memory.hpp>
-#include <colls/plan.hpp>
+#include <colls/detail/call/perform.hpp>
+#include <colls/detail/support/element.hpp>
+#include <colls/operation.hpp>
 
+#include <cstddef>
 #include <string_view>
+#include <type_traits>
 
 namespace colls::inline v1 {
+
+/// A buffer of `size()` elements from communicator::allocate, aligned to 128 bytes and not initialised. Where ranks
+/// share memory or use RDMA, all of them can reach it, so that calls move its data without a copy in between.
+template <class T>
+class memory {
+    static_assert(detail::copies_as_bytes<T>(), "colls: elements must be trivially copyable");
+
+public:
+    /// As communicator::allocate, on whose rank context this is called.
+    memory(detail::rank_context& from, std::size_t count) : size_(count) {
+        std::byte* at = nullptr;
+        from_ = detail::allocate(from, count, sizeof(T), at);
+        data_ = reinterpret_cast<T*>(at);
+    }
+    memory(memory&& other) noexcept : from_(other.from_), data_(other.data_), size_(other.size_) {
+        other.from_ = nullptr;
+    }
+    /// Swaps the two.
+    memory& operator=(memory&& other) noexcept {
+        detail::allocation* const from = from_;
+        T* const data = data_;
+        const std::size_t size = size_;
+        from_ = other.from_, data_ = other.data_, size_ = other.size_;
+        other.from_ = from, other.data_ = data, other.size_ = size;
+        return *this;
+    }
+    ~memory() {
+        if (from_) detail::deallocate(from_);
+    }
+
+    T* data() { return data_; }
+    const T* data() const { return data_; }
+    std::size_t size() const { return size_; }
+    T& operator[](std::size_t i) { return data_[i]; }
+    const T& operator[](std::size_t i) const { return data_[i]; }
+    T* begin() { return data_; }
+    T* end() { return data_ + size_; }
+    const T* begin() const { return data_; }
+    const T* end() const { return data_ + size_; }
+
+private:
+    detail::allocation* from_ = nullptr;  // null where it was moved from
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
+};
 
 /// One rank's membership in a group of ranks: what every call takes. A transport makes it (threads::run,
 /// processes::run, world, ...), or split and shrink of another one.
@@ -97,6 +145,22 @@ private:
 /// rank it waits for, and this rank's latest 64 calls. Not collective; over messages it takes 0.2 s, in which ranks
 /// that wait answer. A waiting rank prints the same when its process gets SIGUSR1, where ranks are processes.
 inline void dump(communicator& comm) { detail::dump(comm.context()); }
+
+/// A second thread that advances the started operations of a communicator, and of all that were or will be split from
+/// it, from its construction to its destruction. It and the rank's own calls exclude each other by a mutex. One such
+/// thread at a time; it holds the group, as an operation does.
+class progress_thread {
+public:
+    /// Throws colls::error with invalid_argument where the communicator has no group, or a progress_thread serves it
+    /// already; std::system_error where the thread cannot be started.
+    explicit progress_thread(communicator& comm) : worker_(detail::start_progress(comm.context())) {}
+    progress_thread(const progress_thread&) = delete;
+    progress_thread& operator=(const progress_thread&) = delete;
+    ~progress_thread() { detail::stop_progress(worker_); }
+
+private:
+    detail::progress_worker* worker_;
+};
 
 }  // namespace colls::inline v1
 

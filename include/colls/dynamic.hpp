@@ -22,10 +22,10 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/communicator.hpp>
-#include <colls/count_list.hpp>
-#include <colls/data_layout.hpp>
-#include <colls/detail/dynamic/declarations.hpp>
-#include <colls/dynamic_codes.hpp>
+#include <colls/dynamic/codes.hpp>
+#include <colls/dynamic/count_list.hpp>
+#include <colls/dynamic/data_layout.hpp>
+#include <colls/dynamic/detail/declarations.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -298,5 +298,5 @@ struct prepare {
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/dynamic/definitions.hpp>
+#include <colls/dynamic/detail/definitions.hpp>
 #endif

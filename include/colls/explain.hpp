@@ -4,7 +4,6 @@
 #include <colls/automatic.hpp>
 #include <colls/cost.hpp>
 #include <colls/detail/call/explain_choice.hpp>
-#include <colls/reproducible.hpp>
 
 #include <string>
 #include <type_traits>

@@ -1,9 +1,13 @@
-// class operation: a collective or message that has been started.
+// Started and persistent calls, class operation and class plan, how one waits for several of them, and the function
+// that the library calls while a rank waits.
 #pragma once
 
 #include <colls/detail/call/perform.hpp>
+#include <colls/detail/support/wait_hook.hpp>
+#include <colls/step.hpp>
 
 #include <exception>
+#include <type_traits>
 
 namespace colls::inline v1 {
 
@@ -63,5 +67,131 @@ private:
     detail::rank_context* e_ = nullptr;
     detail::operation_state* o_ = nullptr;
 };
+
+/// A persistent collective, as prepare::... returns it: its arguments are checked and its schedule is chosen, so that
+/// each run costs the collective alone.
+///
+/// The buffers of the call must outlive the plan; the operator and counts are copied. All ranks run and start their
+/// plans in the same order. A plan holds the group, as an operation does.
+class [[nodiscard]] plan {
+public:
+    /// For the library: checks the request and keeps it.
+    plan(detail::rank_context& e, detail::request& q) : e_(&e), p_(detail::prepare_call(e, q)) {}
+    plan(plan&& other) noexcept : e_(other.e_), p_(other.p_) { other.p_ = nullptr; }
+    plan& operator=(plan&& other) noexcept {
+        if (this != &other) {
+            detail::drop_prepared(p_);
+            e_ = other.e_;
+            p_ = other.p_;
+            other.p_ = nullptr;
+        }
+        return *this;
+    }
+    ~plan() { detail::drop_prepared(p_); }
+
+    /// Makes the call and returns when it is over. Does not allocate memory from its second time on, except for
+    /// scratch memory where more operations of this rank are in flight than ever before. Throws colls::error, with
+    /// invalid_argument where the plan was moved from, or the operation of its last start() is not over.
+    void run() { detail::run_prepared(p_); }
+    /// Starts the call. The next run or start needs the operation to be over, which a test or wait must have found. The
+    /// plan may be destroyed before the operation. Throws as run().
+    operation start() {
+        detail::operation_state* const o = detail::start_prepared(p_);  // throws where the plan was moved from
+        return {*e_, o};
+    }
+
+private:
+    detail::rank_context* e_;
+    detail::prepared* p_;
+};
+
+namespace detail {
+
+/// Waits for one operation after the other, and keeps the first error.
+class joint_wait {
+public:
+    void wait(operation& o) {
+        try {
+            o.wait();
+        } catch (...) {
+            if (!first_) first_ = std::current_exception();
+        }
+    }
+    void rethrow() const {
+        if (first_) std::rethrow_exception(first_);
+    }
+
+private:
+    std::exception_ptr first_;
+};
+
+template <class O>
+inline constexpr bool is_operation = std::is_same_v<std::remove_cvref_t<O>, operation>;
+
+}  // namespace detail
+
+/// Waits for all operations of a range, of which empty ones count as over. Where one fails it still waits for the
+/// others, so that all buffers may be used again, and then throws the first error.
+template <class Range>
+    requires(!detail::is_operation<Range>)
+void wait_all(Range&& operations) {
+    detail::joint_wait all;
+    for (operation& o : operations) all.wait(o);
+    all.rethrow();
+}
+/// The same for the operations given.
+template <class... Operation>
+    requires(sizeof...(Operation) > 0 && (detail::is_operation<Operation> && ...))
+void wait_all(Operation&&... operations) {
+    detail::joint_wait all;
+    (all.wait(operations), ...);
+    all.rethrow();
+}
+
+/// Waits until one operation of a range is over, makes it empty, and returns its index; or `none` at once where all are
+/// empty already (default-made, moved from, or found over by wait, test or wait_any). So repeated calls return each
+/// index once, and then `none`. Throws the error of the first operation that it finds failed, which is empty then.
+template <class Range>
+int wait_any(Range&& operations) {
+    for (double since = 0;; since = detail::pause_between_tests(since)) {
+        int i = 0;
+        bool all_empty = true;
+        for (operation& o : operations) {
+            if (!o.empty()) {
+                all_empty = false;
+                if (o.test()) return i;
+            }
+            ++i;
+        }
+        if (all_empty) return none;
+    }
+}
+
+/// Called with the context that was set with it. It must not throw.
+using wait_hook = void (*)(void* context);
+
+/// Sets the function that every rank of this process calls while it waits, in place of the one set before; null: none.
+///
+/// For a program where another library needs the processor to make progress: a rank that waits in a barrier of this
+/// library advances, by the hook, the messages that other ranks of its process's other library wait for
+/// (mpi::make_progress is such a hook).
+///
+/// - From which thread: the one that waits, while it waits; from several at the same time where several ranks of the
+///   process wait, as threads do.
+/// - In which waits: those of blocking calls, operation::wait, wait_for and destructors of operations, wait_all,
+///   wait_any, split, shrink, and of ranks of one host that form their first group. Whatever the transport.
+/// - How often: not in the first 0.2 ms of a wait, or less, in which a rank spins; then between any two yields or
+///   sleeps. While a hook is set, a rank sleeps only where ranks outnumber cores, or another program takes its core,
+///   and 0.1 ms at most.
+/// - The hook may call this library with communicators of other groups than the one that waits and those split from the
+///   same; waits within it do not call it again. With one of these, the call throws invalid_argument. It must not
+///   throw, and should return soon: the wait goes on when it has returned.
+///
+/// Set it while no rank of the process waits. `context` must live as long as it is set.
+inline void set_wait_hook(wait_hook hook, void* context = nullptr) {
+    detail::wait_hook_set.call.store(nullptr, std::memory_order_relaxed);
+    detail::wait_hook_set.context.store(context, std::memory_order_relaxed);
+    detail::wait_hook_set.call.store(hook, std::memory_order_release);
+}
 
 }  // namespace colls::inline v1

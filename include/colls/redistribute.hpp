@@ -32,11 +32,11 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/collectives.hpp>
+#include <colls/communicator.hpp>
 #include <colls/cost.hpp>
-#include <colls/detail/redistribute/packing.hpp>
-#include <colls/detail/redistribute/tables.hpp>
-#include <colls/layout.hpp>
-#include <colls/memory.hpp>
+#include <colls/redistribute/detail/packing.hpp>
+#include <colls/redistribute/detail/tables.hpp>
+#include <colls/redistribute/layout.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -251,5 +251,5 @@ void redistribute(communicator& comm, In&& in, Out&& out) {
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/redistribute/made_tables.hpp>
+#include <colls/redistribute/detail/made_tables.hpp>
 #endif

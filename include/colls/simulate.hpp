@@ -195,9 +195,9 @@ placement place(
 
 }  // namespace colls::inline v1::simulation
 
-#include <colls/detail/simulate/graph.hpp>
-#include <colls/detail/simulate/noise.hpp>
-#include <colls/detail/simulate/placement.hpp>
-#include <colls/detail/simulate/played_group.hpp>
-#include <colls/detail/simulate/played_messages.hpp>
-#include <colls/detail/simulate/topologies.hpp>
+#include <colls/simulate/detail/graph.hpp>
+#include <colls/simulate/detail/noise.hpp>
+#include <colls/simulate/detail/placement.hpp>
+#include <colls/simulate/detail/played_group.hpp>
+#include <colls/simulate/detail/played_messages.hpp>
+#include <colls/simulate/detail/topologies.hpp>

@@ -1,8 +1,8 @@
 // world(): the group of all ranks that were launched together, by torchrun, mpirun, mpiexec, srun, or by hand.
 #pragma once
 
+#include <colls/bootstrap/launch.hpp>
 #include <colls/communicator.hpp>
-#include <colls/launch.hpp>
 
 namespace colls::inline v1 {
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <colls/any_schedule.hpp>
-#include <colls/detail/cuda/eager_executor.hpp>
-#include <colls/detail/cuda/host_thread_group.hpp>
-#include <colls/detail/cuda/packet_executor.hpp>
-#include <colls/detail/cuda/schedule_executor.hpp>
+#include <colls/cuda/detail/eager_executor.hpp>
+#include <colls/cuda/detail/host_thread_group.hpp>
+#include <colls/cuda/detail/packet_executor.hpp>
+#include <colls/cuda/detail/schedule_executor.hpp>
 
 #include <atomic>
 #include <cstddef>

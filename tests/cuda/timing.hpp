@@ -1,7 +1,7 @@
 // Times of calls on a stream.
 #pragma once
 
-#include <colls/detail/cuda/runtime.hpp>
+#include <colls/cuda/detail/runtime.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -8,7 +8,7 @@
 
 #include <colls/colls.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/transport/mpi/mpi_transport.hpp>
+#include <colls/mpi/detail/mpi_transport.hpp>
 #include <colls/transports/mpi.hpp>
 
 #include <cstdio>

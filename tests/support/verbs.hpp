@@ -5,9 +5,9 @@
 
 #include <colls/detail/run/group_of_all.hpp>
 #include <colls/detail/run/threads.hpp>
-#include <colls/detail/transport/verbs/verbs_transport.hpp>
-#include <colls/testing/verbs_dry_run.hpp>
 #include <colls/transports/threads.hpp>
+#include <colls/verbs/detail/verbs_transport.hpp>
+#include "support/verbs_dry_run.hpp"
 
 #include <atomic>
 #include <functional>

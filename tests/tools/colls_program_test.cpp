@@ -6,7 +6,7 @@
 
 #include <colls/cost.hpp>
 #include <colls/detail/support/tuning_file.hpp>
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 #include <colls/schedules.hpp>
 #include <colls/simulate.hpp>
 #include <colls/verify.hpp>

@@ -14,7 +14,7 @@
 #include <exchange/xml.hpp>
 
 #include <colls/cost.hpp>
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 #include <colls/schedules.hpp>
 #include <colls/verify.hpp>
 #include <colls/views.hpp>

@@ -5,8 +5,8 @@
 #include "support/every_transport.hpp"
 #include "support/fault.hpp"
 
+#include <colls/operation.hpp>
 #include <colls/schedules.hpp>
-#include <colls/wait_hook.hpp>
 
 #include <nlohmann/json.hpp>
 

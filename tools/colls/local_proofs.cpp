@@ -3,8 +3,8 @@
 #include "commands.hpp"
 #include "progress.hpp"
 
-#include <colls/detail/prove/local_proof.hpp>
 #include <colls/detail/request/known_families.hpp>
+#include <proof/local_proof.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -22,7 +22,7 @@ namespace files = std::filesystem;
 /// The unit that is compiled: a function that returns the schedule for a collective, or null.
 std::string unit(const files::path& header, const std::string& type) {
     return fmt::format(R"(#include <colls/any_schedule.hpp>
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 #include "{}"
 using schedule_of_the_header = {};
 template <int c>

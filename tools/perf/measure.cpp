@@ -2,7 +2,7 @@
 
 #include "exchange.hpp"
 
-#include <colls/wait.hpp>
+#include <colls/operation.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -2,8 +2,8 @@
 
 #include "schedule_list.hpp"
 
+#include <colls/bootstrap/launch.hpp>
 #include <colls/config.hpp>
-#include <colls/launch.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,8 +5,8 @@
 #include "schedule_list.hpp"
 #include "tune.hpp"
 
+#include <colls/bootstrap/launch.hpp>
 #include <colls/explain.hpp>
-#include <colls/launch.hpp>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -3,7 +3,7 @@
 
 #include "types.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -7,8 +7,8 @@
 #include "persistent.hpp"
 #include "report.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
 #include <colls/dynamic.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 #include <colls/transports/mpi.hpp>
 
 #include <atomic>

@@ -6,7 +6,7 @@
 #include "groups.hpp"
 #include "outstanding.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <cstddef>
 #include <cstdio>

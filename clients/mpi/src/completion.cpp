@@ -2,7 +2,7 @@
 #include "outstanding.hpp"
 #include "persistent.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 namespace {
 

@@ -1,7 +1,7 @@
 // An error of MPI's within a call.
 #pragma once
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <stdexcept>
 #include <string>

@@ -3,7 +3,7 @@
 // mpi_f08 calls PMPI_Barrier, PMPI_Wait, PMPI_Start, PMPI_Finalize and others that have no buffers. So the loader binds
 // them to MPI. When this library is loaded, it binds them to its own functions, in those libraries only: their table of
 // addresses has an entry for each function that they call.
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <dlfcn.h>
 #include <link.h>

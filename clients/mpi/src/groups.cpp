@@ -3,13 +3,13 @@
 #include "configuration.hpp"
 #include "outstanding.hpp"
 
+#include <colls/bootstrap/detail/one_host.hpp>
+#include <colls/bootstrap/member_exchange.hpp>
 #include <colls/collectives.hpp>
-#include <colls/detail/bootstrap/one_host.hpp>
 #include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/transport/mpi/beside.hpp>
-#include <colls/member_exchange.hpp>
+#include <colls/mpi/detail/beside.hpp>
+#include <colls/operation.hpp>
 #include <colls/transports/mpi.hpp>
-#include <colls/wait_hook.hpp>
 
 #include <algorithm>
 #include <atomic>

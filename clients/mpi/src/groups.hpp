@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <atomic>
 #include <memory>

@@ -1,7 +1,7 @@
 // Operators and datatypes that calls need later, where the program frees them meanwhile.
 #pragma once
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <utility>
 #include <vector>

@@ -10,7 +10,7 @@
 #include "groups.hpp"
 #include "report.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 #include <colls/operation.hpp>
 
 #include <sched.h>

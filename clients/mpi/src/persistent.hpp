@@ -7,7 +7,7 @@
 #include "groups.hpp"
 #include "report.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #if defined(OPEN_MPI) && MPI_VERSION < 4
 #include <mpi-ext.h>

@@ -4,7 +4,7 @@
 #include "failure.hpp"
 #include "outstanding.hpp"
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <new>
 

@@ -1,8 +1,8 @@
 // Datatypes of MPI: how their elements lie in memory, and which of colls' element types they are.
 #pragma once
 
-#include <colls/detail/transport/mpi/mpi_header.hpp>
-#include <colls/dynamic_codes.hpp>
+#include <colls/dynamic/codes.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 #include <cstddef>
 #include <functional>

@@ -6,8 +6,8 @@
 #include "work.hpp"
 
 #include <colls/collectives.hpp>
+#include <colls/communicator.hpp>
 #include <colls/dynamic.hpp>
-#include <colls/memory.hpp>
 
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>

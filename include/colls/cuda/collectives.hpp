@@ -36,8 +36,8 @@
 // that the busiest rank reads from others, by `direct`, for S bytes in the whole buffer.
 #pragma once
 
+#include <colls/cuda/detail/call.hpp>
 #include <colls/cuda/epilogue.hpp>
-#include <colls/detail/cuda/call.hpp>
 #include <colls/schedules/direct.hpp>
 
 namespace colls::inline v1::cuda {

@@ -1,9 +1,9 @@
 // One rank a GPU: the GPUs of one process through peer access, or one process a GPU through CUDA IPC.
 #pragma once
 
+#include <colls/cuda/detail/join.hpp>
 #include <colls/cuda/memory.hpp>
 #include <colls/cuda/options.hpp>
-#include <colls/detail/cuda/join.hpp>
 
 #include <cstddef>
 #include <memory>

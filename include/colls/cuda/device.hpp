@@ -16,9 +16,9 @@
 //                                                         //               colls::collective::all_reduce>
 #pragma once
 
+#include <colls/cuda/detail/device_call.hpp>
+#include <colls/cuda/detail/rank_order.hpp>
 #include <colls/cuda/epilogue.hpp>
-#include <colls/detail/cuda/device_call.hpp>
-#include <colls/detail/cuda/rank_order.hpp>
 
 namespace colls::inline v1::cuda {
 namespace device {

@@ -1,7 +1,7 @@
 // Device memory that the other ranks of a communicator reach directly.
 #pragma once
 
-#include <colls/detail/cuda/device_arena.hpp>
+#include <colls/cuda/detail/device_arena.hpp>
 
 #include <cstddef>
 #include <memory>

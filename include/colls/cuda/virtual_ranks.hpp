@@ -1,8 +1,8 @@
 // Ranks as groups of thread blocks on one GPU.
 #pragma once
 
+#include <colls/cuda/detail/virtual_group.hpp>
 #include <colls/cuda/options.hpp>
-#include <colls/detail/cuda/virtual_group.hpp>
 
 namespace colls::inline v1::cuda {
 

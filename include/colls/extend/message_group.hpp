@@ -4,9 +4,9 @@
 
 #include <colls/communicator.hpp>
 #include <colls/extend/formation.hpp>
+#include <colls/extend/host_map.hpp>
 #include <colls/extend/machine.hpp>
 #include <colls/extend/message_transport.hpp>
-#include <colls/host_map.hpp>
 
 #include <memory>
 

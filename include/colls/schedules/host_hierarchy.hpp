@@ -2,8 +2,8 @@
 #pragma once
 
 #include <colls/detail/derive/by_hosts/by_hosts.hpp>
+#include <colls/extend/host_map.hpp>
 #include <colls/family.hpp>
-#include <colls/host_map.hpp>
 
 namespace colls::inline v1 {
 

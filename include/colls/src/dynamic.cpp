@@ -4,4 +4,4 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/detail/dynamic/definitions.hpp>
+#include <colls/dynamic/detail/definitions.hpp>

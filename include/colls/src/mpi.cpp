@@ -4,4 +4,4 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
-#include <colls/detail/run/mpi.hpp>
+#include <colls/mpi/detail/run.hpp>

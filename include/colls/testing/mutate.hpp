@@ -33,4 +33,4 @@ mutant<S> mutate(const S& s, int n, std::uint64_t seed);
 
 }  // namespace colls::inline v1::testing
 
-#include <colls/detail/testing/mutant.hpp>  // the definitions
+#include <colls/testing/detail/mutant.hpp>  // the definitions

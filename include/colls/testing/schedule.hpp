@@ -42,5 +42,5 @@ result check_schedule(int max_n, const S& s = S{});
 
 }  // namespace colls::inline v1::testing
 
-#include <colls/detail/testing/player.hpp>            // the definition of play
-#include <colls/detail/testing/schedule_checker.hpp>  // the definition of check_schedule
+#include <colls/testing/detail/player.hpp>            // the definition of play
+#include <colls/testing/detail/schedule_checker.hpp>  // the definition of check_schedule

@@ -29,7 +29,7 @@
 //     if (!report.ok()) fail(report.text());
 #pragma once
 
-#include <colls/detail/testing/transport_battery.hpp>
+#include <colls/testing/detail/transport_battery.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/transport/mpi/mpi_header.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
 
 namespace colls::inline v1::mpi {
 
@@ -47,5 +47,5 @@ void make_progress(void* = nullptr);
 }  // namespace colls::inline v1::mpi
 
 #ifndef COLLS_SEPARATE
-#include <colls/detail/run/mpi.hpp>
+#include <colls/mpi/detail/run.hpp>
 #endif

@@ -17,8 +17,8 @@
 // side.
 #pragma once
 
-#include <colls/detail/transport/verbs/between_hosts.hpp>
 #include <colls/transports/shm.hpp>
+#include <colls/verbs/detail/between_hosts.hpp>
 
 #include <memory>
 #include <span>

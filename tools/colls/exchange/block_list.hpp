@@ -1,7 +1,7 @@
 // Lists of block numbers as block sets, which hold a regular list in constant memory.
 #pragma once
 
-#include <colls/block_set.hpp>
+#include <colls/step.hpp>
 
 #include <utility>
 #include <vector>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/call/perform.hpp>
-#include <colls/plan.hpp>
+#include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include <colls/error.hpp>
-#include <colls/host_map.hpp>
+#include <colls/extend/host_map.hpp>
 
 #include <cstddef>
 #include <string_view>

@@ -6,7 +6,6 @@
 #include <colls/detail/call/make_request.hpp>
 #include <colls/detail/call/modes.hpp>
 #include <colls/detail/request/known_families.hpp>
-#include <colls/reproducible.hpp>
 #include <colls/verify.hpp>
 
 namespace colls::inline v1::detail {

@@ -1,5 +1,5 @@
 // How a schedule is found in a family, or derived from the schedules that the family names.
-// IWYU pragma: private, include <colls/schedule_of.hpp>
+// IWYU pragma: private, include <colls/family.hpp>
 #pragma once
 
 #include <colls/detail/derive/recipes.hpp>

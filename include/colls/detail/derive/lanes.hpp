@@ -5,7 +5,7 @@
 #include <colls/detail/derive/embed.hpp>
 #include <colls/detail/derive/part.hpp>
 #include <colls/detail/derive/reversal.hpp>
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 
 namespace colls::inline v1 {
 

@@ -15,7 +15,7 @@
 #include <colls/detail/support/list.hpp>
 #include <colls/detail/support/message.hpp>
 #include <colls/detail/support/wait_hook.hpp>
-#include <colls/host_map.hpp>
+#include <colls/extend/host_map.hpp>
 
 #include <pthread.h>
 #include <memory>

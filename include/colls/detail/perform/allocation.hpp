@@ -1,5 +1,5 @@
 // Memory from communicator::allocate.
-// IWYU pragma: private, include <colls/memory.hpp>
+// IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
 #include <colls/detail/call/perform.hpp>

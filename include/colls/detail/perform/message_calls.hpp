@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/perform/started_operation.hpp>
-#include <colls/wait.hpp>
+#include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {
 

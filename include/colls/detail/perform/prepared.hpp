@@ -1,5 +1,5 @@
 // What a plan keeps: a call, checked and with its schedule chosen.
-// IWYU pragma: private, include <colls/plan.hpp>
+// IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
 #include <colls/detail/group/rank_context.hpp>

@@ -1,5 +1,5 @@
 // Prepared calls: what class plan does.
-// IWYU pragma: private, include <colls/plan.hpp>
+// IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
 #include <colls/detail/perform/prepared.hpp>

@@ -1,5 +1,5 @@
 // The second thread of a progress_thread.
-// IWYU pragma: private, include <colls/progress_thread.hpp>
+// IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
 #include <colls/detail/perform/started_operation.hpp>

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/cost.hpp>
 #pragma once
 
-#include <colls/block_set.hpp>
+#include <colls/step.hpp>
 
 namespace colls::inline v1::detail {
 

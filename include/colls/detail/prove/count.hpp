@@ -6,7 +6,7 @@
 #include <colls/detail/prove/block_count.hpp>
 #include <colls/detail/prove/liveness.hpp>
 #include <colls/detail/prove/reader.hpp>
-#include <colls/host_map.hpp>
+#include <colls/extend/host_map.hpp>
 
 namespace colls::inline v1::detail {
 

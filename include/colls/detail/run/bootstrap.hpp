@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/bootstrap.hpp>
-#include <colls/detail/bootstrap/one_host.hpp>
+#include <colls/bootstrap/detail/one_host.hpp>
 #include <colls/detail/run/host_group.hpp>
 #include <colls/detail/run/world.hpp>
 

@@ -3,8 +3,8 @@
 // IWYU pragma: private, include <colls/bootstrap.hpp>
 #pragma once
 
-#include <colls/detail/bootstrap/hand_over.hpp>
-#include <colls/detail/bootstrap/members.hpp>
+#include <colls/bootstrap/detail/hand_over.hpp>
+#include <colls/bootstrap/detail/members.hpp>
 #include <colls/detail/run/processes.hpp>
 #include <colls/detail/transport/shm/kept_arenas.hpp>
 

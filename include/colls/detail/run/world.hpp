@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/bootstrap/launch.hpp>
-#include <colls/detail/bootstrap/rendezvous.hpp>
+#include <colls/bootstrap/detail/launch.hpp>
+#include <colls/bootstrap/detail/rendezvous.hpp>
 #include <colls/detail/run/host_group.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // The table behind a host_map: which ranks are on which host.
-// IWYU pragma: private, include <colls/host_map.hpp>
+// IWYU pragma: private, include <colls/extend/host_map.hpp>
 #pragma once
 
 namespace colls::inline v1::detail {

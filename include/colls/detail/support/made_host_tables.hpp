@@ -1,10 +1,10 @@
 // The host maps that this process has made.
-// IWYU pragma: private, include <colls/host_map.hpp>
+// IWYU pragma: private, include <colls/extend/host_map.hpp>
 #pragma once
 
 #include <colls/config.hpp>
 #include <colls/detail/support/list.hpp>
-#include <colls/host_map.hpp>
+#include <colls/extend/host_map.hpp>
 
 #include <mutex>
 

@@ -1,5 +1,5 @@
 // The function that a program has the library call while a rank waits.
-// IWYU pragma: private, include <colls/wait_hook.hpp>
+// IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
 #include <colls/config.hpp>

@@ -7,7 +7,7 @@
 #include <colls/detail/derive/by_hosts/broadcast.hpp>
 #include <colls/detail/derive/by_hosts/scatter.hpp>
 #include <colls/detail/derive/reversal.hpp>
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 
 namespace colls::inline v1 {
 

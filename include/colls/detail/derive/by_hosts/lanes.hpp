@@ -8,7 +8,7 @@
 #pragma once
 
 #include <colls/detail/derive/embed.hpp>
-#include <colls/host_map.hpp>
+#include <colls/extend/host_map.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1::detail {

@@ -7,7 +7,7 @@
 #include <colls/detail/derive/two_level/rooted.hpp>
 #include <colls/detail/derive/two_level/scan.hpp>
 #include <colls/detail/derive/two_level/scatter.hpp>
-#include <colls/schedule_of.hpp>
+#include <colls/family.hpp>
 
 namespace colls::inline v1 {
 

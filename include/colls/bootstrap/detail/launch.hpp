@@ -1,0 +1,317 @@
+// Reads from the environment of a process which rank of which job it is.
+// IWYU pragma: private, include <colls/bootstrap/launch.hpp>
+#pragma once
+
+#include <colls/bootstrap/launch.hpp>
+#include <colls/detail/group/backoff.hpp>
+
+#include <sys/types.h>
+#include <unistd.h>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// The value of an environment variable; null if it is not set, or empty.
+inline const char* variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value && *value ? value : nullptr;
+}
+inline const char* first_set(std::initializer_list<const char*> names) {
+    for (const char* name : names)
+        if (const char* const value = variable(name)) return value;
+    return nullptr;
+}
+
+/// The number in a variable's value. Throws invalid_argument if it is no number from `least` to `most`.
+inline int number(const char* name, const char* value, int least, int most) {
+    int n = 0;
+    const char* const end = value + std::strlen(value);
+    const auto [stopped, code] = std::from_chars(value, end, n);
+    if (code == std::errc() && stopped == end && n >= least && n <= most) return n;
+    message text;
+    text << "colls: the environment variable " << name << " is '" << std::string_view(value).substr(0, 60)
+         << "', but must be a whole number of at least " << least;
+    if (most < 1 << 30) text << " and at most " << most;
+    throw error(errc::invalid_argument, text.text());
+}
+
+/// The first host of a Slurm list: "node03" of "node[03-07,12],login". Empty if the list is.
+inline std::string first_host(std::string_view list) {
+    std::string host;
+    for (std::size_t i = 0; i < list.size() && list[i] != ',';) {
+        if (list[i] != '[') {
+            host += list[i++];
+            continue;
+        }
+        const std::size_t end = list.find_first_of(",-]", ++i);
+        host += list.substr(i, end == list.npos ? end : end - i);
+        const std::size_t closing = list.find(']', i);
+        i = closing == list.npos ? list.size() : closing + 1;
+    }
+    return host == "(null)" ? std::string() : host;
+}
+
+/// The process id of Hydra's proxy on this host, from which all ranks of the host descend, perhaps through shells. It
+/// stands for the job, which no variable of Hydra's names.
+inline long hydra_proxy() {
+    long process = getppid();
+    for (int generation = 0; generation < 16 && process > 1; ++generation) {
+        char path[40], stat_line[512];
+        std::snprintf(path, sizeof path, "/proc/%ld/stat", process);
+        std::FILE* const file = std::fopen(path, "re");
+        if (!file) break;
+        stat_line[std::fread(stat_line, 1, sizeof stat_line - 1, file)] = '\0';
+        std::fclose(file);
+        const char* const name = std::strchr(stat_line, '(');
+        const char* const after = std::strrchr(stat_line, ')');  // the program's name may contain parentheses
+        if (!name || !after) break;
+        if (std::string_view(name, static_cast<std::size_t>(after - name)).substr(0, 7) == "(hydra_") return process;
+        long parent = 0;
+        if (std::sscanf(after, ") %*c %ld", &parent) != 1) break;
+        process = parent;
+    }
+    return getppid();
+}
+
+/// The variables of a launcher. `local` (the rank among those of this host) and `local_size` may be null.
+struct launcher {
+    const char *source, *rank, *size, *local, *local_size;
+};
+
+/// The launcher that started this process; all members null if there is none. Launchers run inside others, whose
+/// variables are inherited. The order of these checks tells which one is the innermost:
+/// - COLLS_RANK and COLLS_SIZE, which the user sets for this library, count before all others.
+/// - torchrun is started by srun or mpirun once for each host, and starts the ranks itself, never the reverse. Other
+///   programs use the names RANK and WORLD_SIZE too, so MASTER_ADDR must be set as well, as torch itself requires.
+/// - In a Slurm allocation mpirun starts its daemons by srun: SLURM_PROCID then counts daemons, or is that of the batch
+///   script. So MPI comes before Slurm, unless the names that srun's PMIx and PMI-2 plugins leave show that srun was
+///   the last launcher.
+/// - SLURM_NTASKS alone shows an allocation, not a launch. In a batch script or an interactive shell SLURM_PROCID is
+///   set too: Slurm runs these as a task of their own (SLURM_TASK_PID) with number 0, but not as a step
+///   (SLURM_STEP_ID), and srun starts steps.
+inline launcher find_launcher() {
+    const auto set = [](const char* name) { return variable(name) != nullptr; };
+    if (set("COLLS_RANK") || set("COLLS_SIZE"))
+        return {"COLLS_RANK", "COLLS_RANK", "COLLS_SIZE", "COLLS_LOCAL_RANK", nullptr};
+    const bool ranked = set("RANK") && set("WORLD_SIZE"), met = set("MASTER_ADDR") || set("COLLS_MASTER_ADDR");
+    if (ranked && met) return {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+
+    const bool task = set("SLURM_PROCID");
+    const char* const space = variable("PMIX_NAMESPACE");
+    const bool srun_pmix = task && space && std::string_view(space).substr(0, 6) == "slurm.";
+    if (set("OMPI_COMM_WORLD_RANK") && !srun_pmix)
+        return {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+            "OMPI_COMM_WORLD_LOCAL_SIZE"};
+    const bool srun_pmi2 = task && set("PMI_JOBID");
+    if (set("PALS_RANKID"))
+        return {"PALS", "PALS_RANKID", set("PMI_SIZE") ? "PMI_SIZE" : "PALS_SIZE", "PALS_LOCAL_RANKID",
+            set("PMI_LOCAL_SIZE") ? "PMI_LOCAL_SIZE" : "PALS_LOCAL_SIZE"};
+    if (set("MV2_COMM_WORLD_RANK"))
+        return {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+            "MV2_COMM_WORLD_LOCAL_SIZE"};
+    if (set("JSM_NAMESPACE_RANK"))
+        return {
+            "JSM", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"};
+    if (set("FLUX_TASK_RANK")) return {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr};
+    if (set("PMI_RANK") && !srun_pmix && !srun_pmi2)
+        return {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
+    const bool step = set("SLURM_STEP_ID") || set("SLURM_STEPID") || !set("SLURM_TASK_PID");
+    if (task && step)
+        return {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
+            "SLURM_LOCALID", nullptr};
+    // An error is better than as many groups of one rank.
+    if (ranked && number("WORLD_SIZE", variable("WORLD_SIZE"), 1, 1 << 30) > 1)
+        throw error(errc::invalid_argument,
+            "colls: RANK and WORLD_SIZE are set, but MASTER_ADDR is not: set it (or "
+            "COLLS_MASTER_ADDR) to the host of rank 0, or unset both");
+    // An empty variable is a mistake of a script.
+    const bool one_is_empty = set("RANK") ? std::getenv("WORLD_SIZE") != nullptr : std::getenv("RANK") != nullptr;
+    if (set("RANK") != set("WORLD_SIZE") && (met || one_is_empty))
+        throw error(errc::invalid_argument,
+            (message() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
+                       << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
+                          "MASTER_ADDR, or none of them")
+                .text());
+    return {};
+}
+
+/// A program that was started several times without a launcher's variables makes as many groups of one, where its user
+/// may have meant one of all: the first of the copies says so.
+inline void warn_of_copies() {
+    const auto program_of = [](long process) {
+        char path[40], name[512];
+        std::snprintf(path, sizeof path, "/proc/%ld/exe", process);
+        const ssize_t length = readlink(path, name, sizeof name);
+        return length > 0 ? std::string(name, static_cast<std::size_t>(length)) : std::string();
+    };
+    const long parent = getppid();
+    char path[60];
+    std::snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", parent, parent);
+    std::FILE* const file = std::fopen(path, "re");
+    if (!file) return;
+    const std::string own = program_of(getpid());
+    long child = 0, first = 0;
+    int copies = 0;
+    while (std::fscanf(file, "%ld", &child) == 1)
+        if (program_of(child) == own) {
+            ++copies;
+            if (first == 0) first = child;
+        }
+    std::fclose(file);
+    if (copies > 1 && first == getpid() && !own.empty())
+        say(message()
+            << "colls: each of " << copies << " processes of " << own
+            << " is a group of one: they were started by process " << static_cast<long long>(parent)
+            << ", whose variables are of no launcher that is known (COLLS_RANK, torchrun, Open MPI, PMI, PALS, "
+               "MVAPICH, JSM, Flux, Slurm's srun). For one group set COLLS_RANK, COLLS_SIZE, COLLS_MASTER_ADDR and "
+               "COLLS_MASTER_PORT; if that is what is meant, set COLLS_RANK=0 and COLLS_SIZE=1");
+}
+
+/// A text that is the same for all ranks of this job, and differs from other jobs' as far as the launcher's variables
+/// do.
+inline std::string job_identity(std::string_view source, bool several_hosts) {
+    std::string identity(source);
+    const auto add = [&](const char* value) { identity.append("/").append(value ? value : ""); };
+    if (source == "torchrun") {
+        // A restarted worker must not meet workers that are left of the previous run.
+        for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"})
+            add(variable(name));
+    } else if (source == "Open MPI") {
+        add(first_set({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}));
+    } else if (source == "PMI") {
+        const char* const job = first_set({"PMI_JOBID", "SLURM_JOB_ID"});
+        add(job || several_hosts ? job : std::to_string(hydra_proxy()).c_str());
+    } else if (source == "PALS" || source == "MVAPICH" || source == "JSM" || source == "Flux") {
+        const char* const job =
+            first_set({"PALS_APID", "MPIRUN_ID", "JSM_NAMESPACE_ID", "FLUX_JOB_ID", "LSB_JOBID", "PBS_JOBID"});
+        add(job || several_hosts ? job : std::to_string(static_cast<long>(getppid())).c_str());
+    } else if (source == "Slurm") {
+        for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) add(variable(name));
+    }
+    return identity;
+}
+
+/// Slurm's first host. If srun has started this process, it is the step's. Otherwise it is the allocation's, on which
+/// mpirun puts rank 0 by default: the step would be that of mpirun's daemons, or of the batch script.
+inline std::string slurm_host(std::string_view source) {
+    const bool step = source == "Slurm";
+    if (const char* const list = step ? first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
+                                      : first_set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"}))
+        return first_host(list);
+    return {};
+}
+
+/// A port that all ranks of the job derive alike, from 20000 to 29999: below the ports that systems assign themselves.
+inline int port_of_job(std::string_view identity, std::string_view token, int ports) {
+    std::uint64_t hash = hash_mix(static_cast<std::uint64_t>(getuid()), 0x706f7274);
+    for (const std::string_view text : {identity, token})
+        for (const char c : text) hash = hash_mix(static_cast<unsigned char>(c), hash);
+    return 20000 + static_cast<int>(hash % static_cast<std::uint64_t>(10000 - ports + 1));
+}
+
+/// How many ports are tried if none was given.
+inline constexpr int derived_ports = 16;
+
+/// A host as a user writes it: an address of IPv6 may stand in brackets. Throws invalid_argument.
+inline std::string host_given(std::string_view host) {
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+    if ((host.starts_with("fe80:") || host.starts_with("FE80:")) && host.find('%') == host.npos)
+        throw error(errc::invalid_argument,
+            (message() << "colls: MASTER_ADDR or COLLS_MASTER_ADDR is '" << host.substr(0, 60)
+                       << "', an address within a link: it needs the interface, as " << host.substr(0, 60) << "%eth0")
+                .text());
+    return std::string(host);
+}
+
+/// Reads where rank 0 listens, and the token.
+inline void read_meeting_point(launch& l, bool several_hosts) {
+    if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
+        l.host = host_given(given);
+    else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string();
+        !listed.empty())
+        l.host = listed;
+    else if (several_hosts) {
+        message text;
+        text
+            << "colls: " << l.source
+            << " has started ranks on several hosts, and does not say on which one rank 0 is: set COLLS_MASTER_ADDR to "
+               "the host of rank 0, for all ranks";
+        throw error(errc::invalid_argument, text.text());
+    }
+
+    const std::string identity = job_identity(l.source, several_hosts);
+    const char* const token = variable("COLLS_TOKEN");
+    l.token = token ? token : identity;
+
+    if (const char* const own = variable("COLLS_MASTER_PORT")) {
+        l.port = number("COLLS_MASTER_PORT", own, 1, 65535);
+    } else if (const char* const theirs = variable("MASTER_PORT")) {
+        l.port = number("MASTER_PORT", theirs, 1, 65535);
+        // torchrun's agent listens at that port itself, for torch's own store. The ports after it need not be free.
+        const char* const agent = variable("TORCHELASTIC_USE_AGENT_STORE");
+        if (l.source == "torchrun" && agent && std::string_view(agent) == "True") {
+            l.ports = derived_ports;
+            l.port = l.port < 65535 - l.ports ? l.port + 1 : l.port - l.ports;
+        }
+    } else {
+        l.ports = derived_ports;
+        l.port = port_of_job(identity, l.token, l.ports);
+    }
+}
+
+}  // namespace detail
+
+COLLS_INLINE launch read_launch() {
+    launch l;
+    const detail::launcher by = detail::find_launcher();
+    const char* const interface = detail::variable("COLLS_INTERFACE");
+    if (interface) l.interface_name = interface;
+    if (by.source) {
+        l.source = by.source;
+        const char* const rank = detail::variable(by.rank);
+        const char* const size = detail::variable(by.size);
+        if (!rank || !size) {
+            detail::message text;
+            text << "colls: the environment variable " << (rank ? by.rank : by.size) << " is set, but "
+                 << (rank ? by.size : by.rank) << " is not: set both";
+            throw error(errc::invalid_argument, text.text());
+        }
+        l.size = detail::number(by.size, size, 1, 1 << 20);
+        l.rank = detail::number(by.rank, rank, 0, 1 << 30);
+        if (l.rank >= l.size) {
+            detail::message text;
+            text << "colls: the environment variable " << by.rank << " is " << l.rank << ", but " << by.size << " is "
+                 << l.size << ": ranks are 0 to " << l.size - 1;
+            throw error(errc::invalid_argument, text.text());
+        }
+        if (const char* const local = detail::variable(by.local))
+            l.local_rank = detail::number(by.local, local, 0, 1 << 30);
+        const char* const local_size = by.local_size ? detail::variable(by.local_size) : nullptr;
+        const char* const nodes = by.source == std::string_view("Flux") ? detail::variable("FLUX_JOB_NNODES") : nullptr;
+        const bool several_hosts = (local_size && detail::number(by.local_size, local_size, 1, 1 << 30) < l.size) ||
+                                   (nodes && detail::number("FLUX_JOB_NNODES", nodes, 1, 1 << 30) > 1);
+        if (l.size > 1) detail::read_meeting_point(l, several_hosts);
+    }
+    if (!by.source) detail::warn_of_copies();
+    if (detail::environment::read().debug >= detail::debug_level::info) {
+        detail::message text;
+        text << "colls: rank " << l.rank << " of " << l.size;
+        if (!by.source)
+            text << ": the environment is of no launcher that is known";
+        else
+            text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
+        if (l.size > 1) {
+            text << "; rank 0 listens at " << l.host << ", port " << l.port;
+            if (l.ports > 1) text << " to " << l.port + l.ports - 1;
+        }
+        detail::say(text);
+    }
+    return l;
+}
+
+}  // namespace colls::inline v1

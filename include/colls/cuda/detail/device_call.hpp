@@ -1,0 +1,87 @@
+// Calls that a user's kernel makes: what the kernel is handed, and how a block turns its arguments into a kernel_call.
+// IWYU pragma: private, include <colls/cuda/device.hpp>
+#pragma once
+
+#include <colls/cuda/detail/kernels.hpp>
+#include <colls/cuda/detail/launch.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+/// The largest element of calls within kernels: for scratch memory, which is checked on the host.
+inline constexpr std::uint64_t max_element_bytes = 16;
+
+/// What calls within kernels share, of one schedule on one group.
+struct device_call_info {
+    const rank_handle* handles = nullptr;  ///< of each local rank
+    kernel_call common;                    ///< the slot map
+    std::uint64_t fingerprint = 0, eager_bytes = 0, scratch_bytes = 0, chunk_bytes = 0;
+    reachable_memory reachable;
+    std::int32_t scratch_needed = 0;
+};
+
+/// Throws unsupported, wrong_schedule.
+template <class S>
+device_call_info make_device_call_info(local_ranks& ranks, const S& s) {
+    const stored_slot_map& m = ranks.map_for(s);
+    const workspace_layout& sizes = ranks.sizes();
+    const std::uint64_t slots = 2 * static_cast<std::uint64_t>(m.map.width);
+    if (sizes.scratch_bytes / slots < slot_bytes(quantum, max_element_bytes)) {
+        const int rank = ranks.ranks().front().rank;
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: ranks_for on rank " << rank << ": options.scratch_bytes has no room for "
+                       << static_cast<std::size_t>(slots) << " slots of this schedule: raise it")
+                .text(),
+            rank);
+    }
+    device_call_info info;
+    info.handles = ranks.handles();
+    info.common.slots = m.slots;
+    info.common.overwrites = m.overwrites;
+    info.common.width = m.map.width;
+    info.common.keeps_input = m.map.keeps_input;
+    info.common.user_blocks = m.map.blocks;
+    info.fingerprint = mixed(m.map.fingerprint, name_hash<S>());
+    info.eager_bytes = std::min<std::uint64_t>(sizes.eager_bytes, ranks.chosen_options().small_bytes);
+    info.scratch_bytes = sizes.scratch_bytes;
+    info.chunk_bytes = ranks.chosen_options().chunk_bytes;
+    info.reachable = ranks.reachable();
+    info.scratch_needed = m.map.scratch_needed;
+    return info;
+}
+
+/// Sets the all_reduce of local rank `local` in the block's state. By one thread.
+template <class T, class D, class Op, class Epilogue>
+__device__ void set_all_reduce(
+    const device_call_info& info, int local, const T* in, D* out, std::size_t count, bool eager) {
+    const auto shared = [&](const void* at, std::uint64_t bytes) {
+        return info.reachable.address_of(reinterpret_cast<std::uint64_t>(at), bytes);
+    };
+    block_state& state = device_thread_group::state();
+    state.self = info.handles[local];
+    kernel_call& c = state.call;
+    c = info.common;
+    c.in = reinterpret_cast<const std::byte*>(in);
+    c.out = reinterpret_cast<std::byte*>(out);
+    c.in_where = shared(in, count * sizeof(T));
+    c.out_where = shared(out, count * sizeof(D));
+    c.count = count;
+    c.fingerprint = mixed(mixed(info.fingerprint, count), sizeof(T));
+    if (eager) {
+        c.user_blocks = 1;
+        return;
+    }
+    constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>,
+                   stages = has_leaf<Op, accumulator<T, Op>>;
+    std::uint64_t bytes = info.chunk_bytes;
+    if (info.scratch_needed != 0 || !is_plain || stages || info.reachable.all == 0) {
+        // Each slot, and its landing slot, has to fit into scratch memory.
+        const std::uint64_t room = info.scratch_bytes / (2 * static_cast<std::uint64_t>(c.width)) / 128 * 128,
+                            more = quantum * sizeof(T) + 128;
+        if (room < bytes + more) bytes = room - more;
+    }
+    c.chunk = bytes / sizeof(T) < quantum ? quantum : bytes / sizeof(T) / quantum * quantum;
+    c.chunks = static_cast<std::int32_t>(
+        chunks_needed(balanced(count, static_cast<std::uint64_t>(c.user_blocks), 0).count, 1, c.chunk));
+}
+
+}  // namespace colls::inline v1::cuda::detail

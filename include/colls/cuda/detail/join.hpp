@@ -1,0 +1,393 @@
+// How a group of GPUs is made: of processes, one GPU each (CUDA IPC), or of the GPUs of one process (peer access).
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <colls/cuda/detail/driver.hpp>
+#include <colls/cuda/detail/local_ranks.hpp>
+#include <colls/cuda/detail/peer_watch.hpp>
+#include <colls/cuda/detail/shared_allocations.hpp>
+#include <colls/detail/group/failure.hpp>
+#include <colls/detail/support/host.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// Exchanges one value of each rank, again and again; memory is allocated by the constructor only. Not in namespace
+/// cuda, where the name all_gather would be that of colls::cuda.
+template <class Host, class X>
+class value_exchange {
+public:
+    explicit value_exchange(Host& host)
+        : host_(host), own_(sizeof(X)), all_(sizeof(X) * static_cast<std::size_t>(host.size())) {}
+    /// values[r] = rank r's `own`, on all ranks.
+    void operator()(const X& own, std::vector<X>& values) {
+        std::memcpy(own_.data(), &own, sizeof own);
+        all_gather(host_, own_, all_);
+        for (std::size_t i = 0; i < values.size(); ++i) std::memcpy(&values[i], all_.data() + i * sizeof(X), sizeof(X));
+    }
+
+private:
+    Host& host_;
+    std::vector<unsigned char> own_, all_;
+};
+
+}  // namespace detail
+
+namespace cuda::detail {
+
+/// Channels of a rank, at most, where options.channels does not say.
+inline constexpr int default_channels = 64;
+
+/// One rank of a new group.
+struct joined_rank {
+    int rank = none;
+    std::shared_ptr<shared_allocations> memory;
+    std::unique_ptr<local_ranks> ranks;
+    std::unique_ptr<peer_watch> watch;  ///< of other processes; null where there are none
+};
+
+/// A number that is the same in all processes of a host, and differs between hosts.
+inline std::uint64_t host_identity() {
+    std::uint64_t h = 0xcbf29ce484222325ull;
+    for (const char c : colls::detail::boot_of_host().text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return h;
+}
+
+/// The blocks from which cudaMalloc serves small requests.
+inline constexpr std::uint64_t block_bytes = 2 << 20;
+
+/// What each process tells the others while a group is made.
+struct process_info {
+    std::int32_t succeeded;  ///< in every step so far; else `why` says what has failed
+    std::int32_t channels, device_number;
+    std::uint64_t host;
+    char device[32];  ///< PCI bus id
+    process_name process;
+    std::uint64_t scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes;  ///< of the options
+    cuda::protocol protocol;
+    std::uint64_t workspace_bytes, arena_bytes;
+    std::uint64_t offset;       ///< of the workspace in the allocation that `memory` names
+    cudaIpcMemHandle_t memory;  ///< the workspace, with the arena behind it
+    char why[240];
+};
+
+[[noreturn]] inline void no_peer_access(int rank, int device, int peer, const char* peer_device) {
+    throw error(errc::peer_failed,
+        (message() << "colls: cuda: rank " << rank << " on device " << device << " cannot reach rank " << peer
+                   << " on device " << peer_device << ": no peer access between them")
+            .text(),
+        rank, peer);
+}
+
+/// Throws peer_failed where `device` has no access to a peer's device. A device that this process does not see cannot
+/// be asked, and is accepted: opening its memory will fail.
+inline void check_peer_access(const process_info& peer_info, int device, int rank, int peer) {
+    int peer_device = 0, can = 1;
+    if (cudaDeviceGetByPCIBusId(&peer_device, peer_info.device) != cudaSuccess) {
+        cudaGetLastError();
+        return;
+    }
+    if (peer_device == device) return;
+    check(cudaDeviceCanAccessPeer(&can, device, peer_device), "cudaDeviceCanAccessPeer", rank);
+    if (can == 0) no_peer_access(rank, device, peer, peer_info.device);
+}
+
+/// Lets kernels on device `from`, of rank a, access memory of device `to`. False: they cannot.
+inline bool enable_peer_access(int from, int to, int a) {
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer", a);
+    if (can == 0) return false;
+    const device_guard guard(from);
+    const cudaError_t code = cudaDeviceEnablePeerAccess(to, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled || code == cudaErrorTooManyPeers) {
+        cudaGetLastError();
+        return code == cudaErrorPeerAccessAlreadyEnabled;
+    }
+    check(code, "cudaDeviceEnablePeerAccess", a);
+    return true;
+}
+
+/// How one process joins a group, step by step. A step that fails on one rank fails on all, with its cause: no rank
+/// throws before the others know.
+template <class Host>
+class process_join {
+public:
+    process_join(Host& host, int device, const options& o)
+        : host_(host),
+          device_(device),
+          o_(o),
+          n_(host.size()),
+          rank_(host.rank()),
+          joined_{rank_, std::make_shared<shared_allocations>(), nullptr, nullptr},
+          all_(static_cast<std::size_t>(n_)),
+          workspaces_(all_.size()),
+          exchange_(host),
+          meet_([exchange = v1::detail::value_exchange<Host, char>(host),
+                    all = std::vector<char>(all_.size())]() mutable { exchange({}, all); }) {}
+
+    joined_rank run() {
+        shared_allocations& memory = *joined_.memory;
+        attempt([&] { describe(); });
+        exchange();
+        attempt([&] { allocate(memory); });
+        exchange();
+        attempt([&] { map(memory); });
+        exchange();
+        attempt([&] { connect(memory); });
+        exchange();  // every workspace is ready before any rank's kernel accesses it
+        return std::move(joined_);
+    }
+
+private:
+    template <class Step>
+    void attempt(const Step& step) {
+        own_.succeeded = 0;
+        try {
+            step();
+            own_.succeeded = 1;
+        } catch (const error& e) {
+            code_ = e.code();
+            std::snprintf(own_.why, sizeof own_.why, "%s", v1::detail::quoted(e.what()));
+        } catch (const std::bad_alloc&) {
+            std::snprintf(own_.why, sizeof own_.why, "out of host memory");
+        } catch (const std::exception& e) {
+            std::snprintf(own_.why, sizeof own_.why, "%s", e.what());
+        }
+    }
+    /// Throws if a rank's step has failed: this rank's own error, or peer_failed with that of another.
+    void exchange() {
+        exchange_(own_, all_);
+        int failed = own_.succeeded ? none : rank_;
+        for (int r = n_ - 1; r >= 0 && own_.succeeded; --r)
+            if (!of(r).succeeded) failed = r;
+        if (failed == none) return;
+        throw error(failed == rank_ ? code_ : errc::peer_failed,
+            (message() << "colls: cuda::communicator: rank " << rank_ << " has no group, because rank " << failed
+                       << " could not join: " << of(failed).why)
+                .text(),
+            rank_, failed);
+    }
+    const process_info& of(int r) const { return all_[static_cast<std::size_t>(r)]; }
+
+    void describe() {
+        if (o_.protocol == cuda::protocol::multicast)
+            throw error(errc::unsupported,
+                "options.protocol is multicast, and between processes there is no multicast memory: only "
+                "communicator::of_devices has it",
+                rank_);
+        int devices = 0;
+        check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount", rank_);
+        if (device_ < 0 || device_ >= devices)
+            throw error(errc::unsupported,
+                (message() << "rank " << rank_ << " names device " << device_ << ", and its process sees " << devices
+                           << ", from number 0 on")
+                    .text(),
+                rank_);
+        const device_guard guard(device_);
+        own_.host = host_identity();
+        own_.process = own_process();
+        own_.device_number = device_;
+        own_.channels = o_.channels > 0 ? o_.channels : std::min(multiprocessors(device_), default_channels);
+        own_.scratch_bytes = o_.scratch_bytes;
+        own_.packet_bytes = o_.packet_bytes;
+        own_.small_bytes = o_.small_bytes;
+        own_.middle_bytes = o_.middle_bytes;
+        own_.protocol = o_.protocol;
+        own_.chunk_bytes = o_.chunk_bytes;
+        check(cudaDeviceGetPCIBusId(own_.device, sizeof own_.device, device_), "cudaDeviceGetPCIBusId", rank_);
+    }
+    void allocate(shared_allocations& memory) {
+        int channels = own_.channels;
+        for (int r = 0; r < n_; ++r) {
+            const process_info& p = of(r);
+            channels = std::min(channels, p.channels);
+            if (p.host != own_.host)
+                throw error(errc::unsupported,
+                    (message() << "rank " << r << " is on another host than rank " << rank_
+                               << ": make a group of each host, and go between them with the host's library")
+                        .text(),
+                    rank_, r);
+            if (p.scratch_bytes != own_.scratch_bytes || p.packet_bytes != own_.packet_bytes ||
+                p.small_bytes != own_.small_bytes || p.middle_bytes != own_.middle_bytes ||
+                p.chunk_bytes != own_.chunk_bytes || p.protocol != own_.protocol)
+                throw error(errc::invalid_argument,
+                    (message()
+                        << "rank " << r << " has other options than rank " << rank_
+                        << ": scratch_bytes, packet_bytes, small_bytes, middle_bytes, chunk_bytes and protocol are "
+                           "the same on all ranks")
+                        .text(),
+                    rank_, r);
+        }
+        for (int r = 0; r < n_ && !o_.share_devices; ++r)
+            for (int q = 0; q < r; ++q)
+                if (std::strcmp(of(q).device, of(r).device) == 0)
+                    throw error(errc::invalid_argument,
+                        (message() << "ranks " << q << " and " << r << " name the same device, " << of(r).device
+                                   << " (number " << of(q).device_number << " and " << of(r).device_number
+                                   << "): give each a device of its own, or set options.share_devices")
+                            .text(),
+                        rank_, r);
+        joined_.ranks = std::make_unique<local_ranks>(n_, device_, channels, o_);
+        own_.workspace_bytes = (joined_.ranks->sizes().bytes() + 255) / 256 * 256;
+        // cudaMalloc serves several small requests from one block of 2 MiB, and CUDA IPC exports whole blocks: nothing
+        // but the group's memory is exported if it takes whole blocks.
+        const std::uint64_t bytes = own_.workspace_bytes + o_.arena_bytes;
+        own_.arena_bytes = (bytes + block_bytes - 1) / block_bytes * block_bytes - own_.workspace_bytes;
+        memory.owned.emplace_back(device_, own_.workspace_bytes + own_.arena_bytes);
+        const device_guard guard(device_);
+        const std::byte* const at = memory.owned[0].data();
+        own_.offset = offset_in_allocation(at);
+        check(cudaIpcGetMemHandle(&own_.memory, memory.owned[0].data()), "cudaIpcGetMemHandle", rank_);
+    }
+    void map(shared_allocations& memory) {
+        // From here on other processes may have mapped this rank's memory. All ranks come here, or none does.
+        memory.synchronise_processes = std::move(meet_);
+        const device_guard guard(device_);
+        memory.mapped.reserve(all_.size());
+        for (int r = 0; r < n_; ++r) {
+            const process_info& p = of(r);
+            void* at = memory.owned[0].data();
+            if (r != rank_) {
+                check_peer_access(p, device_, rank_, r);
+                check(
+                    cudaIpcOpenMemHandle(&at, p.memory, cudaIpcMemLazyEnablePeerAccess), "cudaIpcOpenMemHandle", rank_);
+                memory.mapped.push_back(at);
+                at = static_cast<std::byte*>(at) + p.offset;  // what is opened is the whole allocation
+            }
+            workspaces_[static_cast<std::size_t>(r)] = static_cast<std::byte*>(at);
+        }
+    }
+    void connect(shared_allocations& memory) {
+        std::vector<std::uint64_t> regions;  // of each rank: absolute, exported
+        std::vector<descriptor> processes;
+        for (int r = 0; r < n_; ++r) {
+            regions.push_back(0);
+            regions.push_back(
+                reinterpret_cast<std::uint64_t>(workspaces_[static_cast<std::size_t>(r)]) + of(r).workspace_bytes);
+            processes.push_back(watched(of(r).process));
+        }
+        joined_.ranks->connect({rank_}, workspaces_, regions);
+        std::byte* const arena_at = memory.owned[0].data() + own_.workspace_bytes;
+        joined_.ranks->export_memory(arena_at, own_.arena_bytes);
+        memory.arena = std::make_shared<device_arena>(arena_at, own_.arena_bytes);
+        joined_.watch = std::make_unique<peer_watch>(
+            *joined_.ranks, std::move(processes), [&context = host_.context(), rank = rank_](int& peer, message& why) {
+                const v1::detail::poison_state& p = context.memory.poison();
+                if (p.state.load(std::memory_order_acquire) != 2) return false;
+                peer = p.peer == none || p.peer == rank ? p.rank : p.peer;
+                why << v1::detail::report_in(p);
+                return true;
+            });
+    }
+
+    Host& host_;
+    const int device_;
+    const options& o_;
+    const int n_, rank_;
+    joined_rank joined_;
+    process_info own_{};
+    errc code_ = errc::peer_failed;
+    std::vector<process_info> all_;
+    std::vector<std::byte*> workspaces_;
+    v1::detail::value_exchange<Host, process_info> exchange_;
+    std::function<void()> meet_;  ///< a barrier over all processes, which allocates nothing
+};
+
+/// See communicator's constructor. Collective over `host`.
+template <class Host>
+joined_rank join_processes(Host& host, int device, const options& o) {
+    const int n = host.size(), rank = host.rank();
+    if (n < 1 || n > max_ranks)
+        throw error(errc::unsupported,
+            (message() << "colls: cuda::communicator: rank " << rank << ": a group has 1 to " << max_ranks
+                       << " ranks, and this host group has " << n)
+                .text(),
+            rank);
+    try {
+        return process_join<Host>(host, device, o).run();
+    } catch (const std::bad_alloc&) {  // outside of a step: the other ranks wait in an exchange
+        host.abort("cuda::communicator: out of host memory");
+        throw error(errc::peer_failed,
+            (message() << "colls: cuda::communicator: rank " << rank << " is out of host memory").text(), rank);
+    }
+}
+
+/// Makes the multicast memory of a group, where the options ask for it; null where it cannot be had, but must not be.
+/// `reached`: the devices reach each other's memory. Throws unsupported.
+inline std::unique_ptr<multicast_memory> make_multicast(
+    const std::vector<int>& devices, const options& o, std::uint64_t bytes, bool reached) {
+    const bool must = o.protocol == cuda::protocol::multicast;
+    if (devices.size() < 2 || !(must || (o.multicast && o.protocol == cuda::protocol::automatic))) return nullptr;
+    try {
+        if (!reached) throw error(errc::unsupported, "the group's data go through host memory");
+        return std::make_unique<multicast_memory>(devices, bytes);
+    } catch (const error& e) {
+        if (!must) return nullptr;
+        throw error(errc::unsupported,
+            (message() << "colls: cuda::communicator::of_devices: options.protocol is multicast, and the group has no "
+                          "multicast memory: "
+                       << v1::detail::quoted(e.what()))
+                .text());
+    }
+}
+
+/// See communicator::of_devices.
+inline std::vector<joined_rank> join_devices(const std::vector<int>& devices, const options& o) {
+    const int n = static_cast<int>(devices.size());
+    if (n < 1 || n > max_ranks)
+        throw error(errc::invalid_argument, (message() << "colls: cuda::communicator::of_devices: a group has 1 to "
+                                                       << max_ranks << " ranks, and got " << n << " devices")
+                                                .text());
+    int channels = o.channels > 0 ? o.channels : default_channels;
+    for (std::size_t a = 0; a < devices.size(); ++a) {
+        channels = std::min(channels, multiprocessors(devices[a]));
+        for (std::size_t b = 0; b < a; ++b)
+            if (devices[a] == devices[b])
+                throw error(errc::invalid_argument,
+                    (message() << "colls: cuda::communicator::of_devices: device " << devices[a]
+                               << " is given twice: take virtual_ranks for several ranks on one device")
+                        .text());
+    }
+    bool peers = !o.through_host;
+    for (int a = 0; a < n; ++a)
+        for (int b = 0; b < n && peers; ++b)
+            if (a != b)
+                peers =
+                    enable_peer_access(devices[static_cast<std::size_t>(a)], devices[static_cast<std::size_t>(b)], a);
+    const bool through_host = !peers && n > 1;
+    const auto memory = std::make_shared<shared_allocations>();
+    std::vector<joined_rank> all;
+    std::vector<std::byte*> workspaces;
+    for (int r = 0; r < n; ++r) {
+        const int device = devices[static_cast<std::size_t>(r)];
+        all.push_back({r, memory, std::make_unique<local_ranks>(n, device, channels, o), nullptr});
+        const std::uint64_t bytes = all.back().ranks->sizes().bytes();
+        if (through_host) {
+            memory->devices.push_back(device);
+            workspaces.push_back(memory->pinned.emplace_back(bytes).data());
+        } else {
+            workspaces.push_back(memory->owned.emplace_back(device, bytes).data());
+        }
+    }
+    const std::uint64_t window = (std::clamp<std::uint64_t>(o.multicast_bytes, 1, 1 << 30) + 127) / 128 * 128;
+    memory->multicast = make_multicast(devices, o, window * static_cast<std::uint64_t>(channels), !through_host);
+    for (const joined_rank& j : all) {
+        if (memory->multicast)
+            j.ranks->set_multicast(
+                {memory->multicast->of(static_cast<std::size_t>(j.rank)), memory->multicast->all(), window});
+        j.ranks->connect({j.rank}, workspaces, std::vector<std::uint64_t>(devices.size()));
+        j.ranks->set_peer_devices(devices, through_host ? 0 : o.arena_bytes);
+        if (through_host) j.ranks->hide_memory();
+    }
+    return all;
+}
+
+}  // namespace cuda::detail
+}  // namespace colls::inline v1

@@ -1,0 +1,63 @@
+// A collective call as a kernel is told of it, and how a rank names its buffers to the others.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// Plain data, the same on host and device.
+#pragma once
+
+#include <colls/cuda/detail/slot_map.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace colls::inline v1::cuda::detail {
+
+/// An address as a rank names it to the others: `at` counts from where the reader has mapped the owner's `region`.
+/// Region `absolute` begins at 0, for addresses that are the same on all ranks. A buffer in region `hidden` cannot be
+/// reached by others: its owner copies what it sends to scratch memory.
+struct shared_address {
+    static constexpr std::uint32_t absolute = 0, exported = 1, hidden = 0xffffffffu;
+    std::uint64_t at = 0;
+    std::uint32_t region = absolute;
+    std::uint32_t unused = 0;
+};
+
+/// The memory of a rank that others reach: all of it (one address space), or a range that they have mapped as region
+/// `exported`.
+struct reachable_memory {
+    std::uint64_t begin = 0, bytes = 0;
+    std::int32_t all = 1;
+
+    constexpr shared_address address_of(std::uint64_t address, std::uint64_t length) const {
+        if (all != 0) return {address, shared_address::absolute, 0};
+        if (address >= begin && address + length <= begin + bytes)
+            return {address - begin, shared_address::exported, 0};
+        return {0, shared_address::hidden, 0};
+    }
+};
+
+/// One rank's part in a call.
+struct kernel_call {
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    shared_address in_where, out_where;
+    std::uint64_t count = 0;                 ///< elements of all user blocks together
+    const std::uint64_t* offsets = nullptr;  ///< where user blocks begin (blocks + 1 entries); null: balanced
+    std::uint64_t fingerprint = 0;           ///< equal on all ranks if they make the same call
+    std::int32_t root = 0;
+    std::int32_t channels = 1;  ///< channels in use: the slices that every user block is cut in
+    std::int32_t chunks = 1;    ///< of a slice
+    std::uint64_t chunk = 0;    ///< elements of a slot in a chunk; a multiple of `quantum`
+    // The schedule's slot map.
+    const slot_info* slots = nullptr;
+    const std::uint8_t* overwrites = nullptr;
+    const std::int32_t* transfers = nullptr;
+    std::int32_t width = 0, user_blocks = 1;
+    std::int32_t keeps_input = 1;  ///< 0: the map says that no rank does
+};
+
+/// The slice of a channel. A call that uses one channel has one slice, whichever channel it is.
+constexpr std::uint64_t slice_of(const kernel_call& c, int channel) {
+    return c.channels == 1 ? 0 : static_cast<std::uint64_t>(channel);
+}
+
+}  // namespace colls::inline v1::cuda::detail

@@ -1,0 +1,271 @@
+// From a call's checked arguments to the launch of a kernel.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+#pragma once
+
+#include <colls/cuda/detail/check_arguments.hpp>
+#include <colls/cuda/detail/local_ranks.hpp>
+#include <colls/cuda/detail/protocol_table.hpp>
+#include <colls/cuda/detail/staging.hpp>
+
+#include <algorithm>
+#include <string_view>
+
+namespace colls::inline v1::cuda::detail {
+
+/// Least bytes of a channel's slice, by a schedule, by packets and on the eager path: smaller messages use fewer
+/// channels.
+inline constexpr std::size_t least_slice = 16 << 10, least_packet_slice = 4 << 10, least_eager_slice = 2 << 10;
+
+/// A hash of the types' names: the same in all processes that run the same program.
+template <class... X>
+constexpr std::uint64_t name_hash() {
+    std::uint64_t h = 0xcbf29ce484222325ull;
+    for (const char c : std::string_view(__PRETTY_FUNCTION__))
+        h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return h;
+}
+
+/// Elements of T in a chunk of at most `bytes`: a multiple of `quantum`, and at least one.
+template <class T>
+constexpr std::uint64_t chunk_elements(std::uint64_t bytes) {
+    const std::uint64_t quanta = bytes / sizeof(T) / quantum;
+    return (quanta < 1 ? 1 : quanta) * quantum;
+}
+
+/// Launches `kernel` with blocks for `channels` channels of each local rank. Throws unsupported where the device does
+/// not hold them all at once.
+inline void launch_kernel(
+    local_ranks& ranks, collective what, const void* kernel, int channels, void** arguments, cudaStream_t stream) {
+    const int rank = ranks.ranks().front().rank;
+    const int resident = ranks.loaded(kernel).resident_blocks,
+              blocks = channels * static_cast<int>(ranks.ranks().size());
+    if (blocks > resident)
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: " << name_of(what) << " needs " << blocks
+                       << " blocks at once, and the device holds " << resident
+                       << ": take fewer ranks, or a lower options.channels")
+                .text(),
+            rank);
+    const device_guard guard(ranks.device());
+    const double share = static_cast<double>(blocks) / resident;
+    device_residency* const others = ranks.residency();
+    if (others != nullptr && !others->fits(stream, share))
+        throw error(errc::unsupported,
+            (message() << "colls: cuda: " << name_of(what) << " on rank " << rank << " needs " << blocks << " of the "
+                       << resident
+                       << " blocks that the device holds, beside the calls of other groups in flight on other streams: "
+                          "they might wait for each other on different devices for ever: wait for those calls, use "
+                          "their stream, or lower options.channels")
+                .text(),
+            rank);
+    ranks.set_refusal("");
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeCooperative;
+    attributes[0].val.cooperative = 1;
+    // A fence waits for the earlier writes of all kernels of its domain. In a domain of their own, the fences of these
+    // kernels do not wait for those that compute meanwhile, nor the other way round.
+    attributes[1].id = cudaLaunchAttributeMemSyncDomain;
+    attributes[1].val.memSyncDomain = cudaLaunchMemSyncDomainRemote;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(block_threads);
+    config.stream = stream;
+    config.attrs = attributes;
+    config.numAttrs = ranks.has_memory_domains() ? 2 : 1;
+    check(cudaLaunchKernelExC(&config, kernel, arguments), "cudaLaunchKernelExC", rank);
+    if (others != nullptr) others->launched(stream, share);
+}
+
+/// Called in a handler of what a call throws before its launch: tells the other ranks, which may be waiting for this
+/// one already, and throws on. The group goes on after a call that was refused, for wrong arguments, and is broken by
+/// what else can go wrong.
+[[noreturn]] inline void call_failed(local_ranks& ranks) {
+    const int rank = ranks.ranks().front().rank;
+    const bool alone = static_cast<int>(ranks.ranks().size()) == ranks.size();
+    try {
+        throw;
+    } catch (const error& e) {
+        if (alone) throw;
+        if (e.code() == errc::peer_failed)
+            ranks.order(failure::failed, rank, e.what());
+        else
+            ranks.set_refusal(e.what());
+        throw;
+    } catch (const std::exception& e) {
+        const bool memory = dynamic_cast<const std::bad_alloc*>(&e) != nullptr;
+        if (!alone) ranks.order(failure::failed, rank, memory ? "out of host memory" : e.what());
+        throw;
+    }
+}
+
+/// Checks and launches a call of all local ranks. `all`: their buffers, in the order of ranks.ranks(). `offsets`: where
+/// user blocks begin (n + 1 entries); empty: they are balanced. Throws invalid_argument, unsupported, wrong_schedule,
+/// peer_failed, std::bad_alloc.
+template <class Schedule, class T, class D, class Op, class Epilogue>
+void launch_collective(local_ranks& ranks, const std::vector<rank_buffers>& all, int root, const Schedule& s,
+    const Op& op, const Epilogue& epilogue, cudaStream_t stream, const std::vector<std::uint64_t>& offsets) {
+    constexpr collective what = implemented_by<Schedule>;
+    static_assert(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>,
+        "colls: elements must be trivially copyable, and default constructible");
+    if constexpr (reduces(what))
+        static_assert(operator_on<Op, accumulator<T, Op>>,
+            "colls: this operator does not take this element type: it must be const-callable as T(T, T)");
+    const int n = ranks.size();
+    const int rank = ranks.ranks().front().rank;
+    if (all.size() != ranks.ranks().size()) {
+        message why;
+        why << "it takes one buffer a rank, which is " << ranks.ranks().size() << ", and got " << all.size();
+        refuse(what, rank, why.text());
+    }
+    if (rooted(what) && (root < 0 || root >= n)) {
+        message why;
+        why << "root " << root << " is out of range: this group has ranks 0 to " << n - 1;
+        refuse(what, rank, why.text());
+    }
+    check_stream(what, rank, stream, ranks.device());
+
+    kernel_arguments<Op, Epilogue> a{
+        ranks.handles(), static_cast<std::int32_t>(all.size()), {}, {}, !offsets.empty(), {}, op, epilogue};
+    bool reached = true;  // by the other devices of the process
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const rank_buffers& b = all[i];
+        const int r = ranks.ranks()[i].rank;
+        const std::uint64_t count = whole_count(what, b, r, n, root, offsets);
+        if (i != 0 && count != a.common.count) {
+            message why;
+            why << "its buffers are of another size than those of rank " << ranks.ranks()[i - 1].rank;
+            refuse(what, r, why.text());
+        }
+        a.common.count = count;
+        reached = check_pointer(what, r, b.in, b.in_count, ranks.device(), "input") && reached;
+        reached = check_pointer(what, r, b.out, b.out_count, ranks.device(), "output") && reached;
+        check_overlap(what, r, b, sizeof(T), sizeof(D),
+            offsets.empty() ? balanced(count, static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(r)).first
+                            : offsets[static_cast<std::size_t>(r)]);
+        a.of[i] = {static_cast<const std::byte*>(b.in), static_cast<std::byte*>(b.out),
+            ranks.address_for_peers(b.in, b.in_count * sizeof(T)),
+            ranks.address_for_peers(b.out, b.out_count * sizeof(D))};
+    }
+
+    kernel_call& c = a.common;
+    c.root = root;
+    std::copy(offsets.begin(), offsets.end(), a.offsets);
+    const auto longest_of = [&](int blocks) {
+        if (offsets.empty()) return balanced(c.count, static_cast<std::uint64_t>(blocks), 0).count;
+        std::uint64_t longest = 0;
+        for (int b = 0; b < blocks; ++b)
+            longest =
+                std::max(longest, offsets[static_cast<std::size_t>(b) + 1] - offsets[static_cast<std::size_t>(b)]);
+        return longest;
+    };
+    const auto channels_for = [&](std::uint64_t bytes, std::uint64_t slice) {
+        const auto most = static_cast<std::uint64_t>(ranks.sizes().channels);
+        return static_cast<std::int32_t>(std::clamp<std::uint64_t>((bytes + slice - 1) / slice, 1, most));
+    };
+    const auto set_fingerprint = [&](std::uint64_t h) {
+        for (const std::uint64_t x : {h, name_hash<T, D, Op, Epilogue>(), static_cast<std::uint64_t>(what), c.count,
+                 static_cast<std::uint64_t>(root), static_cast<std::uint64_t>(c.channels),
+                 static_cast<std::uint64_t>(c.chunk)})
+            c.fingerprint = mixed(c.fingerprint, x);
+        for (const std::uint64_t x : offsets) c.fingerprint = mixed(c.fingerprint, x);
+    };
+
+    const options& o = ranks.chosen_options();
+    const protocol_limits table = limits_of(n);
+    // The largest calls of a protocol: all, if it is forced.
+    const auto limit_of = [&](protocol p, std::size_t option, std::size_t measured) {
+        return o.protocol == protocol::automatic ? std::min(option, measured) : o.protocol == p ? ~std::size_t{0} : 0;
+    };
+
+    // The eager path: if what one rank sends another is short enough, in all and for each channel.
+    const bool by_rank = owned(what) || what == collective::all_to_all;
+    const std::uint64_t longest_message = longest_of(by_rank ? n : 1) * sizeof(T);
+    c.channels = channels_for(longest_message, least_eager_slice);
+    // A slice is a whole number of quanta, one more where they do not divide.
+    const std::uint64_t slice =
+        (longest_message / (quantum * sizeof(T)) / static_cast<std::uint64_t>(c.channels) + 2) * (quantum * sizeof(T)) +
+        4;
+    if (what == collective::barrier || (longest_message <= limit_of(protocol::eager, o.small_bytes, table.eager) &&
+                                           slice <= ranks.sizes().eager_bytes)) {
+        c.user_blocks = by_rank ? n : 1;
+        set_fingerprint(1);
+        void* arguments[] = {&a};
+        return launch_kernel(ranks, what, reinterpret_cast<const void*>(&eager_kernel<what, T, D, Op, Epilogue>),
+            c.channels, arguments, stream);
+    }
+
+    const stored_slot_map& m = ranks.map_for(s);
+    c.slots = m.slots;
+    c.overwrites = m.overwrites;
+    c.transfers = m.transfers;
+    c.width = m.map.width;
+    c.keeps_input = m.map.keeps_input;
+    c.user_blocks = m.map.blocks;
+    Schedule value = s;
+    void* arguments[] = {&a, &value};
+
+    // Packets: if all that a channel receives in the call has room at once.
+    const std::uint64_t largest = limit_of(protocol::packets, o.middle_bytes, table.packets);
+    if (n > 1 && !m.map.copies_twice && c.count * sizeof(T) <= largest) {
+        c.channels = channels_for(c.count * sizeof(T), least_packet_slice);
+        c.chunk = longest_slice(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels));
+        c.chunk = std::max<std::uint64_t>(c.chunk, quantum);
+        const std::uint64_t slots = static_cast<std::uint64_t>(m.map.transfers.back());
+        if (c.chunk < (std::uint64_t{1} << 30) &&
+            workspace_layout::first_words_bytes(n) + slots * c.chunk * sizeof(T) * 2 <=
+                ranks.sizes().packet_bytes / 2 &&
+            static_cast<std::uint64_t>(c.width) * slot_bytes(c.chunk, sizeof(T)) <= ranks.sizes().scratch_bytes) {
+            set_fingerprint(mixed(m.map.fingerprint ^ name_hash<Schedule>(), 2));
+            return launch_kernel(ranks, what,
+                reinterpret_cast<const void*>(&packet_kernel<Schedule, T, D, Op, Epilogue>), c.channels, arguments,
+                stream);
+        }
+    }
+
+    // The switch: where the group has multicast memory, which it has if the options allow an order of any kind.
+    if constexpr (what == collective::all_reduce && folds_in_switch<T, Op>) {
+        const void* const kernel = reinterpret_cast<const void*>(&multicast_kernel<T, D, Op, Epilogue>);
+        multicast_window window = ranks.multicast();
+        if (window.bytes_each != 0 && (o.protocol == protocol::automatic || o.protocol == protocol::multicast) &&
+            ranks.loaded(kernel).ptx_version >= 90) {
+            c.channels = channels_for(c.count * sizeof(T), least_slice);
+            c.chunk = chunk_elements<T>(window.bytes_each);
+            c.chunks =
+                static_cast<std::int32_t>(chunks_needed(c.count, static_cast<std::uint64_t>(c.channels), c.chunk));
+            set_fingerprint(3);
+            void* by_switch[] = {&a, &window};
+            launch_kernel(ranks, what, kernel, c.channels, by_switch, stream);
+            return;
+        }
+    }
+
+    c.channels = channels_for(c.count * sizeof(T), least_slice);
+    c.chunk = chunk_elements<T>(ranks.chosen_options().chunk_bytes);
+    constexpr bool is_plain = std::is_same_v<Epilogue, no_epilogue> && std::is_same_v<T, D>;
+    constexpr bool stages = reduces(what) && has_leaf<Op, accumulator<T, Op>>;
+    if (m.map.scratch_needed || !is_plain || stages || ranks.reachable().all == 0) {
+        // Each slot, and its landing slot, has to fit into scratch memory.
+        const std::uint64_t slots = 2 * static_cast<std::uint64_t>(c.width), room = ranks.sizes().scratch_bytes / slots;
+        while (c.chunk > quantum && slot_bytes(c.chunk, sizeof(T)) > room)
+            c.chunk = chunk_elements<T>((c.chunk - quantum) * sizeof(T) / 2);
+        if (slot_bytes(c.chunk, sizeof(T)) > room)
+            throw error(errc::unsupported,
+                (message() << "colls: cuda: " << name_of(what) << " on rank " << rank
+                           << ": options.scratch_bytes has no room for " << static_cast<std::size_t>(slots)
+                           << " slots of " << static_cast<std::size_t>(slot_bytes(quantum, sizeof(T)))
+                           << " bytes: raise it")
+                    .text(),
+                rank);
+    }
+    c.chunks = static_cast<std::int32_t>(
+        chunks_needed(longest_of(c.user_blocks), static_cast<std::uint64_t>(c.channels), c.chunk));
+    set_fingerprint(m.map.fingerprint ^ name_hash<Schedule>());
+    staged_call staged(ranks, stream);
+    const bool by_staging = !reached && ranks.staging().size() != 0;
+    if (by_staging) staged.stage(what, all[0], sizeof(T), sizeof(D), a.of[0]);
+    launch_kernel(ranks, what, reinterpret_cast<const void*>(&schedule_kernel<Schedule, T, D, Op, Epilogue>),
+        c.channels, arguments, stream);
+    if (by_staging) staged.copy_back();
+}
+
+}  // namespace colls::inline v1::cuda::detail

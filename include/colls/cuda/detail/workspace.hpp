@@ -1,0 +1,118 @@
+// A rank's workspace: the memory through which its kernels synchronise with those of other ranks.
+// IWYU pragma: private, include <colls/transports/cuda.hpp>
+//
+// In order: the rank's poison word and its refusal, a text, the state of each channel, the eager slots, scratch memory,
+// packets.
+// Every rank reaches every workspace.
+//
+// A channel is one thread block of every rank, those of equal index. Channels share nothing, so that no kernel needs a
+// barrier over its grid.
+#pragma once
+
+#include <colls/cuda/detail/failure_report.hpp>
+#include <colls/cuda/detail/kernel_call.hpp>
+#include <colls/cuda/detail/thread_group.hpp>
+
+namespace colls::inline v1::cuda::detail {
+
+/// What a rank tells the others of a channel at the start of a call.
+struct entry_record {
+    std::uint64_t fingerprint;
+    shared_address in, out;
+};
+
+/// The state of one channel of a rank.
+struct alignas(128) channel_state {
+    /// How far each rank has come, over all calls, as it writes in the state of every rank: a rank that waits reads its
+    /// own memory.
+    alignas(128) std::uint64_t progress[max_ranks];
+    alignas(128) entry_record entries[2];       ///< of this call and of the one before, alternately; read by all ranks
+    alignas(128) std::uint32_t schedule_calls;  ///< calls by a schedule so far; picks the entry. Private.
+    std::uint32_t eager_calls;                  ///< eager calls so far; the flag in their words. Private.
+    std::uint32_t packet_calls;                 ///< calls by packets so far; the flag in their words. Private.
+};
+
+/// Sizes of a workspace: the same on all ranks.
+struct workspace_layout {
+    std::int32_t ranks = 0, channels = 0;
+    std::uint64_t eager_bytes = 0;    ///< longest eager message of a channel from one rank to another; a multiple of 4
+    std::uint64_t scratch_bytes = 0;  ///< of a channel; a multiple of 128
+    std::uint64_t packet_bytes = 0;   ///< of a channel, half of it for every other call; a multiple of 256
+
+    /// The poison word and the refusal have a cache line to themselves. What follows is for hosts: why the rank gave up
+    /// or refused its call.
+    static constexpr std::uint64_t refusal_begin = 4, text_begin = 128, text_bytes = 256,
+                                   channels_begin = text_begin + text_bytes;
+    /// Words of an eager slot: one of the fingerprint, and one for each 4 bytes of data.
+    constexpr std::uint64_t words() const { return 1 + eager_bytes / 4; }
+    constexpr std::uint64_t eager_begin() const {
+        return channels_begin + static_cast<std::uint64_t>(channels) * sizeof(channel_state);
+    }
+    constexpr std::uint64_t eager_slot_bytes() const { return (words() * 8 + 127) / 128 * 128; }
+    constexpr std::uint64_t eager_bytes_of_channel() const {
+        return 2 * static_cast<std::uint64_t>(ranks) * eager_slot_bytes();
+    }
+    constexpr std::uint64_t scratch_begin() const {
+        return eager_begin() + static_cast<std::uint64_t>(channels) * eager_bytes_of_channel();
+    }
+    constexpr std::uint64_t packets_begin() const {
+        return scratch_begin() + static_cast<std::uint64_t>(channels) * scratch_bytes;
+    }
+    /// The first word of a call from each rank, before its packets.
+    static constexpr std::uint64_t first_words_bytes(int ranks) {
+        return (static_cast<std::uint64_t>(ranks) * 8 + 127) / 128 * 128;
+    }
+    constexpr std::uint64_t bytes() const {
+        return packets_begin() + static_cast<std::uint64_t>(channels) * packet_bytes;
+    }
+};
+
+/// Of a timeout in seconds; for ever where it is infinite, or longer than thirty years.
+inline std::uint64_t nanoseconds_of(double seconds) {
+    return seconds < 1e9 ? static_cast<std::uint64_t>(seconds * 1e9) : ~std::uint64_t{0};
+}
+
+/// What a kernel is told of a rank and of its group. Addresses are as mapped on this rank.
+struct rank_handle {
+    std::int32_t rank = 0;
+    workspace_layout sizes;
+    std::byte* const* workspaces = nullptr;  ///< [ranks]
+    const std::uint64_t* regions = nullptr;  ///< [ranks * region_count]: where regions of a shared_address begin
+    std::uint32_t region_count = 1;
+    failure_report* status = nullptr;
+    std::uint64_t timeout_ns = 0;
+};
+
+COLLS_DEVICE inline std::uint32_t* poison_of(const rank_handle& t, int rank) {
+    return reinterpret_cast<std::uint32_t*>(t.workspaces[rank]);
+}
+/// A word like the poison word, of a call that the rank's host refused: 0 if it has made it since.
+COLLS_DEVICE inline std::uint32_t* refusal_of(const rank_handle& t, int rank) {
+    return reinterpret_cast<std::uint32_t*>(t.workspaces[rank] + workspace_layout::refusal_begin);
+}
+COLLS_DEVICE inline channel_state& channel_of(const rank_handle& t, int rank, int channel) {
+    return reinterpret_cast<channel_state*>(t.workspaces[rank] + workspace_layout::channels_begin)[channel];
+}
+/// Where rank `from` writes its eager messages to rank `to`; `parity`: of the call.
+COLLS_DEVICE inline std::uint64_t* eager_slot_of(const rank_handle& t, int to, int channel, int from, unsigned parity) {
+    const workspace_layout& l = t.sizes;
+    return reinterpret_cast<std::uint64_t*>(
+        t.workspaces[to] + l.eager_begin() + static_cast<std::uint64_t>(channel) * l.eager_bytes_of_channel() +
+        (std::uint64_t{parity} * static_cast<std::uint64_t>(l.ranks) + static_cast<std::uint64_t>(from)) *
+            l.eager_slot_bytes());
+}
+COLLS_DEVICE inline std::byte* scratch_of_channel(const rank_handle& t, int rank, int channel) {
+    return t.workspaces[rank] + t.sizes.scratch_begin() + static_cast<std::uint64_t>(channel) * t.sizes.scratch_bytes;
+}
+/// What a rank receives by packets in a call; `parity`: of the call.
+COLLS_DEVICE_CALLED inline std::byte* packets_of_channel(const rank_handle& t, int rank, int channel, unsigned parity) {
+    return t.workspaces[rank] + t.sizes.packets_begin() +
+           (2 * static_cast<std::uint64_t>(channel) + parity) * (t.sizes.packet_bytes / 2);
+}
+/// Where this rank reaches memory that `rank` has named; null: nowhere.
+COLLS_DEVICE inline std::byte* resolved(const rank_handle& t, int rank, const shared_address& m) {
+    if (m.region >= t.region_count) return nullptr;
+    return reinterpret_cast<std::byte*>(t.regions[static_cast<std::uint32_t>(rank) * t.region_count + m.region] + m.at);
+}
+
+}  // namespace colls::inline v1::cuda::detail

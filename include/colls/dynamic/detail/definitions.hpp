@@ -1,0 +1,526 @@
+// The calls of dynamic.hpp.
+// IWYU pragma: private, include <colls/dynamic.hpp>
+//
+// Included with them; or compiled once, in src/dynamic.cpp, for units that define COLLS_SEPARATE.
+#pragma once
+
+#include <colls/detail/call/modes.hpp>
+#include <colls/dynamic.hpp>
+#include <colls/dynamic/detail/buffer_packer.hpp>
+#include <colls/dynamic/detail/data_layouts.hpp>
+#include <colls/dynamic/detail/function_fold.hpp>
+#include <colls/dynamic/detail/named_schedules.hpp>
+#include <colls/dynamic/detail/names.hpp>
+#include <colls/dynamic/detail/op_tables.hpp>
+
+namespace colls::inline v1 {
+namespace detail {
+
+/// From a call whose types are known at run time to a request: what make_request.hpp and submit.hpp do for typed calls.
+class dynamic_request {
+public:
+    dynamic_request(communicator& comm, collective what, const dynamic::options& how) : packer_(comm, what), how_(how) {
+        q_.c.what = what;
+        q_.how.reproducible = how.reproducible;
+    }
+
+    void set_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
+        if (!(in.type == out.type))
+            refuse(message() << "the input is of type " << in.type.name() << ", and the output of type "
+                             << out.type.name() << ": both must be of one type");
+        detail::set_type(q_.c, out.type.size(), name_of(out.type));
+        q_.c.in = static_cast<const std::byte*>(in.data);
+        q_.in_count = in.count;
+        q_.c.out = static_cast<std::byte*>(out.data);
+        q_.out_count = out.count;
+        type_ = out.type;
+        if (in.layout || out.layout || in_blocks_ || out_blocks_) pack_buffers(in, out);
+    }
+    void set_root(int root) { q_.c.root = root; }
+    /// After the buffers. The operator outlives a call that is not blocking, as a copy.
+    template <bool keeps>
+    void set_operator(const dynamic::reduction& op) {
+        if (op.code() == dynamic::op::function) {
+            if (op.function_ == nullptr) refuse(message() << "the vector function is null");
+            function_ = {op.function_, op.context_, type_.size(), op.commutative_};
+            detail::set_operator(q_.c, function_tables[op.commutative_], *op.name_);
+            return set_operator_value<keeps>(q_, function_);
+        }
+        const auto code = static_cast<std::size_t>(type_.code());
+        const op_table* const table = known_types[code].table(op.code(), op.by_integer_);
+        if (table == nullptr)
+            refuse(message() << "the operator " << op.name() << " does not take elements of type " << type_.name());
+        if (table->finish != nullptr && is_scan(q_.c.what))
+            refuse(message() << "a scan has no use for " << op.name()
+                             << ": the ranks' results are of different numbers of contributions");
+        detail::set_operator(q_.c, *table, name_of(op));
+        bytes_ = type_.size();
+        if (op.code() != dynamic::op::premul_sum)
+            set_operator_value<keeps>(q_, bytes_);
+        else if (op.by_integer_)
+            set_operator_value<keeps>(q_, integer_ = integer_factor(op.integer_));
+        else
+            set_operator_value<keeps>(q_, real_ = real_factor(op.real_));
+    }
+    /// Before the buffers, as the root.
+    void set_counts(const dynamic::count_list& counts) {
+        detail::set_counts(q_, q_.sends, counts);
+        packer_.is_of_counts();
+        const bool of_output = q_.c.what == collective::gather || q_.c.what == collective::all_gather;
+        if (counts.is_displaced()) (of_output ? out_blocks_ : in_blocks_) = &counts;
+    }
+    void set_received(const dynamic::count_list& counts) {
+        detail::set_counts(q_, q_.receives, counts);
+        if (counts.is_displaced()) out_blocks_ = &counts;
+    }
+
+    template <class Mode>
+    typename Mode::result run() {
+        set_schedule();
+        return Mode::run(packer_.context(), q_);
+    }
+
+    /// The message of the call `name`, to be sent or to be received.
+    static call message_of(communicator& comm, const char* name, const dynamic::const_buffer& data, bool is_sent) {
+        call c;
+        set_type(c, data.type.size(), name_of(data.type));
+        buffer_placement p{
+            "buffer", static_cast<std::byte*>(const_cast<void*>(data.data)), data.count, data.layout, nullptr};
+        if (data.layout) {
+            auto* const made = new packed_buffers;
+            const shared_packing owner(made);
+            made->unpacks_output = !is_sent;
+            buffer_packer(comm, name).pack(p, data.type.size(), !is_sent, is_sent ? made->in : made->out);
+            if (made->in || made->out) c.packed = owner;
+        }
+        if (is_sent)
+            c.in = p.data;
+        else
+            c.out = p.data;
+        c.count = p.count;
+        return c;
+    }
+
+    static const hashed_name& name_of(const dynamic::element_type& type) {
+        return type.name_ ? *type.name_ : *known_types[static_cast<std::size_t>(type.code())].name;
+    }
+    static const hashed_name& name_of(const dynamic::reduction& op) {
+        if (op.name_) return *op.name_;
+        if (op.code() == dynamic::op::function) return name_of_type<void>;
+        if (op.code() == dynamic::op::premul_sum && op.by_integer_) return name_of_type<integer_factor>;
+        return *known_operators[static_cast<std::size_t>(op.code())];
+    }
+    static std::size_t size_of(const dynamic::element_type& type) {
+        return known_types[static_cast<std::size_t>(type.code())].size * type.bytes_;
+    }
+    static dynamic::element_type type_of_bytes(std::size_t k) {
+        if (k == 0) throw error(errc::invalid_argument, "colls: an element type of 0 bytes: it has one at least");
+        dynamic::element_type t = dynamic::type::bytes;
+        if (k == 1) return t;
+        t.bytes_ = k;
+        t.name_ = kept_name((message() << "std::array<std::byte, " << k << ">").text());
+        return t;
+    }
+    static dynamic::reduction function_of(
+        dynamic::vector_function f, void* context, bool commutative, std::string_view name) {
+        dynamic::reduction r(dynamic::op::function);
+        r.function_ = f;
+        r.context_ = context;
+        r.commutative_ = commutative;
+        r.name_ = kept_name(name);
+        return r;
+    }
+
+private:
+    [[noreturn]] void refuse(const message& why) const { packer_.refuse(why); }
+    /// A gather, scatter or all_to_all with counts goes by `direct`: ranks between would not know how much they pass
+    /// on.
+    bool goes_direct() const {
+        return q_.with_counts && q_.c.what != collective::all_gather && q_.c.what != collective::reduce_scatter;
+    }
+    void set_schedule() {
+        if (how_.given != nullptr && !how_.schedule.empty())
+            refuse(message() << "a schedule and the name " << how_.schedule << " are given: give one of them");
+        if (how_.given != nullptr) {
+            if (how_.given->implements != q_.c.what)
+                refuse(message() << "the schedule " << how_.given->name() << " implements "
+                                 << v1::name_of(how_.given->implements));
+            if (goes_direct() && how_.given->type() != direct_candidate().schedule.type()) refuse_indirect();
+            q_.how.given = how_.given;
+        } else if (!how_.schedule.empty() || goes_direct()) {
+            if (goes_direct() && !how_.schedule.empty() && how_.schedule != "direct") refuse_indirect();
+            const candidate& c = how_.schedule.empty() ? direct_candidate() : candidate_of_name();
+            const bool depends_on_order = q_.c.op && (!q_.c.op->commutative || q_.how.reproducible);
+            q_.how.given = depends_on_order ? proven_schedule(c) : &c.schedule;
+        } else {
+            q_.how.list = list_of_candidates(q_.c.what);
+        }
+        // Rotation to another root would break the order of ranks: a fold at the root itself keeps it.
+        if (q_.how.given && q_.c.what == collective::reduce && !q_.c.op->commutative && q_.c.root != 0)
+            q_.how.instead = &direct_candidate().schedule;
+    }
+    const candidate& direct_candidate() const { return *named_candidate(q_.c.what, "direct"); }
+    const candidate& candidate_of_name() const {
+        if (const candidate* const c = named_candidate(q_.c.what, how_.schedule)) return *c;
+        message text;
+        text << "there is no schedule of the name " << how_.schedule << " for it; the names are";
+        const candidates all = list_of_candidates(q_.c.what)();
+        for (int i = 0; i < all.count; ++i) text << (i > 0 ? ", " : " ") << all.first[i].name;
+        refuse(text);
+    }
+    [[noreturn]] void refuse_indirect() const {
+        refuse(message() << "it goes straight from rank to rank (direct), since ranks between would not know how much "
+                            "they pass on: give no other schedule");
+    }
+
+    /// Replaces buffers whose elements do not lie in a row by packed ones.
+    void pack_buffers(const dynamic::const_buffer& in, const dynamic::buffer& out) {
+        using enum collective;
+        const collective what = q_.c.what;
+        const bool root = q_.c.root == packer_.rank(), fans_in = what == gather || what == reduce;
+        std::byte* const input = static_cast<std::byte*>(const_cast<void*>(in.data));
+        auto* const made = new packed_buffers;
+        const shared_packing owner(made);
+        if (what == broadcast) {
+            made->packs_output = root;
+            made->unpacks_output = !root;
+        } else {
+            const bool alike = in.data == out.data && in.count == out.count && in.layout == out.layout;
+            made->packs_output = alike && !in_blocks_ && !out_blocks_;
+            made->unpacks_output = !(fans_in && !root) && !(what == exclusive_scan && packer_.rank() == 0);
+        }
+        if (!fans_in || root) {
+            buffer_placement p{"output", static_cast<std::byte*>(out.data), out.count, out.layout, out_blocks_};
+            packer_.pack(p, type_.size(), made->unpacks_output, made->out);
+            q_.c.out = p.data;
+            q_.out_count = p.count;
+            if (what == broadcast || (made->out && made->packs_output)) {
+                q_.c.in = p.data;
+                q_.in_count = p.count;
+                q_.c.packed = owner;
+                return;
+            }
+        }
+        if (what != scatter || root) {
+            buffer_placement p{"input", input, in.count, in.layout, in_blocks_};
+            packer_.pack(p, type_.size(), false, made->in);
+            q_.c.in = p.data;
+            q_.in_count = p.count;
+        }
+        if (made->in || made->out) q_.c.packed = owner;
+    }
+
+    buffer_packer packer_;
+    const dynamic::options& how_;
+    const dynamic::count_list *in_blocks_ = nullptr, *out_blocks_ = nullptr;  // with displacements
+    dynamic::element_type type_ = dynamic::type::bytes;
+    // What op_value points to, as the operator needs.
+    std::size_t bytes_ = 1;
+    real_factor real_{1};
+    integer_factor integer_{1};
+    function_operator function_{};
+    request q_;
+};
+
+// One function for each shape of argument list.
+
+template <class Mode>
+typename Mode::result submit_dynamic(communicator& comm, collective what, const dynamic::const_buffer& in,
+    const dynamic::buffer& out, int root, const dynamic::options& how) {
+    dynamic_request r(comm, what, how);
+    r.set_root(root);
+    r.set_buffers(in, out);
+    return r.run<Mode>();
+}
+template <class Mode>
+typename Mode::result submit_dynamic_fold(communicator& comm, collective what, const dynamic::const_buffer& in,
+    const dynamic::buffer& out, const dynamic::reduction& op, int root, const dynamic::options& how) {
+    dynamic_request r(comm, what, how);
+    r.set_root(root);
+    r.set_buffers(in, out);
+    r.set_operator<Mode::keeps>(op);
+    return r.run<Mode>();
+}
+template <class Mode>
+typename Mode::result submit_dynamic_v(communicator& comm, collective what, const dynamic::const_buffer& in,
+    const dynamic::buffer& out, const dynamic::count_list& counts, const dynamic::count_list* received,
+    const dynamic::reduction* op, int root, const dynamic::options& how) {
+    dynamic_request r(comm, what, how);
+    r.set_root(root);
+    r.set_counts(counts);
+    if (received) r.set_received(*received);
+    r.set_buffers(in, out);
+    if (op) r.set_operator<Mode::keeps>(*op);
+    return r.run<Mode>();
+}
+template <class Mode>
+typename Mode::result submit_dynamic_barrier(communicator& comm, const dynamic::options& how) {
+    return dynamic_request(comm, collective::barrier, how).run<Mode>();
+}
+inline call dynamic_sent(communicator& comm, const char* name, const dynamic::const_buffer& data) {
+    return dynamic_request::message_of(comm, name, data, true);
+}
+inline call dynamic_received(communicator& comm, const char* name, const dynamic::buffer& data) {
+    return dynamic_request::message_of(comm, name, data, false);
+}
+
+}  // namespace detail
+
+namespace dynamic {
+
+COLLS_INLINE element_type element_type::bytes(std::size_t k) {
+    return colls::detail::dynamic_request::type_of_bytes(k);
+}
+COLLS_INLINE std::size_t element_type::size() const { return colls::detail::dynamic_request::size_of(*this); }
+COLLS_INLINE std::string_view element_type::name() const {
+    return *colls::detail::dynamic_request::name_of(*this).text;
+}
+COLLS_INLINE reduction reduction::function(vector_function f, void* context, bool commutative, std::string_view name) {
+    return colls::detail::dynamic_request::function_of(f, context, commutative, name);
+}
+COLLS_INLINE std::string_view reduction::name() const { return *colls::detail::dynamic_request::name_of(*this).text; }
+
+COLLS_INLINE void broadcast(communicator& comm, buffer inout, int root, const options& how) {
+    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::broadcast, inout, inout, root, how);
+}
+COLLS_INLINE void scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
+    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::scatter, in, out, root, how);
+}
+COLLS_INLINE void gather(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
+    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::gather, in, out, root, how);
+}
+COLLS_INLINE void all_gather(communicator& comm, const_buffer in, buffer out, const options& how) {
+    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::all_gather, in, out, 0, how);
+}
+COLLS_INLINE void all_to_all(communicator& comm, const_buffer in, buffer out, const options& how) {
+    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::all_to_all, in, out, 0, how);
+}
+COLLS_INLINE void reduce(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how) {
+    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(comm, collective::reduce, in, out, op, root, how);
+}
+COLLS_INLINE void reduce_scatter(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
+        comm, collective::reduce_scatter, in, out, op, 0, how);
+}
+COLLS_INLINE void all_reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(comm, collective::all_reduce, in, out, op, 0, how);
+}
+COLLS_INLINE void all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how) {
+    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
+        comm, collective::all_reduce, inout, inout, op, 0, how);
+}
+COLLS_INLINE void inclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
+        comm, collective::inclusive_scan, in, out, op, 0, how);
+}
+COLLS_INLINE void exclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
+        comm, collective::exclusive_scan, in, out, op, 0, how);
+}
+COLLS_INLINE void barrier(communicator& comm, const options& how) {
+    colls::detail::submit_dynamic_barrier<colls::detail::blocking_mode>(comm, how);
+}
+COLLS_INLINE void scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
+    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
+        comm, collective::scatter, in, out, counts, nullptr, nullptr, root, how);
+}
+COLLS_INLINE void gather_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
+    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
+        comm, collective::gather, in, out, counts, nullptr, nullptr, root, how);
+}
+COLLS_INLINE void all_gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, const options& how) {
+    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
+        comm, collective::all_gather, in, out, counts, nullptr, nullptr, 0, how);
+}
+COLLS_INLINE void reduce_scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how) {
+    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
+        comm, collective::reduce_scatter, in, out, counts, nullptr, &op, 0, how);
+}
+COLLS_INLINE void all_to_all_v(
+    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how) {
+    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
+        comm, collective::all_to_all, in, out, sent, &received, nullptr, 0, how);
+}
+COLLS_INLINE void send(communicator& comm, const_buffer data, int peer) {
+    colls::detail::perform_message(
+        comm.context(), colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer);
+}
+COLLS_INLINE void recv(communicator& comm, buffer data, int peer) {
+    colls::detail::perform_message(
+        comm.context(), colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer);
+}
+COLLS_INLINE int recv_any(communicator& comm, buffer data) {
+    return colls::detail::perform_recv_any(comm.context(), colls::detail::dynamic_received(comm, "recv_any", data));
+}
+COLLS_INLINE void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from) {
+    colls::detail::perform_exchange(comm.context(), colls::detail::dynamic_sent(comm, "exchange", sent), to,
+        colls::detail::dynamic_received(comm, "exchange", received), from);
+}
+
+COLLS_INLINE operation start::broadcast(communicator& comm, buffer inout, int root, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::start_mode>(
+        comm, collective::broadcast, inout, inout, root, how);
+}
+COLLS_INLINE operation start::scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::scatter, in, out, root, how);
+}
+COLLS_INLINE operation start::gather(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::gather, in, out, root, how);
+}
+COLLS_INLINE operation start::all_gather(communicator& comm, const_buffer in, buffer out, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::all_gather, in, out, 0, how);
+}
+COLLS_INLINE operation start::all_to_all(communicator& comm, const_buffer in, buffer out, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::all_to_all, in, out, 0, how);
+}
+COLLS_INLINE operation start::reduce(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
+        comm, collective::reduce, in, out, op, root, how);
+}
+COLLS_INLINE operation start::reduce_scatter(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
+        comm, collective::reduce_scatter, in, out, op, 0, how);
+}
+COLLS_INLINE operation start::all_reduce(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
+        comm, collective::all_reduce, in, out, op, 0, how);
+}
+COLLS_INLINE operation start::all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
+        comm, collective::all_reduce, inout, inout, op, 0, how);
+}
+COLLS_INLINE operation start::inclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
+        comm, collective::inclusive_scan, in, out, op, 0, how);
+}
+COLLS_INLINE operation start::exclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
+        comm, collective::exclusive_scan, in, out, op, 0, how);
+}
+COLLS_INLINE operation start::barrier(communicator& comm, const options& how) {
+    return colls::detail::submit_dynamic_barrier<colls::detail::start_mode>(comm, how);
+}
+COLLS_INLINE operation start::scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
+        comm, collective::scatter, in, out, counts, nullptr, nullptr, root, how);
+}
+COLLS_INLINE operation start::gather_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
+        comm, collective::gather, in, out, counts, nullptr, nullptr, root, how);
+}
+COLLS_INLINE operation start::all_gather_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
+        comm, collective::all_gather, in, out, counts, nullptr, nullptr, 0, how);
+}
+COLLS_INLINE operation start::reduce_scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
+        comm, collective::reduce_scatter, in, out, counts, nullptr, &op, 0, how);
+}
+COLLS_INLINE operation start::all_to_all_v(
+    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
+        comm, collective::all_to_all, in, out, sent, &received, nullptr, 0, how);
+}
+COLLS_INLINE operation start::send(communicator& comm, const_buffer data, int peer) {
+    colls::detail::rank_context& e = comm.context();
+    return {e, colls::detail::begin_message(
+                   e, colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer)};
+}
+COLLS_INLINE operation start::recv(communicator& comm, buffer data, int peer) {
+    colls::detail::rank_context& e = comm.context();
+    return {e, colls::detail::begin_message(
+                   e, colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer)};
+}
+
+COLLS_INLINE plan prepare::broadcast(communicator& comm, buffer inout, int root, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(
+        comm, collective::broadcast, inout, inout, root, how);
+}
+COLLS_INLINE plan prepare::scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::scatter, in, out, root, how);
+}
+COLLS_INLINE plan prepare::gather(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::gather, in, out, root, how);
+}
+COLLS_INLINE plan prepare::all_gather(communicator& comm, const_buffer in, buffer out, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::all_gather, in, out, 0, how);
+}
+COLLS_INLINE plan prepare::all_to_all(communicator& comm, const_buffer in, buffer out, const options& how) {
+    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::all_to_all, in, out, 0, how);
+}
+COLLS_INLINE plan prepare::reduce(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
+        comm, collective::reduce, in, out, op, root, how);
+}
+COLLS_INLINE plan prepare::reduce_scatter(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
+        comm, collective::reduce_scatter, in, out, op, 0, how);
+}
+COLLS_INLINE plan prepare::all_reduce(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
+        comm, collective::all_reduce, in, out, op, 0, how);
+}
+COLLS_INLINE plan prepare::all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
+        comm, collective::all_reduce, inout, inout, op, 0, how);
+}
+COLLS_INLINE plan prepare::inclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
+        comm, collective::inclusive_scan, in, out, op, 0, how);
+}
+COLLS_INLINE plan prepare::exclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
+        comm, collective::exclusive_scan, in, out, op, 0, how);
+}
+COLLS_INLINE plan prepare::barrier(communicator& comm, const options& how) {
+    return colls::detail::submit_dynamic_barrier<colls::detail::prepare_mode>(comm, how);
+}
+COLLS_INLINE plan prepare::scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
+        comm, collective::scatter, in, out, counts, nullptr, nullptr, root, how);
+}
+COLLS_INLINE plan prepare::gather_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
+        comm, collective::gather, in, out, counts, nullptr, nullptr, root, how);
+}
+COLLS_INLINE plan prepare::all_gather_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
+        comm, collective::all_gather, in, out, counts, nullptr, nullptr, 0, how);
+}
+COLLS_INLINE plan prepare::reduce_scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
+        comm, collective::reduce_scatter, in, out, counts, nullptr, &op, 0, how);
+}
+COLLS_INLINE plan prepare::all_to_all_v(
+    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how) {
+    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
+        comm, collective::all_to_all, in, out, sent, &received, nullptr, 0, how);
+}
+
+}  // namespace dynamic
+}  // namespace colls::inline v1

@@ -1,0 +1,60 @@
+// An MPI communicator of the library's own, which the transports of a group share, or of several groups.
+// IWYU pragma: private, include <colls/transports/mpi.hpp>
+#pragma once
+
+#include <colls/detail/support/clock.hpp>
+#include <colls/mpi/detail/mpi_header.hpp>
+
+#include <memory>
+
+namespace colls::inline v1::detail {
+
+/// MPI may be called: it is initialised, and not finalised.
+inline bool mpi_runs() {
+    int initialised = 0, finalised = 0;
+    PMPI_Initialized(&initialised);
+    PMPI_Finalized(&finalised);
+    return initialised != 0 && finalised == 0;
+}
+
+/// Freed with its last user, unless a peer may still send something over it.
+class mpi_context {
+public:
+    explicit mpi_context(MPI_Comm own) : comm_(own) {
+        PMPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        PMPI_Comm_rank(own, &rank_);
+        PMPI_Comm_size(own, &size_);
+    }
+    /// The same communicator, for another group.
+    explicit mpi_context(const std::shared_ptr<mpi_context>& other)
+        : of_(other), comm_(other->comm_), rank_(other->rank_), size_(other->size_) {}
+    mpi_context(const mpi_context&) = delete;
+    mpi_context& operator=(const mpi_context&) = delete;
+    ~mpi_context() {
+        if (of_ == nullptr && !kept_ && mpi_runs()) PMPI_Comm_free(&comm_);
+    }
+    MPI_Comm get() const { return comm_; }
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    /// It is not freed: it stays until MPI is finalised.
+    void keep() {
+        kept_ = true;
+        if (of_ != nullptr) of_->keep();
+    }
+    /// A transport begins to end. Returns until when all transports of this communicator may take (of `seconds_now`): a
+    /// second after the first of them has called this. Its groups end one after the other.
+    double begin_ending() {
+        if (of_ != nullptr) return of_->begin_ending();
+        if (deadline_ == 0) deadline_ = seconds_now() + 1;
+        return deadline_;
+    }
+
+private:
+    const std::shared_ptr<mpi_context> of_;  // whose communicator it is; null: its own
+    MPI_Comm comm_;
+    int rank_ = 0, size_ = 1;
+    bool kept_ = false;
+    double deadline_ = 0;  // 0: no transport has begun to end
+};
+
+}  // namespace colls::inline v1::detail

@@ -1,0 +1,73 @@
+// Messages between hosts over the RDMA device of this process.
+// IWYU pragma: private, include <colls/transports/verbs.hpp>
+#pragma once
+
+#include <colls/detail/transport/hosts/group.hpp>
+#include <colls/verbs/detail/device.hpp>
+#include <colls/verbs/detail/verbs_transport.hpp>
+
+#include <unistd.h>
+#include <memory>
+#include <mutex>
+
+namespace colls::inline v1::verbs::detail {
+
+using colls::detail::rdma::memory_registry;
+using colls::detail::rdma::region;
+using colls::detail::rdma::verbs_device;
+
+/// The RDMA device of this process, and the memory that is registered with it.
+struct process_device {
+    explicit process_device(const colls::detail::address& own)
+        : device(std::make_shared<verbs_device>(own)), registry(std::make_shared<memory_registry>(device)) {}
+    const std::shared_ptr<verbs_device> device;
+    const std::shared_ptr<memory_registry> registry;
+
+    /// Opens the device at the first call, and keeps it open as long as a result is held. `own`: where other ranks
+    /// reach this one over TCP, if that is known. Any thread. Throws colls::error.
+    static std::shared_ptr<process_device> get(const colls::detail::address& own = {}) {
+        static std::mutex mutex;
+        static std::weak_ptr<process_device> latest;
+        static pid_t process = 0;
+        const std::lock_guard lock(mutex);
+        // A forked process cannot use its parent's device: it opens one of its own.
+        std::shared_ptr<process_device> device = process == getpid() ? latest.lock() : nullptr;
+        if (device) return device;
+        device = std::make_shared<process_device>(own);
+        latest = device;
+        process = getpid();
+        return device;
+    }
+};
+
+/// Messages between hosts over the device of this process.
+class verbs_between_hosts final : public colls::detail::hosts::inter_node_transport {
+public:
+    explicit verbs_between_hosts(const colls::detail::address& own) : device_(process_device::get(own)) {}
+    std::unique_ptr<colls::detail::message_transport> over(
+        std::unique_ptr<colls::detail::message_transport> control, int rank, int size) override {
+        return std::make_unique<colls::detail::verbs_transport>(std::move(control), device_->registry, rank, size);
+    }
+    std::byte* take(std::size_t bytes) override { return device_->registry->take(bytes); }
+    void give(std::byte* at, std::size_t bytes) noexcept override { device_->registry->give(at, bytes); }
+
+private:
+    const std::shared_ptr<process_device> device_;
+};
+
+/// Lets COLLS_TRANSPORT name verbs in a program that includes this header.
+inline const bool installed = [] {
+    colls::detail::hosts::open_verbs =
+        [](int rank, const colls::detail::address& own) -> std::shared_ptr<colls::detail::hosts::inter_node_transport> {
+        try {
+            return std::make_shared<verbs_between_hosts>(own);
+        } catch (const error& e) {
+            throw error(e.code(),
+                (colls::detail::message() << "colls: rank " << rank << ": " << colls::detail::quoted(e.what())).text(),
+                rank);
+        }
+    };
+    return true;
+}();
+
+}  // namespace colls::inline v1::verbs::detail
