@@ -45,7 +45,7 @@
 
 #include <colls/automatic.hpp>
 #include <colls/communicator.hpp>
-#include <colls/detail/call/submit.hpp>
+#include <colls/detail/call/calls.hpp>
 #include <colls/operation.hpp>
 
 namespace colls::inline v1 {
@@ -62,8 +62,7 @@ namespace colls::inline v1 {
 /// (pipelined_broadcast).
 template <class Schedule = automatic, class Comm, class InOut = detail::braces, class... V>
 void broadcast(Comm& comm, InOut&& inout, int root, const V&... schedule) {
-    return detail::submit_copy<detail::blocking_mode, Schedule, collective::broadcast, InOut, InOut>(
-        comm, inout, inout, root, schedule...);
+    blocking::broadcast<Schedule>(comm, inout, root, schedule...);
 }
 
 /// Hands block r of the root's input to rank r.
@@ -76,8 +75,7 @@ void broadcast(Comm& comm, InOut&& inout, int root, const V&... schedule) {
 /// Cost: L rounds and S (n - 1) / n bytes (tree), or one round of n - 1 messages from the root (direct).
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-    return detail::submit_copy<detail::blocking_mode, Schedule, collective::scatter, In, Out>(
-        comm, in, out, root, schedule...);
+    blocking::scatter<Schedule>(comm, in, out, root, schedule...);
 }
 
 /// Collects the input of rank r as block r of the root's output: the reverse of scatter.
@@ -90,8 +88,7 @@ void scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
 /// Cost: L rounds and S (n - 1) / n bytes received by the root (tree), or one round of n - 1 messages to it (direct).
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-    return detail::submit_copy<detail::blocking_mode, Schedule, collective::gather, In, Out>(
-        comm, in, out, root, schedule...);
+    blocking::gather<Schedule>(comm, in, out, root, schedule...);
 }
 
 /// Collects the input of rank r as block r of every rank's output.
@@ -103,8 +100,7 @@ void gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
 /// Cost: L rounds and S (n - 1) / n bytes (circulant), both the least possible.
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-    return detail::submit_copy<detail::blocking_mode, Schedule, collective::all_gather, In, Out>(
-        comm, in, out, 0, schedule...);
+    blocking::all_gather<Schedule>(comm, in, out, schedule...);
 }
 
 /// Sends block b of rank r's input to rank b, which stores it as block r of its output: a transposition of blocks.
@@ -117,8 +113,7 @@ void all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
 /// (bruck).
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
 void all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-    return detail::submit_copy<detail::blocking_mode, Schedule, collective::all_to_all, In, Out>(
-        comm, in, out, 0, schedule...);
+    blocking::all_to_all<Schedule>(comm, in, out, schedule...);
 }
 
 // Collectives that reduce
@@ -136,8 +131,7 @@ void all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
     class... V>
 void reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... schedule) {
-    return detail::submit_fold<detail::blocking_mode, Schedule, collective::reduce, In, Out>(
-        comm, in, out, op, root, schedule...);
+    blocking::reduce<Schedule>(comm, in, out, op, root, schedule...);
 }
 
 /// Reduces the inputs of all ranks, and hands block r of the result to rank r.
@@ -151,8 +145,7 @@ void reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... 
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
     class... V>
 void reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    return detail::submit_fold<detail::blocking_mode, Schedule, collective::reduce_scatter, In, Out>(
-        comm, in, out, op, 0, schedule...);
+    blocking::reduce_scatter<Schedule>(comm, in, out, op, schedule...);
 }
 
 /// Reduces the inputs of all ranks to every rank's output: element i becomes in_0[i] op in_1[i] op ... op in_(n-1)[i].
@@ -168,8 +161,7 @@ template <class Schedule = automatic, class Comm, class In = detail::braces, cla
     class... V>
     requires(detail::buffer_like<Out>)
 void all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    return detail::submit_fold<detail::blocking_mode, Schedule, collective::all_reduce, In, Out>(
-        comm, in, out, op, 0, schedule...);
+    blocking::all_reduce<Schedule>(comm, in, out, op, schedule...);
 }
 
 /// The same in place.
@@ -179,8 +171,7 @@ void all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedu
 template <class Schedule = automatic, class Comm, class InOut = detail::braces, class Op, class... V>
     requires(!detail::buffer_like<const Op>)
 void all_reduce(Comm& comm, InOut&& inout, const Op& op, const V&... schedule) {
-    return detail::submit_fold<detail::blocking_mode, Schedule, collective::all_reduce, InOut, InOut>(
-        comm, inout, inout, op, 0, schedule...);
+    blocking::all_reduce<Schedule>(comm, inout, op, schedule...);
 }
 
 /// Reduces the inputs of ranks 0 to r to the output of rank r: element i becomes in_0[i] op ... op in_r[i].
@@ -194,8 +185,7 @@ void all_reduce(Comm& comm, InOut&& inout, const Op& op, const V&... schedule) {
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
     class... V>
 void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    return detail::submit_fold<detail::blocking_mode, Schedule, collective::inclusive_scan, In, Out>(
-        comm, in, out, op, 0, schedule...);
+    blocking::inclusive_scan<Schedule>(comm, in, out, op, schedule...);
 }
 
 /// Reduces the inputs of ranks 0 to r - 1 to the output of rank r. Rank 0's output stays as it is.
@@ -209,8 +199,7 @@ void inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... sc
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
     class... V>
 void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-    return detail::submit_fold<detail::blocking_mode, Schedule, collective::exclusive_scan, In, Out>(
-        comm, in, out, op, 0, schedule...);
+    blocking::exclusive_scan<Schedule>(comm, in, out, op, schedule...);
 }
 
 // Synchronisation
@@ -220,7 +209,7 @@ void exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... sc
 /// Cost: L rounds of empty messages.
 template <class Schedule = automatic, class Comm, class... V>
 void barrier(Comm& comm, const V&... schedule) {
-    return detail::submit_barrier<detail::blocking_mode, Schedule>(comm, schedule...);
+    blocking::barrier<Schedule>(comm, schedule...);
 }
 
 // Collectives with a count for each block. Counts are a contiguous range of n integers, none of them negative.
@@ -237,8 +226,7 @@ void barrier(Comm& comm, const V&... schedule) {
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
     class... V>
 void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-    return detail::submit_copy_v<detail::blocking_mode, Schedule, collective::scatter, In, Out>(
-        comm, in, out, counts, root, schedule...);
+    blocking::scatter_v<Schedule>(comm, in, out, counts, root, schedule...);
 }
 
 /// Collects the input of rank r, of counts[r] elements, as block r of the root's output: the reverse of scatter_v.
@@ -253,8 +241,7 @@ void scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, c
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
     class... V>
 void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-    return detail::submit_copy_v<detail::blocking_mode, Schedule, collective::gather, In, Out>(
-        comm, in, out, counts, root, schedule...);
+    blocking::gather_v<Schedule>(comm, in, out, counts, root, schedule...);
 }
 
 /// Collects the input of rank r, of counts[r] elements, as block r of every rank's output.
@@ -268,8 +255,7 @@ void gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, co
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
     class... V>
 void all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... schedule) {
-    return detail::submit_copy_v<detail::blocking_mode, Schedule, collective::all_gather, In, Out>(
-        comm, in, out, counts, 0, schedule...);
+    blocking::all_gather_v<Schedule>(comm, in, out, counts, schedule...);
 }
 
 /// Reduces the inputs of all ranks, and hands block r of the result, of counts[r] elements, to rank r.
@@ -284,8 +270,7 @@ void all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Counts,
     class Op, class... V>
 void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... schedule) {
-    return detail::submit_reduce_scatter_v<detail::blocking_mode, Schedule, In, Out>(
-        comm, in, out, counts, op, schedule...);
+    blocking::reduce_scatter_v<Schedule>(comm, in, out, counts, op, schedule...);
 }
 
 /// Sends block b of rank r's input to rank b, which stores it as block r of its output.
@@ -300,8 +285,7 @@ void reduce_scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, cons
 template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Sent,
     class Received, class... V>
 void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... schedule) {
-    return detail::submit_all_to_all_v<detail::blocking_mode, Schedule, In, Out>(
-        comm, in, out, sent, received, schedule...);
+    blocking::all_to_all_v<Schedule>(comm, in, out, sent, received, schedule...);
 }
 
 // Messages between two ranks
@@ -315,8 +299,7 @@ void all_to_all_v(Comm& comm, In&& in, Out&& out, const Sent& sent, const Receiv
 /// Returns when the receiver has copied the data. Cost: one message.
 template <class Comm, class Data = detail::braces>
 void send(Comm& comm, Data&& data, int peer) {
-    detail::perform_message(
-        comm.context(), detail::operation_kind::send, detail::sent_message<false, Data>(data), peer);
+    blocking::send(comm, data, peer);
 }
 /// Receives the next message from a rank.
 ///
@@ -324,8 +307,7 @@ void send(Comm& comm, Data&& data, int peer) {
 /// @param peer  the rank that sends it; this rank itself only where it has started the send (start::send)
 template <class Comm, class Data = detail::braces>
 void recv(Comm& comm, Data&& data, int peer) {
-    detail::perform_message(
-        comm.context(), detail::operation_kind::recv, detail::received_message<false, Data>(data), peer);
+    blocking::recv(comm, data, peer);
 }
 /// Receives the next message from any rank, each in turn where several send. Messages from a rank that a started recv
 /// of this rank waits for are left to that recv.
@@ -364,141 +346,8 @@ void exchange(Comm& comm, Out&& out, int to, In&& in, int from) {
 ///
 /// The buffers must outlive the operation (a temporary is a compile error); operator and counts are copied. Outputs
 /// hold their result, and inputs may be written again, when the operation is over. Operations of a group may be waited
-/// for in any order; a progress_thread advances them meanwhile. A class, so that a template may take it as an argument;
-/// all members are static.
-struct start {
-    using result = operation;  ///< what its members return
-
-    /// As colls::broadcast.
-    template <class Schedule = automatic, class Comm, class InOut = detail::braces, class... V>
-    static operation broadcast(Comm& comm, InOut&& inout, int root, const V&... schedule) {
-        return detail::submit_copy<detail::start_mode, Schedule, collective::broadcast, InOut, InOut>(
-            comm, inout, inout, root, schedule...);
-    }
-    /// As colls::scatter.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static operation scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-        return detail::submit_copy<detail::start_mode, Schedule, collective::scatter, In, Out>(
-            comm, in, out, root, schedule...);
-    }
-    /// As colls::gather.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static operation gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-        return detail::submit_copy<detail::start_mode, Schedule, collective::gather, In, Out>(
-            comm, in, out, root, schedule...);
-    }
-    /// As colls::all_gather.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static operation all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-        return detail::submit_copy<detail::start_mode, Schedule, collective::all_gather, In, Out>(
-            comm, in, out, 0, schedule...);
-    }
-    /// As colls::all_to_all.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static operation all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-        return detail::submit_copy<detail::start_mode, Schedule, collective::all_to_all, In, Out>(
-            comm, in, out, 0, schedule...);
-    }
-    /// As colls::reduce.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static operation reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... schedule) {
-        return detail::submit_fold<detail::start_mode, Schedule, collective::reduce, In, Out>(
-            comm, in, out, op, root, schedule...);
-    }
-    /// As colls::reduce_scatter.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static operation reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::start_mode, Schedule, collective::reduce_scatter, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::all_reduce.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-        requires(detail::buffer_like<Out>)
-    static operation all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::start_mode, Schedule, collective::all_reduce, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::all_reduce, in place.
-    template <class Schedule = automatic, class Comm, class InOut = detail::braces, class Op, class... V>
-        requires(!detail::buffer_like<const Op>)
-    static operation all_reduce(Comm& comm, InOut&& inout, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::start_mode, Schedule, collective::all_reduce, InOut, InOut>(
-            comm, inout, inout, op, 0, schedule...);
-    }
-    /// As colls::inclusive_scan.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static operation inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::start_mode, Schedule, collective::inclusive_scan, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::exclusive_scan.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static operation exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::start_mode, Schedule, collective::exclusive_scan, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::barrier.
-    template <class Schedule = automatic, class Comm, class... V>
-    static operation barrier(Comm& comm, const V&... schedule) {
-        return detail::submit_barrier<detail::start_mode, Schedule>(comm, schedule...);
-    }
-    /// As colls::scatter_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class... V>
-    static operation scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-        return detail::submit_copy_v<detail::start_mode, Schedule, collective::scatter, In, Out>(
-            comm, in, out, counts, root, schedule...);
-    }
-    /// As colls::gather_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class... V>
-    static operation gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-        return detail::submit_copy_v<detail::start_mode, Schedule, collective::gather, In, Out>(
-            comm, in, out, counts, root, schedule...);
-    }
-    /// As colls::all_gather_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class... V>
-    static operation all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... schedule) {
-        return detail::submit_copy_v<detail::start_mode, Schedule, collective::all_gather, In, Out>(
-            comm, in, out, counts, 0, schedule...);
-    }
-    /// As colls::reduce_scatter_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class Op, class... V>
-    static operation reduce_scatter_v(
-        Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... schedule) {
-        return detail::submit_reduce_scatter_v<detail::start_mode, Schedule, In, Out>(
-            comm, in, out, counts, op, schedule...);
-    }
-    /// As colls::all_to_all_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Sent,
-        class Received, class... V>
-    static operation all_to_all_v(
-        Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... schedule) {
-        return detail::submit_all_to_all_v<detail::start_mode, Schedule, In, Out>(
-            comm, in, out, sent, received, schedule...);
-    }
-    /// As colls::send.
-    template <class Comm, class Data = detail::braces>
-    static operation send(Comm& comm, Data&& data, int peer) {
-        detail::rank_context& e = comm.context();
-        return {
-            e, detail::begin_message(e, detail::operation_kind::send, detail::sent_message<true, Data>(data), peer)};
-    }
-    /// As colls::recv.
-    template <class Comm, class Data = detail::braces>
-    static operation recv(Comm& comm, Data&& data, int peer) {
-        detail::rank_context& e = comm.context();
-        return {e,
-            detail::begin_message(e, detail::operation_kind::recv, detail::received_message<true, Data>(data), peer)};
-    }
-};
+/// for in any order; a progress_thread advances them meanwhile.
+using start = calls<detail::start_mode>;
 
 /// The calls as persistent ones: each checks its arguments as the blocking call of its name does, chooses the schedule,
 /// and returns a plan, which moves nothing until it is run or started:
@@ -507,125 +356,7 @@ struct start {
 ///     for (...) plan.run();
 ///
 /// The buffers must outlive the plan (a temporary is a compile error); operator and counts are copied. Making a plan
-/// does not communicate. A class, so that a template may take it as an argument; all members are static.
-struct prepare {
-    using result = plan;  ///< what its members return
-
-    /// As colls::broadcast.
-    template <class Schedule = automatic, class Comm, class InOut = detail::braces, class... V>
-    static plan broadcast(Comm& comm, InOut&& inout, int root, const V&... schedule) {
-        return detail::submit_copy<detail::prepare_mode, Schedule, collective::broadcast, InOut, InOut>(
-            comm, inout, inout, root, schedule...);
-    }
-    /// As colls::scatter.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static plan scatter(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-        return detail::submit_copy<detail::prepare_mode, Schedule, collective::scatter, In, Out>(
-            comm, in, out, root, schedule...);
-    }
-    /// As colls::gather.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static plan gather(Comm& comm, In&& in, Out&& out, int root, const V&... schedule) {
-        return detail::submit_copy<detail::prepare_mode, Schedule, collective::gather, In, Out>(
-            comm, in, out, root, schedule...);
-    }
-    /// As colls::all_gather.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static plan all_gather(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-        return detail::submit_copy<detail::prepare_mode, Schedule, collective::all_gather, In, Out>(
-            comm, in, out, 0, schedule...);
-    }
-    /// As colls::all_to_all.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class... V>
-    static plan all_to_all(Comm& comm, In&& in, Out&& out, const V&... schedule) {
-        return detail::submit_copy<detail::prepare_mode, Schedule, collective::all_to_all, In, Out>(
-            comm, in, out, 0, schedule...);
-    }
-    /// As colls::reduce.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static plan reduce(Comm& comm, In&& in, Out&& out, const Op& op, int root, const V&... schedule) {
-        return detail::submit_fold<detail::prepare_mode, Schedule, collective::reduce, In, Out>(
-            comm, in, out, op, root, schedule...);
-    }
-    /// As colls::reduce_scatter.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static plan reduce_scatter(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::prepare_mode, Schedule, collective::reduce_scatter, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::all_reduce.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-        requires(detail::buffer_like<Out>)
-    static plan all_reduce(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::prepare_mode, Schedule, collective::all_reduce, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::all_reduce, in place.
-    template <class Schedule = automatic, class Comm, class InOut = detail::braces, class Op, class... V>
-        requires(!detail::buffer_like<const Op>)
-    static plan all_reduce(Comm& comm, InOut&& inout, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::prepare_mode, Schedule, collective::all_reduce, InOut, InOut>(
-            comm, inout, inout, op, 0, schedule...);
-    }
-    /// As colls::inclusive_scan.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static plan inclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::prepare_mode, Schedule, collective::inclusive_scan, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::exclusive_scan.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Op,
-        class... V>
-    static plan exclusive_scan(Comm& comm, In&& in, Out&& out, const Op& op, const V&... schedule) {
-        return detail::submit_fold<detail::prepare_mode, Schedule, collective::exclusive_scan, In, Out>(
-            comm, in, out, op, 0, schedule...);
-    }
-    /// As colls::barrier.
-    template <class Schedule = automatic, class Comm, class... V>
-    static plan barrier(Comm& comm, const V&... schedule) {
-        return detail::submit_barrier<detail::prepare_mode, Schedule>(comm, schedule...);
-    }
-    /// As colls::scatter_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class... V>
-    static plan scatter_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-        return detail::submit_copy_v<detail::prepare_mode, Schedule, collective::scatter, In, Out>(
-            comm, in, out, counts, root, schedule...);
-    }
-    /// As colls::gather_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class... V>
-    static plan gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, int root, const V&... schedule) {
-        return detail::submit_copy_v<detail::prepare_mode, Schedule, collective::gather, In, Out>(
-            comm, in, out, counts, root, schedule...);
-    }
-    /// As colls::all_gather_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class... V>
-    static plan all_gather_v(Comm& comm, In&& in, Out&& out, const Counts& counts, const V&... schedule) {
-        return detail::submit_copy_v<detail::prepare_mode, Schedule, collective::all_gather, In, Out>(
-            comm, in, out, counts, 0, schedule...);
-    }
-    /// As colls::reduce_scatter_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces,
-        class Counts, class Op, class... V>
-    static plan reduce_scatter_v(
-        Comm& comm, In&& in, Out&& out, const Counts& counts, const Op& op, const V&... schedule) {
-        return detail::submit_reduce_scatter_v<detail::prepare_mode, Schedule, In, Out>(
-            comm, in, out, counts, op, schedule...);
-    }
-    /// As colls::all_to_all_v.
-    template <class Schedule = automatic, class Comm, class In = detail::braces, class Out = detail::braces, class Sent,
-        class Received, class... V>
-    static plan all_to_all_v(
-        Comm& comm, In&& in, Out&& out, const Sent& sent, const Received& received, const V&... schedule) {
-        return detail::submit_all_to_all_v<detail::prepare_mode, Schedule, In, Out>(
-            comm, in, out, sent, received, schedule...);
-    }
-};
+/// does not communicate.
+using prepare = calls<detail::prepare_mode>;
 
 }  // namespace colls::inline v1

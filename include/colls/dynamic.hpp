@@ -22,6 +22,7 @@
 
 #include <colls/any_schedule.hpp>
 #include <colls/communicator.hpp>
+#include <colls/detail/call/modes.hpp>
 #include <colls/dynamic/codes.hpp>
 #include <colls/dynamic/count_list.hpp>
 #include <colls/dynamic/data_layout.hpp>
@@ -143,156 +144,184 @@ struct options {
     bool reproducible = false;
 };
 
-// The blocking calls.
+/// The calls in one form: a member returns when its call is over, or an operation, or a plan. Each is as the function
+/// of its name below. A class, so that a template may take it as an argument; all members are static.
+template <class Mode>
+struct calls {
+    using result = typename Mode::result;  ///< what its members return
+
+    static result broadcast(communicator& comm, buffer inout, int root, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::broadcast, .in = inout, .out = inout, .root = root}, how);
+    }
+    static result scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::scatter, .in = in, .out = out, .root = root}, how);
+    }
+    static result gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::gather, .in = in, .out = out, .root = root}, how);
+    }
+    static result all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(comm, {.what = collective::all_gather, .in = in, .out = out}, how);
+    }
+    static result all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(comm, {.what = collective::all_to_all, .in = in, .out = out}, how);
+    }
+    static result reduce(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::reduce, .in = in, .out = out, .op = &op, .root = root}, how);
+    }
+    static result reduce_scatter(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::reduce_scatter, .in = in, .out = out, .op = &op}, how);
+    }
+    static result all_reduce(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::all_reduce, .in = in, .out = out, .op = &op}, how);
+    }
+    static result all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::all_reduce, .in = inout, .out = inout, .op = &op}, how);
+    }
+    static result inclusive_scan(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::inclusive_scan, .in = in, .out = out, .op = &op}, how);
+    }
+    static result exclusive_scan(
+        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::exclusive_scan, .in = in, .out = out, .op = &op}, how);
+    }
+    static result barrier(communicator& comm, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(comm, {.what = collective::barrier}, how);
+    }
+    static result scatter_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::scatter, .in = in, .out = out, .counts = &counts, .root = root}, how);
+    }
+    static result gather_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::gather, .in = in, .out = out, .counts = &counts, .root = root}, how);
+    }
+    static result all_gather_v(
+        communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::all_gather, .in = in, .out = out, .counts = &counts}, how);
+    }
+    static result reduce_scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts,
+        const reduction& op, const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::reduce_scatter, .in = in, .out = out, .op = &op, .counts = &counts}, how);
+    }
+    static result all_to_all_v(communicator& comm, const_buffer in, buffer out, count_list sent, count_list received,
+        const options& how = {}) {
+        return colls::detail::dynamic_call<Mode>(
+            comm, {.what = collective::all_to_all, .in = in, .out = out, .counts = &sent, .received = &received}, how);
+    }
+    static result send(communicator& comm, const_buffer data, int peer)
+        requires(Mode::messages)
+    {
+        return colls::detail::dynamic_message<Mode>(comm, true, data, peer);
+    }
+    static result recv(communicator& comm, buffer data, int peer)
+        requires(Mode::messages)
+    {
+        return colls::detail::dynamic_message<Mode>(comm, false, data, peer);
+    }
+};
+using blocking = calls<colls::detail::blocking_mode>;  ///< the functions below
+using start = calls<colls::detail::start_mode>;        ///< returns colls::operation
+using prepare = calls<colls::detail::prepare_mode>;    ///< returns colls::plan; without send and recv
 
 /// As colls::broadcast.
-void broadcast(communicator& comm, buffer inout, int root, const options& how = {});
+inline void broadcast(communicator& comm, buffer inout, int root, const options& how = {}) {
+    blocking::broadcast(comm, inout, root, how);
+}
 /// As colls::scatter.
-void scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+inline void scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {}) {
+    blocking::scatter(comm, in, out, root, how);
+}
 /// As colls::gather.
-void gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
+inline void gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {}) {
+    blocking::gather(comm, in, out, root, how);
+}
 /// As colls::all_gather.
-void all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {});
+inline void all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {}) {
+    blocking::all_gather(comm, in, out, how);
+}
 /// As colls::all_to_all.
-void all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {});
+inline void all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {}) {
+    blocking::all_to_all(comm, in, out, how);
+}
 /// As colls::reduce.
-void reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {});
+inline void reduce(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {}) {
+    blocking::reduce(comm, in, out, op, root, how);
+}
 /// As colls::reduce_scatter.
-void reduce_scatter(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+inline void reduce_scatter(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+    blocking::reduce_scatter(comm, in, out, op, how);
+}
 /// As colls::all_reduce.
-void all_reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+inline void all_reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+    blocking::all_reduce(comm, in, out, op, how);
+}
 /// As colls::all_reduce, in place.
-void all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {});
+inline void all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {}) {
+    blocking::all_reduce(comm, inout, op, how);
+}
 /// As colls::inclusive_scan.
-void inclusive_scan(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+inline void inclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+    blocking::inclusive_scan(comm, in, out, op, how);
+}
 /// As colls::exclusive_scan.
-void exclusive_scan(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
+inline void exclusive_scan(
+    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {}) {
+    blocking::exclusive_scan(comm, in, out, op, how);
+}
 /// As colls::barrier.
-void barrier(communicator& comm, const options& how = {});
+inline void barrier(communicator& comm, const options& how = {}) { blocking::barrier(comm, how); }
 /// As colls::scatter_v: the schedule is direct.
-void scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+inline void scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {}) {
+    blocking::scatter_v(comm, in, out, counts, root, how);
+}
 /// As colls::gather_v: the schedule is direct.
-void gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
+inline void gather_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {}) {
+    blocking::gather_v(comm, in, out, counts, root, how);
+}
 /// As colls::all_gather_v.
-void all_gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {});
+inline void all_gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {}) {
+    blocking::all_gather_v(comm, in, out, counts, how);
+}
 /// As colls::reduce_scatter_v.
-void reduce_scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how = {});
+inline void reduce_scatter_v(
+    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how = {}) {
+    blocking::reduce_scatter_v(comm, in, out, counts, op, how);
+}
 /// As colls::all_to_all_v: the schedule is direct.
-void all_to_all_v(
-    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {});
+inline void all_to_all_v(
+    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {}) {
+    blocking::all_to_all_v(comm, in, out, sent, received, how);
+}
 /// As colls::send.
-void send(communicator& comm, const_buffer data, int peer);
+inline void send(communicator& comm, const_buffer data, int peer) { blocking::send(comm, data, peer); }
 /// As colls::recv.
-void recv(communicator& comm, buffer data, int peer);
+inline void recv(communicator& comm, buffer data, int peer) { blocking::recv(comm, data, peer); }
 /// As colls::recv_any.
 int recv_any(communicator& comm, buffer data);
 /// As colls::exchange.
 void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from);
-
-/// The calls as non-blocking ones. A class, so that a template may take it as an argument; all members are static.
-struct start {
-    using result = operation;  ///< what its members return
-
-    /// As colls::broadcast.
-    static operation broadcast(communicator& comm, buffer inout, int root, const options& how = {});
-    /// As colls::scatter.
-    static operation scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
-    /// As colls::gather.
-    static operation gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
-    /// As colls::all_gather.
-    static operation all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {});
-    /// As colls::all_to_all.
-    static operation all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {});
-    /// As colls::reduce.
-    static operation reduce(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {});
-    /// As colls::reduce_scatter.
-    static operation reduce_scatter(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::all_reduce.
-    static operation all_reduce(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::all_reduce, in place.
-    static operation all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {});
-    /// As colls::inclusive_scan.
-    static operation inclusive_scan(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::exclusive_scan.
-    static operation exclusive_scan(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::barrier.
-    static operation barrier(communicator& comm, const options& how = {});
-    /// As colls::scatter_v: the schedule is direct.
-    static operation scatter_v(
-        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
-    /// As colls::gather_v: the schedule is direct.
-    static operation gather_v(
-        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
-    /// As colls::all_gather_v.
-    static operation all_gather_v(
-        communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {});
-    /// As colls::reduce_scatter_v.
-    static operation reduce_scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts,
-        const reduction& op, const options& how = {});
-    /// As colls::all_to_all_v: the schedule is direct.
-    static operation all_to_all_v(
-        communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {});
-    /// As colls::send.
-    static operation send(communicator& comm, const_buffer data, int peer);
-    /// As colls::recv.
-    static operation recv(communicator& comm, buffer data, int peer);
-};
-
-/// The calls as persistent ones. A class, as `start` is.
-struct prepare {
-    using result = plan;  ///< what its members return
-
-    /// As colls::broadcast.
-    static plan broadcast(communicator& comm, buffer inout, int root, const options& how = {});
-    /// As colls::scatter.
-    static plan scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
-    /// As colls::gather.
-    static plan gather(communicator& comm, const_buffer in, buffer out, int root, const options& how = {});
-    /// As colls::all_gather.
-    static plan all_gather(communicator& comm, const_buffer in, buffer out, const options& how = {});
-    /// As colls::all_to_all.
-    static plan all_to_all(communicator& comm, const_buffer in, buffer out, const options& how = {});
-    /// As colls::reduce.
-    static plan reduce(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how = {});
-    /// As colls::reduce_scatter.
-    static plan reduce_scatter(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::all_reduce.
-    static plan all_reduce(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::all_reduce, in place.
-    static plan all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how = {});
-    /// As colls::inclusive_scan.
-    static plan inclusive_scan(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::exclusive_scan.
-    static plan exclusive_scan(
-        communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how = {});
-    /// As colls::barrier.
-    static plan barrier(communicator& comm, const options& how = {});
-    /// As colls::scatter_v: the schedule is direct.
-    static plan scatter_v(
-        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
-    /// As colls::gather_v: the schedule is direct.
-    static plan gather_v(
-        communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how = {});
-    /// As colls::all_gather_v.
-    static plan all_gather_v(
-        communicator& comm, const_buffer in, buffer out, count_list counts, const options& how = {});
-    /// As colls::reduce_scatter_v.
-    static plan reduce_scatter_v(communicator& comm, const_buffer in, buffer out, count_list counts,
-        const reduction& op, const options& how = {});
-    /// As colls::all_to_all_v: the schedule is direct.
-    static plan all_to_all_v(
-        communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how = {});
-};
 
 }  // namespace dynamic
 }  // namespace colls::inline v1

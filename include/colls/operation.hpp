@@ -2,6 +2,7 @@
 // that the library calls while a rank waits.
 #pragma once
 
+#include <colls/detail/call/joint_wait.hpp>
 #include <colls/detail/call/perform.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/step.hpp>
@@ -105,35 +106,10 @@ private:
     detail::prepared* p_;
 };
 
-namespace detail {
-
-/// Waits for one operation after the other, and keeps the first error.
-class joint_wait {
-public:
-    void wait(operation& o) {
-        try {
-            o.wait();
-        } catch (...) {
-            if (!first_) first_ = std::current_exception();
-        }
-    }
-    void rethrow() const {
-        if (first_) std::rethrow_exception(first_);
-    }
-
-private:
-    std::exception_ptr first_;
-};
-
-template <class O>
-inline constexpr bool is_operation = std::is_same_v<std::remove_cvref_t<O>, operation>;
-
-}  // namespace detail
-
 /// Waits for all operations of a range, of which empty ones count as over. Where one fails it still waits for the
 /// others, so that all buffers may be used again, and then throws the first error.
 template <class Range>
-    requires(!detail::is_operation<Range>)
+    requires(!std::is_same_v<std::remove_cvref_t<Range>, operation>)
 void wait_all(Range&& operations) {
     detail::joint_wait all;
     for (operation& o : operations) all.wait(o);
@@ -141,7 +117,7 @@ void wait_all(Range&& operations) {
 }
 /// The same for the operations given.
 template <class... Operation>
-    requires(sizeof...(Operation) > 0 && (detail::is_operation<Operation> && ...))
+    requires(sizeof...(Operation) > 0 && (std::is_same_v<std::remove_cvref_t<Operation>, operation> && ...))
 void wait_all(Operation&&... operations) {
     detail::joint_wait all;
     (all.wait(operations), ...);

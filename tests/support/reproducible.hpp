@@ -225,14 +225,15 @@ private:
     template <class Mode, colls::collective C>
     typename Mode::result submit(const std::byte* in, std::size_t in_count, std::byte* out, std::size_t out_count,
         int root = 0, const std::vector<std::size_t>* counts = nullptr) {
-        colls::detail::request q;
-        fold_.say(q, fold_.op);
-        q.c.in = in, q.c.out = out;
-        q.in_count = in_count, q.out_count = out_count;
-        q.c.root = root;
-        if (counts) colls::detail::set_counts(q, q.sends, *counts);
-        if (fold_.commutative) return colls::detail::submit<Mode, colls::reproducible, C, true, false>(comm_, q);
-        return colls::detail::submit<Mode, colls::reproducible, C, true, true>(comm_, q);
+        const auto run = [&]<bool ordered>() {
+            colls::detail::typed_request<C, true, ordered> r(root);
+            fold_.say(r.q, fold_.op);
+            r.q.c.in = in, r.q.c.out = out;
+            r.q.in_count = in_count, r.q.out_count = out_count;
+            if (counts) colls::detail::set_counts(r.q, r.q.sends, *counts);
+            return colls::detail::submit<Mode, colls::reproducible>(comm_, std::move(r));
+        };
+        return fold_.commutative ? run.template operator()<false>() : run.template operator()<true>();
     }
 
     colls::communicator& comm_;

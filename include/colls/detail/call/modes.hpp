@@ -7,20 +7,27 @@
 
 namespace colls::inline v1::detail {
 
-// `keeps`: the call uses its arguments after the statement that makes it.
+// `keeps`: the call uses its arguments after the statement that makes it. `messages`: send and recv have this form,
+// too.
 struct blocking_mode {
     using result = void;
-    static constexpr bool keeps = false;
+    static constexpr bool keeps = false, messages = true;
     static void run(rank_context& e, request& q) { perform(e, q); }
+    static void run_message(rank_context& e, operation_kind kind, const call& c, int peer) {
+        perform_message(e, kind, c, peer);
+    }
 };
 struct start_mode {
     using result = operation;
-    static constexpr bool keeps = true;
+    static constexpr bool keeps = true, messages = true;
     static operation run(rank_context& e, request& q) { return {e, begin(e, q)}; }
+    static operation run_message(rank_context& e, operation_kind kind, const call& c, int peer) {
+        return {e, begin_message(e, kind, c, peer)};
+    }
 };
 struct prepare_mode {
     using result = plan;
-    static constexpr bool keeps = true;
+    static constexpr bool keeps = true, messages = false;
     static plan run(rank_context& e, request& q) { return plan(e, q); }
 };
 

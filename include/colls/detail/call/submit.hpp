@@ -94,17 +94,32 @@ any_schedule schedule_for_call(const S& given) {
     __builtin_trap();  // compiled only after an error: g++ would also warn that nothing is returned
 }
 
-/// `fine`: the buffers and the operator are; otherwise the compiler has reported an error, and nothing more is
-/// compiled.
-template <class Mode, class Schedule, collective C, bool fine, bool ordered, class Comm, class... V>
-typename Mode::result submit(Comm& comm, request& q, const V&... value) {
+/// A request, with what its types say. `fine`: buffers and operator are what the call needs; otherwise the compiler has
+/// reported an error, and nothing more is compiled. `ordered`: the operator is not known to commute. `straight`: it
+/// goes from rank to rank alone, since ranks between would not know how much they pass on.
+template <collective C, bool fine, bool ordered = false, bool straight = false>
+struct typed_request {
+    request q;
+    explicit typed_request(int root = 0) {
+        q.c.what = C;
+        q.c.root = root;
+    }
+};
+
+/// Finds the schedule of a request, and hands both to what the mode makes of a call.
+template <class Mode, class Schedule, collective C, bool fine, bool ordered, bool straight, class Comm, class... V>
+typename Mode::result submit(Comm& comm, typed_request<C, fine, ordered, straight>&& typed, const V&... value) {
     using argument = schedule_argument<Schedule, V...>;
+    using named = typename argument::type;
     static_assert(!fine || argument::values <= 1,
         "colls: too many arguments: a call takes one schedule value at most, as its last argument");
+    static_assert(!straight || std::is_same_v<named, automatic> || std::is_same_v<named, direct>,
+        "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not "
+        "know how much they pass on");
+    using S = std::conditional_t<straight, direct, named>;
     rank_context& e = comm.context();
-    q.c.what = C;
+    request& q = typed.q;
     q.how.reproducible = argument::constrained;
-    using S = typename argument::type;
     if constexpr (!fine || argument::values > 1) {
         __builtin_trap();
     } else if constexpr (std::is_same_v<S, automatic>) {
@@ -113,7 +128,7 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
     } else {
         const any_schedule s = [&] {
             constexpr bool constrained = argument::constrained;
-            if constexpr (argument::values != 0)
+            if constexpr (argument::values != 0 && !straight)
                 return schedule_for_call<C, ordered, constrained>(schedule_value(value...));
             else if constexpr (requires(S by_levels) { by_levels.node = 0; })
                 return schedule_for_call<C, ordered, constrained>(S{.node = ranks_per_host(e)});  // the hosts, if alike
@@ -132,85 +147,35 @@ typename Mode::result submit(Comm& comm, request& q, const V&... value) {
         return Mode::run(e, q);
     }
 }
-/// For the v-variants whose ranks know their own counts only.
-template <class Mode, class Schedule, collective C, bool fine, class Comm, class... V>
-typename Mode::result submit_direct(Comm& comm, request& q, const V&...) {
-    using S = typename schedule_argument<Schedule, V...>::type;
-    static_assert(std::is_same_v<S, automatic> || std::is_same_v<S, direct>,
-        "colls: gather_v, scatter_v and all_to_all_v go straight from rank to rank (direct): ranks between would not "
-        "know how much they pass on");
-    return submit<Mode, direct, C, fine, false>(comm, q);
-}
 
-// One function for each shape of argument list. In and Out are the deduced types of arguments In&& and Out&&; `root` is
-// not read where the collective has none.
+// The requests of the calls, by the shape of their arguments. In and Out are the deduced types of arguments In&& and
+// Out&&.
 
-/// broadcast (in and out are one), scatter, gather, all_gather, all_to_all
-template <class Mode, class Schedule, collective C, class In, class Out, class Comm, class A, class B, class... V>
-typename Mode::result submit_copy(Comm& comm, A& in, B& out, int root, const V&... schedule) {
+/// A collective that copies.
+template <class Mode, collective C, class In, class Out, bool straight = false, class A, class B>
+auto request_to_copy(A& in, B& out, int root = 0) {
     constexpr bool fine = expect_in_and_out<Mode::keeps, In, Out>();
-    request q;
-    if constexpr (fine) set_buffers(q, in, out);
-    q.c.root = root;
-    return submit<Mode, Schedule, C, fine, false>(comm, q, schedule...);
+    typed_request<C, fine, false, straight> r(root);
+    if constexpr (fine) set_buffers(r.q, in, out);
+    return r;
 }
-/// scatter_v, gather_v, all_gather_v
-template <class Mode, class Schedule, collective C, class In, class Out, class Comm, class A, class B, class Counts,
-    class... V>
-typename Mode::result submit_copy_v(Comm& comm, A& in, B& out, const Counts& counts, int root, const V&... schedule) {
-    constexpr bool fine = expect_in_and_out<Mode::keeps, In, Out>();
-    request q;
-    if constexpr (fine) set_buffers(q, in, out);
-    set_counts(q, q.sends, counts);
-    q.c.root = root;
-    if constexpr (C == collective::all_gather)
-        return submit<Mode, Schedule, C, fine, false>(comm, q, schedule...);
-    else
-        return submit_direct<Mode, Schedule, C, fine>(comm, q, schedule...);
+/// One that copies blocks straight from rank to rank, whose lengths are given.
+template <class Mode, collective C, class In, class Out, class A, class B, class Counts>
+auto request_to_copy_v(A& in, B& out, const Counts& counts, int root = 0) {
+    auto r = request_to_copy < Mode, C, In, Out, C != collective::all_gather > (in, out, root);
+    set_counts(r.q, r.q.sends, counts);
+    return r;
 }
-template <class Mode, class Schedule, class In, class Out, class Comm, class A, class B, class Sent, class Received,
-    class... V>
-typename Mode::result submit_all_to_all_v(
-    Comm& comm, A& in, B& out, const Sent& sent, const Received& received, const V&... schedule) {
-    constexpr bool fine = expect_in_and_out<Mode::keeps, In, Out>();
-    request q;
-    if constexpr (fine) set_buffers(q, in, out);
-    set_counts(q, q.sends, sent);
-    set_counts(q, q.receives, received);
-    return submit_direct<Mode, Schedule, collective::all_to_all, fine>(comm, q, schedule...);
-}
-/// reduce, reduce_scatter, all_reduce (in and out may be one), inclusive_scan, exclusive_scan
-template <class Mode, class Schedule, collective C, class In, class Out, class Comm, class A, class B, class Op,
-    class... V>
-typename Mode::result submit_fold(Comm& comm, A& in, B& out, const Op& op, int root, const V&... schedule) {
-    constexpr bool scan = C == collective::inclusive_scan || C == collective::exclusive_scan;
-    constexpr bool fine = expect_fold<Mode::keeps, scan, In, Out, Op>();
-    request q;
+/// One that reduces.
+template <class Mode, collective C, class In, class Out, class A, class B, class Op>
+auto request_to_fold(A& in, B& out, const Op& op, int root = 0) {
+    constexpr bool fine = expect_fold<Mode::keeps, is_scan(C), In, Out, Op>();
+    typed_request<C, fine, !is_commutative<Op, element_of<In>>> r(root);
     if constexpr (fine) {
-        set_buffers(q, in, out);
-        set_operator<Mode::keeps, element_of<Out>>(q, op);
+        set_buffers(r.q, in, out);
+        set_operator<Mode::keeps, element_of<Out>>(r.q, op);
     }
-    q.c.root = root;
-    return submit<Mode, Schedule, C, fine, !is_commutative<Op, element_of<In>>>(comm, q, schedule...);
-}
-template <class Mode, class Schedule, class In, class Out, class Comm, class A, class B, class Counts, class Op,
-    class... V>
-typename Mode::result submit_reduce_scatter_v(
-    Comm& comm, A& in, B& out, const Counts& counts, const Op& op, const V&... schedule) {
-    constexpr bool fine = expect_fold<Mode::keeps, false, In, Out, Op>();
-    request q;
-    if constexpr (fine) {
-        set_buffers(q, in, out);
-        set_operator<Mode::keeps, element_of<Out>>(q, op);
-    }
-    set_counts(q, q.sends, counts);
-    return submit<Mode, Schedule, collective::reduce_scatter, fine, !is_commutative<Op, element_of<In>>>(
-        comm, q, schedule...);
-}
-template <class Mode, class Schedule, class Comm, class... V>
-typename Mode::result submit_barrier(Comm& comm, const V&... schedule) {
-    request q;
-    return submit<Mode, Schedule, collective::barrier, true, false>(comm, q, schedule...);
+    return r;
 }
 
 }  // namespace colls::inline v1::detail

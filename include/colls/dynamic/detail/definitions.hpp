@@ -222,46 +222,20 @@ private:
     request q_;
 };
 
-// One function for each shape of argument list.
-
 template <class Mode>
-typename Mode::result submit_dynamic(communicator& comm, collective what, const dynamic::const_buffer& in,
-    const dynamic::buffer& out, int root, const dynamic::options& how) {
-    dynamic_request r(comm, what, how);
-    r.set_root(root);
-    r.set_buffers(in, out);
+typename Mode::result dynamic_call(communicator& comm, const dynamic_arguments<>& a, const dynamic::options& how) {
+    dynamic_request r(comm, a.what, how);
+    r.set_root(a.root);
+    if (a.counts) r.set_counts(*a.counts);
+    if (a.received) r.set_received(*a.received);
+    if (a.what != collective::barrier) r.set_buffers(a.in, a.out);
+    if (a.op) r.set_operator<Mode::keeps>(*a.op);
     return r.run<Mode>();
 }
 template <class Mode>
-typename Mode::result submit_dynamic_fold(communicator& comm, collective what, const dynamic::const_buffer& in,
-    const dynamic::buffer& out, const dynamic::reduction& op, int root, const dynamic::options& how) {
-    dynamic_request r(comm, what, how);
-    r.set_root(root);
-    r.set_buffers(in, out);
-    r.set_operator<Mode::keeps>(op);
-    return r.run<Mode>();
-}
-template <class Mode>
-typename Mode::result submit_dynamic_v(communicator& comm, collective what, const dynamic::const_buffer& in,
-    const dynamic::buffer& out, const dynamic::count_list& counts, const dynamic::count_list* received,
-    const dynamic::reduction* op, int root, const dynamic::options& how) {
-    dynamic_request r(comm, what, how);
-    r.set_root(root);
-    r.set_counts(counts);
-    if (received) r.set_received(*received);
-    r.set_buffers(in, out);
-    if (op) r.set_operator<Mode::keeps>(*op);
-    return r.run<Mode>();
-}
-template <class Mode>
-typename Mode::result submit_dynamic_barrier(communicator& comm, const dynamic::options& how) {
-    return dynamic_request(comm, collective::barrier, how).run<Mode>();
-}
-inline call dynamic_sent(communicator& comm, const char* name, const dynamic::const_buffer& data) {
-    return dynamic_request::message_of(comm, name, data, true);
-}
-inline call dynamic_received(communicator& comm, const char* name, const dynamic::buffer& data) {
-    return dynamic_request::message_of(comm, name, data, false);
+typename Mode::result dynamic_message(communicator& comm, bool sends, const dynamic::const_buffer& data, int peer) {
+    return Mode::run_message(comm.context(), sends ? operation_kind::send : operation_kind::recv,
+        dynamic_request::message_of(comm, sends ? "send" : "recv", data, sends), peer);
 }
 
 }  // namespace detail
@@ -280,247 +254,22 @@ COLLS_INLINE reduction reduction::function(vector_function f, void* context, boo
 }
 COLLS_INLINE std::string_view reduction::name() const { return *colls::detail::dynamic_request::name_of(*this).text; }
 
-COLLS_INLINE void broadcast(communicator& comm, buffer inout, int root, const options& how) {
-    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::broadcast, inout, inout, root, how);
-}
-COLLS_INLINE void scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
-    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::scatter, in, out, root, how);
-}
-COLLS_INLINE void gather(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
-    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::gather, in, out, root, how);
-}
-COLLS_INLINE void all_gather(communicator& comm, const_buffer in, buffer out, const options& how) {
-    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::all_gather, in, out, 0, how);
-}
-COLLS_INLINE void all_to_all(communicator& comm, const_buffer in, buffer out, const options& how) {
-    colls::detail::submit_dynamic<colls::detail::blocking_mode>(comm, collective::all_to_all, in, out, 0, how);
-}
-COLLS_INLINE void reduce(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how) {
-    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(comm, collective::reduce, in, out, op, root, how);
-}
-COLLS_INLINE void reduce_scatter(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
-        comm, collective::reduce_scatter, in, out, op, 0, how);
-}
-COLLS_INLINE void all_reduce(communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(comm, collective::all_reduce, in, out, op, 0, how);
-}
-COLLS_INLINE void all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how) {
-    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
-        comm, collective::all_reduce, inout, inout, op, 0, how);
-}
-COLLS_INLINE void inclusive_scan(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
-        comm, collective::inclusive_scan, in, out, op, 0, how);
-}
-COLLS_INLINE void exclusive_scan(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    colls::detail::submit_dynamic_fold<colls::detail::blocking_mode>(
-        comm, collective::exclusive_scan, in, out, op, 0, how);
-}
-COLLS_INLINE void barrier(communicator& comm, const options& how) {
-    colls::detail::submit_dynamic_barrier<colls::detail::blocking_mode>(comm, how);
-}
-COLLS_INLINE void scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
-    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
-        comm, collective::scatter, in, out, counts, nullptr, nullptr, root, how);
-}
-COLLS_INLINE void gather_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
-    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
-        comm, collective::gather, in, out, counts, nullptr, nullptr, root, how);
-}
-COLLS_INLINE void all_gather_v(communicator& comm, const_buffer in, buffer out, count_list counts, const options& how) {
-    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
-        comm, collective::all_gather, in, out, counts, nullptr, nullptr, 0, how);
-}
-COLLS_INLINE void reduce_scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how) {
-    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
-        comm, collective::reduce_scatter, in, out, counts, nullptr, &op, 0, how);
-}
-COLLS_INLINE void all_to_all_v(
-    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how) {
-    colls::detail::submit_dynamic_v<colls::detail::blocking_mode>(
-        comm, collective::all_to_all, in, out, sent, &received, nullptr, 0, how);
-}
-COLLS_INLINE void send(communicator& comm, const_buffer data, int peer) {
-    colls::detail::perform_message(
-        comm.context(), colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer);
-}
-COLLS_INLINE void recv(communicator& comm, buffer data, int peer) {
-    colls::detail::perform_message(
-        comm.context(), colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer);
-}
 COLLS_INLINE int recv_any(communicator& comm, buffer data) {
-    return colls::detail::perform_recv_any(comm.context(), colls::detail::dynamic_received(comm, "recv_any", data));
+    return colls::detail::perform_recv_any(
+        comm.context(), colls::detail::dynamic_request::message_of(comm, "recv_any", data, false));
 }
 COLLS_INLINE void exchange(communicator& comm, const_buffer sent, int to, buffer received, int from) {
-    colls::detail::perform_exchange(comm.context(), colls::detail::dynamic_sent(comm, "exchange", sent), to,
-        colls::detail::dynamic_received(comm, "exchange", received), from);
-}
-
-COLLS_INLINE operation start::broadcast(communicator& comm, buffer inout, int root, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::start_mode>(
-        comm, collective::broadcast, inout, inout, root, how);
-}
-COLLS_INLINE operation start::scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::scatter, in, out, root, how);
-}
-COLLS_INLINE operation start::gather(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::gather, in, out, root, how);
-}
-COLLS_INLINE operation start::all_gather(communicator& comm, const_buffer in, buffer out, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::all_gather, in, out, 0, how);
-}
-COLLS_INLINE operation start::all_to_all(communicator& comm, const_buffer in, buffer out, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::start_mode>(comm, collective::all_to_all, in, out, 0, how);
-}
-COLLS_INLINE operation start::reduce(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
-        comm, collective::reduce, in, out, op, root, how);
-}
-COLLS_INLINE operation start::reduce_scatter(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
-        comm, collective::reduce_scatter, in, out, op, 0, how);
-}
-COLLS_INLINE operation start::all_reduce(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
-        comm, collective::all_reduce, in, out, op, 0, how);
-}
-COLLS_INLINE operation start::all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
-        comm, collective::all_reduce, inout, inout, op, 0, how);
-}
-COLLS_INLINE operation start::inclusive_scan(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
-        comm, collective::inclusive_scan, in, out, op, 0, how);
-}
-COLLS_INLINE operation start::exclusive_scan(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::start_mode>(
-        comm, collective::exclusive_scan, in, out, op, 0, how);
-}
-COLLS_INLINE operation start::barrier(communicator& comm, const options& how) {
-    return colls::detail::submit_dynamic_barrier<colls::detail::start_mode>(comm, how);
-}
-COLLS_INLINE operation start::scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
-        comm, collective::scatter, in, out, counts, nullptr, nullptr, root, how);
-}
-COLLS_INLINE operation start::gather_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
-        comm, collective::gather, in, out, counts, nullptr, nullptr, root, how);
-}
-COLLS_INLINE operation start::all_gather_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
-        comm, collective::all_gather, in, out, counts, nullptr, nullptr, 0, how);
-}
-COLLS_INLINE operation start::reduce_scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
-        comm, collective::reduce_scatter, in, out, counts, nullptr, &op, 0, how);
-}
-COLLS_INLINE operation start::all_to_all_v(
-    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::start_mode>(
-        comm, collective::all_to_all, in, out, sent, &received, nullptr, 0, how);
-}
-COLLS_INLINE operation start::send(communicator& comm, const_buffer data, int peer) {
-    colls::detail::rank_context& e = comm.context();
-    return {e, colls::detail::begin_message(
-                   e, colls::detail::operation_kind::send, colls::detail::dynamic_sent(comm, "send", data), peer)};
-}
-COLLS_INLINE operation start::recv(communicator& comm, buffer data, int peer) {
-    colls::detail::rank_context& e = comm.context();
-    return {e, colls::detail::begin_message(
-                   e, colls::detail::operation_kind::recv, colls::detail::dynamic_received(comm, "recv", data), peer)};
-}
-
-COLLS_INLINE plan prepare::broadcast(communicator& comm, buffer inout, int root, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(
-        comm, collective::broadcast, inout, inout, root, how);
-}
-COLLS_INLINE plan prepare::scatter(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::scatter, in, out, root, how);
-}
-COLLS_INLINE plan prepare::gather(communicator& comm, const_buffer in, buffer out, int root, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::gather, in, out, root, how);
-}
-COLLS_INLINE plan prepare::all_gather(communicator& comm, const_buffer in, buffer out, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::all_gather, in, out, 0, how);
-}
-COLLS_INLINE plan prepare::all_to_all(communicator& comm, const_buffer in, buffer out, const options& how) {
-    return colls::detail::submit_dynamic<colls::detail::prepare_mode>(comm, collective::all_to_all, in, out, 0, how);
-}
-COLLS_INLINE plan prepare::reduce(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, int root, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
-        comm, collective::reduce, in, out, op, root, how);
-}
-COLLS_INLINE plan prepare::reduce_scatter(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
-        comm, collective::reduce_scatter, in, out, op, 0, how);
-}
-COLLS_INLINE plan prepare::all_reduce(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
-        comm, collective::all_reduce, in, out, op, 0, how);
-}
-COLLS_INLINE plan prepare::all_reduce(communicator& comm, buffer inout, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
-        comm, collective::all_reduce, inout, inout, op, 0, how);
-}
-COLLS_INLINE plan prepare::inclusive_scan(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
-        comm, collective::inclusive_scan, in, out, op, 0, how);
-}
-COLLS_INLINE plan prepare::exclusive_scan(
-    communicator& comm, const_buffer in, buffer out, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_fold<colls::detail::prepare_mode>(
-        comm, collective::exclusive_scan, in, out, op, 0, how);
-}
-COLLS_INLINE plan prepare::barrier(communicator& comm, const options& how) {
-    return colls::detail::submit_dynamic_barrier<colls::detail::prepare_mode>(comm, how);
-}
-COLLS_INLINE plan prepare::scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
-        comm, collective::scatter, in, out, counts, nullptr, nullptr, root, how);
-}
-COLLS_INLINE plan prepare::gather_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, int root, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
-        comm, collective::gather, in, out, counts, nullptr, nullptr, root, how);
-}
-COLLS_INLINE plan prepare::all_gather_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
-        comm, collective::all_gather, in, out, counts, nullptr, nullptr, 0, how);
-}
-COLLS_INLINE plan prepare::reduce_scatter_v(
-    communicator& comm, const_buffer in, buffer out, count_list counts, const reduction& op, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
-        comm, collective::reduce_scatter, in, out, counts, nullptr, &op, 0, how);
-}
-COLLS_INLINE plan prepare::all_to_all_v(
-    communicator& comm, const_buffer in, buffer out, count_list sent, count_list received, const options& how) {
-    return colls::detail::submit_dynamic_v<colls::detail::prepare_mode>(
-        comm, collective::all_to_all, in, out, sent, &received, nullptr, 0, how);
+    colls::detail::perform_exchange(comm.context(),
+        colls::detail::dynamic_request::message_of(comm, "exchange", sent, true), to,
+        colls::detail::dynamic_request::message_of(comm, "exchange", received, false), from);
 }
 
 }  // namespace dynamic
+
+#ifdef COLLS_SEPARATE_SOURCE
+template struct dynamic::calls<detail::blocking_mode>;
+template struct dynamic::calls<detail::start_mode>;
+template struct dynamic::calls<detail::prepare_mode>;
+#endif
+
 }  // namespace colls::inline v1
