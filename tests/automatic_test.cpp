@@ -227,6 +227,9 @@ struct fake_backend : colls::detail::group_backend {
     }
     void discard(std::uint64_t, int) override {}
     std::unique_ptr<colls::detail::rank_context> shrink(colls::detail::rank_context&) override { return nullptr; }
+    std::unique_ptr<colls::detail::pending> make_collective(colls::detail::rank_context&) override { return nullptr; }
+    std::unique_ptr<colls::detail::pending> make_message(colls::detail::rank_context&) override { return nullptr; }
+    bool announced(colls::detail::rank_context&, int) override { return false; }
 };
 
 }  // namespace

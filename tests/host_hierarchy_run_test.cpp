@@ -267,6 +267,9 @@ struct figures_alone final : detail::group_backend {
     }
     void discard(std::uint64_t, int) override {}
     std::unique_ptr<detail::rank_context> shrink(detail::rank_context&) override { return nullptr; }
+    std::unique_ptr<detail::pending> make_collective(detail::rank_context&) override { return nullptr; }
+    std::unique_ptr<detail::pending> make_message(detail::rank_context&) override { return nullptr; }
+    bool announced(detail::rank_context&, int) override { return false; }
 };
 
 }  // namespace

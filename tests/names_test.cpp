@@ -182,7 +182,7 @@ TEST_CASE("names: families with the same schedule share an execution plan, and k
         if (std::distance(choices.begin(), choices.end()) != 2)
             throw std::runtime_error("a choice for each name, and no more");
         const auto &first = choices.begin()[0], &second = choices.begin()[1];
-        if (first.steps != second.steps) throw std::runtime_error("one script");
+        if (first.plan != second.plan) throw std::runtime_error("one script");
         if (first.name != "my_ring" || second.name != "same_ring") throw std::runtime_error("names");
     });
 }

@@ -60,7 +60,7 @@ private:
     void complete(rank_context& e, std::size_t k, operation_state& o) {
         const started_message& m = messages_[k];
         wait_until_done(e, o);
-        release_operation(&e, o);
+        release_operation(e, o);
         std::byte* const data = e.rank == m.from ? sent(k) : received(k);
         for (std::size_t i = 0; e.rank == m.to && i < m.bytes; ++i)
             if (data[i] != content(k, i))

@@ -90,10 +90,10 @@ private:
         c.in = reinterpret_cast<const std::byte*>(is_broadcast(made.kind) ? out.data() : in.data());
         c.out = reinterpret_cast<std::byte*>(out.data());
         schedule_choice p;
-        p.steps = execution_plan_for(s, ranks, reach::buffers);
+        p.plan = execution_plan_for(s, ranks, reach::buffers);
         p.name = "of the test";
         p.chunk_bytes = 4096;
-        return begin_call(e, c, p, nullptr, {}, {}, nullptr);
+        return begin_call(e, c, p, {}, nullptr);
     }
     static bool is_broadcast(kind k) { return k == kind::direct_broadcast || k == kind::tree_broadcast; }
 
@@ -104,7 +104,7 @@ private:
         const int rank = e.rank;
         open.erase(at);
         wait_until_done(e, *o);
-        release_operation(&e, *o);
+        release_operation(e, *o);
         const started_call& made = calls_[k];
         const std::span<word> in = buffer(k, rank, false), out = buffer(k, rank, true);
         for (std::size_t i = 0; i < count(); ++i) {

@@ -4,6 +4,8 @@
 #include "scheduler.hpp"
 
 #include <colls/collectives.hpp>
+#include <colls/detail/execute/direct_executor.hpp>
+#include <colls/detail/execute/memory_message.hpp>
 #include <colls/detail/group/group_memory.hpp>
 #include <colls/detail/group/rank_context.hpp>
 
@@ -26,6 +28,9 @@ public:
         return at;
     }
     void give(std::byte*, std::size_t) noexcept override {}
+    std::unique_ptr<pending> make_collective(rank_context& e) override { return std::make_unique<direct_executor>(e); }
+    std::unique_ptr<pending> make_message(rank_context& e) override { return std::make_unique<memory_message>(e); }
+    bool announced(rank_context&, int) override { return false; }
     std::uint64_t create(int) override { return 0; }
     std::unique_ptr<rank_context> attach(rank_context&, std::uint64_t, int, const list<int>&) override { return {}; }
     void discard(std::uint64_t, int) override {}
@@ -50,7 +55,7 @@ public:
         // How far the cores are from each other, which ranks measure by the clock.
         ignore({reinterpret_cast<std::byte*>(&m.distance()), sizeof(distance_state)});
         const auto shared = std::make_shared<backend>(first_free_byte());
-        for (int r = 0; r < ranks; ++r) contexts_[r] = std::make_unique<rank_context>(r, ranks, m, shared);
+        for (int r = 0; r < ranks; ++r) contexts_[r] = std::make_shared<rank_context>(r, ranks, m, shared);
     }
 
 protected:
@@ -64,7 +69,7 @@ protected:
     }
 
 private:
-    std::unique_ptr<rank_context> contexts_[most_ranks];
+    std::shared_ptr<rank_context> contexts_[most_ranks];
     std::size_t own_bytes_ = 0;
 };
 

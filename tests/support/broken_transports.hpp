@@ -12,7 +12,7 @@ namespace support {
 using namespace colls::extend;
 using colls::detail::group_backend;
 using colls::detail::list;
-using colls::detail::operation_state;
+using colls::detail::pending;
 using colls::detail::rank_context;
 using colls::detail::shared_backend;
 using colls::detail::wait_site;
@@ -62,8 +62,9 @@ public:
     void ask_for_messages(rank_context& e) override { to_->ask_for_messages(e); }
     bool announced(rank_context& e, int rank) override { return to_->announced(e, rank); }
     void abandon(rank_context& e) override { to_->abandon(e); }
-    void begin(rank_context& e, operation_state& o) override { to_->begin(e, o); }
-    bool advance(rank_context& e, operation_state& o) override { return to_->advance(e, o); }
+    std::unique_ptr<pending> make_collective(rank_context& e) override { return to_->make_collective(e); }
+    std::unique_ptr<pending> make_message(rank_context& e) override { return to_->make_message(e); }
+    bool has_room(rank_context& e) override { return to_->has_room(e); }
     bool dead(int rank) const override { return to_->dead(rank); }
     void pin() override { to_->pin(); }
     std::byte* take(std::size_t bytes) override { return to_->take(bytes); }

@@ -8,6 +8,7 @@
 // IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
+#include <colls/detail/backend/exchange.hpp>
 #include <colls/detail/backend/groups.hpp>
 #include <colls/detail/backend/shrink_agreement.hpp>
 #include <colls/detail/execute/message_executor.hpp>
@@ -64,55 +65,11 @@ public:
         if (advances_others_) join_groups_of_thread(e);
     }
 
-    void begin(rank_context& e, operation_state& o) override {
-        judge_suspect();
-        // An operation that waited just before has moved messages already: what this one sends comes first.
-        if (!looked_) collectives_->progress();
-        looked_ = false;
-        fresh_ = true;
-        if (e.memory.poison().state.load(std::memory_order_relaxed) != 0) {
-            leave(e);
-            const wait_site at{.what = o.kind == operation_kind::collective ? name_of(o.request.what) : o.site.what};
-            throw_poison(e, &at);
-        }
-        if (o.kind != operation_kind::collective) return begin_message(e, o);
-        if (o.messaging == nullptr) {
-            o.messaging = new message_state;
-            o.drop_messaging = [](message_state* s) { delete s; };
-        }
-        message_executor(e, o, *collectives_).begin();
-        order_.push_back(&o);
-        for (std::size_t i = 0; i < ahead_.size();) {
-            const int r = ahead_[i];
-            if (e.memory.state(r).board_call.load(std::memory_order_relaxed) > e.calls) {
-                ++i;
-                continue;
-            }
-            ahead_.drop(i);
-            is_ahead_[r] = false;
-            compare_board(r);
-        }
+    std::unique_ptr<pending> make_collective(rank_context& e) override {
+        return std::make_unique<ordered_collective>(e, *this);
     }
-    bool advance(rank_context& e, operation_state& o) override {
-        if (o.kind != operation_kind::collective) return advance_message(e, o);
-        if (!fresh_) {
-            collectives_->progress();
-            looked_ = true;
-        }
-        fresh_ = false;
-        bool reached = o.done;
-        for (auto i = order_.begin(); i != order_.end();) {
-            message_executor p(e, **i, *collectives_);
-            const bool over = p.advance();
-            reached = reached || *i == &o;
-            if (!p.posted_all()) {
-                // It waits for an operation that was started before, and so for the peer of that one, which changes.
-                if (!reached) o.site.peer = (*i)->site.peer;
-                break;
-            }
-            i = over ? order_.erase(i) : i + 1;
-        }
-        return o.done;
+    std::unique_ptr<pending> make_message(rank_context& e) override {
+        return std::make_unique<accepted_message>(e, *this);
     }
 
     void ask_for_messages(rank_context& e) override {
@@ -235,73 +192,150 @@ public:
     }
 
 private:
+    class ordered_collective;
+    class accepted_message;
     struct acceptance {
         std::uint64_t number, bytes, type;
     };
 
-    // A message waits until its receiver has accepted it, and then goes straight to its place.
-    void begin_message(rank_context& e, operation_state& o) {
-        o.exit_at = o.at = 0;
-        const int peer = o.site.peer;
-        const std::size_t bytes = o.request.count * o.request.element;
-        if (peer == e.rank) {
-            (o.kind == operation_kind::send ? own_sends_ : own_receives_).push_back(&o);
-        } else if (o.kind == operation_kind::recv) {
-            const piece to{o.request.out, bytes};
-            messages_->receive(peer, label_of(o), &to, bytes > 0);
-            messages_->flush();
-            messages_->tell(peer, control_message{control_kind::accept, o.sequence, bytes, o.request.signature, ""});
-        }
+    /// Before an operation begins: what has come meanwhile, and an error where the group is broken.
+    void look_before(rank_context& e, const char* what) {
+        judge_suspect();
+        // An operation that waited just before has moved messages already: what this one sends comes first.
+        if (!looked_) collectives_->progress();
+        looked_ = false;
+        fresh_ = true;
+        if (e.memory.poison().state.load(std::memory_order_relaxed) == 0) return;
+        leave(e);
+        const wait_site at{.what = what};
+        throw_poison(e, &at);
     }
-    bool advance_message(rank_context& e, operation_state& o) {
-        const int peer = o.site.peer;
-        const std::size_t bytes = o.request.count * o.request.element;
-        messages_->progress();
-        if (peer == e.rank) {
-            while (!own_sends_.empty() && !own_receives_.empty()) {
-                operation_state &from = *own_sends_.front(), &to = *own_receives_.front();
-                check_sizes(e, to, peer, from.request.count * from.request.element, from.request.signature, "sends");
-                copy_bytes(to.request.out, from.request.in, to.request.count * to.request.element);
-                from.done = to.done = true;
-                ++e.sent[peer].over;
-                ++e.received[peer].over;
-                own_sends_.pop_front();
-                own_receives_.pop_front();
+
+    /// A collective. Those of a group post in the order in which they were started: see message_executor.hpp.
+    class ordered_collective final : public message_executor {
+    public:
+        ordered_collective(rank_context& e, messaging_backend& b) : message_executor(e, *b.collectives_), b_(b) {}
+
+        void begin() override {
+            b_.look_before(e_, name_of(arguments.what));
+            message_executor::begin();
+            b_.order_.push_back(this);
+            for (std::size_t i = 0; i < b_.ahead_.size();) {
+                const int r = b_.ahead_[i];
+                if (e_.memory.state(r).board_call.load(std::memory_order_relaxed) > e_.calls) {
+                    ++i;
+                    continue;
+                }
+                b_.ahead_.drop(i);
+                b_.is_ahead_[r] = false;
+                b_.compare_board(r);
             }
-            return o.done;
         }
-        if (o.kind == operation_kind::recv) {
-            o.done = messages_->received(peer) > o.sequence;
-        } else {
-            auto& accepted = accepted_[static_cast<std::size_t>(peer)];
-            if (asked_by_[peer] && o.at == 0 && (accepted.empty() || accepted.back().number < o.sequence)) {
-                messages_->tell(peer, control_message{control_kind::offer, o.sequence, bytes, o.request.signature, ""});
-                o.at = 1;
+        bool advance() override {
+            if (!b_.fresh_) {
+                b_.collectives_->progress();
+                b_.looked_ = true;
             }
-            if (o.exit_at == 0 && !accepted.empty() && accepted.front().number == o.sequence) {
-                check_sizes(e, o, peer, accepted.front().bytes, accepted.front().type, "expects");
+            b_.fresh_ = false;
+            bool reached = done;
+            for (auto i = b_.order_.begin(); i != b_.order_.end();) {
+                ordered_collective& next = **i;
+                const bool over = next.go_on();
+                reached = reached || &next == this;
+                if (!next.posted_all()) {
+                    // It waits for an operation that was started before, and so for the peer of that one, which
+                    // changes.
+                    if (!reached) site.peer = next.site.peer;
+                    break;
+                }
+                i = over ? b_.order_.erase(i) : i + 1;
+            }
+            return done;
+        }
+
+    private:
+        messaging_backend& b_;
+    };
+
+    /// A message. It waits until its receiver has accepted it, and then goes straight to its place.
+    class accepted_message final : public operation_state {
+    public:
+        accepted_message(rank_context& e, messaging_backend& b) : operation_state(e), b_(b) {}
+
+        void begin() override {
+            b_.look_before(e_, site.what);
+            is_offered_ = is_posted_ = false;
+            const int peer = site.peer;
+            if (peer == e_.rank) {
+                (kind == operation_kind::send ? b_.own_sends_ : b_.own_receives_).push_back(this);
+            } else if (kind == operation_kind::recv) {
+                const piece to{arguments.out, bytes()};
+                b_.messages_->receive(peer, label(), &to, bytes() > 0);
+                b_.messages_->flush();
+                b_.messages_->tell(
+                    peer, control_message{control_kind::accept, sequence, bytes(), arguments.signature, ""});
+            }
+        }
+        bool advance() override {
+            b_.messages_->progress();
+            if (site.peer == e_.rank)
+                move_to_itself();
+            else if (kind == operation_kind::recv)
+                over_if(b_.messages_->received(site.peer) > sequence);
+            else
+                send();
+            return done;
+        }
+
+    private:
+        std::size_t bytes() const { return arguments.count * arguments.element; }
+        message_label label() const { return {arguments.signature, sequence, 0}; }
+        void over_if(bool is_over) {
+            done = is_over;
+            if (done) ++(kind == operation_kind::send ? e_.sent : e_.received)[site.peer].over;
+        }
+        void move_to_itself() {
+            while (!b_.own_sends_.empty() && !b_.own_receives_.empty()) {
+                accepted_message &from = *b_.own_sends_.front(), &to = *b_.own_receives_.front();
+                to.expect(from.bytes(), from.arguments.signature, "sends");
+                copy_bytes(to.arguments.out, from.arguments.in, to.bytes());
+                from.over_if(true);
+                to.over_if(true);
+                b_.own_sends_.pop_front();
+                b_.own_receives_.pop_front();
+            }
+        }
+        void send() {
+            const int peer = site.peer;
+            auto& accepted = b_.accepted_[static_cast<std::size_t>(peer)];
+            if (b_.asked_by_[peer] && !is_offered_ && (accepted.empty() || accepted.back().number < sequence)) {
+                b_.messages_->tell(
+                    peer, control_message{control_kind::offer, sequence, bytes(), arguments.signature, ""});
+                is_offered_ = true;
+            }
+            if (!is_posted_ && !accepted.empty() && accepted.front().number == sequence) {
+                expect(accepted.front().bytes, accepted.front().type, "expects");
                 accepted.pop_front();
-                const piece from{const_cast<std::byte*>(o.request.in), bytes};
-                messages_->send(peer, label_of(o), &from, bytes > 0);
-                messages_->request_completion(peer);
-                messages_->flush();
-                o.exit_at = 1;
+                const piece from{const_cast<std::byte*>(arguments.in), bytes()};
+                b_.messages_->send(peer, label(), &from, bytes() > 0);
+                b_.messages_->request_completion(peer);
+                b_.messages_->flush();
+                is_posted_ = true;
             }
-            o.done = o.exit_at == 1 && messages_->sent(peer) > o.sequence;
+            over_if(is_posted_ && b_.messages_->sent(peer) > sequence);
         }
-        if (o.done) ++(o.kind == operation_kind::send ? e.sent : e.received)[peer].over;
-        return o.done;
-    }
-    static message_label label_of(const operation_state& o) { return {o.request.signature, o.sequence, 0}; }
-    static void check_sizes(rank_context& e, const operation_state& o, int peer, std::uint64_t bytes,
-        std::uint64_t type, const char* does) {
-        const std::uint64_t own = o.request.count * o.request.element;
-        if (bytes == own && type == o.request.signature) return;
-        fail(e, errc::mismatch, o.site,
-            message() << (o.kind == operation_kind::send ? "sends " : "expects ") << static_cast<std::size_t>(own)
-                      << " bytes, rank " << peer << " " << does << " " << static_cast<std::size_t>(bytes)
-                      << (bytes == own ? " of another type" : ""));
-    }
+        /// Throws mismatch unless the peer has said the same of the message.
+        void expect(std::uint64_t theirs, std::uint64_t type, const char* does) const {
+            if (theirs == bytes() && type == arguments.signature) return;
+            fail(e_, errc::mismatch, site,
+                message() << (kind == operation_kind::send ? "sends " : "expects ") << bytes() << " bytes, rank "
+                          << site.peer << " " << does << " " << static_cast<std::size_t>(theirs)
+                          << (theirs == bytes() ? " of another type" : ""));
+        }
+
+        messaging_backend& b_;
+        bool is_offered_ = false, is_posted_ = false;  // this rank has said that it sends; has posted the message
+    };
 
     /// Also ranks that it has no connection to, unless they are many.
     void tell_every_rank(const control_message& what) {
@@ -420,7 +454,7 @@ private:
     }
     // The round of the oldest operation that waits for the peer.
     int waiting_round(int peer) const {
-        for (const operation_state* o : order_)
+        for (const ordered_collective* o : order_)
             if (o->site.peer == peer) return o->site.round;
         return none;
     }
@@ -474,8 +508,8 @@ private:
     std::unique_ptr<message_transport> collectives_, messages_;
     void* const memory_;
     rank_context* e_ = nullptr;
-    std::vector<operation_state*> order_;  // that are not over, in the order in which they were started
-    std::deque<operation_state*> own_sends_, own_receives_;
+    std::vector<ordered_collective*> order_;  // that are not over, in the order in which they were started
+    std::deque<accepted_message*> own_sends_, own_receives_;
     std::vector<std::deque<acceptance>> accepted_;
     // For recv_any: this rank has asked for offers; ranks that have asked this one; 1 + the latest number that each
     // rank offered.

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/split.hpp>
+#include <colls/detail/execute/direct_executor.hpp>
+#include <colls/detail/execute/memory_message.hpp>
 #include <colls/detail/group/failure.hpp>
 #include <colls/extend/memory_group.hpp>
 
@@ -31,6 +34,14 @@ public:
         e->streams = own.streams;
         memory.state(rank).process.store(getpid(), std::memory_order_relaxed);
         return e;
+    }
+
+    std::unique_ptr<pending> make_collective(rank_context& e) override { return std::make_unique<direct_executor>(e); }
+    std::unique_ptr<pending> make_message(rank_context& e) override { return std::make_unique<memory_message>(e); }
+    bool has_room(rank_context& e) override { return has_free_place(e, e.sequence); }
+    bool announced(rank_context& e, int rank) override {
+        const pair_line& l = e.memory.pair(rank, e.rank);
+        return l.posted.load(std::memory_order_acquire) != l.taken.load(std::memory_order_relaxed);
     }
 
     // Threads die together: there is nothing to look for.

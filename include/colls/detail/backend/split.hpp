@@ -2,11 +2,12 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
+#include <colls/detail/backend/exchange.hpp>
 #include <colls/detail/backend/groups.hpp>
-#include <colls/detail/execute/guarded.hpp>
 #include <colls/detail/group/backoff.hpp>
+#include <colls/detail/group/guarded.hpp>
+#include <colls/detail/group/membership.hpp>
 #include <colls/detail/group/progress_lock.hpp>
-#include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -14,7 +15,7 @@ namespace colls::inline v1::detail {
 [[noreturn, gnu::cold]] inline void split_failed(rank_context& e, std::unique_ptr<rank_context> part) {
     if (part) {
         part->forming_from = nullptr;
-        leave_group(part.release());
+        end_membership(std::move(part));
     }
     // The rank that caused the failure has told the old group, or it is dead, which is about to be found there.
     const auto& state = e.memory.poison().state;
@@ -99,7 +100,7 @@ inline std::unique_ptr<rank_context> split_off(rank_context& e, int color, int k
 /// Shrinks a group whose ranks share memory. Each rank says that it takes part, and waits until every other rank does
 /// so, is dead, or has missed the deadline. Then it proposes the ranks that take part as members. The first proposal
 /// stands, so that all ranks that return agree, whatever each of them has seen.
-[[gnu::cold]] COLLS_INLINE std::unique_ptr<rank_context> shrink_shared(rank_context& e) {
+[[gnu::cold]] inline std::unique_ptr<rank_context> shrink_shared(rank_context& e) {
     const group_memory& m = e.memory;
     break_to_shrink(e);
     m.state(e.rank).shrinks.store(1, std::memory_order_release);

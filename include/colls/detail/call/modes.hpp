@@ -12,10 +12,8 @@ namespace colls::inline v1::detail {
 struct blocking_mode {
     using result = void;
     static constexpr bool keeps = false, messages = true;
-    static void run(rank_context& e, request& q) { perform(e, q); }
-    static void run_message(rank_context& e, operation_kind kind, const call& c, int peer) {
-        perform_message(e, kind, c, peer);
-    }
+    static constexpr auto& run = perform;
+    static constexpr auto& run_message = perform_message;
 };
 struct start_mode {
     using result = operation;

@@ -171,10 +171,9 @@ struct choice_out_of_reach {
 inline schedule_choice resolve_given(rank_context& e, const any_schedule& given) {
     // No key of `resolve` has its highest bit set: roots are not negative.
     const std::uint64_t key = reinterpret_cast<std::uintptr_t>(given.name().data()) | std::uint64_t{1} << 63;
-    const auto same = [&](const schedule_choice& p) { return p.steps->schedule == given; };
+    const auto same = [&](const schedule_choice& p) { return p.plan->schedule == given; };
     if (const schedule_choice* const p = e.choices.find(key, same)) return *p;
-    const schedule_choice p{
-        .key = key, .steps = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
+    const schedule_choice p{.key = key, .plan = execution_plan_for(given, e.size, reached_by(e)), .name = given.name()};
     e.choices.add(p);
     return p;
 }
@@ -203,7 +202,7 @@ inline schedule_choice resolve(rank_context& e, const call& c, const chooser& ho
     const prediction best = choose(e, d, how.list());
     schedule_choice p{.key = key, .name = eager_name, .tells_distance = telling};
     if (best.of) {
-        p.steps = execution_plan_for(best.of->schedule, e.size, reached_by(e));
+        p.plan = execution_plan_for(best.of->schedule, e.size, reached_by(e));
         p.name = best.of->name;
         p.chunk_bytes = best.chunk;
     }

@@ -2,7 +2,8 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/execute/operation_state.hpp>
+#include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/request/call.hpp>
 
 namespace colls::inline v1::detail {
 
@@ -27,23 +28,6 @@ namespace colls::inline v1::detail {
         text << (i > 0 ? ", " : count > 1 ? ", blocks " : ", block ");
         i == most ? text << "..." : text << found[i];
     }
-}
-
-/// Where the operation waits while it runs by `plan`: the executor fills in peer and round. (Written member by member:
-/// a copy of the whole would wait until the members have left the store buffer, 20 ns a call.)
-inline void set_wait_site(const rank_context& e, operation_state& o, const execution_plan& plan) {
-    const call& c = o.request;
-    wait_site& at = o.site;
-    at.peer = at.round = none;
-    at.what = name_of(c.what);
-    at.schedule = &plan == o.staged_plan ? o.staged_schedule : o.schedule;
-    at.call = o.number;
-    at.fingerprint = o.fingerprint;
-    at.blocks = &say_blocks;
-    at.steps = &plan.schedule;
-    at.rank = e.rank;
-    at.size = e.size;
-    at.shift = rooted(c.what) ? c.root - plan.root : 0;
 }
 
 /// Remembers the call that has just been signed (rank_context::sign), for errors about calls that do not match.

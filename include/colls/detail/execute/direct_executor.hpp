@@ -21,14 +21,32 @@
 
 namespace colls::inline v1::detail {
 
-/// Executes one operation of a rank context.
-class direct_executor : executor {
-public:
-    direct_executor(rank_context& e, operation_state& o) : executor(e, o) {}
+/// How far an operation that has begun has come on this rank:
+///     begin   -> learning_count, off the root of a gather or scatter
+///     enter   -> agreeing, where only others may have buffers out of reach; else -> running
+///     agree   agreeing -> running
+enum class direct_phase : unsigned char { learning_count, agreeing, running };
 
-    void begin();
-    /// Runs the operation, which is not over, as far as it gets without waiting; true when it is over.
-    bool advance();
+/// One rank's buffers, as this rank reaches them.
+struct rank_buffers {
+    std::uint64_t stamp = 0;  ///< sequence + 1 of the operation for which they were read
+    /// All ranks can load from and store to `in`, `out`. Else they are addresses in the rank's own process.
+    bool in_reached = false, out_reached = false;
+    const std::byte* in = nullptr;
+    std::byte* out = nullptr;
+    std::byte* scratch = nullptr;
+    const std::size_t* in_offsets = nullptr;
+    const std::size_t* out_offsets = nullptr;
+    std::size_t count = 0;
+};
+
+class direct_executor final : public executor {
+public:
+    explicit direct_executor(rank_context& e) : executor(e) {}
+
+    void begin() override;
+    bool advance() override;
+    void describe(message& text, int rank) const override;
 
 private:
     void wait_for_slot();
@@ -38,17 +56,17 @@ private:
     bool agree();
     /// The plan to take where not all buffers are within reach.
     const execution_plan& other_plan() const {
-        return o_.staged_plan ? *o_.staged_plan : out_of_reach_plan(*plan_, single_copy_pays());
+        return choice_.staged ? *choice_.staged : out_of_reach_plan(*plan_, single_copy_pays());
     }
     bool single_copy_pays() const;
-    /// As decided for this operation. (Whether pushes and pulls follow it, o_.near, hangs on the collective, too.)
-    bool is_near() const { return distance::is_near(e_, o_.sequence); }
+    /// As decided for this operation. (Whether pushes and pulls follow it, near_, depends on the collective, too.)
+    bool is_near() const { return distance::is_near(e_, sequence); }
     bool copies_now() const { return copies_at(e_, is_near()); }
     void lay_out(const execution_plan& plan);
     bool streams_from(std::size_t whole) const;
     bool is_within_reach(place where) const;
     /// Is it known beforehand that all ranks go by the plan that the operation begins with?
-    bool is_agreed() const { return e_.shares_everything() || e_.size == 1 || (o_.request.ragged && !copies_now()); }
+    bool is_agreed() const { return e_.shares_everything() || e_.size == 1 || (arguments.ragged && !copies_now()); }
     /// `p`, as this rank tells it to the others.
     std::uintptr_t told_buffer(const std::byte* p, bool reached) const {
         return reached ? e_.told(p) : out_of_reach | reinterpret_cast<std::uintptr_t>(p);
@@ -57,26 +75,26 @@ private:
         return is_out_of_reach(p) ? reinterpret_cast<std::byte*>(p ^ out_of_reach) : e_.here<std::byte>(p);
     }
     std::size_t scratch_bytes() const {
-        return static_cast<std::size_t>(o_.program->scratch) * (o_.scratch_chunks > 0 ? o_.scratch_chunks : 1) *
-               o_.layout.slot_bytes;
+        return static_cast<std::size_t>(program_->scratch) * (scratch_chunks_ > 0 ? scratch_chunks_ : 1) *
+               layout_.slot_bytes;
     }
     /// Bytes of this rank's buffer, where each rank knows its own counts only.
     std::size_t ragged_bytes(place where) const {
-        const call& c = o_.request;
+        const call& c = arguments;
         const std::size_t* offsets = where == place::input ? c.in_offsets : c.out_offsets;
         const bool own = c.what == (where == place::input ? collective::gather : collective::scatter);
         return (offsets ? offsets[plan_->blocks] : own ? c.own_count : 0) * c.element;
     }
-    operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
-    /// The progress word of a rank that has come to `value` in the chunk; see planner.hpp for the values.
+    operation_line& line_of(int rank) const { return e_.memory.operation(sequence % window, rank); }
+    /// The progress word of a rank that has now to `value` in the chunk; see rank_program.hpp for the values.
     std::uint64_t progress_word(std::size_t chunk, int value) const {
         // Zeroed memory is no entry: hence + 1.
-        return (o_.sequence + 1) << 24 |
+        return (sequence + 1) << 24 |
                (value == 0 ? 0 : chunk * static_cast<std::size_t>(plan_->values()) + static_cast<std::size_t>(value));
     }
     /// Where a unit lies in a rank's input or output, in elements.
     extent unit_in(const rank_buffers& b, place where, int unit) const {
-        const call& c = o_.request;  // its tables are those of all ranks, unless they are ragged
+        const call& c = arguments;  // its tables are those of all ranks, unless they are ragged
         return unit_at(where, unit,
             where == place::input ? (c.ragged ? b.in_offsets : c.in_offsets)
                                   : (c.ragged ? b.out_offsets : c.out_offsets),
@@ -84,7 +102,6 @@ private:
     }
     const rank_buffers* buffers_of(int rank);
     const std::byte* address(const rank_buffers& b, const location& l) const;
-    bool perform(const instruction& i);
     bool try_wait(const instruction& i, std::size_t chunk);
     bool copy(const instruction& i);
     bool copy_twice(const instruction& i, std::byte* staged, const std::byte* from, std::size_t bytes);
@@ -101,13 +118,24 @@ private:
     /// Lines that a reduction in place has just pulled from the peer are in this core's cache: a plain store is best,
     /// except for more bytes than the caches hold, between far cores.
     bool streams_to(const rank_buffers& b) const {
-        const call& c = o_.request;
-        if (!o_.stream_pushes || !reduces(c.what) || b.in != b.out) return o_.stream_pushes;
-        return !o_.near && c.count * c.element >= store_policy::stream_in_place_far_from;
+        const call& c = arguments;
+        if (!stream_pushes_ || !reduces(c.what) || b.in != b.out) return stream_pushes_;
+        return !near_ && c.count * c.element >= store_policy::stream_in_place_far_from;
     }
     /// Is this rank's own result of the fold streamed? A partial result is not: peers read it from this core's cache.
-    bool streams_own(const instruction& i) const { return o_.stream_own && i.finish; }
+    bool streams_own(const instruction& i) const { return stream_own_ && i.finish; }
     void finish();
+
+    direct_phase phase_ = direct_phase::running;
+    std::size_t exit_at_ = 0;         ///< the next of the program's exit waits
+    std::size_t scratch_chunks_ = 0;  ///< chunks whose scratch slots are apart; 0: all of them
+    bool adapts_ = false;             ///< how it copies depends on the distance of the ranks' cores
+    bool near_ = false;               ///< the ranks' cores are near each other (distance.hpp)
+    /// Which stores bypass the caches: pushes, this rank's own result, copies into scratch memory.
+    bool stream_pushes_ = false, stream_own_ = false, stream_staged_ = false;
+    /// A bounce buffer of the output, which other ranks reach: copied to the output at the end. Null: none is needed.
+    std::byte* bounce_output_ = nullptr;
+    list<rank_buffers> buffers_;  ///< of each rank
 };
 
 /// Has every rank finished the operation that used the place of operation `sequence` before?
@@ -124,43 +152,43 @@ inline void direct_executor::begin() {
     activate(e_);  // now, while no stores are pending that it would have to wait for
     const auto n = static_cast<std::size_t>(e_.size);
     sign_call();
-    o_.buffers.resize(n);
-    o_.operands.resize(n + 1);
-    o_.chunk = o_.at = o_.exit_at = 0;
-    o_.done = false;
-    o_.bounce_output = nullptr;
-    o_.sequence = e_.sequence++;
+    buffers_.resize(n);
+    operands_.resize(n + 1);
+    now.chunk = now.at = exit_at_ = 0;
+    done = false;
+    bounce_output_ = nullptr;
+    sequence = e_.sequence++;
     wait_for_slot();
     choose_copying();
-    o_.phase = operation_phase::learning_count;
-    if (!o_.request.count_from_root) enter();
+    phase_ = direct_phase::learning_count;
+    if (!arguments.count_from_root) enter();
 }
 
 /// Waits until every rank has finished the operation that used this one's slot before.
 inline void direct_executor::wait_for_slot() {
-    if (has_free_place(e_, o_.sequence)) return;
+    if (has_free_place(e_, sequence)) return;
     for (int r = 0; r < e_.size; ++r) {
         backoff wait(e_);
-        o_.site.peer = r;
-        while (e_.memory.state(r).completed.load(std::memory_order_acquire) + window <= o_.sequence) wait(o_.site);
+        site.peer = r;
+        while (e_.memory.state(r).completed.load(std::memory_order_acquire) + window <= sequence) wait(site);
     }
 }
 
 /// Decides whether copies are pulled or pushed, from what all ranks know. An all_reduce pushes its result.
 inline void direct_executor::choose_copying() {
-    const call& c = o_.request;
-    o_.near = o_.adapts = false;
+    const call& c = arguments;
+    near_ = adapts_ = false;
     if (e_.size == 1 || c.ragged || is_owned_and_rooted()) return;
-    o_.adapts = true;
+    adapts_ = true;
     const std::size_t whole = c.count * c.element;
-    o_.near = distance::is_near(e_, o_.sequence);
+    near_ = distance::is_near(e_, sequence);
     copying best = plan_->copies;
     if (c.what == collective::broadcast)
-        best = o_.near || e_.size > 2 ? copying::pulled : copying::pushed;
+        best = near_ || e_.size > 2 ? copying::pulled : copying::pushed;
     else if (c.what == collective::all_gather || c.what == collective::all_to_all)
-        best = whole < (e_.crowded   ? store_policy::pull_crowded_below
-                           : o_.near ? store_policy::pull_below
-                                     : 0)
+        best = whole < (e_.crowded ? store_policy::pull_crowded_below
+                           : near_ ? store_policy::pull_below
+                                   : 0)
                    ? copying::pulled
                    : copying::pushed;
     if (best != plan_->copies) follow(copied_otherwise(*plan_));
@@ -168,8 +196,8 @@ inline void direct_executor::choose_copying() {
 
 /// Off the root of a gather or scatter: reads the whole count once the root has entered, and then enters.
 inline bool direct_executor::learn_count() {
-    const int root = o_.request.root;
-    o_.site.peer = root;
+    const int root = arguments.root;
+    site.peer = root;
     const rank_buffers* b = buffers_of(root);
     if (!b) return false;
     take_count_of_root(b->count);
@@ -180,45 +208,44 @@ inline bool direct_executor::learn_count() {
 /// From now on the operation runs by this plan: in which chunks, with which scratch slots and stores.
 inline void direct_executor::lay_out(const execution_plan& plan) {
     follow(plan);
-    const call& c = o_.request;
-    if (o_.site.steps != &plan.schedule) set_wait_site(e_, o_, plan);
+    const call& c = arguments;
+    if (site.steps != &plan.schedule) set_wait_site(plan);
     const std::size_t longest = longest_unit(), whole = c.count * c.element;
     const bool is_staged = plan.within == reach::scratch;
-    o_.stream_pushes = streams_from(whole);
-    o_.stream_own = whole >= store_policy::stream_own_from;
-    o_.stream_staged = is_staged && (streams_staged(e_, is_near()) || whole >= store_policy::stream_staged_from);
+    stream_pushes_ = streams_from(whole);
+    stream_own_ = whole >= store_policy::stream_own_from;
+    stream_staged_ = is_staged && (streams_staged(e_, is_near()) || whole >= store_policy::stream_staged_from);
     const bool overlaps =
         is_staged && c.what == collective::broadcast && plan.blocks == 1 && !e_.crowded && streams_at(e_, is_near());
     const std::size_t staged_chunk = overlaps ? store_policy::staged_broadcast_chunk : store_policy::staged_chunk,
                       staged_chunks = overlaps ? store_policy::staged_broadcast_chunks : store_policy::staged_chunks;
     if (c.ragged)
-        o_.layout.keep_whole();
+        layout_.keep_whole();
     else
         // A progress word has 24 bits for the chunk and the value.
-        o_.layout.cut(longest, c.element,
+        layout_.cut(longest, c.element,
             is_staged                         ? staged_chunk / static_cast<std::size_t>(plan.blocks * plan.fewest_parts)
             : plan.within == reach::processes ? single_copy_policy::chunk
-                                              : o_.chunk_bytes,
+                                              : choice_.chunk_bytes,
             ((std::size_t{1} << 24) - 1) / static_cast<std::size_t>(plan.values() + 1));
     // Staged, a scratch slot holds a chunk, and a few chunks' slots are used in turn; else it holds all of a unit.
-    o_.scratch_chunks = !is_staged ? 0 : o_.layout.chunks < staged_chunks ? o_.layout.chunks : staged_chunks;
-    o_.layout.slot_bytes = padded((is_staged && o_.layout.count < longest ? o_.layout.count : longest) * c.element);
+    scratch_chunks_ = !is_staged ? 0 : layout_.chunks < staged_chunks ? layout_.chunks : staged_chunks;
+    layout_.slot_bytes = padded((is_staged && layout_.count < longest ? layout_.count : longest) * c.element);
 }
 
 /// Are pushes of a buffer of so many bytes streamed?
 inline bool direct_executor::streams_from(std::size_t whole) const {
-    const bool unknown = is_owned_and_rooted() || o_.request.ragged;  // whether the ranks are near
-    if (o_.request.what == collective::all_reduce && o_.near && !e_.crowded &&
-        whole < store_policy::stream_result_below)
+    const bool unknown = is_owned_and_rooted() || arguments.ragged;  // whether the ranks are near
+    if (arguments.what == collective::all_reduce && near_ && !e_.crowded && whole < store_policy::stream_result_below)
         return true;
-    return whole >= (unknown || (e_.crowded && o_.near) ? store_policy::stream_crowded_from
-                        : o_.near                       ? store_policy::stream_near_from
-                                                        : store_policy::stream_far_from);
+    return whole >= (unknown || (e_.crowded && near_) ? store_policy::stream_crowded_from
+                        : near_                       ? store_policy::stream_near_from
+                                                      : store_policy::stream_far_from);
 }
 
 /// Can all ranks reach this rank's input, output? A buffer that is empty they need not reach.
 inline bool direct_executor::is_within_reach(place where) const {
-    const call& c = o_.request;
+    const call& c = arguments;
     if (e_.shares_everything() || e_.size == 1) return true;
     const std::byte* const p = where == place::input ? c.in : c.out;
     return p == nullptr || (c.ragged ? ragged_bytes(where) : c.count * c.element) == 0 || e_.shares(p, 1);
@@ -226,7 +253,7 @@ inline bool direct_executor::is_within_reach(place where) const {
 
 /// Tells the other ranks where this rank's buffers and scratch memory are.
 inline void direct_executor::enter() {
-    const call& c = o_.request;
+    const call& c = arguments;
     bool in_reached = is_within_reach(place::input), out_reached = is_within_reach(place::output);
     const bool reached = in_reached && out_reached, agreed = is_agreed();
     // Scratch memory begins with the program's slots: as many as any plan needs that the ranks may follow.
@@ -253,21 +280,21 @@ inline void direct_executor::enter() {
     const std::size_t copied = bounces ? ragged_bytes(place::input) : copied_input();
     const std::size_t needed =
         slots + padded(copied) + (bounces ? padded(ragged_bytes(place::output)) : 0) + 2 * tables;
-    std::byte* const scratch = reached || slots == 0 ? take_scratch(e_, o_, needed) : take_staging(e_, o_, needed);
+    std::byte* const scratch = reached || slots == 0 ? take_scratch(needed) : take_staging(needed);
     std::byte* next = scratch + slots;
     if (copied > 0) in = static_cast<const std::byte*>(std::memcpy(next, c.in, copied));
     in_reached = in_reached || copied > 0 || bounces;
     out_reached = out_reached || bounces;
     next += padded(copied);
     if (bounces) {
-        out = o_.bounce_output = next;
+        out = bounce_output_ = next;
         next += padded(ragged_bytes(place::output));
     }
     if (tables > 0 && in_offsets) in_offsets = static_cast<const std::size_t*>(std::memcpy(next, in_offsets, tables));
     if (tables > 0 && out_offsets)
         out_offsets = static_cast<const std::size_t*>(std::memcpy(next + tables, out_offsets, tables));
     operation_line& own = line_of(e_.rank);
-    own.fingerprint = o_.fingerprint;
+    own.fingerprint = fingerprint_;
     own.in = told_buffer(in, in_reached);
     own.out = told_buffer(out, out_reached);
     own.scratch = e_.told(scratch);
@@ -275,11 +302,10 @@ inline void direct_executor::enter() {
     own.out_offsets = e_.told(out_offsets);
     own.count = c.ragged ? c.own_count : c.count;
     // This rank itself reaches its buffers wherever they are.
-    o_.buffers[e_.rank] = {
-        o_.sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
+    buffers_[e_.rank] = {sequence + 1, in_reached, out_reached, in, out, scratch, in_offsets, out_offsets, own.count};
     // A rank whose own buffers are out of reach knows already what all will agree on.
     const bool decided = !is_agreed() && !(in_reached && out_reached);
-    o_.phase = agreed || decided ? operation_phase::running : operation_phase::agreeing;
+    phase_ = agreed || decided ? direct_phase::running : direct_phase::agreeing;
     own.progress.store(progress_word(0, 0), std::memory_order_release);
     if (agreed || decided) lay_out(decided ? other_plan() : direct);  // now, while the entry is on its way
 }
@@ -289,23 +315,23 @@ inline bool direct_executor::agree() {
     bool reached = true;
     for (int r = 0; r < e_.size; ++r) {
         const rank_buffers* b = buffers_of(r);
-        o_.site.peer = r;
+        site.peer = r;
         if (!b) return false;
         reached = reached && b->in_reached && b->out_reached;
     }
     lay_out(reached ? *plan_ : other_plan());
-    o_.phase = operation_phase::running;
+    phase_ = direct_phase::running;
     return true;
 }
 
 /// A rank's buffers, or null while it has not entered.
 inline const rank_buffers* direct_executor::buffers_of(int rank) {
-    rank_buffers& b = o_.buffers[static_cast<std::size_t>(rank)];
-    if (b.stamp == o_.sequence + 1) return &b;
+    rank_buffers& b = buffers_[static_cast<std::size_t>(rank)];
+    if (b.stamp == sequence + 1) return &b;
     const operation_line& l = line_of(rank);
     if (l.progress.load(std::memory_order_acquire) < progress_word(0, 0)) return nullptr;
-    if (l.fingerprint != o_.fingerprint) fail_mismatch(e_, o_.site, rank, l.fingerprint);
-    b = {o_.sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
+    if (l.fingerprint != fingerprint_) fail_mismatch(e_, site, rank, l.fingerprint);
+    b = {sequence + 1, !is_out_of_reach(l.in), !is_out_of_reach(l.out), told_by(l.in), told_by(l.out),
         e_.here<std::byte>(l.scratch), e_.here<const std::size_t>(l.in_offsets),
         e_.here<const std::size_t>(l.out_offsets), l.count};
     return &b;
@@ -313,44 +339,45 @@ inline const rank_buffers* direct_executor::buffers_of(int rank) {
 
 /// Where the current chunk of an operand lies.
 inline const std::byte* direct_executor::address(const rank_buffers& b, const location& l) const {
-    const std::size_t skip = o_.chunk * o_.layout.count;
+    const std::size_t skip = now.chunk * layout_.count;
     if (l.where == place::scratch)
         return b.scratch +
-               (o_.scratch_chunks > 0
-                       ? (static_cast<std::size_t>(l.index) * o_.scratch_chunks + o_.chunk % o_.scratch_chunks) *
-                             o_.layout.slot_bytes
-                       : static_cast<std::size_t>(l.index) * o_.layout.slot_bytes + skip * o_.request.element);
+               (scratch_chunks_ > 0
+                       ? (static_cast<std::size_t>(l.index) * scratch_chunks_ + now.chunk % scratch_chunks_) *
+                             layout_.slot_bytes
+                       : static_cast<std::size_t>(l.index) * layout_.slot_bytes + skip * arguments.element);
     const std::byte* base = l.where == place::input ? b.in : b.out;
-    return base + (unit_in(b, l.where, l.index).first + skip) * o_.request.element;
+    return base + (unit_in(b, l.where, l.index).first + skip) * arguments.element;
 }
 
-/// Passes a wait if the peer has come to the instruction's value in that chunk; else false, and the operation waits for
+/// Passes a wait if the peer has now to the instruction's value in that chunk; else false, and the operation waits for
 /// that peer. Acquire: what the peer stored before it published the value is visible after.
 inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
     const int peer = rank_of(i.peer);
-    o_.site.peer = peer;
-    o_.site.round = i.round;
+    site.peer = peer;
+    site.round = i.round;
     if (line_of(peer).progress.load(std::memory_order_acquire) < progress_word(chunk, i.value)) return false;
     return buffers_of(peer) != nullptr;
 }
 
 inline bool direct_executor::copy(const instruction& i) {
-    const location& from = o_.program->operands[static_cast<std::size_t>(i.first)];
+    const location& from = program_->operands[static_cast<std::size_t>(i.first)];
     const int to_rank = rank_of(i.to.rank), from_rank = rank_of(from.rank);
+    const recorded_work recorder(*this, recorded::copy, i, to_rank != e_.rank ? to_rank : from_rank);
     const rank_buffers *to = buffers_of(to_rank), *source = buffers_of(from_rank);
     if (!to || !source) {
-        o_.site.peer = to ? from_rank : to_rank;
+        site.peer = to ? from_rank : to_rank;
         return false;
     }
-    const call& c = o_.request;
+    const call& c = arguments;
     const extent unit = unit_in(*source, from.where == place::scratch ? place::input : from.where,
         from.where == place::scratch ? i.unit : from.index);
     if (c.ragged && unit_in(*to, i.to.where, i.to.index).count != unit.count) {
-        o_.site.peer = to_rank == e_.rank ? from_rank : to_rank;
-        o_.site.round = i.round;
+        site.peer = to_rank == e_.rank ? from_rank : to_rank;
+        site.round = i.round;
         message text;
         if (from_rank != e_.rank) text << "rank " << from_rank << " ";  // this rank pulls
-        fail(e_, errc::mismatch, o_.site,
+        fail(e_, errc::mismatch, site,
             text << "sends " << unit.count << " elements to rank " << to_rank << ", which expects "
                  << unit_in(*to, i.to.where, i.to.index).count);
     }
@@ -358,7 +385,7 @@ inline bool direct_executor::copy(const instruction& i) {
     if (count == 0) return true;
     const std::byte* source_at = address(*source, from);
     auto* to_at = const_cast<std::byte*>(address(*to, i.to));
-    const std::size_t bytes = o_.moved = count * c.element;
+    const std::size_t bytes = moved_ = count * c.element;
     // Addresses in two processes may be equal.
     if (is_in_other_process(*source, from))
         pull(to_at, from_rank, source_at, bytes, i.round);
@@ -366,9 +393,9 @@ inline bool direct_executor::copy(const instruction& i) {
         push(to_rank, to_at, source_at, bytes, i.round);
     else if (source_at == to_at)
         return true;
-    else if (i.pushes > 0 && o_.stream_staged)
+    else if (i.pushes > 0 && stream_staged_)
         return copy_twice(i, to_at, source_at, bytes);
-    else if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? o_.stream_staged : o_.stream_own)
+    else if (to_rank != e_.rank ? streams_to(*to) : i.to.where == place::scratch ? stream_staged_ : stream_own_)
         stream_bytes(to_at, source_at, bytes);
     else
         copy_bytes(to_at, source_at, bytes);
@@ -378,23 +405,24 @@ inline bool direct_executor::copy(const instruction& i) {
 /// Copies what this rank keeps as well as stages to both places in one pass. (By plain stores two passes are faster.)
 inline bool direct_executor::copy_twice(
     const instruction& i, std::byte* staged, const std::byte* from, std::size_t bytes) {
-    auto* const kept = const_cast<std::byte*>(address(*buffers_of(e_.rank), (&i + 1)->to));
+    auto* const own = const_cast<std::byte*>(address(*buffers_of(e_.rank), (&i + 1)->to));
     for (std::size_t at = 0; at < bytes; at += store_policy::piece) {
         const std::size_t n = bytes - at < store_policy::piece ? bytes - at : store_policy::piece;
         stream_bytes_unfenced(staged + at, from + at, n);
-        if (kept != from) copy_bytes(kept + at, from + at, n);
+        if (own != from) copy_bytes(own + at, from + at, n);
     }
     fence_stream();
-    o_.at += 1;
+    now.at += 1;
     return true;
 }
 
 inline bool direct_executor::fold(const instruction& i) {
+    const recorded_work recorder(*this, recorded::fold, i, none);
     const rank_buffers& own = *buffers_of(e_.rank);
-    const location* sources = o_.program->operands.data() + i.first;
+    const location* sources = program_->operands.data() + i.first;
     const std::size_t count = chunk_of(unit_in(own, place::input, i.unit)).count;
     if (count == 0) return true;
-    o_.moved = count * o_.request.element;
+    moved_ = count * arguments.element;
     make_room_for_operands(i);
     const int first = first_operand(i);
     for (int k = 0; k < i.count; ++k) {
@@ -402,15 +430,16 @@ inline bool direct_executor::fold(const instruction& i) {
         const int peer = rank_of(from.rank);
         const rank_buffers* b = buffers_of(peer);
         if (!b) {
-            o_.site.peer = peer;
-            o_.site.round = i.round;
+            site.peer = peer;
+            site.round = i.round;
             return false;
         }
-        o_.operands[k] = {address(*b, from)};
+        operands_[k] = {address(*b, from)};
     }
     auto* to = const_cast<std::byte*>(address(own, i.to));
     if ((i.pushes > 0 || streams_own(i)) && fold_in_pieces(i, to, count)) return true;
-    fold_operands(i, to, o_.operands.data(), count);
+    arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
+    finish_fold(i, to, count);
     return true;
 }
 
@@ -418,7 +447,7 @@ inline bool direct_executor::fold(const instruction& i) {
 /// caches where that is best. False where that cannot be done, for instance since a target has not entered yet: then
 /// the fold and the copies are done one after the other.
 inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to, std::size_t count) {
-    const call& c = o_.request;
+    const call& c = arguments;
     constexpr int most = 8;
     if (i.count > most || i.pushes > most) return false;
     std::byte* targets[most];
@@ -428,19 +457,19 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
         const rank_buffers* b = buffers_of(rank_of(pushed[j].to.rank));
         if (!b) return false;
         targets[j] = const_cast<std::byte*>(address(*b, pushed[j].to));
-        streamed[j] = plan_->within == reach::scratch ? o_.stream_staged : streams_to(*b);
+        streamed[j] = plan_->within == reach::scratch ? stream_staged_ : streams_to(*b);
     }
     // In pieces, a rank's own result that is streamed is folded into a buffer in the nearest cache first.
     alignas(64) std::byte near[store_policy::piece];
     bool stream_own = streams_own(i);
-    for (int k = 0; k < i.count; ++k) stream_own = stream_own && o_.operands[k].data != to;
+    for (int k = 0; k < i.count; ++k) stream_own = stream_own && operands_[k].data != to;
     // Stores past the caches go well between loads where what is loaded comes from a cache or from far cores; plain
     // ones of many bytes between far cores do not.
     const std::size_t whole = c.count * c.element;
     const auto interleaves = [&] {
         if (i.pushes == 0) return true;
-        if (streamed[0]) return stream_own || !o_.near || whole < store_policy::stream_result_below;
-        return !stream_own && (o_.near || whole < store_policy::interleave_far_below);
+        if (streamed[0]) return stream_own || !near_ || whole < store_policy::stream_result_below;
+        return !stream_own && (near_ || whole < store_policy::interleave_far_below);
     };
     if (i.pushes == 0 && !stream_own) return false;
     if (i.count == 2 && i.pushes <= 1 && c.op->fold_twice && !(i.finish && c.op->finish) && interleaves() &&
@@ -449,9 +478,9 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
             : stream_own  ? past_caches::both
             : streamed[0] ? past_caches::second
                           : past_caches::none,
-            o_.operands.data(), count, c.op_value)) {
+            operands_.data(), count, c.op_value)) {
         fence_stream();
-        o_.at += static_cast<std::size_t>(i.pushes);
+        now.at += static_cast<std::size_t>(i.pushes);
         return true;
     }
     std::size_t piece = store_policy::piece / c.element;
@@ -462,9 +491,10 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
     operand x[most];
     for (std::size_t at = 0; at < count; at += piece) {
         const std::size_t n = count - at < piece ? count - at : piece, skip = at * c.element, bytes = n * c.element;
-        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(o_.operands[k].data) + skip};
+        for (int k = 0; k < i.count; ++k) x[k] = {static_cast<const std::byte*>(operands_[k].data) + skip};
         std::byte* const made = stream_own ? near : to + skip;
-        fold_operands(i, made, x, n);
+        c.op->fold(made, x, i.count, n, c.op_value);
+        finish_fold(i, made, n);
         for (int j = 0; j < i.pushes; ++j)
             if (streamed[j])
                 stream_bytes_unfenced(targets[j] + skip, made, bytes);
@@ -473,63 +503,74 @@ inline bool direct_executor::fold_in_pieces(const instruction& i, std::byte* to,
         if (stream_own) stream_bytes_unfenced(to + skip, made, bytes);
     }
     fence_stream();
-    o_.at += static_cast<std::size_t>(i.pushes);
+    now.at += static_cast<std::size_t>(i.pushes);
     return true;
-}
-
-inline bool direct_executor::perform(const instruction& i) {
-    switch (i.op) {
-        case opcode::wait:
-            return (o_.chunk > 0 && i.value == 0) || try_wait(i, o_.chunk);
-        case opcode::publish:
-            line_of(e_.rank).progress.store(progress_word(o_.chunk, i.value), std::memory_order_release);
-            return true;
-        case opcode::copy: {
-            const int to = rank_of(i.to.rank);
-            return record(recorded::copy, i,
-                to != e_.rank ? to : rank_of(o_.program->operands[static_cast<std::size_t>(i.first)].rank),
-                [&] { return copy(i); });
-        }
-        case opcode::fold:
-            return record(recorded::fold, i, none, [&] { return fold(i); });
-        default:
-            return true;  // the message executor's: see message_executor.hpp
-    }
 }
 
 inline bool direct_executor::advance() {
     activate(e_);
-    if (o_.phase != operation_phase::running) {
-        if (o_.phase == operation_phase::learning_count && !learn_count()) return false;
-        if (o_.phase == operation_phase::agreeing && !agree()) return false;
+    if (phase_ != direct_phase::running) {
+        if (phase_ == direct_phase::learning_count && !learn_count()) return false;
+        if (phase_ == direct_phase::agreeing && !agree()) return false;
     }
-    const auto &reuse_waits = o_.program->reuse_waits, &body = o_.program->body;
-    for (; o_.chunk < o_.layout.chunks; ++o_.chunk, o_.at = 0) {
-        for (; o_.at < reuse_waits.size(); ++o_.at)
-            if (o_.chunk >= o_.scratch_chunks && !try_wait(reuse_waits[o_.at], o_.chunk - o_.scratch_chunks))
+    const auto &reuse_waits = program_->reuse_waits, &body = program_->body;
+    for (; now.chunk < layout_.chunks; ++now.chunk, now.at = 0) {
+        for (; now.at < reuse_waits.size(); ++now.at)
+            if (now.chunk >= scratch_chunks_ && !try_wait(reuse_waits[now.at], now.chunk - scratch_chunks_))
                 return false;
-        for (; o_.at < reuse_waits.size() + body.size(); ++o_.at)
-            if (!perform(body[o_.at - reuse_waits.size()])) return false;
+        for (; now.at < reuse_waits.size() + body.size(); ++now.at) {
+            const instruction& i = body[now.at - reuse_waits.size()];
+            switch (i.op) {
+                case opcode::wait:
+                    if ((now.chunk == 0 || i.value != 0) && !try_wait(i, now.chunk)) return false;
+                    break;
+                case opcode::publish:
+                    line_of(e_.rank).progress.store(progress_word(now.chunk, i.value), std::memory_order_release);
+                    break;
+                case opcode::copy:
+                    if (!copy(i)) return false;
+                    break;
+                case opcode::fold:
+                    if (!fold(i)) return false;
+                    break;
+                default:  // the message executor's
+                    break;
+            }
+        }
     }
-    for (; o_.exit_at < o_.program->exit.size(); ++o_.exit_at)
-        if (!try_wait(o_.program->exit[o_.exit_at], o_.layout.chunks - 1)) return false;
+    for (; exit_at_ < program_->exit.size(); ++exit_at_)
+        if (!try_wait(program_->exit[exit_at_], layout_.chunks - 1)) return false;
     finish();
     return true;
 }
 
+/// From the rank's line in shared memory, if it is in this operation.
+[[gnu::cold]] inline void direct_executor::describe(message& text, int rank) const {
+    const std::uint64_t word = e_.memory.operation(sequence % window, rank).progress.load(std::memory_order_acquire);
+    if (word >> 24 != sequence + 1 || !plan_ || plan_->values() == 0) return;  // it has not entered
+    const auto value = static_cast<std::size_t>(word & 0xffffff), values = static_cast<std::size_t>(plan_->values());
+    put_brief(text << "; in call " << static_cast<std::size_t>(site.call) << " (" << site.what << ", ", site.schedule)
+        << "), ";
+    if (value == 0)
+        text << "which it has entered";
+    else
+        text << "chunk " << (value - 1) / values << " of " << layout_.chunks << ", has done round "
+             << (value - 1) % values / 2;
+}
+
 inline void direct_executor::finish() {
-    confirm(e_, o_.site);
+    confirm(e_, site);
     // What rank 0 decides here the others are to see once they see that this operation is over.
-    if (o_.adapts) distance::sample(e_, o_.sequence, o_.request.count * o_.request.element, o_.tells_distance);
+    if (adapts_) distance::sample(e_, sequence, arguments.count * arguments.element, choice_.tells_distance);
     rank_state& state = e_.memory.state(e_.rank);
     std::uint64_t completed = state.completed.load(std::memory_order_relaxed);
-    e_.finished |= std::uint32_t{1} << (o_.sequence - completed);
+    e_.finished |= std::uint32_t{1} << (sequence - completed);
     for (; e_.finished & 1; e_.finished >>= 1) ++completed;
     // Release: this rank has done all its loads from the operation's slots.
     state.completed.store(completed, std::memory_order_release);
-    if (o_.bounce_output) copy_bytes(o_.request.out, o_.bounce_output, ragged_bytes(place::output));
-    give_scratch(e_, o_);
-    o_.done = true;
+    if (bounce_output_) copy_bytes(arguments.out, bounce_output_, ragged_bytes(place::output));
+    give_scratch();
+    done = true;
 }
 
 }  // namespace colls::inline v1::detail

@@ -14,6 +14,8 @@
 #include <colls/detail/execute/call_description.hpp>
 #include <colls/detail/execute/distance.hpp>
 #include <colls/detail/execute/store_policy.hpp>
+#include <colls/detail/group/backoff.hpp>
+#include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/support/copy.hpp>
 
 #include <cstring>

@@ -8,66 +8,93 @@
 
 #include <colls/detail/execute/call_description.hpp>
 #include <colls/detail/execute/operation_state.hpp>
+#include <colls/detail/group/choice_table.hpp>
+#include <colls/detail/plan/plan_cache.hpp>
+#include <colls/detail/reduce/fold.hpp>
 
 namespace colls::inline v1::detail {
 
-class executor {
+class executor : public operation_state {
+public:
+    /// By which plan it runs.
+    void choose(const schedule_choice& p) {
+        choice_ = p;
+        plan_ = p.plan;
+        schedule = p.name;
+    }
+
 protected:
-    executor(rank_context& e, operation_state& o) : e_(e), o_(o), plan_(o.plan) {}
+    explicit executor(rank_context& e) : operation_state(e, true) {}
 
     /// Gives the operation its number in the order of calls, and the fingerprint by which ranks compare their calls.
     void sign_call() {
-        const call& c = o_.request;
+        const call& c = arguments;
         const bool own_lengths = c.ragged || is_owned_and_rooted();
-        o_.number = e_.calls;
-        o_.fingerprint = e_.sign(
+        number = e_.calls;
+        fingerprint_ = e_.sign(
             c.what, hash_mix(hash_mix(hash_mix(c.signature, own_lengths ? c.ragged : c.count), plan_->fingerprint),
                         static_cast<std::uint64_t>(c.root) * 2 + c.non_blocking));
-        record_call(e_, c, o_.schedule, own_lengths);
-        set_wait_site(e_, o_, *plan_);
+        record_call(e_, c, schedule, own_lengths);
+        set_wait_site(*plan_);
+    }
+
+    /// Where the operation waits while it runs by `plan`: peer and round are filled in on the way. (Written member by
+    /// member: a copy of the whole would wait until the members have left the store buffer, 20 ns a call.)
+    void set_wait_site(const execution_plan& plan) {
+        const call& c = arguments;
+        site.peer = site.round = none;
+        site.what = name_of(c.what);
+        site.schedule = &plan == choice_.staged ? choice_.staged_name : schedule;
+        site.call = number;
+        site.fingerprint = fingerprint_;
+        site.blocks = &say_blocks;
+        site.steps = &plan.schedule;
+        site.rank = e_.rank;
+        site.size = e_.size;
+        site.shift = rooted(c.what) ? c.root - plan.root : 0;
     }
 
     /// From now on the operation runs by this plan.
     void follow(const execution_plan& plan) {
-        plan_ = o_.plan = &plan;
-        o_.program = &plan.program_of(role_of(e_.rank));
+        plan_ = &plan;
+        program_ = &plan.program_of(role_of(e_.rank));
     }
 
     int role_of(int rank) const {
-        return rooted(o_.request.what) ? mod(rank - o_.request.root + plan_->root, e_.size) : rank;
+        return rooted(arguments.what) ? mod(rank - arguments.root + plan_->root, e_.size) : rank;
     }
     int rank_of(int role) const {
-        if (!rooted(o_.request.what)) return role;
-        const int r = role - plan_->root + o_.request.root;
+        if (!rooted(arguments.what)) return role;
+        const int r = role - plan_->root + arguments.root;
         return r < 0 ? r + e_.size : r >= e_.size ? r - e_.size : r;
     }
 
     /// Is it a gather or scatter? Then a rank other than the root may know its own block only.
-    bool is_owned_and_rooted() const { return owned(o_.request.what) && rooted(o_.request.what); }
+    bool is_owned_and_rooted() const { return owned(arguments.what) && rooted(arguments.what); }
 
     /// Takes the whole count of a gather or scatter, as the root has told it; fails where this rank's block does not
     /// have the length that follows from it.
     void take_count_of_root(std::size_t count) {
-        call& c = o_.request;
-        o_.site.peer = c.root;
+        call& c = arguments;
+        site.peer = c.root;
         c.count = count;
         const std::size_t own =
             balanced(count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(e_.rank)).count;
         if (e_.rank != c.root && own != c.own_count)
-            fail(e_, errc::mismatch, o_.site,
+            fail(e_, errc::mismatch, site,
                 message() << "this rank's block has " << c.own_count << " elements, and should have " << own
                           << ", since the buffer of rank " << c.root << ", the root, has " << count);
     }
 
     /// Bytes of the input that an operation needs a copy of: of an all_to_all in place, whose output overwrites it.
     std::size_t copied_input() const {
-        const call& c = o_.request;
+        const call& c = arguments;
         return c.what == collective::all_to_all && c.in == c.out ? c.count * c.element : 0;
     }
 
     /// Elements of the longest unit of a buffer, as far as this rank knows lengths.
     std::size_t longest_unit() const {
-        const call& c = o_.request;
+        const call& c = arguments;
         std::size_t longest = 0;
         if (const std::size_t* offsets = c.in_offsets ? c.in_offsets : c.out_offsets) {
             for (int b = 0; b < plan_->blocks; ++b)
@@ -85,7 +112,7 @@ protected:
     /// Where a unit lies in an input or output, in elements. `offsets` are those of the blocks; without them blocks are
     /// balanced, or, if `alone`, there is one block only, of `own` elements.
     extent unit_at(place where, int unit, const std::size_t* offsets, bool alone, std::size_t own) const {
-        const call& c = o_.request;
+        const call& c = arguments;
         auto parts = static_cast<std::size_t>(plan_->parts);
         auto block = static_cast<std::size_t>(unit);
         std::size_t part = 0;
@@ -108,47 +135,59 @@ protected:
     }
     /// The current chunk of a unit, in elements; it may be empty.
     extent chunk_of(const extent& unit) const {
-        const std::size_t skip = o_.chunk * o_.layout.count;
+        const std::size_t skip = now.chunk * layout_.count;
         if (unit.count <= skip) return {unit.first + unit.count, 0};
         const std::size_t remaining = unit.count - skip;
-        return {unit.first + skip, remaining < o_.layout.count ? remaining : o_.layout.count};
+        return {unit.first + skip, remaining < layout_.count ? remaining : layout_.count};
     }
 
     void make_room_for_operands(const instruction& i) {
-        if (o_.operands.size() < static_cast<std::size_t>(i.count))
-            o_.operands.resize(static_cast<std::size_t>(i.count));
+        if (operands_.size() < static_cast<std::size_t>(i.count)) operands_.resize(static_cast<std::size_t>(i.count));
     }
     /// The operand with which a fold begins. A fold of all ranks' contributions takes them in the order of ranks, also
     /// where the root is not rank 0, not in the order of roles.
     int first_operand(const instruction& i) const {
-        return i.count == e_.size && rooted(o_.request.what) ? mod(plan_->root - o_.request.root, e_.size) : 0;
+        return i.count == e_.size && rooted(arguments.what) ? mod(plan_->root - arguments.root, e_.size) : 0;
     }
-    /// Folds `count` elements of each operand into `to`.
-    void fold_operands(const instruction& i, std::byte* to, const operand* operands, std::size_t count) const {
-        const call& c = o_.request;
-        c.op->fold(to, operands, i.count, count, c.op_value);
+    /// After a fold: the operator's last step, where the fold is complete.
+    void finish_fold(const instruction& i, std::byte* to, std::size_t count) const {
+        const call& c = arguments;
         if (i.finish && c.op->finish) c.op->finish(to, count, e_.size, c.op_value);
     }
 
-    /// Does a copy or a fold, f, which says by o_.moved how many bytes it made; records it where calls are recorded.
-    template <class F>
-    bool record(recorded what, const instruction& i, int peer, F f) {
-        if (!e_.events) return f();
-        o_.moved = 0;
-        const double from = seconds_now();
-        const bool done = f();
-        if (o_.moved > 0) e_.events->add({from, seconds_now(), o_.moved, peer, i.round, what});
-        return done;
-    }
+    /// While it lives a copy or a fold is made, which says by moved_ how many bytes it made: recorded where calls are.
+    class recorded_work {
+    public:
+        recorded_work(executor& x, recorded what, const instruction& i, int peer)
+            : x_(x), what_(what), peer_(peer), round_(i.round), from_(x.e_.events ? seconds_now() : 0) {
+            x.moved_ = 0;
+        }
+        recorded_work(const recorded_work&) = delete;
+        recorded_work& operator=(const recorded_work&) = delete;
+        ~recorded_work() {
+            if (x_.e_.events && x_.moved_ > 0)
+                x_.e_.events->add({from_, seconds_now(), x_.moved_, peer_, round_, what_});
+        }
 
-    rank_context& e_;
-    operation_state& o_;
-    const execution_plan* plan_;  ///< which the operation follows: o_.plan
+    private:
+        executor& x_;
+        const recorded what_;
+        const int peer_, round_;
+        const double from_;
+    };
+
+    schedule_choice choice_;
+    const execution_plan* plan_ = nullptr;   ///< which the operation follows
+    const rank_program* program_ = nullptr;  ///< this rank's part of it
+    std::uint64_t fingerprint_ = 0;
+    chunk_layout layout_;
+    list<operand> operands_;  ///< of the fold that is being done
+    std::size_t moved_ = 0;   ///< bytes that the last copy or fold has made, for the trace
 
 private:
     /// Does the buffer hold this rank's own block alone?
     bool holds_own_block(place where) const {
-        const collective c = o_.request.what;
+        const collective c = arguments.what;
         return where == place::input ? c == collective::gather || c == collective::all_gather
                                      : c == collective::scatter || c == collective::reduce_scatter;
     }

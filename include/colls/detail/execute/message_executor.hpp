@@ -26,35 +26,22 @@
 
 namespace colls::inline v1::detail {
 
-/// What the message executor knows of an operation besides operation_state. It stays with the operation_state, whose
-/// next operation uses its memory again.
-struct message_state {
-    /// The numbers of messages on their channels, by slot of the chunk and number in the program.
-    std::vector<std::uint64_t> sent, received;
-    /// 1 + the number of the last message sent, by slot of the chunk and channel (rank_program::peers).
-    std::vector<std::uint64_t> last_sent;
-    /// Messages that are still to be posted, by channel.
-    std::vector<std::size_t> to_send, to_receive;
-    std::vector<piece> pieces;  ///< of the message that is being posted
-    std::size_t step = 0;
-    std::size_t stagger = 1;               ///< steps by which a chunk begins after the one before
-    std::size_t under_way = 1;             ///< chunks under way at once: each has a slot, used in turn
-    std::size_t oldest_chunk = 0;          ///< that is not over
-    std::size_t count = 0;                 ///< as the root tells it, in operation_phase::learning_count
-    const execution_plan* plan = nullptr;  ///< that is followed once the count is known
-};
+/// How far an operation that has begun has come on this rank:
+///     begin     -> begun
+///     enter     begun -> learning_count, where the root tells the count ahead; else -> running
+///     go_on     learning_count -> running
+enum class message_phase : unsigned char { begun, learning_count, running };
 
-/// Executes one operation of a rank context whose backend passes messages.
-class message_executor : executor {
+/// Whoever makes one says by `advance` when it may go on: see the order above.
+class message_executor : public executor {
 public:
-    message_executor(rank_context& e, operation_state& o, message_transport& transport)
-        : executor(e, o), transport_(transport), s_(*o.messaging) {}
+    message_executor(rank_context& e, message_transport& transport) : executor(e), transport_(transport) {}
 
-    void begin();
+    void begin() override;
     /// Has the operation posted all messages that it ever will?
-    bool posted_all() const { return o_.phase == operation_phase::running && o_.chunk >= o_.layout.chunks; }
+    bool posted_all() const { return phase_ == message_phase::running && now.chunk >= layout_.chunks; }
     /// Runs the operation, which is not over, as far as it gets without waiting; true when it is over.
-    bool advance();
+    bool go_on();
 
 private:
     void enter();
@@ -70,66 +57,80 @@ private:
         }();
         return by_tree;
     }
-    bool is_learning() const { return o_.phase == operation_phase::learning_count; }
+    bool is_learning() const { return phase_ == message_phase::learning_count; }
     /// Does no rank between root and leaves handle the blocks of others, so that only the root need know all counts?
     bool has_own_blocks_only() const { return plan_->own_blocks_only && is_owned_and_rooted(); }
     /// Does this rank handle its own block alone?
-    bool handles_own_block_only() const { return has_own_blocks_only() && e_.rank != o_.request.root; }
-    std::size_t element() const { return is_learning() ? 1 : o_.request.element; }
-    std::size_t slot() const { return o_.chunk % s_.under_way; }
-    std::size_t channels() const { return o_.program->peers.size(); }
+    bool handles_own_block_only() const { return has_own_blocks_only() && e_.rank != arguments.root; }
+    std::size_t element() const { return is_learning() ? 1 : arguments.element; }
+    std::size_t slot() const { return now.chunk % under_way_; }
+    std::size_t channels() const { return program_->peers.size(); }
     /// The current chunk's number of a message on its channel, by the message's number in the program.
     std::uint64_t& sent_number(int i) {
-        return s_.sent[slot() * static_cast<std::size_t>(o_.program->sends) + static_cast<std::size_t>(i)];
+        return sent_[slot() * static_cast<std::size_t>(program_->sends) + static_cast<std::size_t>(i)];
     }
     std::uint64_t& received_number(int i) {
-        return s_.received[slot() * static_cast<std::size_t>(o_.program->receives) + static_cast<std::size_t>(i)];
+        return received_[slot() * static_cast<std::size_t>(program_->receives) + static_cast<std::size_t>(i)];
     }
     std::size_t slots_bytes() const {
-        return static_cast<std::size_t>(o_.program->scratch) * s_.under_way * o_.layout.slot_bytes;
+        return static_cast<std::size_t>(program_->scratch) * under_way_ * layout_.slot_bytes;
     }
     extent unit_in(place where, int unit) const;
     std::byte* address(const location& l, int unit, std::size_t& count) const;
-    bool perform(const instruction& i);
-    void post(const instruction& i);
+    message_label collect(const instruction& i);
+    bool has_arrived(const instruction& i);
+    bool has_left(const instruction& i);
     void copy(const instruction& i);
     void fold(const instruction& i);
     void note_wait(const instruction& i, int peer) {
-        o_.site.peer = peer;
-        o_.site.round = i.round;
+        site.peer = peer;
+        site.round = i.round;
     }
 
     message_transport& transport_;
-    message_state& s_;
+    message_phase phase_ = message_phase::running;
     const std::byte* in_ = nullptr;
     std::byte* out_ = nullptr;
+    /// The numbers of messages on their channels, by slot of the chunk and number in the program.
+    std::vector<std::uint64_t> sent_, received_;
+    /// 1 + the number of the last message sent, by slot of the chunk and channel (rank_program::peers).
+    std::vector<std::uint64_t> last_sent_;
+    /// Messages that are still to be posted, by channel.
+    std::vector<std::size_t> to_send_, to_receive_;
+    std::vector<piece> pieces_;  ///< of the message that is being posted
+    std::size_t step_ = 0;
+    std::size_t stagger_ = 1;                       ///< steps by which a chunk begins after the one before
+    std::size_t under_way_ = 1;                     ///< chunks under way at once: each has a slot, used in turn
+    std::size_t oldest_chunk_ = 0;                  ///< that is not over
+    std::size_t count_ = 0;                         ///< as the root tells it, in message_phase::learning_count
+    const execution_plan* counted_plan_ = nullptr;  ///< that is followed once the count is known
 };
 
 inline void message_executor::begin() {
     sign_call();
-    o_.sequence = e_.sequence++;
-    o_.chunk = o_.at = 0;
-    o_.done = false;
-    o_.phase = operation_phase::begun;
+    sequence = e_.sequence++;
+    now.chunk = now.at = 0;
+    done = false;
+    phase_ = message_phase::begun;
 }
 
 /// The first step of an operation. Where ranks between the root and others pass on blocks that are not their own, they
 /// must know how long those are: the root tells all ranks the count first, by a broadcast.
 inline void message_executor::enter() {
-    const call& c = o_.request;
+    const call& c = arguments;
     if (is_owned_and_rooted() && !c.ragged && !plan_->own_blocks_only && e_.size > 1) {
-        o_.phase = operation_phase::learning_count;
-        s_.count = c.count;
-        s_.plan = plan_;
+        phase_ = message_phase::learning_count;
+        count_ = c.count;
+        counted_plan_ = plan_;
         lay_out(*execution_plan_for(count_schedule(), e_.size, reach::nothing));
     } else {
-        o_.phase = operation_phase::running;
+        phase_ = message_phase::running;
         lay_out(*plan_);
     }
 }
 
 inline extent message_executor::unit_in(place where, int unit) const {
-    const call& c = o_.request;
+    const call& c = arguments;
     if (is_learning()) return {0, sizeof(std::size_t)};
     const bool alone = handles_own_block_only();
     return unit_at(where, unit,
@@ -140,45 +141,45 @@ inline extent message_executor::unit_in(place where, int unit) const {
 }
 
 /// From now on the operation runs by this plan: in which chunks, with which scratch memory for those under way. All
-/// ranks come to the same numbers, since there is one chunk where they do not know all counts.
+/// ranks now to the same numbers, since there is one chunk where they do not know all counts.
 inline void message_executor::lay_out(const execution_plan& plan) {
     follow(plan);
-    const call& c = o_.request;
+    const call& c = arguments;
     const std::size_t longest = is_learning()              ? sizeof(std::size_t)
                                 : handles_own_block_only() ? longest_part(c.own_count)
                                                            : longest_unit();
     if (is_learning() || c.ragged || has_own_blocks_only())
-        o_.layout.keep_whole();
+        layout_.keep_whole();
     else
-        o_.layout.cut(longest, c.element, message_policy::chunk, chunk_layout::any_number);
-    o_.layout.slot_bytes = padded((o_.layout.count < longest ? o_.layout.count : longest) * element());
+        layout_.cut(longest, c.element, message_policy::chunk, chunk_layout::any_number);
+    layout_.slot_bytes = padded((layout_.count < longest ? layout_.count : longest) * element());
     const std::size_t segments = static_cast<std::size_t>(plan.rounds) + 1;
-    s_.stagger = (segments + message_policy::chunks - 1) / message_policy::chunks;
-    s_.under_way = std::min((segments + s_.stagger - 1) / s_.stagger, o_.layout.chunks);
+    stagger_ = (segments + message_policy::chunks - 1) / message_policy::chunks;
+    under_way_ = std::min((segments + stagger_ - 1) / stagger_, layout_.chunks);
     const std::size_t slots = slots_bytes(), copied = is_learning() ? 0 : copied_input();
-    take_scratch(e_, o_, slots + copied);
-    if (copied > 0) std::memcpy(o_.scratch.at + slots, c.in, copied);
+    take_scratch(slots + copied);
+    if (copied > 0) std::memcpy(scratch_.at + slots, c.in, copied);
     count_messages();
-    s_.step = s_.oldest_chunk = 0;
-    o_.chunk = o_.at = 0;
+    step_ = oldest_chunk_ = 0;
+    now.chunk = now.at = 0;
 }
 
 /// Makes room for the messages' numbers, and counts how many the operation posts to and from each peer.
 inline void message_executor::count_messages() {
     const std::size_t n = channels();
-    s_.sent.assign(s_.under_way * static_cast<std::size_t>(o_.program->sends), 0);
-    s_.received.assign(s_.under_way * static_cast<std::size_t>(o_.program->receives), 0);
-    s_.last_sent.assign(s_.under_way * n, 0);
-    s_.to_send.assign(n, 0);
-    s_.to_receive.assign(n, 0);
-    for (const instruction& i : o_.program->body) {
-        if (i.op == opcode::send) s_.to_send[static_cast<std::size_t>(i.channel)] += o_.layout.chunks;
+    sent_.assign(under_way_ * static_cast<std::size_t>(program_->sends), 0);
+    received_.assign(under_way_ * static_cast<std::size_t>(program_->receives), 0);
+    last_sent_.assign(under_way_ * n, 0);
+    to_send_.assign(n, 0);
+    to_receive_.assign(n, 0);
+    for (const instruction& i : program_->body) {
+        if (i.op == opcode::send) to_send_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
         if (i.op == opcode::fold) make_room_for_operands(i);
-        if (i.op == opcode::receive) s_.to_receive[static_cast<std::size_t>(i.channel)] += o_.layout.chunks;
+        if (i.op == opcode::receive) to_receive_[static_cast<std::size_t>(i.channel)] += layout_.chunks;
     }
     // Completion is requested with the last message to a peer, or, where nothing is sent to it, the last from it.
     for (std::size_t c = 0; c < n; ++c)
-        if (s_.to_send[c] > 0) s_.to_receive[c] = 0;
+        if (to_send_[c] > 0) to_receive_[c] = 0;
 }
 
 /// The current chunk of an operand, and its number of elements; `unit` is the unit that has the length of a scratch
@@ -186,115 +187,89 @@ inline void message_executor::count_messages() {
 inline std::byte* message_executor::address(const location& l, int unit, std::size_t& count) const {
     if (l.where == place::scratch) {
         count = chunk_of(unit_in(place::input, unit)).count;
-        return o_.scratch.at + (static_cast<std::size_t>(l.index) * s_.under_way + slot()) * o_.layout.slot_bytes;
+        return scratch_.at + (static_cast<std::size_t>(l.index) * under_way_ + slot()) * layout_.slot_bytes;
     }
     const extent part = chunk_of(unit_in(l.where, l.index));
     count = part.count;
-    return const_cast<std::byte*>(l.where == place::input ? in_ : out_) + part.first * o_.request.element;
+    return const_cast<std::byte*>(l.where == place::input ? in_ : out_) + part.first * arguments.element;
 }
 
-/// Posts the send or the receive of a message.
-inline void message_executor::post(const instruction& i) {
-    s_.pieces.clear();
-    const int peer = rank_of(i.peer);
+/// The pieces of a message that is to be posted, and its label.
+inline message_label message_executor::collect(const instruction& i) {
+    pieces_.clear();
     for (int k = 0; k < i.count; ++k) {
         const auto at = static_cast<std::size_t>(i.first + k);
         std::size_t count;
-        std::byte* const data = address(o_.program->operands[at], o_.program->units[at], count);
+        std::byte* const data = address(program_->operands[at], program_->units[at], count);
         const std::size_t bytes = count * element();
-        if (!s_.pieces.empty() && s_.pieces.back().data + s_.pieces.back().bytes == data)
-            s_.pieces.back().bytes += bytes;  // neighbours are one piece
+        if (!pieces_.empty() && pieces_.back().data + pieces_.back().bytes == data)
+            pieces_.back().bytes += bytes;  // neighbours are one piece
         else if (bytes > 0)
-            s_.pieces.push_back({data, bytes});
+            pieces_.push_back({data, bytes});
     }
-    const message_label label{o_.fingerprint, o_.sequence * 2 + is_learning(),
+    return {fingerprint_, sequence * 2 + is_learning(),
         static_cast<std::uint32_t>(
-            o_.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u + static_cast<std::size_t>(i.unit))};
-    const int pieces = static_cast<int>(s_.pieces.size());
-    const auto c = static_cast<std::size_t>(i.channel);
-    bool last = false;
-    if (i.op == opcode::send) {
-        const std::uint64_t number = transport_.send(peer, label, s_.pieces.data(), pieces);
-        sent_number(i.value) = number;
-        s_.last_sent[slot() * channels() + c] = number + 1;
-        last = --s_.to_send[c] == 0;
-    } else {
-        received_number(i.value) = transport_.receive(peer, label, s_.pieces.data(), pieces);
-        last = s_.to_receive[c] > 0 && --s_.to_receive[c] == 0;
-    }
-    if (last && !is_learning()) transport_.request_completion(peer);
+            now.chunk * 2654435761u + static_cast<std::size_t>(i.round) * 40503u + static_cast<std::size_t>(i.unit))};
+}
+
+inline bool message_executor::has_arrived(const instruction& i) {
+    const int peer = rank_of(i.peer);
+    note_wait(i, peer);
+    return transport_.received(peer) > received_number(i.value);
+}
+inline bool message_executor::has_left(const instruction& i) {
+    const int peer = rank_of(i.peer);
+    note_wait(i, peer);
+    return transport_.sent(peer) > sent_number(i.value);
 }
 
 inline void message_executor::copy(const instruction& i) {
+    const recorded_work recorder(*this, recorded::copy, i, none);
     const auto at = static_cast<std::size_t>(i.first);
     std::size_t count, room;
-    const std::byte* const from = address(o_.program->operands[at], i.unit, count);
+    const std::byte* const from = address(program_->operands[at], i.unit, count);
     std::byte* const to = address(i.to, i.unit, room);
     if (from == to) return;
-    o_.moved = std::min(count, room) * element();
-    copy_bytes(to, from, o_.moved);
+    moved_ = std::min(count, room) * element();
+    copy_bytes(to, from, moved_);
 }
 
 inline void message_executor::fold(const instruction& i) {
+    const recorded_work recorder(*this, recorded::fold, i, none);
     make_room_for_operands(i);
     const int first = first_operand(i);
     std::size_t count = 0;
     for (int k = 0; k < i.count; ++k) {
-        const location& from = o_.program->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
-        o_.operands[k] = {address(from, i.unit, count)};
+        const location& from = program_->operands[static_cast<std::size_t>(i.first + (k + first) % i.count)];
+        operands_[k] = {address(from, i.unit, count)};
     }
     std::byte* const to = address(i.to, i.unit, count);
-    o_.moved = count * o_.request.element;
-    if (count > 0) fold_operands(i, to, o_.operands.data(), count);
+    moved_ = count * arguments.element;
+    if (count == 0) return;
+    arguments.op->fold(to, operands_.data(), i.count, count, arguments.op_value);
+    finish_fold(i, to, count);
 }
 
-/// False where the instruction waits for a message that has not arrived, or not left.
-inline bool message_executor::perform(const instruction& i) {
-    switch (i.op) {
-        case opcode::send:
-        case opcode::receive:
-            post(i);
-            return true;
-        case opcode::arrived: {
-            const int peer = rank_of(i.peer);
-            note_wait(i, peer);
-            return transport_.received(peer) > received_number(i.value);
-        }
-        case opcode::left: {
-            const int peer = rank_of(i.peer);
-            note_wait(i, peer);
-            return transport_.sent(peer) > sent_number(i.value);
-        }
-        case opcode::copy:
-            return record(recorded::copy, i, none, [&] { return copy(i), true; });
-        case opcode::fold:
-            return record(recorded::fold, i, none, [&] { return fold(i), true; });
-        default:
-            return true;  // the direct executor's
-    }
-}
-
-inline bool message_executor::advance() {
-    if (o_.phase == operation_phase::begun) enter();
+inline bool message_executor::go_on() {
+    if (phase_ == message_phase::begun) enter();
     if (!run()) return false;
     if (is_learning()) {
-        o_.phase = operation_phase::running;
-        take_count_of_root(s_.count);
-        lay_out(*s_.plan);
+        phase_ = message_phase::running;
+        take_count_of_root(count_);
+        lay_out(*counted_plan_);
         if (!run()) return false;
     }
-    give_scratch(e_, o_);
-    o_.done = true;
-    return true;
+    give_scratch();
+    return done = true;
 }
 
 /// Passes if all messages have left that were sent from a slot, whose scratch memory another chunk may use then; else
 /// false, and the operation waits for the peer of one of them.
 inline bool message_executor::try_wait_until_left(std::size_t slot) {
     for (std::size_t c = 0; c < channels(); ++c) {
-        const int peer = rank_of(o_.program->peers[c]);
-        if (transport_.sent(peer) < s_.last_sent[slot * channels() + c]) {
-            o_.site.peer = peer;
+        const int peer = rank_of(program_->peers[c]);
+        if (transport_.sent(peer) < last_sent_[slot * channels() + c]) {
+            site.peer = peer;
             return false;
         }
     }
@@ -303,39 +278,75 @@ inline bool message_executor::try_wait_until_left(std::size_t slot) {
 
 /// Runs the program for all chunks, as far as it gets without waiting; true when it is done and all messages have left.
 inline bool message_executor::run() {
-    in_ = o_.request.in;
-    out_ = o_.request.out;
+    in_ = arguments.in;
+    out_ = arguments.out;
     if (is_learning())
-        in_ = out_ = reinterpret_cast<std::byte*>(&s_.count);
+        in_ = out_ = reinterpret_cast<std::byte*>(&count_);
     else if (copied_input() > 0)
-        in_ = o_.scratch.at + slots_bytes();
+        in_ = scratch_.at + slots_bytes();
     const std::size_t segments = static_cast<std::size_t>(plan_->rounds) + 1;
-    const std::size_t steps = (o_.layout.chunks - 1) * s_.stagger + segments;
+    const std::size_t steps = (layout_.chunks - 1) * stagger_ + segments;
     const bool young_first = transport_.offloads();
-    const auto youngest = [&] { return std::min(s_.step / s_.stagger, o_.layout.chunks - 1); };
-    for (; steps > s_.step;  // nvcc's host parser takes `step <` for the type `step`
-        ++s_.step, o_.chunk = young_first ? youngest() : s_.oldest_chunk) {
-        for (;; o_.chunk = young_first ? o_.chunk - 1 : o_.chunk + 1) {
-            const bool last = o_.chunk == (young_first ? s_.oldest_chunk : youngest());
-            const std::size_t segment = s_.step - o_.chunk * s_.stagger;
-            const auto& ends = o_.program->segments;
+    const auto youngest = [&] { return std::min(step_ / stagger_, layout_.chunks - 1); };
+    for (; step_ < steps; ++step_, now.chunk = young_first ? youngest() : oldest_chunk_) {
+        for (;; now.chunk = young_first ? now.chunk - 1 : now.chunk + 1) {
+            const bool last = now.chunk == (young_first ? oldest_chunk_ : youngest());
+            const std::size_t segment = step_ - now.chunk * stagger_;
+            const auto& ends = program_->segments;
             const std::size_t begin = segment == 0 ? 0 : static_cast<std::size_t>(ends[segment - 1]);
             const std::size_t end =
-                segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : o_.program->body.size();
-            if (segment == 0 && o_.chunk >= s_.under_way && !try_wait_until_left(slot())) return false;
-            for (; begin + o_.at < end; ++o_.at)
-                if (!perform(o_.program->body[begin + o_.at])) {
+                segment < ends.size() ? static_cast<std::size_t>(ends[segment]) : program_->body.size();
+            if (segment == 0 && now.chunk >= under_way_ && !try_wait_until_left(slot())) return false;
+            for (bool waits = false; begin + now.at < end; ++now.at) {
+                const instruction& i = program_->body[begin + now.at];
+                const auto c = static_cast<std::size_t>(i.channel);
+                bool completes = false;
+                switch (i.op) {
+                    case opcode::send: {
+                        const message_label label = collect(i);
+                        const std::uint64_t posted =
+                            transport_.send(rank_of(i.peer), label, pieces_.data(), static_cast<int>(pieces_.size()));
+                        sent_number(i.value) = posted;
+                        last_sent_[slot() * channels() + c] = posted + 1;
+                        completes = --to_send_[c] == 0;
+                        break;
+                    }
+                    case opcode::receive: {
+                        const message_label label = collect(i);
+                        received_number(i.value) = transport_.receive(
+                            rank_of(i.peer), label, pieces_.data(), static_cast<int>(pieces_.size()));
+                        completes = to_receive_[c] > 0 && --to_receive_[c] == 0;
+                        break;
+                    }
+                    case opcode::arrived:
+                        waits = !has_arrived(i);
+                        break;
+                    case opcode::left:
+                        waits = !has_left(i);
+                        break;
+                    case opcode::copy:
+                        copy(i);
+                        break;
+                    case opcode::fold:
+                        fold(i);
+                        break;
+                    default:  // the direct executor's
+                        break;
+                }
+                if (completes && !is_learning()) transport_.request_completion(rank_of(i.peer));
+                if (waits) {
                     transport_.flush();
                     return false;
                 }
+            }
             transport_.flush();  // before the next chunk's folds
-            o_.at = 0;
-            if (segment + 1 == segments) s_.oldest_chunk = o_.chunk + 1;
+            now.at = 0;
+            if (segment + 1 == segments) oldest_chunk_ = now.chunk + 1;
             if (last) break;
         }
     }
-    o_.chunk = o_.layout.chunks;
-    for (std::size_t k = 0; k < s_.under_way; ++k)
+    now.chunk = layout_.chunks;
+    for (std::size_t k = 0; k < under_way_; ++k)
         if (!try_wait_until_left(k)) return false;
     return true;
 }

@@ -1,12 +1,10 @@
-// The state of one operation on one rank: a collective that an executor runs, or a message to or from another rank.
+// One operation on one rank, as calls begin and end it: a collective that an executor runs, or a message.
 // IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
 #include <colls/detail/execute/chunk_layout.hpp>
 #include <colls/detail/execute/store_policy.hpp>
 #include <colls/detail/group/backoff.hpp>
-#include <colls/detail/plan/plan_cache.hpp>
-#include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/request/call.hpp>
 
 #include <memory>
@@ -14,88 +12,8 @@
 
 namespace colls::inline v1::detail {
 
-/// One rank's buffers, as this rank reaches them.
-struct rank_buffers {
-    std::uint64_t stamp = 0;  ///< sequence + 1 of the operation for which they were read
-    /// All ranks can load from and store to `in`, `out`. Else they are addresses in the rank's own process.
-    bool in_reached = false, out_reached = false;
-    const std::byte* in = nullptr;
-    std::byte* out = nullptr;
-    std::byte* scratch = nullptr;
-    const std::size_t* in_offsets = nullptr;
-    const std::size_t* out_offsets = nullptr;
-    std::size_t count = 0;
-};
+struct prepared;
 
-struct message_state;
-
-/// How far a collective that has begun has come on this rank. Transitions, each in one place:
-///     direct_executor::begin   -> learning_count, off the root of a gather or scatter
-///     direct_executor::enter   -> agreeing, where only others may have buffers out of reach; else -> running
-///     direct_executor::agree   agreeing -> running
-///     message_executor::begin  -> begun
-///     message_executor::enter  begun -> learning_count, where the root tells the count ahead; else -> running
-///     message_executor::advance  learning_count -> running
-/// The operation is over when operation_state::done is set.
-enum class operation_phase : unsigned char { begun, learning_count, agreeing, running };
-
-struct operation_state {
-    operation_state() = default;
-    operation_state(const operation_state&) = delete;
-    ~operation_state();
-
-    operation_kind kind = operation_kind::collective;
-    call request;
-    /// What `request` points to and its caller may drop: the operator, the tables of offsets.
-    std::shared_ptr<const void> keep;
-    list<std::size_t> in_offsets, out_offsets;
-
-    const execution_plan* plan = nullptr;
-    /// The plan to take where not all buffers are within reach; null: one of the same schedule.
-    const execution_plan* staged_plan = nullptr;
-    std::string_view schedule, staged_schedule;  ///< the names of the plans' schedules, for texts
-    const rank_program* program = nullptr;       ///< this rank's part of the plan
-    std::uint64_t sequence = 0;                  ///< number among the operations that expose buffers
-    std::uint64_t number = 0;                    ///< number among the calls of the group
-    std::uint64_t fingerprint = 0;
-
-    operation_phase phase = operation_phase::begun;
-    bool done = true;
-    std::size_t chunk_bytes = 0;  ///< of a unit, as `automatic` has chosen
-    chunk_layout layout;
-    std::size_t chunk = 0;           ///< the current chunk; point to point: pieces that have been moved
-    std::size_t at = 0;              ///< the next instruction of the current chunk
-    std::size_t exit_at = 0;         ///< the next of the program's exit waits
-    std::size_t scratch_chunks = 0;  ///< chunks whose scratch slots are apart; 0: all of them
-    /// Which stores bypass the caches: pushes, this rank's own result, copies into scratch memory.
-    bool adapts = false;          ///< how it copies depends on the distance of the ranks' cores
-    bool tells_distance = false;  ///< takes a sample of it
-    bool near = false;            ///< the ranks' cores are near each other (distance.hpp)
-    bool stream_pushes = false, stream_own = false, stream_staged = false;
-    /// A bounce buffer of the output, which other ranks reach: copied to the output at the end. Null: none is needed.
-    std::byte* bounce_output = nullptr;
-    memory_piece scratch{};
-    list<rank_buffers> buffers;  ///< of each rank
-    list<operand> operands;      ///< of the fold that is being done
-
-    wait_site site;
-    backoff asked;  ///< for `test`, which asks again and again instead of waiting
-    /// The message executor's state, and how to delete it; null where ranks share memory.
-    message_state* messaging = nullptr;
-    void (*drop_messaging)(message_state*) = nullptr;
-    prepared* of = nullptr;  ///< the persistent call that it belongs to, or null
-    std::size_t moved = 0;   ///< bytes that the last copy or fold has made, for the trace
-    double traced_from = 0;  ///< when it began, where calls are traced; else 0
-};
-inline operation_state::~operation_state() {
-    if (messaging) drop_messaging(messaging);
-}
-
-/// Gives the operation's scratch memory back to the rank context.
-inline void give_scratch(rank_context& e, operation_state& o) {
-    if (o.scratch.at) e.pieces.push_back(o.scratch);
-    o.scratch = {};
-}
 /// Memory of `bytes` bytes or more, which other ranks can reach. Throws std::bad_alloc.
 inline memory_piece take_piece(rank_context& e, std::size_t bytes) {
     auto& pool = e.pieces;
@@ -107,48 +25,91 @@ inline memory_piece take_piece(rank_context& e, std::size_t bytes) {
         }
     return bytes > 0 ? memory_piece{e.backend->take(bytes), bytes} : memory_piece{};
 }
-/// Gives the operation such memory.
-inline std::byte* take_scratch(rank_context& e, operation_state& o, std::size_t bytes) {
-    give_scratch(e, o);  // an operation that failed may have kept its own
-    o.scratch = take_piece(e, bytes);
-    return o.scratch.at;
-}
-/// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes again
-/// while a peer's cache still has it is as slow as one that comes from there. Its pages are asked for at once, since
-/// the first calls would fault on every one of them. Where there is no room for that much, the operation has no more
-/// than it needs.
-inline std::byte* take_staging(rank_context& e, operation_state& o, std::size_t bytes) {
-    try {
-        take_scratch(e, o, bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
-    } catch (const std::bad_alloc&) {
-        e.staging_at = 0;
-        return take_scratch(e, o, bytes);
-    }
-    if (!o.scratch.populated) e.backend->populate(o.scratch.at, o.scratch.bytes);
-    o.scratch.populated = true;
-    if (e.staging_at + bytes > o.scratch.bytes) e.staging_at = 0;
-    std::byte* const at = o.scratch.at + e.staging_at;
-    e.staging_at += padded(bytes);
-    return at;
-}
 
-/// Deletes an operation that is not in use. One that failed may have kept its scratch memory.
-inline void drop_operation(rank_context& e, operation_state* o) {
-    if (o->scratch.at) e.backend->give(o->scratch.at, o->scratch.bytes);
-    delete o;
-}
+/// What a call's arguments point to and its caller may drop.
+struct kept_arguments {
+    std::shared_ptr<const void> op;  ///< a copy of the operator; null where it has no state
+    list<std::size_t> in_offsets, out_offsets;
+};
 
-#ifndef COLLS_SEPARATE
-COLLS_INLINE rank_context::~rank_context() {
-    if (latest && *latest == this) {
-        *latest = next == this ? nullptr : next;
-        if (next != this) next->latest = latest;
+class operation_state : public pending {
+public:
+    /// For messages `kind` is set later.
+    explicit operation_state(rank_context& e, bool collective = false)
+        : pending(collective), kind(collective ? operation_kind::collective : operation_kind::send), e_(e) {}
+    /// One that failed may have kept its scratch memory.
+    ~operation_state() override {
+        if (scratch_.at) e_.backend->give(scratch_.at, scratch_.bytes);
     }
-    previous->next = next;
-    next->previous = previous;
-    for (const memory_piece& piece : pieces) backend->give(piece.at, piece.bytes);
-    for (operation_state* o : idle) drop_operation(*this, o);
+    /// Its arguments are set, and what it does from here on it does in `advance`. It may wait for its turn.
+    virtual void begin() = 0;
+
+    operation_kind kind;
+    call arguments;
+    kept_arguments kept;
+    std::string_view schedule;            ///< its name, for texts
+    std::uint64_t number = 0;             ///< among the calls of the group
+    double traced_from = 0;               ///< when it began, where calls are traced; else 0
+    backoff asked;                        ///< for `test`, which asks again and again instead of waiting
+    std::shared_ptr<prepared> of;         ///< the persistent call that it belongs to, or null
+    std::shared_ptr<rank_context> group;  ///< while its caller holds it: an operation holds its group
+
+protected:
+    /// Gives its scratch memory back to the rank.
+    void give_scratch() {
+        if (scratch_.at) e_.pieces.push_back(scratch_);
+        scratch_ = {};
+    }
+    std::byte* take_scratch(std::size_t bytes) {
+        give_scratch();  // an operation that failed may have kept its own
+        scratch_ = take_piece(e_, bytes);
+        return scratch_.at;
+    }
+    /// The same for what the operation stages: each time another part of a larger piece. A line that this rank writes
+    /// again while a peer's cache still has it is as slow as one that comes from there. Its pages are asked for at
+    /// once, since the first calls would fault on every one of them. Where there is no room for that much, the
+    /// operation has no more than it needs.
+    std::byte* take_staging(std::size_t bytes) {
+        try {
+            take_scratch(bytes < store_policy::staging_ring ? store_policy::staging_ring : bytes);
+        } catch (const std::bad_alloc&) {
+            e_.staging_at = 0;
+            return take_scratch(bytes);
+        }
+        if (!scratch_.populated) e_.backend->populate(scratch_.at, scratch_.bytes);
+        scratch_.populated = true;
+        if (e_.staging_at + bytes > scratch_.bytes) e_.staging_at = 0;
+        std::byte* const at = scratch_.at + e_.staging_at;
+        e_.staging_at += padded(bytes);
+        return at;
+    }
+
+    rank_context& e_;
+    memory_piece scratch_{};
+};
+
+/// Waits for an operation, within guarded().
+inline void run_until_done(rank_context& e, operation_state& o) {
+    const struct waiting {
+        rank_context& e;
+        ~waiting() { e.current = nullptr; }
+    } here{e};
+    e.current = &o;
+    for (;;) {
+        // Where it has moved another wait begins: a long call is no reason to sleep.
+        backoff wait(e);
+        for (const position before = o.now; o.now == before; wait(o.site)) {
+            if (o.done || o.advance()) return;
+            // Between any two looks at it: the peer may wait for another of them, as where two ranks exchange messages,
+            // and would wait for as long as this rank spins. By messages, to advance one is to advance the connections
+            // of all.
+            if (!e.by_messages) advance_all(e, &o);
+        }
+    }
 }
-#endif
+/// Waits for an operation; what it throws has broken the group.
+inline void wait_until_done(rank_context& e, operation_state& o) {
+    guarded(e, o.site.what, [&] { run_until_done(e, o); });
+}
 
 }  // namespace colls::inline v1::detail

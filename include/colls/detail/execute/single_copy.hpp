@@ -9,7 +9,7 @@ namespace colls::inline v1::detail {
 
 /// For a schedule that is given: `automatic` predicts.
 inline bool direct_executor::single_copy_pays() const {
-    const call& c = o_.request;
+    const call& c = arguments;
     return copies_now() && !reduces(c.what) &&
            (c.ragged || c.count * c.element / static_cast<std::size_t>(plan_->blocks) >= single_copy_policy::from);
 }
@@ -25,15 +25,15 @@ inline void direct_executor::push(int peer, std::byte* to, const std::byte* from
 
 /// A peer that has died is reported as elsewhere, once it is known to be dead.
 [[gnu::cold]] inline void direct_executor::single_copy_failed(int peer, int round, int why) {
-    o_.site.peer = peer;
-    o_.site.round = round;
+    site.peer = peer;
+    site.round = round;
     for (const double until = seconds_now() + 0.1; why != EPERM && seconds_now() < until; sched_yield()) {
         e_.backend->look(e_, nullptr, 0);
         if (e_.memory.poison().state.load(std::memory_order_relaxed) == 0) continue;  // throw_poison reads the report
         leave(e_);
-        throw_poison(e_, &o_.site);
+        throw_poison(e_, &site);
     }
-    fail(e_, errc::peer_failed, o_.site,
+    fail(e_, errc::peer_failed, site,
         message() << "cannot copy from or to the memory of its process: " << std::string_view(std::strerror(why))
                   << "; with COLLS_SINGLE_COPY=0 data go through shared memory instead");
 }

@@ -51,8 +51,8 @@ struct traced_outcome {
 /// Likewise of an operation, when its caller gives it back.
 [[gnu::cold]] [[gnu::noinline]] inline void put_trace(const rank_context& e, const operation_state& o) {
     const bool is_message = o.kind != operation_kind::collective;
-    put_trace(e, o.request, is_message ? o.site.what : name_of(o.request.what), o.schedule,
-        is_message ? o.site.peer : none, o.number, o.traced_from, {o.request.non_blocking, !o.done});
+    put_trace(e, o.arguments, is_message ? o.site.what : name_of(o.arguments.what), o.schedule,
+        is_message ? o.site.peer : none, o.number, o.traced_from, {o.arguments.non_blocking, !o.done});
 }
 
 }  // namespace colls::inline v1::detail

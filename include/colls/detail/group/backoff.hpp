@@ -2,7 +2,9 @@
 // IWYU pragma: private
 #pragma once
 
+#include <colls/detail/group/dump.hpp>
 #include <colls/detail/group/mismatch.hpp>
+#include <colls/detail/group/progress.hpp>
 
 #include <sched.h>
 

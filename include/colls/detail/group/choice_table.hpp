@@ -13,12 +13,12 @@ namespace colls::inline v1::detail {
 
 class execution_plan;
 
-/// What `automatic` chose for one kind of call. Without steps: the eager path.
+/// What `automatic` chose for one kind of call. Without a plan: the eager path.
 struct schedule_choice {
     std::uint64_t key = 0;
-    const execution_plan* steps = nullptr;
+    const execution_plan* plan = nullptr;
     std::size_t chunk_bytes = std::size_t{64} << 10;  ///< bytes of a unit per chunk
-    /// Instead of `steps` where a rank's buffer is out of the others' reach; null: one of the same schedule.
+    /// Instead of `plan` where a rank's buffer is out of the others' reach; null: one of the same schedule.
     const execution_plan* staged = nullptr;
     std::string_view name = {}, staged_name = {};  ///< of the schedules, for texts
     bool tells_distance = false;  ///< taken once in a while instead of the eager path: a sample of the distance follows

@@ -104,6 +104,22 @@ namespace colls::inline v1::detail {
     leave(e);
 }
 
+/// Tells ranks that may wait for this one why it does not make its next call; null: it makes the call after all.
+[[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(rank_context& e, const char* why) {
+    refusal_state& refusal = e.memory.refusal(e.rank);
+    refusal.call.store(0, std::memory_order_relaxed);
+    if (why) {
+        refusal.text.store(quoted(why));
+        refusal.call.store(e.calls + 1, std::memory_order_release);
+    }
+    e.has_refused = why != nullptr;
+    e.backend->refused(e);
+}
+/// Before a call.
+inline void withdraw_refusal(rank_context& e) {
+    if (e.has_refused) tell_refusal(e, nullptr);
+}
+
 /// From here on this rank may touch the memory of other ranks. Dekker's algorithm with `leave`: either this rank sees
 /// the poison here, or the rank that poisoned the group sees that this rank is active, and waits for it.
 inline void activate(rank_context& e) {

@@ -19,7 +19,7 @@ namespace colls::inline v1::detail {
 
 using extend::machine;
 
-struct operation_state;
+class pending;
 struct rank_context;
 
 /// What a rank does about peers that fail, and tells them about itself.
@@ -75,22 +75,24 @@ public:
     virtual std::unique_ptr<rank_context> shrink(rank_context& from) = 0;
 };
 
-/// How operations advance where ranks pass messages. Ranks that share memory have no use for it.
-class message_operations {
+/// Who runs the group's operations, and what waits and searches for senders need where ranks pass messages.
+class operation_maker {
 public:
-    virtual ~message_operations() = default;
-    virtual void begin(rank_context&, operation_state&) {}
-    /// True when the operation is complete.
-    virtual bool advance(rank_context&, operation_state&) { return true; }
+    virtual ~operation_maker() = default;
+    /// The executor of collectives (execute/executor.hpp), and that of messages (execute/operation_state.hpp).
+    virtual std::unique_ptr<pending> make_collective(rank_context&) = 0;
+    virtual std::unique_ptr<pending> make_message(rank_context&) = 0;
+    /// Would the next collective begin without waiting for other ranks?
+    virtual bool has_room(rank_context&) { return true; }
     /// Sleeps until a message may have come, for a short while at most.
     virtual void sleep(rank_context&) {}
     /// From now on ranks announce each message to this rank, also those already begun.
     virtual void ask_for_messages(rank_context&) {}
     /// Has the rank announced its next message to this rank?
-    virtual bool announced(rank_context&, int /*rank*/) { return false; }
+    virtual bool announced(rank_context&, int rank) = 0;
 };
 
-class group_backend : public failure_watch, public group_allocator, public group_formation, public message_operations {
+class group_backend : public failure_watch, public group_allocator, public group_formation, public operation_maker {
 public:
     /// What predictions are made from: the same for all ranks of the group.
     virtual const machine& figures() = 0;

@@ -6,6 +6,7 @@
 #include <colls/detail/group/choice_table.hpp>
 #include <colls/detail/group/group_backend.hpp>
 #include <colls/detail/group/group_memory.hpp>
+#include <colls/detail/group/pending.hpp>
 #include <colls/detail/group/recorder.hpp>
 #include <colls/detail/group/told_calls.hpp>
 #include <colls/detail/group/wait_policy.hpp>
@@ -20,12 +21,11 @@
 #include <pthread.h>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace colls::inline v1::detail {
 
 struct candidates;
-class execution_plan;
-struct prepared;
 
 struct memory_piece {
     std::byte* at = nullptr;
@@ -47,7 +47,7 @@ inline unsigned count_forks() {
     return forks.load(std::memory_order_relaxed);
 }
 
-struct rank_context {
+struct rank_context : std::enable_shared_from_this<rank_context> {
     int rank = 0, size = 1;
     group_memory memory;
     shared_backend backend;
@@ -80,7 +80,7 @@ struct rank_context {
     double began = seconds_now();         ///< when the group was made from which this one was split, directly or not
     unsigned dumps = 0;                   ///< dumps that signals asked for and that were given, or are due
     double dump_at = 0;                   ///< when the others have said where they wait; 0: no dump is due
-    int holders = 1;                      ///< communicator, operations, plans, progress threads: the last one ends it
+    std::shared_ptr<rank_context> held;   ///< the communicator's share of this context: membership.hpp
 
     std::uint64_t calls = 0;                ///< collective calls so far
     std::uint64_t history = 0;              ///< hash of all of them: a mismatch that a call misses the next one finds
@@ -98,19 +98,30 @@ struct rank_context {
 
     list<message_count> sent, received;  ///< messages to and from each rank
     int next_source = 0;                 ///< where the search for a sender begins, for recv_any
-    list<operation_state*> in_flight, idle;
+    list<pending*> in_flight;
+    std::vector<std::unique_ptr<pending>> idle_collectives, idle_messages;  ///< to be used again
     /// Operations in flight of the whole cycle: a wait looks through thousands of groups only where there are some.
     std::shared_ptr<std::size_t> in_flight_of_cycle = std::make_shared<std::size_t>(0);
-    const operation_state* current = nullptr;  ///< the operation that is waited for
-    list<memory_piece> pieces;                 ///< scratch memory that is not in use
-    std::size_t staging_at = 0;                ///< where the next operation begins to stage in its piece
-    choice_table choices;                      ///< what `automatic` chose
+    const pending* current = nullptr;  ///< what is waited for
+    list<memory_piece> pieces;         ///< scratch memory that is not in use
+    std::size_t staging_at = 0;        ///< where the next operation begins to stage in its piece
+    choice_table choices;              ///< what `automatic` chose
 
     rank_context(int own_rank, int group_size, const group_memory& m, shared_backend b)
         : rank(own_rank), size(group_size), memory(m), backend(static_cast<shared_backend&&>(b)) {}
     rank_context(const rank_context&) = delete;
     rank_context& operator=(const rank_context&) = delete;
-    ~rank_context();
+    ~rank_context() {
+        if (latest && *latest == this) {
+            *latest = next == this ? nullptr : next;
+            if (next != this) next->latest = latest;
+        }
+        previous->next = next;
+        next->previous = previous;
+        idle_collectives.clear();  // they give back memory
+        idle_messages.clear();
+        for (const memory_piece& piece : pieces) backend->give(piece.at, piece.bytes);
+    }
 
     /// Calls f with the context of each of the thread's other groups.
     template <class F>
@@ -169,11 +180,6 @@ inline bool call_hooks(const rank_context& e) {
 }
 /// Seconds that a rank sleeps at most while there are hooks.
 inline constexpr double sleep_between_hooks = 100e-6;
-
-/// Advances whatever is in flight in the groups of this thread.
-void progress(rank_context& e);
-/// Prints to stderr where every rank stands, as far as this rank knows.
-void print_dump(const rank_context& e, const wait_site* at);
 
 /// How often a signal has asked for a dump.
 inline std::atomic<unsigned> dumps_wanted{0};

@@ -5,7 +5,7 @@
 #include <colls/communicator.hpp>
 #include <colls/detail/backend/groups.hpp>
 #include <colls/detail/backend/split.hpp>
-#include <colls/detail/execute/dump.hpp>
+#include <colls/detail/group/membership.hpp>
 #include <colls/detail/perform/started_operation.hpp>
 
 #include <limits>
@@ -16,7 +16,7 @@ namespace colls::inline v1::detail {
 COLLS_INLINE communicator communicator_over(std::unique_ptr<rank_context> e) {
     if (!e) return {};
     const int rank = e->rank, size = e->size;
-    return {e.release(), rank, size};
+    return {hold(std::move(e)), rank, size};
 }
 COLLS_INLINE communicator split(rank_context& e, int color, int key) {
     return communicator_over(split_off(e, color, key));
@@ -45,7 +45,7 @@ COLLS_INLINE communicator shrink(rank_context& e) {
 COLLS_INLINE void leave_group(rank_context* e) {
     if (e->is_foreign()) return;
     const progress_lock mine(*e, progress_lock::quiet{});  // outlives the rank context
-    drop_holder(e);
+    const std::shared_ptr<rank_context> communicators = std::move(e->held);
 }
 COLLS_INLINE int ranks_per_host(const rank_context& e) { return e.ranks_per_host; }
 COLLS_INLINE host_map hosts_of(const rank_context& e) { return e.hosts; }

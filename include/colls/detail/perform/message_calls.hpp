@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
+#include <colls/detail/group/backoff.hpp>
 #include <colls/detail/perform/started_operation.hpp>
 #include <colls/operation.hpp>
 
@@ -35,32 +36,69 @@ inline void check_own_message(const rank_context& e, operation_kind kind, const 
         e.rank, e.rank);
 }
 
-/// Offers what this rank has begun to send, so that its receiver may copy it whatever this rank does next.
-inline void offer_message(rank_context& e, operation_state& o) {
-    try {
-        guarded(e, o.site.what, [&] { advance(e, o); });
-    } catch (...) {
-        release_operation(&e, o);
-        throw;
+/// A rank that has begun to send a message to this one for which no receive has begun, while no other receive from it
+/// is under way; or none. The search begins after the rank that was found last, so that each has its turn.
+inline int find_sender(rank_context& e) {
+    e.backend->ask_for_messages(e);
+    for (int i = 0; i < e.size; ++i) {
+        const int r = (e.next_source + i) % e.size;
+        if (!e.received.empty() && e.received[r].begun != e.received[r].over) continue;
+        if (!e.backend->announced(e, r)) continue;
+        e.next_source = (r + 1) % e.size;
+        return r;
     }
+    return none;
 }
+/// Waits until there is such a rank. Fails where all others have left the group and none of them has sent a message.
+inline int wait_for_sender(rank_context& e) {
+    const wait_site at{.what = "recv_any", .fingerprint = no_call};
+    const auto alone = [&] {
+        for (int r = 0; r < e.size; ++r)
+            if (r != e.rank && e.memory.state(r).gone.load(std::memory_order_acquire) == 0) return false;
+        return true;
+    };
+    int from = none;
+    guarded(e, at.what, [&] {
+        progress(e);  // this rank may be sending to itself
+        backoff wait(e);
+        for (unsigned turns = 1; (from = find_sender(e)) == none; ++turns) {
+            // What a rank has sent it sent before it left: so one more look, now that all have left.
+            if (turns % 64 == 0 && alone() && (from = find_sender(e)) == none)
+                fail(e, errc::peer_failed, at,
+                    message() << "all other ranks have left the group, and no message is on its way");
+            if (from != none) break;
+            wait(at);
+        }
+    });
+    return from;
+}
+
 inline operation_state* begin_checked_message(
     rank_context& e, operation_kind kind, const call& c, int peer, bool non_blocking) {
     if (c.packed) c.packed->pack();
-    operation_state& o = *take_operation(e, nullptr);
+    auto taken = take_idle<operation_state>(e.idle_messages, [&] { return e.backend->make_message(e); });
+    operation_state& o = *taken;
     o.kind = kind;
-    o.request = c;
+    o.arguments = c;
+    o.arguments.non_blocking = non_blocking;
     o.site = {peer, none, name_of_message(kind), {}, 0, no_call};
     auto& counters = kind == operation_kind::send ? e.sent : e.received;
     if (counters.empty()) counters.resize(static_cast<std::size_t>(e.size));
     o.sequence = counters[peer].begun++;
-    o.chunk = 0;
+    o.now = {};
     o.done = false;
-    if (e.by_messages) e.backend->begin(e, o);
-    o.request.non_blocking = non_blocking;
+    o.begin();
     o.traced_from = traces(e) ? begin_trace(e) : 0;
-    hand_to_caller(e, o);
-    if (kind == operation_kind::send && !e.by_messages) offer_message(e, o);
+    hand_to_caller(e, *taken.release());
+    if (kind == operation_kind::send && !e.by_messages) {
+        // Offered now, so that its receiver may copy it whatever this rank does next.
+        try {
+            guarded(e, o.site.what, [&] { o.advance(); });
+        } catch (...) {
+            release_operation(e, o);
+            throw;
+        }
+    }
     return &o;
 }
 

@@ -2,15 +2,14 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/backend/groups.hpp>
 #include <colls/detail/call/perform.hpp>
 #include <colls/detail/choose/choose.hpp>
-#include <colls/detail/execute/progress.hpp>
+#include <colls/detail/execute/eager.hpp>
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
 #include <colls/detail/perform/own_contribution.hpp>
-#include <colls/detail/perform/taken_operation.hpp>
+#include <colls/detail/perform/taken_collective.hpp>
 #include <colls/detail/prove/examine.hpp>
 
 #include <atomic>
@@ -33,13 +32,13 @@ inline schedule_choice resolve_schedule(rank_context& e, const request& q, bool 
                 .text(),
             e.rank);
     };
-    if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.steps->expressions_known)
+    if (q.how.given && c.op && (!c.op->commutative || q.how.reproducible) && !p.plan->expressions_known)
         refuse(
             "has been proven by symmetry alone, which does not tell in which order it folds, as this call needs: take "
             "direct, or automatic");
-    if (q.how.given && c.op && !c.op->commutative && !p.steps->order_preserving)
+    if (q.how.given && c.op && !c.op->commutative && !p.plan->order_preserving)
         refuse("does not keep the order of ranks, which this operator needs: take direct, or automatic");
-    if (q.how.given && c.op && q.how.reproducible && !p.steps->one_expression)
+    if (q.how.given && c.op && q.how.reproducible && !p.plan->one_expression)
         refuse(
             "does not compute all elements by one fold expression, so their bits would depend on the count and on how "
             "data are cut into calls, which colls::reproducible forbids: take direct, or colls::reproducible alone");
@@ -59,20 +58,9 @@ inline bool depends_on_distance(const rank_context& e, const request& q) {
 /// The schedule of such a call that tells the distance. Its bits are those of the eager path.
 [[gnu::cold]] [[gnu::noinline]] inline schedule_choice resolve_telling(rank_context& e, const request& q) {
     const schedule_choice p = resolve_schedule(e, q, true);
-    return p.steps ? p : resolve(e, q.c, q.how, false, true);
+    return p.plan ? p : resolve(e, q.c, q.how, false, true);
 }
 
-/// Tells ranks that may wait for this one why it does not make its next call; null: it makes the call after all.
-[[gnu::cold]] [[gnu::noinline]] inline void tell_refusal(rank_context& e, const char* why) {
-    refusal_state& refusal = e.memory.refusal(e.rank);
-    refusal.call.store(0, std::memory_order_relaxed);
-    if (why) {
-        refusal.text.store(quoted(why));
-        refusal.call.store(e.calls + 1, std::memory_order_release);
-    }
-    e.has_refused = why != nullptr;
-    e.backend->refused(e);
-}
 COLLS_INLINE void refuse_call(rank_context& e, errc code, const char* why) {
     const progress_lock mine(e);
     tell_refusal(e, why);
@@ -105,82 +93,31 @@ COLLS_INLINE void check_arguments(rank_context& e, request& q) {
     check(e, q, false);
 }
 
-/// Describes a call to an operation, which does not begin by that.
-inline void set_call(operation_state& o, const call& c, const schedule_choice& p) {
-    o.kind = operation_kind::collective;
-    o.request = c;
-    o.plan = p.steps;
-    o.staged_plan = p.staged;
-    o.schedule = p.name;
-    o.staged_schedule = p.staged_name;
-    o.chunk_bytes = p.chunk_bytes;
-    o.tells_distance = p.tells_distance;
-}
-
-inline void begin_execution(rank_context& e, operation_state& o) {
-    if (e.by_messages)
-        e.backend->begin(e, o);
-    else
-        direct_executor(e, o).begin();
-}
-
-inline void execute_untraced(rank_context& e, const call& c, const schedule_choice& p, prepared* of) {
-    if (e.has_refused) tell_refusal(e, nullptr);
-    if (p.steps == nullptr) {
-        guarded(e, name_of(c.what), [&] { eager_executor(e, c).run(); });
-        return;
-    }
-    const taken_operation own(e, of);
-    set_call(*own, c, p);
-    guarded(e, name_of(c.what), [&] {
-        begin_execution(e, *own);
-        run_until_done(e, *own);
-    });
-}
-
-[[gnu::cold]] [[gnu::noinline]] inline void execute_traced(
-    rank_context& e, const call& c, const schedule_choice& p, prepared* of) {
-    const double from = begin_trace(e);
-    const std::uint64_t number = e.calls;
-    try {
-        execute_untraced(e, c, p, of);
-    } catch (...) {
-        put_trace(e, c, name_of(c.what), p.name, none, number, from, {.failed = true});
-        throw;
-    }
-    put_trace(e, c, name_of(c.what), p.name, none, number, from);
-}
-/// Runs a call, which is that of `of` if this is not null, to its end.
-inline void execute(rank_context& e, const call& c, const schedule_choice& p, prepared* of) {
-    if (c.packed) c.packed->pack();
-    if (traces(e))
-        execute_traced(e, c, p, of);
-    else
-        execute_untraced(e, c, p, of);
-    if (c.packed) c.packed->unpack();
-}
-
 COLLS_INLINE void perform(rank_context& e, request& q) {
     const progress_lock mine(e);
-    const schedule_choice p = check(e, q, true, true);
-    change_own_contribution(e, q);
-    execute(e, q.c, p, nullptr);
-}
-
-COLLS_INLINE void exchange(rank_context& e, const void* own, std::size_t bytes, void* all) {
-    call c{
-        .what = collective::all_gather, .in = static_cast<const std::byte*>(own), .out = static_cast<std::byte*>(all)};
-    c.count = bytes * static_cast<std::size_t>(e.size);
-    c.signature = hash_text("split");
-    if (e.by_messages) {
-        // A schedule of its own: COLLS_SCHEDULE is for the program's calls.
-        static const any_schedule fixed(schedule_of<collective::all_gather>(circulant<>{}));
-        schedule_choice p = resolve(e, c, {&fixed, nullptr, nullptr}, false);
-        p.name = "within split";
-        execute_untraced(e, c, p, nullptr);
-    } else {
-        guarded(e, "split", [&] { eager_executor(e, c).run(); });
+    const schedule_choice p = q.of ? q.of->blocking : check(e, q, true, true);
+    if (!q.of) change_own_contribution(e, q);
+    const call& c = q.c;
+    withdraw_refusal(e);
+    if (c.packed) c.packed->pack();
+    const double from = traces(e) ? begin_trace(e) : 0;
+    const std::uint64_t number = e.calls;
+    try {
+        if (p.plan == nullptr) {
+            eager_executor(e, c).run();
+        } else {
+            const taken_collective o(e, c, p, q.of);
+            o->begin();
+            run_until_done(e, *o);
+        }
+    } catch (...) {
+        call_ended_by_error(e, name_of(c.what));
+        if (from != 0) put_trace(e, c, name_of(c.what), p.name, none, number, from, {.failed = true});
+        throw;
     }
+    no_longer_active(e);
+    if (from != 0) put_trace(e, c, name_of(c.what), p.name, none, number, from);
+    if (c.packed) c.packed->unpack();
 }
 
 }  // namespace colls::inline v1::detail

@@ -2,25 +2,25 @@
 // IWYU pragma: private, include <colls/operation.hpp>
 #pragma once
 
-#include <colls/detail/group/rank_context.hpp>
-#include <colls/detail/request/call.hpp>
-#include <colls/detail/support/list.hpp>
+#include <colls/detail/execute/executor.hpp>
+#include <colls/detail/request/request.hpp>
 
 #include <memory>
 
 namespace colls::inline v1::detail {
 
-struct prepared {
-    rank_context* e;
-    call c;
+/// Its plan and the operation that it has started share it.
+struct prepared : std::enable_shared_from_this<prepared> {
+    prepared(rank_context& e, request&& checked) : group(e.shared_from_this()), q(static_cast<request&&>(checked)) {}
+
+    std::shared_ptr<rank_context> group;
+    request q;
     schedule_choice blocking, started;
-    std::shared_ptr<const void> keep;  ///< the copy of the operator
-    list<std::size_t> in_offsets, out_offsets;
-    /// The call's own operation; null while it is in use. How many operations are in flight hangs on time, so a run
+    std::shared_ptr<const void> op;  ///< the copy of the operator
+    /// The call's own executor; null while it is in use. How many operations are in flight depends on time, so a run
     /// could find none idle.
-    operation_state* own = nullptr;
-    bool runs = false;     ///< an operation that it started is not over
-    bool dropped = false;  ///< by its owner: the operation that runs is the last to need it, and deletes it
+    std::unique_ptr<executor> own;
+    std::shared_ptr<prepared> held;  ///< the plan's share: this object itself
 };
 
 }  // namespace colls::inline v1::detail

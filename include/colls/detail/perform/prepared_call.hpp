@@ -14,52 +14,44 @@ COLLS_INLINE prepared* prepare_call(rank_context& e, request& q) {
     // allocates.
     if (!e.by_messages)
         for (const schedule_choice* s : {&blocking, &started})
-            if (s->steps != nullptr) copied_otherwise(*s->steps);
-    std::shared_ptr<const void> keep = copy_operator(q);
+            if (s->plan != nullptr) copied_otherwise(*s->plan);
+    std::shared_ptr<const void> op = copy_operator(q);
     change_own_contribution(e, q);
-    auto* const p = new prepared{&e, q.c, blocking, started, static_cast<std::shared_ptr<const void>&&>(keep),
-        static_cast<list<std::size_t>&&>(q.in_offsets), static_cast<list<std::size_t>&&>(q.out_offsets)};
-    p->own = new operation_state;
-    p->own->of = p;
-    ++e.holders;
+    const auto p = std::make_shared<prepared>(e, static_cast<request&&>(q));
+    p->q.of = p.get();
+    p->blocking = blocking;
+    p->started = started;
+    p->op = std::move(op);
+    p->own.reset(static_cast<executor*>(e.backend->make_collective(e).release()));
+    p->held = p;
     make_room_in_flight(e);
-    return p;
+    return p.get();
 }
 /// Throws invalid_argument unless the prepared call exists and may run now.
 inline prepared& expect_ready(prepared* p) {
     if (p == nullptr) throw error(errc::invalid_argument, "colls: this plan is empty: it was moved from");
-    if (p->runs)
+    if (p->held.use_count() > 1)  // by an operation that it has started
         throw error(errc::invalid_argument,
             (message()
-                << "colls: rank " << p->e->rank << " in " << name_of(p->c.what)
+                << "colls: rank " << p->group->rank << " in " << name_of(p->q.c.what)
                 << ": the plan's operation is not over, and uses its buffers: wait for it before the next start or run")
                 .text(),
-            p->e->rank);
+            p->group->rank);
     return *p;
 }
 COLLS_INLINE void run_prepared(prepared* p) {
-    prepared& now = expect_ready(p);
-    const progress_lock mine(*now.e);
-    execute(*now.e, now.c, now.blocking, p);
+    prepared& ready = expect_ready(p);
+    perform(*ready.group, ready.q);
 }
 COLLS_INLINE operation_state* start_prepared(prepared* p) {
-    prepared& now = expect_ready(p);
-    const progress_lock mine(*now.e);
-    operation_state* const o = begin_call(*now.e, now.c, now.started, now.keep, {}, {}, p);
-    now.runs = true;
-    return o;
+    prepared& ready = expect_ready(p);
+    const progress_lock mine(*ready.group);
+    return begin_call(*ready.group, ready.q.c, ready.started, {ready.op, {}, {}}, p);
 }
 COLLS_INLINE void drop_prepared(prepared* p) {
-    if (p == nullptr || p->e->is_foreign()) return;
-    rank_context* const e = p->e;
-    const progress_lock mine(*e, progress_lock::quiet{});
-    if (p->runs) {
-        p->dropped = true;
-    } else {
-        if (p->own) drop_operation(*e, p->own);
-        delete p;
-    }
-    drop_holder(e);
+    if (p == nullptr || p->group->is_foreign()) return;
+    const progress_lock mine(*p->group, progress_lock::quiet{});
+    const std::shared_ptr<prepared> plans = std::move(p->held);  // an operation that runs may still hold it
 }
 
 }  // namespace colls::inline v1::detail

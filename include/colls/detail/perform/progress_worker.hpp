@@ -25,7 +25,7 @@ inline bool progress_locked(rank_context& e) {
 }
 
 struct progress_worker {
-    explicit progress_worker(rank_context& own) : e(own) {
+    explicit progress_worker(rank_context& own) : group(own.shared_from_this()), e(own) {
         if (e.shared != nullptr)
             throw error(errc::invalid_argument,
                 (message() << "colls: rank " << e.rank
@@ -33,7 +33,6 @@ struct progress_worker {
                               "or one that it was split from or into: one is enough")
                     .text(),
                 e.rank);
-        ++e.holders;
         share(&mutex);
         thread = std::thread([this] {
             while (!over.load(std::memory_order_relaxed))
@@ -49,7 +48,6 @@ struct progress_worker {
         over.store(true, std::memory_order_relaxed);
         thread.join();
         share(nullptr);
-        drop_holder(&e);
     }
     /// Sets the mutex of progress_lock in all rank contexts that were split from one another.
     void share(std::mutex* m) {
@@ -57,6 +55,7 @@ struct progress_worker {
         for (rank_context* x = e.next; x != &e; x = x->next) x->shared = m;
     }
 
+    const std::shared_ptr<rank_context> group;  // gone last
     rank_context& e;
     std::mutex mutex;
     std::atomic<bool> over{false};

@@ -8,25 +8,16 @@
 
 namespace colls::inline v1::detail {
 
-/// Makes room for all that may be in flight at once: each operation in flight, and each persistent call, is a holder.
-inline void make_room_in_flight(rank_context& e) { e.in_flight.reserve(static_cast<std::size_t>(e.holders)); }
+/// Makes room for all that may be in flight at once: whoever holds the context has one operation in flight at most.
+inline void make_room_in_flight(rank_context& e) { e.in_flight.reserve(static_cast<std::size_t>(e.held.use_count())); }
 /// Gives the operation to its caller. It holds the rank context until `release_operation`.
 inline operation_state* hand_to_caller(rank_context& e, operation_state& o) {
     o.asked = backoff(e);
-    ++e.holders;
+    o.group = e.shared_from_this();
     if (o.of == nullptr) make_room_in_flight(e);
     e.in_flight.push_back(&o);
     ++*e.in_flight_of_cycle;
     return &o;
-}
-/// One holder less. With the last one the rank leaves the group.
-inline void drop_holder(rank_context* e) {
-    if (--e->holders > 0) return;
-    const std::unique_ptr<rank_context> own(e);
-    // Release: all that this rank did for the others is done.
-    e->memory.core(e->rank).store(0, std::memory_order_relaxed);  // it shares a core with no rank any more
-    e->memory.state(e->rank).gone.store(1, std::memory_order_release);
-    e->backend->close();
 }
 
 /// A copy of the operator, for a call that outlives its arguments. Null: the operator has no state.
@@ -36,60 +27,51 @@ inline std::shared_ptr<const void> copy_operator(request& q) {
     q.c.op_value = kept.get();
     return kept;
 }
-/// Starts a call, whose operator is owned by `keep` and whose counts by the tables, or by somebody else if they are
-/// empty. `of` is the persistent call, or null.
-inline operation_state* begin_call(rank_context& e, const call& c, const schedule_choice& p,
-    const std::shared_ptr<const void>& keep, list<std::size_t>&& in_offsets, list<std::size_t>&& out_offsets,
-    prepared* of) {
-    if (e.has_refused) tell_refusal(e, nullptr);
+/// Starts a call, which `kept` outlives, or else its owner. `of` is the persistent call, or null.
+inline operation_state* begin_call(
+    rank_context& e, const call& c, const schedule_choice& p, kept_arguments&& kept, prepared* of) {
+    withdraw_refusal(e);
     if (c.packed) c.packed->pack();
     const double from = traces(e) ? begin_trace(e) : 0;
-    taken_operation own(e, of);
-    operation_state& o = *own;
-    set_call(o, c, p);
-    o.request.non_blocking = true;
-    o.keep = keep;
-    o.in_offsets = static_cast<list<std::size_t>&&>(in_offsets);  // the data stays where it is
-    o.out_offsets = static_cast<list<std::size_t>&&>(out_offsets);
-    guarded(e, name_of(c.what), [&] { begin_execution(e, o); });
-    own.release();
+    taken_collective taken(e, c, p, of);
+    taken->arguments.non_blocking = true;
+    taken->kept = std::move(kept);  // the data of the tables stays where it is
+    guarded(e, name_of(c.what), [&] { taken->begin(); });
+    executor& o = taken.release();
+    if (of) o.of = of->shared_from_this();
     o.traced_from = from;
     return hand_to_caller(e, o);
 }
 COLLS_INLINE operation_state* begin(rank_context& e, request& q) {
     const progress_lock mine(e);
     const schedule_choice p = check(e, q, false);
-    const std::shared_ptr<const void> keep = copy_operator(q);
+    std::shared_ptr<const void> op = copy_operator(q);
     change_own_contribution(e, q);
-    return begin_call(e, q.c, p, keep, static_cast<list<std::size_t>&&>(q.in_offsets),
-        static_cast<list<std::size_t>&&>(q.out_offsets), nullptr);
+    return begin_call(e, q.c, p, {std::move(op), std::move(q.in_offsets), std::move(q.out_offsets)}, nullptr);
 }
 COLLS_INLINE bool begins_at_once(rank_context& e) {
     const progress_lock mine(e);
-    return e.by_messages || has_free_place(e, e.sequence);
+    return e.backend->has_room(e);
 }
 
-/// Takes back an operation that is over or has failed.
-inline void release_operation(rank_context* e, operation_state& o) {
-    for (std::size_t i = 0; i < e->in_flight.size(); ++i)
-        if (e->in_flight[i] == &o) {
-            e->drop_in_flight(i);
+/// Takes back an operation that is over or has failed. The rank may leave the group by that, and a persistent call end
+/// that its plan has dropped.
+inline void release_operation(rank_context& e, operation_state& o) {
+    for (std::size_t i = 0; i < e.in_flight.size(); ++i)
+        if (e.in_flight[i] == &o) {
+            e.drop_in_flight(i);
             break;
         }
-    if (o.traced_from != 0) put_trace(*e, o);
+    if (o.traced_from != 0) put_trace(e, o);
     o.traced_from = 0;
-    o.keep.reset();
-    o.request.packed = {};
-    if (o.of != nullptr) {
-        o.of->runs = false;
-        if (o.of->dropped) {
-            delete o.of;
-            drop_operation(*e, &o);
-            return drop_holder(e);
-        }
-    }
-    give_operation(*e, o);
-    drop_holder(e);
+    o.kept.op.reset();
+    o.arguments.packed = {};
+    const std::shared_ptr<rank_context> group = std::move(o.group);
+    const std::shared_ptr<prepared> of = std::move(o.of);
+    if (o.kind == operation_kind::collective)
+        give_collective(e, std::unique_ptr<executor>(&static_cast<executor&>(o)), of.get());
+    else
+        e.idle_messages.push_back(std::unique_ptr<pending>(&o));
 }
 /// Runs f, which works on operation o. Where f throws, or o is over after it, o is released and null.
 template <class F>
@@ -102,9 +84,9 @@ void run_on(rank_context& e, operation_state*& o, F f) {
         ~release_if_over() {
             if (!failed && !o->done) return;
             operation_state& over = *o;
-            if (!failed && over.request.packed) over.request.packed->unpack();
+            if (!failed && over.arguments.packed) over.arguments.packed->unpack();
             o = nullptr;
-            release_operation(&e, over);
+            release_operation(e, over);
         }
     };
     release_if_over after{e, o};

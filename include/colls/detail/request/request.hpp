@@ -8,6 +8,8 @@
 
 namespace colls::inline v1::detail {
 
+struct prepared;
+
 struct request {
     call c;  ///< the caller sets what, in, out, element, op, op_value, root and signature; the checks set the rest
     std::size_t in_count = 0, out_count = 0;
@@ -18,6 +20,7 @@ struct request {
     void* (*copy_op)(const void*) = nullptr;    ///< copies the operator for calls that outlive their arguments;
     void (*drop_op)(void*) = nullptr;           ///< destroys that copy. Both null: the operator has no state
     chooser how;
+    prepared* of = nullptr;  ///< the persistent call that it belongs to, checked once; or null
 
     // Defined in perform_call.hpp, so that units that make calls do not compile them.
     request();

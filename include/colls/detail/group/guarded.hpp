@@ -1,5 +1,5 @@
 // What happens to the group where a call ends by an exception.
-// IWYU pragma: private, include <colls/collectives.hpp>
+// IWYU pragma: private
 #pragma once
 
 #include <colls/detail/group/failure.hpp>
@@ -51,16 +51,20 @@ inline void no_longer_active(rank_context& e) {
     } catch (...) {}
 }
 
-/// Runs f, which may run a user's operator and throw: then the group is broken before the exception goes on. However f
-/// ends, this rank is not active after it.
+/// In a handler of what a call has thrown, which may be a user's operator: breaks the group before the exception goes
+/// on. However a call ends, this rank is not active after it.
+[[gnu::cold]] [[gnu::noinline]] inline void call_ended_by_error(rank_context& e, const char* what) {
+    call_threw(e, what);
+    no_longer_active(e);
+    add_latest_calls(e);
+}
+/// Runs f, which is a part of a call.
 template <class F>
 void guarded(rank_context& e, const char* what, F f) {
     try {
         f();
     } catch (...) {
-        call_threw(e, what);
-        no_longer_active(e);
-        add_latest_calls(e);
+        call_ended_by_error(e, what);
         throw;
     }
     no_longer_active(e);

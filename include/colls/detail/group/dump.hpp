@@ -1,27 +1,12 @@
 // The dump of a group: how far each of its ranks is, for a person who debugs a program that hangs.
-// IWYU pragma: private, include <colls/communicator.hpp>
+// IWYU pragma: private
 #pragma once
 
-#include <colls/detail/execute/operation_state.hpp>
+#include <colls/detail/group/mismatch.hpp>
 
 #include <cstdio>
 
 namespace colls::inline v1::detail {
-
-/// Appends how far rank r is in an operation of this rank, from its line in shared memory, if it is in that one.
-[[gnu::cold]] inline void describe_line(message& text, const rank_context& e, int r, const operation_state& own) {
-    const std::uint64_t word = e.memory.operation(own.sequence % window, r).progress.load(std::memory_order_acquire);
-    if (word >> 24 != own.sequence + 1 || !own.plan || own.plan->values() == 0) return;  // it has not entered
-    const auto value = static_cast<std::size_t>(word & 0xffffff), values = static_cast<std::size_t>(own.plan->values());
-    put_brief(text << "; in call " << static_cast<std::size_t>(own.site.call) << " (" << own.site.what << ", ",
-        own.site.schedule)
-        << "), ";
-    if (value == 0)
-        text << "which it has entered";
-    else
-        text << "chunk " << (value - 1) / values << " of " << own.layout.chunks << ", has done round "
-             << (value - 1) % values / 2;
-}
 
 /// Appends for which rank a rank waits, and in what: " waits for rank 2 in recv".
 [[gnu::cold]] inline void describe_wait(message& text, std::uint64_t word) {
@@ -43,13 +28,13 @@ namespace colls::inline v1::detail {
 }
 
 /// Prints to stderr what this rank is doing, and what it knows of the others. `at`: where it waits; null: it does not.
-COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
+[[gnu::cold]] inline void print_dump(const rank_context& e, const wait_site* at) {
     const auto print = [](const message& text) { std::fprintf(stderr, "%s\n", text.text()); };
     print(message() << "colls: rank " << e.rank << " of " << e.size << ": " << static_cast<std::size_t>(e.calls)
                     << " calls begun, " << e.in_flight.size() << " operations in flight"
                     << (e.by_messages ? ", by messages" : ""));
-    const operation_state* own = e.current;
-    if (own && own->kind != operation_kind::collective) own = nullptr;
+    const pending* own = e.current;
+    if (own && !own->is_collective) own = nullptr;
     const auto wait_of = [&](int r) -> std::uint64_t {
         if (r == e.rank) return at ? long_wait::word_of(*at) : 0;
         return e.backend->dead(r) ? 0 : e.memory.state(r).waits.load(std::memory_order_relaxed);
@@ -62,12 +47,12 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
     }
     if (e.calls > 0) print(message() << "colls:   its latest calls:");
     for_latest_calls(e.recent, e.calls, [&](const message& text) { print(message() << "colls:     " << text.text()); });
-    for (const operation_state* o : e.in_flight) {
+    for (const pending* o : e.in_flight) {
         message text;
         text << "colls:   in flight:" << o->site;
         if (o->site.peer != none) text << ", waits for rank " << o->site.peer;
         print(text);
-        if (o->kind == operation_kind::collective && (!own || o->sequence < own->sequence)) own = o;
+        if (o->is_collective && (!own || o->sequence < own->sequence)) own = o;
     }
     const poison_state& p = e.memory.poison();
     if (p.state.load(std::memory_order_acquire) == 2)
@@ -87,7 +72,7 @@ COLLS_INLINE void print_dump(const rank_context& e, const wait_site* at) {
             text << " this one";
         else
             describe_wait(text, wait_of(r));
-        if (!e.by_messages && own) describe_line(text, e, r, *own);
+        if (own) own->describe(text, r);
         print(text);
     }
     // From this rank on, each waits for the next: the last one is where to look.

@@ -1,0 +1,60 @@
+// The executors of a rank: how a call takes one, and gives it back.
+// IWYU pragma: private, include <colls/collectives.hpp>
+#pragma once
+
+#include <colls/detail/perform/prepared.hpp>
+
+#include <utility>
+
+namespace colls::inline v1::detail {
+
+/// One that is idle, or a new one.
+template <class Operation>
+std::unique_ptr<Operation> take_idle(std::vector<std::unique_ptr<pending>>& idle, auto make) {
+    std::unique_ptr<pending> o;
+    if (idle.empty()) {
+        o = make();
+    } else {
+        o = std::move(idle.back());
+        idle.pop_back();
+    }
+    return std::unique_ptr<Operation>(static_cast<Operation*>(o.release()));
+}
+/// The executor of the persistent call `of`. Without one, or where a hook runs the call while it runs, any.
+inline std::unique_ptr<executor> take_collective(rank_context& e, prepared* of) {
+    if (of != nullptr && of->own != nullptr) return std::move(of->own);
+    return take_idle<executor>(e.idle_collectives, [&] { return e.backend->make_collective(e); });
+}
+/// Takes back an executor that is not in use any more.
+inline void give_collective(rank_context& e, std::unique_ptr<executor> o, prepared* of) {
+    o->arguments.packed = {};
+    if (of != nullptr && of->own == nullptr)
+        of->own = std::move(o);
+    else
+        e.idle_collectives.push_back(std::move(o));
+}
+
+/// An executor, with the call that it is to run. Unless released it is given back at the end of the scope.
+class taken_collective {
+public:
+    taken_collective(rank_context& e, const call& c, const schedule_choice& p, prepared* of)
+        : e_(e), of_(of), o_(take_collective(e, of)) {
+        o_->arguments = c;
+        o_->choose(p);
+    }
+    taken_collective(const taken_collective&) = delete;
+    taken_collective& operator=(const taken_collective&) = delete;
+    ~taken_collective() {
+        if (o_) give_collective(e_, std::move(o_), of_);
+    }
+    executor& operator*() const { return *o_; }
+    executor* operator->() const { return o_.get(); }
+    executor& release() { return *o_.release(); }
+
+private:
+    rank_context& e_;
+    prepared* of_;
+    std::unique_ptr<executor> o_;
+};
+
+}  // namespace colls::inline v1::detail
