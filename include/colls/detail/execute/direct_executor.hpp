@@ -68,7 +68,7 @@ private:
         return (offsets ? offsets[plan_->blocks] : own ? c.own_count : 0) * c.element;
     }
     operation_line& line_of(int rank) const { return e_.memory.operation(o_.sequence % window, rank); }
-    /// The progress word of a rank that has come to `value` in the chunk; see planner.hpp for the values.
+    /// The progress word of a rank that has come to `value` in the chunk; see dependencies.hpp for the values.
     std::uint64_t progress_word(std::size_t chunk, int value) const {
         // Zeroed memory is no entry: hence + 1.
         return (o_.sequence + 1) << 24 |
