@@ -110,7 +110,7 @@ private:
 
 // How ordinary buffers go between processes, where the distance of the cores is no longer what it was when that was
 // measured: far from each other stores past the caches are faster than plain ones and than the kernel's copies, near
-// each other the kernel's copies are the fastest (docs/performance.md).
+// each other the kernel's copies are the fastest (docs/measurements/tried.md).
 
 /// Are data that ranks at that distance stage for each other best stored past the caches?
 inline bool streams_at(const rank_context& e, bool near) {

@@ -6,7 +6,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Sizes in bytes. They were measured: docs/performance.md.
+/// Sizes in bytes. They were measured: docs/measurements/tried.md.
 struct single_copy_policy {
     /// The least size of a block.
     static constexpr std::size_t from = std::size_t{24} << 10;

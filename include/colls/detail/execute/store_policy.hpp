@@ -6,7 +6,7 @@
 
 namespace colls::inline v1::detail {
 
-/// Sizes, in bytes. They were measured: docs/design.md, "How bytes are copied".
+/// Sizes, in bytes. They were measured: docs/measurements/tried.md.
 struct store_policy {
     // Ranks whose cores are far from each other: a line takes long from one cache to another.
     /// From this size of the whole buffer on, pushes into memory that this rank has not just read are streamed.

@@ -315,7 +315,7 @@ public:
         a.ah_attr.grh.dgid = t.gid;
         a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(of_.gid_index_);
         a.ah_attr.grh.hop_limit = 64;
-        // A peer on soft-RoCE may refuse repeated packets of a request of several packets (docs/design.md). So a
+        // A peer on soft-RoCE may refuse repeated packets of a request of several packets (docs/design/verbs.md). So a
         // request is one packet, unless the peer is on the same device, where none are lost.
         if (of_.attributes_.vendor_id == soft_vendor && std::memcmp(t.gid.raw, of_.gid_.raw, sizeof t.gid.raw) != 0)
             limits_.bytes = std::uint64_t{128} << a.path_mtu;
