@@ -86,7 +86,7 @@ private:
         return (offsets ? offsets[plan_->blocks] : own ? c.own_count : 0) * c.element;
     }
     operation_line& line_of(int rank) const { return e_.memory.operation(sequence % window, rank); }
-    /// The progress word of a rank that has now to `value` in the chunk; see rank_program.hpp for the values.
+    /// The progress word of a rank that has come to `value` in the chunk; see dependencies.hpp for the values.
     std::uint64_t progress_word(std::size_t chunk, int value) const {
         // Zeroed memory is no entry: hence + 1.
         return (sequence + 1) << 24 |
@@ -350,7 +350,7 @@ inline const std::byte* direct_executor::address(const rank_buffers& b, const lo
     return base + (unit_in(b, l.where, l.index).first + skip) * arguments.element;
 }
 
-/// Passes a wait if the peer has now to the instruction's value in that chunk; else false, and the operation waits for
+/// Passes a wait if the peer has come to the instruction's value in that chunk; else false, and the operation waits for
 /// that peer. Acquire: what the peer stored before it published the value is visible after.
 inline bool direct_executor::try_wait(const instruction& i, std::size_t chunk) {
     const int peer = rank_of(i.peer);

@@ -141,7 +141,7 @@ inline extent message_executor::unit_in(place where, int unit) const {
 }
 
 /// From now on the operation runs by this plan: in which chunks, with which scratch memory for those under way. All
-/// ranks now to the same numbers, since there is one chunk where they do not know all counts.
+/// ranks come to the same numbers, since there is one chunk where they do not know all counts.
 inline void message_executor::lay_out(const execution_plan& plan) {
     follow(plan);
     const call& c = arguments;
