@@ -32,9 +32,14 @@
 /// See COLLS_VERSION_MAJOR.
 #define COLLS_VERSION_PATCH 0
 
-// What is behind calls and groups is included with them and compiled in each unit that uses them. Units that define
-// COLLS_SEPARATE include declarations only, and the sources in colls/src are part of the program (CMake: link
-// colls::separate).
+// What is behind calls and groups is included with them and compiled in each unit that uses them; or once. Then units
+// define COLLS_SEPARATE, and include declarations only. The definitions are in one unit of the program, which defines
+// COLLS_IMPLEMENTATION before it includes all headers of the library that the program uses; or in the sources in
+// colls/src (CMake: link colls::separate).
+#if defined(COLLS_IMPLEMENTATION)
+#undef COLLS_SEPARATE
+#define COLLS_SEPARATE_SOURCE
+#endif
 #if defined(COLLS_SEPARATE_SOURCE)
 #define COLLS_INLINE
 #else

@@ -32,78 +32,74 @@ enum class collective : unsigned char {
 /// The collectives that a family may provide: those before `redistribute`, whose result depends on two layouts.
 inline constexpr int collective_count = 11;
 
+/// What a rank's input, or output, has of a call's data.
+enum class content : unsigned char {
+    nothing,
+    whole,       ///< one vector, as long on every rank
+    own_block,   ///< this rank's block of it
+    all_blocks,  ///< a block for each rank, or of each
+    layout       ///< what a layout says that this rank has
+};
+/// Whose contributions a result holds.
+enum class contributors : unsigned char {
+    no_rank,
+    root,   ///< the root's data, copied
+    owner,  ///< of each block, those of the rank whose block it is, copied
+    each,   ///< a block from each rank, copied
+    all,    ///< those of all ranks, reduced
+    up_to,  ///< those of ranks 0 to this one, reduced
+    before  ///< those of the ranks before this one, reduced
+};
+
+/// What a collective is, for all that reads schedules and calls: the proof, the planner, checks, executors, kits.
+struct collective_traits {
+    const char* name;
+    collective dual;  ///< see v1::dual
+    content in, out;
+    bool in_at_root, out_at_root;  ///< the root alone has that input, that output
+    contributors result;
+
+    constexpr bool rooted() const { return in_at_root || out_at_root; }
+    constexpr bool reduces() const { return result >= contributors::all && out != content::nothing; }
+    constexpr bool is_scan() const { return result == contributors::up_to || result == contributors::before; }
+    /// Every rank waits for every other.
+    constexpr bool synchronises() const { return !rooted() && !is_scan() && in != content::layout; }
+    /// Each user block belongs to one rank.
+    constexpr bool owned() const { return in == content::own_block || out == content::own_block; }
+};
+/// In the order of `collective`. A new collective is a row here, and a call in collectives.hpp.
+inline constexpr collective_traits all_collective_traits[] = {
+    {"broadcast", collective::reduce, content::whole, content::whole, true, false, contributors::root},
+    {"scatter", collective::gather, content::all_blocks, content::own_block, true, false, contributors::root},
+    {"gather", collective::scatter, content::own_block, content::all_blocks, false, true, contributors::owner},
+    {"all_gather", collective::reduce_scatter, content::own_block, content::all_blocks, false, false,
+        contributors::owner},
+    {"reduce", collective::broadcast, content::whole, content::whole, false, true, contributors::all},
+    {"reduce_scatter", collective::all_gather, content::all_blocks, content::own_block, false, false,
+        contributors::all},
+    {"all_reduce", collective::all_reduce, content::whole, content::whole, false, false, contributors::all},
+    {"all_to_all", collective::all_to_all, content::all_blocks, content::all_blocks, false, false, contributors::each},
+    {"barrier", collective::barrier, content::nothing, content::nothing, false, false, contributors::all},
+    {"inclusive_scan", collective::inclusive_scan, content::whole, content::whole, false, false, contributors::up_to},
+    {"exclusive_scan", collective::exclusive_scan, content::whole, content::whole, false, false, contributors::before},
+    {"redistribute", collective::redistribute, content::layout, content::layout, false, false, contributors::owner},
+};
+constexpr const collective_traits& traits_of(collective c) { return all_collective_traits[static_cast<int>(c)]; }
+
 /// The name of a collective, such as "all_reduce".
-constexpr const char* name_of(collective c) {
-    switch (c) {
-        case collective::broadcast:
-            return "broadcast";
-        case collective::scatter:
-            return "scatter";
-        case collective::gather:
-            return "gather";
-        case collective::all_gather:
-            return "all_gather";
-        case collective::reduce:
-            return "reduce";
-        case collective::reduce_scatter:
-            return "reduce_scatter";
-        case collective::all_reduce:
-            return "all_reduce";
-        case collective::all_to_all:
-            return "all_to_all";
-        case collective::barrier:
-            return "barrier";
-        case collective::inclusive_scan:
-            return "inclusive_scan";
-        case collective::exclusive_scan:
-            return "exclusive_scan";
-        case collective::redistribute:
-            return "redistribute";
-    }
-    return "";
-}
-
+constexpr const char* name_of(collective c) { return traits_of(c).name; }
 /// True for the collectives that combine contributions with an operator.
-constexpr bool reduces(collective c) {
-    return c == collective::reduce || c == collective::reduce_scatter || c == collective::all_reduce ||
-           c == collective::inclusive_scan || c == collective::exclusive_scan;
-}
-
+constexpr bool reduces(collective c) { return traits_of(c).reduces(); }
 /// True for the collectives with a root. Their schedules are written for root 0 (or `root(n)`); a call with another
 /// root rotates the ranks.
-constexpr bool rooted(collective c) {
-    return c == collective::broadcast || c == collective::scatter || c == collective::gather || c == collective::reduce;
-}
-
+constexpr bool rooted(collective c) { return traits_of(c).rooted(); }
 /// True for the scans.
-constexpr bool is_scan(collective c) { return c == collective::inclusive_scan || c == collective::exclusive_scan; }
-
+constexpr bool is_scan(collective c) { return traits_of(c).is_scan(); }
 /// True for the collectives in which each user block belongs to one rank, the `home` of the slots that hold it.
-constexpr bool owned(collective c) {
-    return c == collective::scatter || c == collective::gather || c == collective::all_gather ||
-           c == collective::reduce_scatter;
-}
-
+constexpr bool owned(collective c) { return traits_of(c).owned(); }
 /// The collective that a schedule for c implements when it runs backwards in time: broadcast <-> reduce, scatter <->
 /// gather, all_gather <-> reduce_scatter; c itself for all others.
-constexpr collective dual(collective c) {
-    switch (c) {
-        case collective::broadcast:
-            return collective::reduce;
-        case collective::reduce:
-            return collective::broadcast;
-        case collective::scatter:
-            return collective::gather;
-        case collective::gather:
-            return collective::scatter;
-        case collective::all_gather:
-            return collective::reduce_scatter;
-        case collective::reduce_scatter:
-            return collective::all_gather;
-        default:
-            return c;
-    }
-}
+constexpr collective dual(collective c) { return traits_of(c).dual; }
 
 /// A schedule: `implements`, `rounds(n)` and `at(rank, n, round)` or `at(rank, n, round, port)`, which returns a step.
 /// Members may be static or const. Optional members, with their defaults:

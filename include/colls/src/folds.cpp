@@ -4,15 +4,5 @@
 #define COLLS_SEPARATE
 #endif
 #define COLLS_SEPARATE_SOURCE
+#define COLLS_SEPARATE_FOLDS
 #include <colls/detail/reduce/known_folds.hpp>
-#include <colls/types.hpp>
-
-namespace colls::inline v1::detail {
-#define COLLS_COMPILE(T, Op) template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
-COLLS_KNOWN_FOLDS(COLLS_COMPILE)
-#undef COLLS_COMPILE
-#define COLLS_COMPILE(T, Op) \
-    template bool fold_twice_entry<T, Op>(void*, void*, past_caches, const operand*, std::size_t, const void*);
-COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILE)
-#undef COLLS_COMPILE
-}  // namespace colls::inline v1::detail

@@ -46,7 +46,7 @@ inline void check_overlap(
     if (b.in_count == 0 || b.out_count == 0) return;
     const auto in = reinterpret_cast<std::uint64_t>(b.in), out = reinterpret_cast<std::uint64_t>(b.out);
     if (in >= out + b.out_count * size_out || out >= in + b.in_count * size_in) return;
-    const bool gathers = what == collective::gather || what == collective::all_gather;
+    const bool gathers = traits_of(what).in == content::own_block;
     if (what == collective::all_to_all) refuse(what, rank, "it does not work in place: give it two buffers");
     if (size_in != size_out) refuse(what, rank, "in place, input and output need elements of one size");
     if (in + (owned(what) && !gathers ? first * size_in : 0) != out + (gathers ? first * size_out : 0))
@@ -78,34 +78,21 @@ inline std::uint64_t whole_count(
             << " ranks";
         refuse(what, rank, why.text());
     }
-    std::uint64_t all = 0, own_in = 0, own_out = 0;
-    switch (what) {
-        case collective::barrier:
-            return 0;
-        case collective::broadcast:
-            return b.out_count;
-        case collective::scatter:
-            all = b.out_count * size, own_in = rank == root ? all : b.in_count, own_out = b.out_count;
-            break;
-        case collective::gather:
-            all = b.in_count * size, own_in = b.in_count, own_out = rank == root ? all : b.out_count;
-            break;
-        case collective::reduce:
-            all = own_in = b.in_count, own_out = rank == root ? all : b.out_count;
-            break;
-        case collective::all_gather:
-            all = own_out = b.out_count;
-            break;
-        case collective::reduce_scatter:
-            all = own_in = b.in_count;
-            break;
-        default:
-            all = own_in = own_out = b.in_count;
-            break;
-    }
-    const std::uint64_t block = offsets.empty() ? balanced(all, size, r).count : offsets[r + 1] - offsets[r];
-    if (what == collective::all_gather) own_in = block;
-    if (what == collective::reduce_scatter) own_out = block;
+    // Off the root of a scatter or gather a rank knows its own block only: `all` is then a whole of such blocks.
+    const collective_traits& is = traits_of(what);
+    if (is.in == content::nothing) return 0;
+    const bool gathers = is.in == content::own_block, scatters = is.out == content::own_block;
+    const std::uint64_t own_block = gathers ? b.in_count : b.out_count;
+    std::uint64_t all = gathers || is.in_at_root ? b.out_count : b.in_count;
+    if (is.owned() && is.rooted()) all = own_block * size;
+    const std::uint64_t block = !is.owned()       ? all
+                                : is.rooted()     ? own_block
+                                : offsets.empty() ? balanced(all, size, r).count
+                                                  : offsets[r + 1] - offsets[r];
+    std::uint64_t own_in = gathers ? block : all, own_out = scatters ? block : all;
+    if (is.in_at_root && rank != root) own_in = b.in_count;
+    if (is.out_at_root && rank != root) own_out = b.out_count;
+    if (what == collective::broadcast) return all;  // it has one buffer
     if (!offsets.empty() && all != offsets.back()) refuse(what, rank, "the counts do not add up to the buffer's size");
     if (what == collective::all_to_all && all % size != 0)
         refuse(what, rank, "the size of the buffer is not a multiple of the number of ranks");

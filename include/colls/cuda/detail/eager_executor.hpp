@@ -40,6 +40,7 @@ private:
     COLLS_DEVICE const rank_handle& self() const { return g_.state().self; }
     COLLS_DEVICE const kernel_call& call() const { return g_.state().call; }
 
+    static constexpr collective_traits is = traits_of(what);
     // A unit is the least number of bytes that is whole elements and whole words.
     static constexpr std::uint64_t bytes = common_multiple(4, sizeof(T)), words = bytes / 4,
                                    elements = bytes / sizeof(T);
@@ -63,44 +64,20 @@ private:
     }
     /// The elements of its input that `from` sends to `to`; none where `to` needs none.
     COLLS_DEVICE extent message(int from, int to) const {
-        const extent all{0, call().count};
-        switch (what) {
-            case collective::broadcast:
-                return from == call().root ? sliced(all) : extent{};
-            case collective::scatter:
-                return from == call().root ? sliced(user_block(to)) : extent{};
-            case collective::gather:
-                return to == call().root ? sliced({0, user_block(from).count}) : extent{};
-            case collective::all_gather:
-                return sliced({0, user_block(from).count});
-            case collective::reduce:
-                return to == call().root ? sliced(all) : extent{};
-            case collective::all_reduce:
-                return sliced(all);
-            case collective::reduce_scatter:
-            case collective::all_to_all:
-                return sliced(user_block(to));
-            case collective::inclusive_scan:
-                return from <= to ? sliced(all) : extent{};
-            case collective::exclusive_scan:
-                return from < to ? sliced(all) : extent{};
-            default:
-                return {};
-        }
+        const bool needs = (!is.in_at_root || from == call().root) && (!is.out_at_root || to == call().root) &&
+                           (is.result != contributors::up_to || from <= to) &&
+                           (is.result != contributors::before || from < to);
+        if (!needs || is.in == content::nothing) return {};
+        if constexpr (is.in == content::own_block) return sliced({0, user_block(from).count});
+        if constexpr (is.in == content::all_blocks) return sliced(user_block(to));
+        return sliced({0, call().count});
     }
     /// Index in this rank's output of what `from` sends.
     COLLS_DEVICE std::uint64_t output_index(int from) const {
-        switch (what) {
-            case collective::scatter:
-            case collective::reduce_scatter:
-                return sliced(user_block(self().rank)).first - user_block(self().rank).first;
-            case collective::gather:
-            case collective::all_gather:
-            case collective::all_to_all:
-                return sliced(user_block(from)).first;
-            default:
-                return sliced({0, call().count}).first;
-        }
+        if constexpr (is.out == content::own_block)
+            return sliced(user_block(self().rank)).first - user_block(self().rank).first;
+        if constexpr (is.out == content::all_blocks) return sliced(user_block(from)).first;
+        return sliced({0, call().count}).first;
     }
 
     COLLS_DEVICE void send(int to) {

@@ -14,18 +14,9 @@
 
 namespace colls::inline v1::detail {
 
-template <int... C>
-candidates candidates_of(collective what, std::integer_sequence<int, C...>) {
-    using get = candidates (*)();
-    static constexpr get all[] = {&candidates_for<static_cast<collective>(C)>...};
-    return all[static_cast<int>(what)]();
-}
-
-/// The candidates of a collective that is known at run time. A template, so that programs that do not call it do not
-/// compile the candidates of all collectives.
 template <int count = collective_count>
 candidates all_candidates_of(collective what) {
-    return candidates_of(what, std::make_integer_sequence<int, count>{});
+    return list_of_candidates<count>(what)();
 }
 /// The demand of a call with an operator that commutes.
 inline demand demand_of(const rank_context& e, collective what, std::size_t bytes, bool reproducible) {
@@ -114,5 +105,11 @@ COLLS_INLINE model group_model(const rank_context& e) {
     const shared_machine m = model_of(e.backend->figures(), e.size);
     return {m.alpha, m.beta, m.gamma};
 }
+
+#ifdef COLLS_SEPARATE_SOURCE  // for units that define COLLS_SEPARATE
+template auto list_of_candidates<collective_count>(collective) -> candidates (*)();
+template std::string explanation<0>(const rank_context&, collective, std::size_t, bool);
+template std::string_view choice<0>(const rank_context&, collective, std::size_t, bool);
+#endif
 
 }  // namespace colls::inline v1::detail

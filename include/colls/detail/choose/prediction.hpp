@@ -100,17 +100,9 @@ inline double predict_messages(const cost& c, const machine& m, int n, double by
 }
 /// Bytes of other ranks' slots that a rank reads on the eager path, where each rank that posts posts `posted` bytes.
 constexpr double eager_read_bytes(collective what, int n, double posted) {
-    switch (what) {
-        case collective::broadcast:
-            return posted;
-        case collective::scatter:
-            return posted / n;
-        case collective::reduce_scatter:
-        case collective::all_to_all:
-            return posted * (n - 1) / n;
-        default:
-            return posted * (n - 1);
-    }
+    const collective_traits& is = traits_of(what);
+    if (is.result == contributors::root) return is.out == content::own_block ? posted / n : posted;
+    return posted * (n - 1) / (is.in == content::all_blocks ? n : 1);
 }
 /// Seconds of the eager path. Of so few bytes not enough lines are under way: each that is stored, and each that is
 /// read, takes a part of a single line's time, but for the first 2 KB, which the store buffer hides. A broadcast has

@@ -26,15 +26,9 @@ namespace colls::inline v1::detail {
 /// The name of the eager path among those of schedules, in texts and in COLLS_SCHEDULE.
 inline constexpr std::string_view eager_name = "eager";
 
-/// Does every rank of the collective wait for every other?
-constexpr bool waits_for_all(collective c) {
-    return c == collective::all_reduce || c == collective::all_gather || c == collective::reduce_scatter ||
-           c == collective::all_to_all || c == collective::barrier;
-}
-
 /// Bytes that the busiest rank posts.
 constexpr std::size_t eager_bytes(const call& c, int n) {
-    const bool own = c.what == collective::all_gather || c.what == collective::gather;
+    const bool own = traits_of(c.what).in == content::own_block;
     return (own ? balanced(c.count, static_cast<std::size_t>(n), 0).count : c.count) * c.element;
 }
 
@@ -52,76 +46,50 @@ public:
     }
 
     void run() {
-        const auto n = static_cast<std::size_t>(e_.size);
-        const auto me = static_cast<std::size_t>(e_.rank);
-        const std::size_t bytes = c_.count * c_.element;
-        const auto block = [&](std::size_t r) { return balanced(c_.count, n, r); };
-        const extent own = block(me);
-        const std::size_t own_bytes = own.count * c_.element;
+        const collective_traits& is = traits_of(c_.what);
         if (e_.memory.poison().state.load(std::memory_order_acquire) != 0) throw_poison(e_);
         claim_slot();
-        switch (c_.what) {
-            case collective::barrier:
-                post(nullptr, 0);
-                for (int r = 0; r < e_.size; ++r) wait_for(r);
-                break;
-            case collective::all_reduce:
-                post(c_.in, bytes);
-                fold(0, e_.size, bytes, {0, c_.count}, c_.out);
-                break;
-            case collective::reduce_scatter:
-                post(c_.in, bytes);
-                fold(0, e_.size, bytes, own, c_.out);
-                break;
-            case collective::reduce:
-                post(c_.in, bytes);
-                if (e_.rank == c_.root) fold(0, e_.size, bytes, {0, c_.count}, c_.out);
-                break;
-            case collective::inclusive_scan:
-                post(c_.in, bytes);
-                fold(0, e_.rank + 1, bytes, {0, c_.count}, c_.out);
-                break;
-            case collective::exclusive_scan:
-                post(c_.in, bytes);
-                if (e_.rank > 0) fold(0, e_.rank, bytes, {0, c_.count}, c_.out);
-                break;
-            case collective::all_gather:
-                post(c_.in, own_bytes);
-                gather();
-                break;
-            case collective::gather:
-                post(c_.in, own_bytes);
-                if (e_.rank == c_.root) gather();
-                break;
-            case collective::broadcast:
-                if (e_.rank == c_.root)
-                    post(c_.in, bytes);
-                else
-                    copy_from(c_.root, bytes, 0, c_.out, bytes);
-                break;
-            case collective::scatter:
-                if (e_.rank == c_.root) post(c_.in, bytes);
-                if (e_.rank != c_.root)
-                    copy_from(c_.root, bytes, own.first * c_.element, c_.out, own_bytes);
-                else if (own_bytes > 0 && c_.out != c_.in + own.first * c_.element)
-                    std::memcpy(c_.out, c_.in + own.first * c_.element, own_bytes);
-                break;
-            case collective::all_to_all:
-                post(c_.in, bytes);
-                for (std::size_t r = 0; r < n; ++r)
-                    copy_from(static_cast<int>(r), bytes, own.first * c_.element, c_.out + block(r).first * c_.element,
-                        block(r).count * c_.element);
-                break;
-            case collective::redistribute:  // has a schedule always, and never comes here
-                break;
-        }
-        if (waits_for_all(c_.what))
+        const bool root = e_.rank == c_.root;
+        const std::size_t own = block(e_.rank).count * c_.element,
+                          posted = is.in == content::own_block ? own : c_.count * c_.element;
+        if (!is.in_at_root || root) post(c_.in, posted);
+        if (!is.out_at_root || root) receive(is, posted);
+        if (is.synchronises())
             e_.last_full_eager = number_ + 1;
         else  // release: this rank has read what it needs of this call
             e_.memory.state(e_.rank).eager_sent.store(number_ + 1, std::memory_order_release);
     }
 
 private:
+    extent block(int r) const {
+        return balanced(c_.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(r));
+    }
+    /// Makes this rank's result of what the ranks post.
+    void receive(const collective_traits& is, std::size_t posted) {
+        const extent all{0, c_.count}, own = block(e_.rank), part = is.out == content::own_block ? own : all;
+        switch (is.result) {
+            case contributors::root:  // what the root has already stays where it is
+                return copy_from(c_.root, posted, part, 0);
+            case contributors::owner:
+                for (int r = 0; r < e_.size; ++r)
+                    copy_from(r, block(r).count * c_.element, {0, block(r).count}, block(r).first);
+                return;
+            case contributors::each:
+                for (int r = 0; r < e_.size; ++r) copy_from(r, posted, {own.first, block(r).count}, block(r).first);
+                return;
+            case contributors::all:
+                if (is.out != content::nothing) return fold(0, e_.size, posted, part, c_.out);
+                for (int r = 0; r < e_.size; ++r) wait_for(r);
+                return;
+            case contributors::up_to:
+                return fold(0, e_.rank + 1, posted, part, c_.out);
+            case contributors::before:
+                if (e_.rank > 0) fold(0, e_.rank, posted, part, c_.out);
+                return;
+            case contributors::no_rank:
+                return;
+        }
+    }
     /// Waits until all ranks have read what this rank posted in this slot four calls ago.
     void claim_slot() {
         if (number_ < eager_slots || e_.last_full_eager + (eager_slots - 2) >= number_ ||
@@ -171,17 +139,11 @@ private:
         wait_for(r);
         return fits_line(bytes) ? e_.memory.eager(slot_, r).data : e_.memory.eager_data(slot_, r);
     }
-    /// Copies `bytes` bytes, from byte `at` on, of the `posted` bytes that a rank posts.
-    void copy_from(int from, std::size_t posted, std::size_t at, std::byte* to, std::size_t bytes) {
-        const std::byte* data = posted_by(from, posted);
-        if (bytes > 0 && to != data + at) std::memcpy(to, data + at, bytes);
-    }
-    void gather() {
-        for (int r = 0; r < e_.size; ++r) {
-            const extent b = balanced(c_.count, static_cast<std::size_t>(e_.size), static_cast<std::size_t>(r));
-            const std::size_t bytes = b.count * c_.element;
-            copy_from(r, bytes, 0, c_.out + b.first * c_.element, bytes);
-        }
+    /// Copies a part, in elements, of the `posted` bytes that a rank posts to element `to` of the output.
+    void copy_from(int from, std::size_t posted, extent part, std::size_t to) {
+        const std::byte* const data = posted_by(from, posted) + part.first * c_.element;
+        std::byte* const at = c_.out + to * c_.element;
+        if (part.count > 0 && at != data) std::memcpy(at, data, part.count * c_.element);
     }
     /// Folds a part of what the ranks [first, last) post, `posted` bytes each, in the order of ranks.
     void fold(int first, int last, std::size_t posted, extent part, std::byte* to) {

@@ -21,20 +21,18 @@ inline bool overlaps(const std::byte* a, std::size_t a_size, const std::byte* b,
 
 class argument_checker {
 public:
-    argument_checker(const rank_context& e, request& q) : e_(e), q_(q), c_(q.c) {}
+    argument_checker(const rank_context& e, request& q) : e_(e), q_(q), c_(q.c), is_(traits_of(q.c.what)) {}
 
     /// Sets what the request leaves open in q.c (counts and offsets), or throws invalid_argument.
     [[gnu::noinline]] void run() {
         const auto n = static_cast<std::size_t>(e_.size), me = static_cast<std::size_t>(e_.rank);
         const bool root = c_.root == e_.rank;
-        if (rooted(c_.what) && (c_.root < 0 || c_.root >= e_.size)) {
+        if (is_.rooted() && (c_.root < 0 || c_.root >= e_.size)) {
             message text;
             refuse(put_out_of_range(text, "root", c_.root, e_.size));
         }
         // On other ranks than the root, a buffer that only the root reads or writes is not looked at.
-        bool writes = true, reads = true;
-        if (c_.what == collective::gather || c_.what == collective::reduce) writes = root;
-        if (c_.what == collective::scatter) reads = root;
+        const bool writes = !is_.out_at_root || root, reads = !is_.in_at_root || !is_.owned() || root;
         if (reads && c_.in == nullptr && q_.in_count > 0)
             refuse(message() << "the input of " << q_.in_count << " elements is null");
         if (writes && c_.out == nullptr && q_.out_count > 0)
@@ -65,54 +63,27 @@ private:
     }
 
     void check_without_counts(std::size_t n, std::size_t me, bool root) {
-        switch (c_.what) {
-            case collective::barrier:
-            case collective::redistribute:  // always with counts
-                break;
-            case collective::broadcast:
-                c_.count = q_.out_count;
-                break;
-            case collective::all_reduce:
-            case collective::inclusive_scan:
-            case collective::exclusive_scan:
-                c_.count = q_.in_count;
-                expect("output", q_.out_count, c_.count);
-                break;
-            case collective::reduce:
-                c_.count = q_.in_count;
-                if (root) expect("output", q_.out_count, c_.count);
-                break;
-            case collective::all_to_all:
-                c_.count = q_.in_count;
-                expect("output", q_.out_count, c_.count);
-                if (c_.count % n != 0)
-                    refuse(message() << c_.count << " elements do not divide by " << n
-                                     << " ranks (all_to_all_v takes counts)");
-                break;
-            case collective::all_gather:
-                c_.count = q_.out_count;
-                expect_block("output", c_.count, "input", q_.in_count, balanced(c_.count, n, me).count);
-                break;
-            case collective::reduce_scatter:
-                c_.count = q_.in_count;
-                expect_block("input", c_.count, "output", q_.out_count, balanced(c_.count, n, me).count);
-                break;
-            case collective::gather:
-                c_.own_count = q_.in_count;
+        if (is_.in == content::nothing || is_.in == content::layout) return;
+        if (is_.owned()) {
+            const std::size_t whole = gathers() ? q_.out_count : q_.in_count;
+            const std::size_t own = gathers() ? q_.in_count : q_.out_count;
+            if (is_.rooted()) {
+                c_.own_count = own;
                 c_.count_from_root = !root;
-                if (root)
-                    expect_block(
-                        "output", c_.count = q_.out_count, "input", q_.in_count, balanced(q_.out_count, n, me).count);
-                break;
-            case collective::scatter:
-                c_.own_count = q_.out_count;
-                c_.count_from_root = !root;
-                if (root)
-                    expect_block(
-                        "input", c_.count = q_.in_count, "output", q_.out_count, balanced(q_.in_count, n, me).count);
-                break;
+                if (!root) return;
+            }
+            c_.count = whole;
+            return expect_block(all_blocks(), whole, own_block(), own, balanced(whole, n, me).count);
         }
+        c_.count = is_.in_at_root ? q_.out_count : q_.in_count;  // a broadcast has one buffer
+        if (!is_.out_at_root || root) expect("output", q_.out_count, c_.count);
+        if (is_.result == contributors::each && c_.count % n != 0)
+            refuse(message() << c_.count << " elements do not divide by " << n << " ranks (all_to_all_v takes counts)");
     }
+    // Where blocks belong to ranks: of the two buffers, the one with all blocks, and the other with this rank's own.
+    bool gathers() const { return is_.in == content::own_block; }
+    const char* all_blocks() const { return gathers() ? "output" : "input"; }
+    const char* own_block() const { return gathers() ? "input" : "output"; }
     /// Prefix sums of the counts, whose total must be the buffer's length.
     list<std::size_t> offsets(
         const list<std::size_t>& counts, std::size_t n, const char* buffer, std::size_t held) const {
@@ -127,55 +98,34 @@ private:
     }
     void check_with_counts(std::size_t n, std::size_t me, bool root) {
         if (q_.negative) refuse(message() << "a count is negative");
-        switch (c_.what) {
-            case collective::all_gather:
-            case collective::reduce_scatter: {
-                const bool gathers = c_.what == collective::all_gather;
-                q_.in_offsets =
-                    gathers ? offsets(q_.sends, n, "output", q_.out_count) : offsets(q_.sends, n, "input", q_.in_count);
+        const std::size_t whole = gathers() ? q_.out_count : q_.in_count;
+        const std::size_t own = gathers() ? q_.in_count : q_.out_count;
+        if (is_.owned() && !is_.rooted()) {
+            q_.in_offsets = offsets(q_.sends, n, all_blocks(), whole);
+            c_.count = q_.in_offsets[n];
+            expect(own_block(), own, q_.sends[me]);
+            for (const std::size_t k : q_.sends) c_.signature = hash_mix(c_.signature, k);
+            c_.in_offsets = c_.out_offsets = q_.in_offsets.data();
+        } else if (is_.owned()) {  // only the root needs the counts
+            c_.own_count = own;
+            c_.ragged = true;
+            if (root) {
+                q_.in_offsets = offsets(q_.sends, n, all_blocks(), whole);
+                (gathers() ? c_.out_offsets : c_.in_offsets) = q_.in_offsets.data();
                 c_.count = q_.in_offsets[n];
-                if (gathers)
-                    expect("input", q_.in_count, q_.sends[me]);
-                else
-                    expect("output", q_.out_count, q_.sends[me]);
-                for (const std::size_t k : q_.sends) c_.signature = hash_mix(c_.signature, k);
-                c_.in_offsets = c_.out_offsets = q_.in_offsets.data();
-                break;
             }
-            case collective::gather:
-            case collective::scatter: {  // only the root needs the counts
-                const bool gathers = c_.what == collective::gather;
-                c_.own_count = gathers ? q_.in_count : q_.out_count;
-                c_.ragged = true;
-                if (root) {
-                    q_.in_offsets = gathers ? offsets(q_.sends, n, "output", q_.out_count)
-                                            : offsets(q_.sends, n, "input", q_.in_count);
-                    (gathers ? c_.out_offsets : c_.in_offsets) = q_.in_offsets.data();
-                    c_.count = q_.in_offsets[n];
-                }
-                if (q_.sends.size() == n) expect(gathers ? "input" : "output", c_.own_count, q_.sends[me]);
-                break;
-            }
-            case collective::redistribute:  // a count for each block of the schedule, 0 where this rank lacks it
-                q_.in_offsets = offsets(q_.sends, q_.sends.size(), "input", q_.in_count);
-                q_.out_offsets = offsets(q_.receives, q_.receives.size(), "output", q_.out_count);
-                c_.in_offsets = q_.in_offsets.data();
-                c_.out_offsets = q_.out_offsets.data();
-                c_.count = q_.in_count;
-                c_.ragged = true;
-                break;
-            default:
-                q_.in_offsets = offsets(q_.sends, n, "input", q_.in_count);
-                q_.out_offsets = offsets(q_.receives, n, "output", q_.out_count);
-                c_.in_offsets = q_.in_offsets.data();
-                c_.out_offsets = q_.out_offsets.data();
-                c_.count = q_.in_count;
-                c_.ragged = true;
-                if (c_.in == c_.out && c_.count > 0)
-                    for (std::size_t i = 0; i < n; ++i)
-                        if (q_.sends[i] != q_.receives[i])
-                            refuse(message()
-                                   << "in place, what is sent to a rank must be as long as what is received from it");
+            if (q_.sends.size() == n) expect(own_block(), own, q_.sends[me]);
+        } else {  // of a redistribution, a count for each block of the schedule, 0 where this rank lacks it
+            const bool layout = is_.in == content::layout;
+            q_.in_offsets = offsets(q_.sends, layout ? q_.sends.size() : n, "input", q_.in_count);
+            q_.out_offsets = offsets(q_.receives, layout ? q_.receives.size() : n, "output", q_.out_count);
+            c_.in_offsets = q_.in_offsets.data();
+            c_.out_offsets = q_.out_offsets.data();
+            c_.count = q_.in_count;
+            c_.ragged = true;
+            for (std::size_t i = 0; !layout && c_.in == c_.out && c_.count > 0 && i < n; ++i)
+                if (q_.sends[i] != q_.receives[i])
+                    refuse(message() << "in place, what is sent to a rank must be as long as what is received from it");
         }
     }
 
@@ -184,12 +134,11 @@ private:
     void check_overlap() const {
         const std::byte *in_place_in = c_.in, *in_place_out = c_.out;
         if (in_place_in == nullptr || in_place_out == nullptr) return;
-        if (owned(c_.what)) {
+        if (is_.owned()) {
             const auto n = static_cast<std::size_t>(e_.size), me = static_cast<std::size_t>(e_.rank);
             const std::size_t first =
                 q_.in_offsets.size() == n + 1 ? q_.in_offsets[me] : balanced(c_.count, n, me).first;
-            const bool gathers = c_.what == collective::gather || c_.what == collective::all_gather;
-            (gathers ? in_place_out : in_place_in) += first * c_.element;
+            (gathers() ? in_place_out : in_place_in) += first * c_.element;
         }
         if (in_place_in == in_place_out && c_.what != collective::redistribute) return;
         if (overlaps(c_.in, q_.in_count * c_.element, c_.out, q_.out_count * c_.element)) refuse_overlap();
@@ -198,13 +147,14 @@ private:
     [[noreturn]] [[gnu::cold]] void refuse_overlap() const {
         if (c_.what == collective::redistribute) refuse(message() << "input and output overlap");
         refuse(message() << "input and output overlap without being in place: "
-                         << (owned(c_.what) ? "in place, the one is this rank's own block of the other"
-                                            : "in place, they are the same buffer"));
+                         << (is_.owned() ? "in place, the one is this rank's own block of the other"
+                                         : "in place, they are the same buffer"));
     }
 
     const rank_context& e_;
     request& q_;
     call& c_;
+    const collective_traits& is_;
 };
 
 }  // namespace colls::inline v1::detail

@@ -1,10 +1,11 @@
 // The usual element types and operators.
 // IWYU pragma: private, include <colls/collectives.hpp>
 //
-// Their loops are compiled once, in src/folds.cpp, for units that define COLLS_SEPARATE.
+// For units that define COLLS_SEPARATE their loops are compiled once: in src/folds.cpp, or with COLLS_IMPLEMENTATION.
 #pragma once
 
 #include <colls/detail/reduce/fold.hpp>
+#include <colls/types.hpp>
 
 // action(type, operator) for all of them.
 #define COLLS_KNOWN_FOLDS_OF(action, T) action(T, sum_t) action(T, prod_t) action(T, min_t) action(T, max_t)
@@ -25,15 +26,21 @@
     COLLS_KNOWN_FOLDS_OF(action, long)           \
     COLLS_KNOWN_FOLDS_OF(action, unsigned long)
 
-#ifdef COLLS_SEPARATE
+#if defined(COLLS_IMPLEMENTATION) || defined(COLLS_SEPARATE_FOLDS)
+#define COLLS_COMPILED template
+#elif defined(COLLS_SEPARATE)
+#define COLLS_COMPILED extern template
+#endif
+#ifdef COLLS_COMPILED
 namespace colls::inline v1::detail {
-#define COLLS_COMPILED_APART(T, Op) \
-    extern template void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
-COLLS_KNOWN_FOLDS(COLLS_COMPILED_APART)
-#undef COLLS_COMPILED_APART
-#define COLLS_COMPILED_APART(T, Op) \
-    extern template bool fold_twice_entry<T, Op>(void*, void*, past_caches, const operand*, std::size_t, const void*);
-COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILED_APART)
-#undef COLLS_COMPILED_APART
+#define COLLS_COMPILE(T, Op) \
+    COLLS_COMPILED void fold_entry<T, Op>(void*, const operand*, int, std::size_t, const void*);
+COLLS_KNOWN_FOLDS(COLLS_COMPILE)
+#undef COLLS_COMPILE
+#define COLLS_COMPILE(T, Op) \
+    COLLS_COMPILED bool fold_twice_entry<T, Op>(void*, void*, past_caches, const operand*, std::size_t, const void*);
+COLLS_KNOWN_DIRECT_FOLDS(COLLS_COMPILE)
+#undef COLLS_COMPILE
 }  // namespace colls::inline v1::detail
+#undef COLLS_COMPILED
 #endif

@@ -5,6 +5,7 @@
 #include <colls/any_schedule.hpp>
 
 #include <string_view>
+#include <utility>
 
 namespace colls::inline v1::detail {
 
@@ -23,6 +24,16 @@ struct candidates {
 /// The schedules of the known families for one collective, made at the first call.
 template <collective C>
 [[gnu::cold]] candidates candidates_for();
+
+/// That function, of a collective that is known at run time. A template, so that programs that do not call it do not
+/// compile the candidates of all collectives.
+template <int count = collective_count>
+auto list_of_candidates(collective what) -> candidates (*)() {
+    return [what]<int... C>(std::integer_sequence<int, C...>) {
+        static constexpr candidates (*all[])() = {&candidates_for<static_cast<collective>(C)>...};
+        return all[static_cast<int>(what)];
+    }(std::make_integer_sequence<int, count>{});
+}
 
 struct chooser {
     const any_schedule* given = nullptr;  ///< null: one of the candidates

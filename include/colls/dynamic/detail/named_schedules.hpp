@@ -10,35 +10,6 @@
 
 namespace colls::inline v1::detail {
 
-/// The schedules of the known families for a collective.
-inline auto list_of_candidates(collective what) -> candidates (*)() {
-    switch (what) {
-        case collective::broadcast:
-            return &candidates_for<collective::broadcast>;
-        case collective::scatter:
-            return &candidates_for<collective::scatter>;
-        case collective::gather:
-            return &candidates_for<collective::gather>;
-        case collective::all_gather:
-            return &candidates_for<collective::all_gather>;
-        case collective::reduce:
-            return &candidates_for<collective::reduce>;
-        case collective::reduce_scatter:
-            return &candidates_for<collective::reduce_scatter>;
-        case collective::all_reduce:
-            return &candidates_for<collective::all_reduce>;
-        case collective::all_to_all:
-            return &candidates_for<collective::all_to_all>;
-        case collective::barrier:
-            return &candidates_for<collective::barrier>;
-        case collective::inclusive_scan:
-            return &candidates_for<collective::inclusive_scan>;
-        case collective::exclusive_scan:
-            return &candidates_for<collective::exclusive_scan>;
-        default:
-            return nullptr;
-    }
-}
 /// The schedule of a family for a collective; null: there is none.
 inline const candidate* named_candidate(collective what, std::string_view name) {
     const candidates all = list_of_candidates(what)();
