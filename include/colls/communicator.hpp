@@ -1,7 +1,7 @@
 // class communicator: one rank's membership in a group, whatever the transport.
 #pragma once
 
-#include <colls/detail/call/perform.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/support/element.hpp>
 #include <colls/operation.hpp>
 
@@ -67,7 +67,7 @@ public:
     /// Of no group: size() is 0, rank() is `none`, and every call on it throws invalid_argument.
     communicator() = default;
     /// For the library: takes over the rank context.
-    communicator(detail::rank_context* context, int rank, int size) : context_(context), rank_(rank), size_(size) {}
+    explicit communicator(const detail::joined_group& g) : context_(g.e), rank_(g.rank), size_(g.size) {}
     communicator(communicator&& other) noexcept { take(other); }
     communicator& operator=(communicator&& other) noexcept {
         if (this != &other) {
@@ -86,12 +86,12 @@ public:
     /// Divides the group. Collective: ranks that give the same `color` form a new group, in which they are ordered by
     /// `key`, then by their rank here. A negative color joins none: that rank gets a communicator of no group. Two
     /// rounds of 56 bytes a rank at most. Throws colls::error.
-    communicator split(int color, int key) { return detail::split(context(), color, key); }
+    communicator split(int color, int key) { return communicator(detail::split(context(), color, key)); }
 
     /// Continues after an error: returns a group of the ranks that still call it, in their order here, the same group
     /// for all of them. Collective among these. This group ends: calls on it throw. A rank that does not call shrink
     /// within the deadline, failed or not, is left out, and gets an error if it does so later. Throws colls::error.
-    communicator shrink() { return detail::shrink(context()); }
+    communicator shrink() { return communicator(detail::shrink(context())); }
 
     /// Breaks the group: the current and the next call on it throw peer_failed on every rank, with a text that quotes
     /// `why`, and this rank as error::peer(). Not collective. Does nothing where the group is broken already. The ranks

@@ -3,7 +3,7 @@
 
 #include <colls/automatic.hpp>
 #include <colls/cost.hpp>
-#include <colls/detail/call/explain_choice.hpp>
+#include <colls/detail/choose/explain_choice.hpp>
 
 #include <string>
 #include <type_traits>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/detail/call/joint_wait.hpp>
-#include <colls/detail/call/perform.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/support/wait_hook.hpp>
 #include <colls/step.hpp>
 

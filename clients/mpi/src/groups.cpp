@@ -3,10 +3,10 @@
 #include "configuration.hpp"
 #include "outstanding.hpp"
 
-#include <colls/bootstrap/detail/one_host.hpp>
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/run/one_host.hpp>
 #include <colls/mpi/detail/beside.hpp>
 #include <colls/operation.hpp>
 #include <colls/transports/mpi.hpp>

@@ -1,37 +1,13 @@
-// Groups of ranks that load from and store to each other's memory: implement memory_group, and make the first group
-// with `join`. See docs/extending.md.
+// Groups of ranks that load from and store to each other's memory: implement memory_group (memory_member.hpp), and make
+// the first group with `join`. See docs/extending.md.
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/extend/formation.hpp>
-#include <colls/extend/machine.hpp>
+#include <colls/extend/memory_member.hpp>
 
-#include <cstddef>
-#include <memory>
+#include <utility>
 
 namespace colls::inline v1::extend {
-
-class memory_group;
-
-/// What a rank brings into a group.
-struct memory_member {
-    std::shared_ptr<memory_group> group;  ///< this rank's part, shared with its allocated memory
-    /// control_bytes(size) bytes that all ranks share, aligned to 128; zero before the first rank joins.
-    std::byte* control = nullptr;
-    /// Memory that all ranks share, perhaps at different addresses: `control` and what `allocate` returns are in it.
-    /// Null: ranks share their whole address space, as threads do.
-    std::byte* base = nullptr;
-    std::size_t bytes = 0;  ///< of the memory at `base`
-    /// The kernel can copy between the processes of any two ranks (process_vm_readv and process_vm_writev). The same on
-    /// all ranks, as are the next three.
-    bool copies_between = false;
-    bool copies_always = false;  ///< it shall, for what is not reduced; else the library decides by distance and size
-    // What was measured when `figures` were. Near and far cores differ in both.
-    bool copies_faster = false;  ///< the kernel copies faster than data pass through that memory
-    bool streams = false;        ///< data that pass through that memory are best stored there past the caches
-    bool crowded = false;        ///< more ranks than cores: waits yield; the same on all ranks
-    std::uint64_t number = 0;    ///< equal on the group's ranks, different for each group of a process; 0: it has none
-};
 
 /// How much memory a group of `size` ranks needs for flags and small messages, in bytes. Pages of it that a group never
 /// uses are never touched.
@@ -39,40 +15,11 @@ std::size_t control_bytes(int size);
 /// Has that rank left the group whose memory this is?
 bool has_left(std::byte* control, int size, int rank);
 
-/// One rank's part of a group, for as long as the rank is a member or has memory from `allocate`.
-class memory_group {
-public:
-    virtual ~memory_group() = default;
-
-    /// Makes a place for a group of `size` of this group's ranks, and returns its number, which the library tells the
-    /// others. One rank calls it.
-    virtual std::uint64_t create(int size) = 0;
-    /// Joins that group. Every member calls it. It may throw.
-    virtual memory_member join(const formation& f) = 0;
-    /// The place is not used: another rank's was chosen.
-    virtual void discard(std::uint64_t place, int size) = 0;
-
-    /// Called now and then while a rank waits: finds out which ranks have died. Not called where `base` is null.
-    virtual void look() {}
-    /// Is the rank known to be dead? The group breaks where it had not left. Not called where `base` is null.
-    virtual bool dead(int /*rank*/) const { return false; }
-
-    /// What predictions are made from: the same on all ranks of the group.
-    virtual const machine& figures() const = 0;
-    /// Memory that the group's ranks can reach, aligned to 128 bytes. Throws std::bad_alloc.
-    virtual std::byte* allocate(std::size_t bytes) = 0;
-    /// Takes back what `allocate` returned for as many bytes.
-    virtual void deallocate(std::byte* at, std::size_t bytes) noexcept = 0;
-    /// Memory that was allocated is about to be used as a whole: asks the system for its pages, where that is of use.
-    virtual void populate(std::byte* /*at*/, std::size_t /*bytes*/) {}
-    /// A rank that does not answer may yet write into this rank's memory: what is deallocated from now on must not be
-    /// allocated again.
-    virtual void retire_memory() {}
-};
-
 /// The communicator of rank `rank` of a group of `size` ranks. Not collective: each rank calls it with its own member.
 /// Throws std::bad_alloc; colls::error where the environment holds an invalid value.
-communicator join(memory_member&& member, int rank, int size);
+inline communicator join(memory_member&& member, int rank, int size) {
+    return communicator(detail::join_by_memory(std::move(member), rank, size));
+}
 
 }  // namespace colls::inline v1::extend
 

@@ -8,13 +8,13 @@
 // IWYU pragma: private, include <colls/extend/message_group.hpp>
 #pragma once
 
-#include <colls/detail/backend/exchange.hpp>
-#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/backend/shrink_agreement.hpp>
+#include <colls/detail/backend/split.hpp>
 #include <colls/detail/execute/message_executor.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/progress_lock.hpp>
-#include <colls/extend/message_group.hpp>
+#include <colls/extend/message_member.hpp>
 
 #include <cstdlib>
 #include <deque>
@@ -182,8 +182,7 @@ public:
         rank_context& from, std::uint64_t place, int rank, const list<int>& members) override {
         // A group that is broken is shrunk: what breaks in it does not concern the new one.
         const bool whole = from.memory.poison().state.load(std::memory_order_relaxed) == 0;
-        const extend::message_formation f(
-            {place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
+        const group_to_form f({place, rank, {members.data(), members.size()}, from.crowded}, whole ? &from : nullptr);
         std::unique_ptr<rank_context> e = context(group_->join(f), rank, f.size());
         e->two_levels = from.two_levels;
         e->hook = from.hook;
@@ -536,32 +535,18 @@ private:
     bool fresh_ = false, looked_ = false;  // an operation has just begun; progress has been made in one
 };
 
-}  // namespace colls::inline v1::detail
-
-namespace colls::inline v1::extend {
-
-namespace allocation {
-inline constexpr std::align_val_t align{128};
-}
-COLLS_INLINE std::byte* message_group::allocate(std::size_t bytes) {
-    return static_cast<std::byte*>(operator new(bytes, allocation::align));
-}
-COLLS_INLINE void message_group::deallocate(std::byte* at, std::size_t) noexcept {
-    operator delete(at, allocation::align);
-}
-
-COLLS_INLINE void message_formation::exchange(
-    message_member&& over, const void* own, std::size_t bytes, void* all) const {
-    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(over), rank, size());
-    e->forming_from = from_;
+COLLS_INLINE void exchange_by_messages(extend::message_member&& over, int rank, int size, rank_context* from,
+    const void* own, std::size_t bytes, void* all) {
+    std::unique_ptr<rank_context> e = messaging_backend::context(std::move(over), rank, size);
+    e->forming_from = from;
     detail::exchange(*e, own, bytes, all);
-    detail::communicator_over(std::move(e));  // tells the others that this rank leaves
+    end_membership(std::move(e));  // tells the others that this rank leaves
 }
 
-COLLS_INLINE communicator join(message_member&& member, int rank, int size) {
-    std::unique_ptr<detail::rank_context> e = detail::messaging_backend::context(std::move(member), rank, size);
-    static_cast<detail::messaging_backend&>(*e->backend).join_others(*e);
-    return detail::communicator_over(std::move(e));
+COLLS_INLINE joined_group join_by_messages(extend::message_member&& member, int rank, int size) {
+    std::unique_ptr<rank_context> e = messaging_backend::context(std::move(member), rank, size);
+    static_cast<messaging_backend&>(*e->backend).join_others(*e);
+    return joined(std::move(e));
 }
 
-}  // namespace colls::inline v1::extend
+}  // namespace colls::inline v1::detail

@@ -2,12 +2,11 @@
 // IWYU pragma: private, include <colls/extend/memory_group.hpp>
 #pragma once
 
-#include <colls/detail/backend/groups.hpp>
 #include <colls/detail/backend/split.hpp>
 #include <colls/detail/execute/direct_executor.hpp>
 #include <colls/detail/execute/memory_message.hpp>
 #include <colls/detail/group/failure.hpp>
-#include <colls/extend/memory_group.hpp>
+#include <colls/extend/memory_member.hpp>
 
 #include <unistd.h>
 
@@ -79,6 +78,10 @@ private:
     const extend::memory_member member_;
 };
 
+COLLS_INLINE joined_group join_by_memory(extend::memory_member&& member, int rank, int size) {
+    return joined(shared_memory_backend::context(std::move(member), rank, size));
+}
+
 }  // namespace colls::inline v1::detail
 
 namespace colls::inline v1::extend {
@@ -86,9 +89,6 @@ namespace colls::inline v1::extend {
 COLLS_INLINE std::size_t control_bytes(int size) { return detail::group_memory::bytes(size); }
 COLLS_INLINE bool has_left(std::byte* control, int size, int rank) {
     return detail::group_memory(control, size).state(rank).gone.load(std::memory_order_acquire) != 0;
-}
-COLLS_INLINE communicator join(memory_member&& member, int rank, int size) {
-    return detail::communicator_over(detail::shared_memory_backend::context(std::move(member), rank, size));
 }
 
 }  // namespace colls::inline v1::extend

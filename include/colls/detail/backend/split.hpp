@@ -3,13 +3,20 @@
 #pragma once
 
 #include <colls/detail/backend/exchange.hpp>
-#include <colls/detail/backend/groups.hpp>
+#include <colls/detail/backend/join.hpp>
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/group/guarded.hpp>
 #include <colls/detail/group/membership.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 
 namespace colls::inline v1::detail {
+
+/// For a communicator; of no group where e is null.
+inline joined_group joined(std::unique_ptr<rank_context> e) {
+    if (!e) return {};
+    const int rank = e->rank, size = e->size;
+    return {&hold(std::move(e)), rank, size};
+}
 
 /// Called in a handler: breaks the old group, and throws the cause that is known there.
 [[noreturn, gnu::cold]] inline void split_failed(rank_context& e, std::unique_ptr<rank_context> part) {

@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/perform.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/operation.hpp>
 
 namespace colls::inline v1::detail {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <colls/detail/choose/choose.hpp>
+#include <colls/detail/choose/explain_choice.hpp>
 #include <colls/detail/execute/distance.hpp>
-#include <colls/explain.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -57,7 +57,7 @@ public:
     const schedule_choice* end() const { return all_.end(); }
 
 private:
-    // The product's highest bits hang on all bits of the key.
+    // The product's highest bits depend on all bits of the key.
     std::size_t first_slot(std::uint64_t key) const {
         return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ull) >> 40) & (slots_.size() - 1);
     }

@@ -16,11 +16,11 @@ inline void end_membership(std::unique_ptr<rank_context> e) {
 
 /// From here on a communicator, operations, prepared calls and progress threads share the context. The communicator's
 /// share is `held`.
-inline rank_context* hold(std::unique_ptr<rank_context> e) {
+inline rank_context& hold(std::unique_ptr<rank_context> e) {
     const std::shared_ptr<rank_context> shared(
         e.release(), [](rank_context* last) { end_membership(std::unique_ptr<rank_context>(last)); });
     shared->held = shared;
-    return shared.get();
+    return *shared;
 }
 
 }  // namespace colls::inline v1::detail

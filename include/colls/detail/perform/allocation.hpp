@@ -2,10 +2,10 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
-#include <colls/detail/call/perform.hpp>
 #include <colls/detail/execute/operation_state.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/perform/interface.hpp>
 
 #include <atomic>
 #include <memory>

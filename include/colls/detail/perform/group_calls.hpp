@@ -2,10 +2,7 @@
 // IWYU pragma: private, include <colls/communicator.hpp>
 #pragma once
 
-#include <colls/communicator.hpp>
-#include <colls/detail/backend/groups.hpp>
 #include <colls/detail/backend/split.hpp>
-#include <colls/detail/group/membership.hpp>
 #include <colls/detail/perform/started_operation.hpp>
 
 #include <limits>
@@ -13,15 +10,8 @@
 
 namespace colls::inline v1::detail {
 
-COLLS_INLINE communicator communicator_over(std::unique_ptr<rank_context> e) {
-    if (!e) return {};
-    const int rank = e->rank, size = e->size;
-    return {hold(std::move(e)), rank, size};
-}
-COLLS_INLINE communicator split(rank_context& e, int color, int key) {
-    return communicator_over(split_off(e, color, key));
-}
-COLLS_INLINE communicator shrink(rank_context& e) {
+COLLS_INLINE joined_group split(rank_context& e, int color, int key) { return joined(split_off(e, color, key)); }
+COLLS_INLINE joined_group shrink(rank_context& e) {
     const progress_lock mine(e);
     // This rank takes no part in calls of its other groups meanwhile: their ranks are told not to wait for it.
     struct absence {
@@ -40,7 +30,7 @@ COLLS_INLINE communicator shrink(rank_context& e) {
     left->join(e);  // the two share a progress thread, and what is behind their backends
     put_label(*left, message() << e.label << ".shrunk");
     left->began = e.began;
-    return communicator_over(std::move(left));
+    return joined(std::move(left));
 }
 COLLS_INLINE void leave_group(rank_context* e) {
     if (e->is_foreign()) return;

@@ -4,7 +4,8 @@
 
 #include <colls/detail/group/backoff.hpp>
 #include <colls/detail/perform/started_operation.hpp>
-#include <colls/operation.hpp>
+
+#include <exception>
 
 namespace colls::inline v1::detail {
 
@@ -115,7 +116,7 @@ COLLS_INLINE void perform_message(rank_context& e, operation_kind kind, const ca
         if (peer == e.rank) check_own_message(e, kind, name_of_message(kind));
         o = begin_checked_message(e, kind, c, peer, false);
     }
-    operation(e, o).wait();
+    wait_operation(e, o);
 }
 COLLS_INLINE void perform_exchange(rank_context& e, const call& sent, int to, const call& received, int from) {
     {
@@ -130,9 +131,21 @@ COLLS_INLINE void perform_exchange(rank_context& e, const call& sent, int to, co
         const progress_lock mine(e);
         return begin_checked_message(e, kind, c, peer, false);
     };
-    operation receives(e, begun(operation_kind::recv, received, from));
-    operation sends(e, begun(operation_kind::send, sent, to));
-    wait_all(receives, sends);
+    operation_state *receives = begun(operation_kind::recv, received, from), *sends = nullptr;
+    try {
+        sends = begun(operation_kind::send, sent, to);
+    } catch (...) {
+        finish_operation(e, receives, true);
+        throw;
+    }
+    // Both, whatever becomes of one: then the buffers are the caller's again.
+    std::exception_ptr first;
+    for (operation_state** const o : {&receives, &sends}) try {
+            wait_operation(e, *o);
+        } catch (...) {
+            if (!first) first = std::current_exception();
+        }
+    if (first) std::rethrow_exception(first);
 }
 COLLS_INLINE int probe_any(rank_context& e) {
     const progress_lock mine(e);
@@ -158,7 +171,7 @@ COLLS_INLINE int perform_recv_any(rank_context& e, const call& c) {
         from = wait_for_sender(e);
         o = begin_checked_message(e, operation_kind::recv, c, from, false);
     }
-    operation(e, o).wait();
+    wait_operation(e, o);
     return from;
 }
 

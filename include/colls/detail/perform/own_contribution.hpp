@@ -5,8 +5,8 @@
 // costs a pass over the input; for some collectives also memory of its size, which the rank keeps for its calls.
 #pragma once
 
-#include <colls/detail/call/perform.hpp>
 #include <colls/detail/group/rank_context.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/reduce/fold.hpp>
 #include <colls/detail/request/request.hpp>
 

@@ -2,12 +2,12 @@
 // IWYU pragma: private, include <colls/collectives.hpp>
 #pragma once
 
-#include <colls/detail/call/perform.hpp>
 #include <colls/detail/choose/choose.hpp>
 #include <colls/detail/execute/eager.hpp>
 #include <colls/detail/execute/trace.hpp>
 #include <colls/detail/group/progress_lock.hpp>
 #include <colls/detail/perform/check_arguments.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/perform/own_contribution.hpp>
 #include <colls/detail/perform/taken_collective.hpp>
 #include <colls/detail/prove/examine.hpp>

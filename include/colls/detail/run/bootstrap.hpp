@@ -3,8 +3,8 @@
 #pragma once
 
 #include <colls/bootstrap.hpp>
-#include <colls/bootstrap/detail/one_host.hpp>
 #include <colls/detail/run/host_group.hpp>
+#include <colls/detail/run/one_host.hpp>
 #include <colls/detail/run/world.hpp>
 
 namespace colls::inline v1 {

@@ -2,6 +2,7 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
+#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/choose/two_level_candidates.hpp>
 #include <colls/detail/group/rank_context.hpp>
 #include <colls/detail/transport/hosts/group.hpp>
@@ -23,7 +24,7 @@ inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sit
     const int n = static_cast<int>(all.size());
     const std::vector<int> members = all;
     number &= ~std::uint64_t{7};
-    const extend::message_formation f({number, rank, members, cores < cores_together::plenty});
+    const colls::detail::group_to_form f({number, rank, members, cores < cores_together::plenty});
     const auto s = std::make_shared<process_context>(
         std::move(listening), std::move(sites), number, rank, usual_figures(cores), std::move(near), std::move(way));
     communicator comm = extend::join(group::member_of(s, f, std::move(all)), rank, n);

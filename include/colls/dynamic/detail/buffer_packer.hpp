@@ -3,7 +3,7 @@
 #pragma once
 
 #include <colls/communicator.hpp>
-#include <colls/detail/call/perform.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/dynamic/count_list.hpp>
 #include <colls/dynamic/data_layout.hpp>
 #include <colls/dynamic/detail/packed_buffers.hpp>

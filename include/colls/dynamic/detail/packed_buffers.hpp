@@ -2,7 +2,7 @@
 // IWYU pragma: private, include <colls/dynamic.hpp>
 #pragma once
 
-#include <colls/detail/call/perform.hpp>
+#include <colls/detail/perform/interface.hpp>
 #include <colls/detail/request/packed_arguments.hpp>
 #include <colls/dynamic/detail/element_sequence.hpp>
 

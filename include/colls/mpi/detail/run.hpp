@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/transports/mpi.hpp>
 #pragma once
 
-#include <colls/bootstrap/detail/one_host.hpp>
 #include <colls/detail/group/progress_lock.hpp>
+#include <colls/detail/run/one_host.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/mpi/detail/beside.hpp>
 #include <colls/mpi/detail/group.hpp>

@@ -4,17 +4,14 @@
 // Nothing here depends on the type of a schedule, an element or an operator. definitions.hpp includes the definitions.
 #pragma once
 
+#include <colls/detail/backend/join.hpp>
 #include <colls/error.hpp>
 #include <colls/extend/host_map.hpp>
 
 #include <cstddef>
 #include <string_view>
 
-namespace colls::inline v1 {
-
-class communicator;
-
-namespace detail {
+namespace colls::inline v1::detail {
 
 enum class operation_kind : unsigned char;
 struct call;
@@ -69,8 +66,8 @@ void drop_prepared(prepared* p);
 
 // A rank context is held by its communicator, its operations, prepared calls and progress threads. The last of them to
 // go makes the rank leave the group.
-communicator split(rank_context& e, int color, int key);
-communicator shrink(rank_context& e);
+joined_group split(rank_context& e, int color, int key);
+joined_group shrink(rank_context& e);
 void leave_group(rank_context* e);
 void dump(rank_context& e);
 void abort_group(rank_context& e, std::string_view why);
@@ -92,5 +89,4 @@ void give_kept(rank_context& e, std::byte* at, std::size_t bytes);
 progress_worker* start_progress(rank_context& e);
 void stop_progress(progress_worker* w);
 
-}  // namespace detail
-}  // namespace colls::inline v1
+}  // namespace colls::inline v1::detail
