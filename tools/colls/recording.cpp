@@ -58,7 +58,7 @@ struct presence {
 std::vector<std::vector<presence>> calls_on_several_clocks(const recording& r) {
     std::vector<std::vector<presence>> all;
     for (const auto& [key, ranks] : r.calls) {
-        if (!colls::detail::waits_for_all(collective_named(ranks.front().name))) continue;
+        if (!colls::traits_of(collective_named(ranks.front().name)).synchronises()) continue;
         std::map<std::size_t, presence> by_clock;
         for (const recorded_span& s : ranks) {
             const auto clock = static_cast<std::size_t>(r.threads[static_cast<std::size_t>(s.thread)].clock);

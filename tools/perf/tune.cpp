@@ -4,6 +4,7 @@
 #include "measure.hpp"
 #include "schedule_list.hpp"
 
+#include <colls/explain.hpp>
 #include <colls/detail/choose/explanation.hpp>  // the candidates, and a choice that is forced for one communicator
 
 #include <fmt/format.h>
