@@ -98,17 +98,16 @@ public:
     /// Nothing more is written.
     void close() {
         if (shared_ != nullptr && own_end_ != own_end::closed)
-            close_rings(told_broken_ && own_end_ != own_end::leaving ? closed_without_leave : closed_by_leave);
+            close_rings(told_broken_ && own_end_ != own_end::leaving ? end_of_peer::closed : end_of_peer::left);
     }
 
 private:
     friend class stream_connection<memory_connection, memory_transport_state, ring_pair>;
 
-    // In ring_state::closed.
-    static constexpr std::uint32_t closed_by_leave = 1, closed_without_leave = 2;
     static constexpr int all = -1;  // that a ring holds
 
-    enum class end_of_peer : std::uint8_t {
+    /// The first three also in ring_state::closed.
+    enum class end_of_peer : std::uint32_t {
         none,     ///< the peer may write
         left,     ///< it has closed its rings, which have not been read to the end
         closed,   ///< likewise, but without saying `leave`
@@ -124,10 +123,7 @@ private:
     bool has_unwritten() const { return !outbox_.empty() || !control_.empty() || own_end_ == own_end::leaving; }
     /// Before the rings are read: what is in them then is all there will ever be.
     void look_whether_closed() {
-        const std::uint32_t how = control_rings_.in.closed();
-        peer_end_ = how == 0                      ? end_of_peer::none
-                    : how == closed_without_leave ? end_of_peer::closed
-                                                  : end_of_peer::left;
+        peer_end_ = std::min(static_cast<end_of_peer>(control_rings_.in.closed()), end_of_peer::closed);
     }
     // The rings are there from the beginning.
     static void connect() {}
@@ -157,7 +153,7 @@ private:
             if (write_frame(control_rings_, control_.front())) control_.pop();
         if (moved) ring_doorbell();
         if (own_end_ == own_end::leaving && control_.empty() && outbox_.empty() && !outbox_.cut())
-            close_rings(closed_by_leave);
+            close_rings(end_of_peer::left);
     }
     static std::size_t write_some(ring_pair& to, std::byte* from, std::size_t bytes) {
         const iovec v{from, bytes};
@@ -169,9 +165,9 @@ private:
         if (n > 0) wake_peer();  // it may wait for room
         return n;
     }
-    void close_rings(std::uint32_t how) {
+    void close_rings(end_of_peer how) {
         own_end_ = own_end::closed;
-        control_rings_.out.close(how);
+        control_rings_.out.close(static_cast<std::uint32_t>(how));
         ring_doorbell();
     }
     void ring_doorbell() {

@@ -64,6 +64,20 @@ inline std::optional<parcel> parse_envelope(const std::byte* from) {
     return p;
 }
 
+/// One that nobody takes yet, with its bytes.
+struct early_parcel {
+    int world;  ///< the rank that it is from
+    parcel what;
+    std::vector<std::byte> bytes;
+
+    early_parcel(int from, const parcel& p)
+        : world(from), what(p), bytes(p.bytes, p.bytes + std::max<std::size_t>(p.prefix.bytes, p.head.text_bytes)) {
+        what.bytes = bytes.data();
+    }
+    early_parcel(early_parcel&&) = default;
+    early_parcel& operator=(early_parcel&&) = default;
+};
+
 /// The memory of the first `bytes` of a queue, if it is `most` pieces or fewer; otherwise 0.
 inline int gathered(piece_queue& pieces, std::uint64_t bytes, piece* v, int most) {
     std::size_t at = 0;
@@ -117,12 +131,6 @@ private:
         bool left = false, lost = false;
         std::string why;
     };
-    /// What has arrived for a group that does not exist here yet.
-    struct early_parcel {
-        int world;
-        parcel what;
-        std::vector<std::byte> bytes;
-    };
 
     link& at(int world) { return ranks_[static_cast<std::size_t>(world)]; }
     /// Connects, and posts the receive for the first envelope.
@@ -135,7 +143,7 @@ private:
         below_.receive(world, {}, &p, 1);
     }
     bool has_room(int world) { return at(world).segments < most_under_way; }
-    /// `pieces`: where the bytes of a message are taken from; otherwise `text` belongs to the frame.
+    /// `text` belongs to a control message, the first p.bytes of `pieces` to a message.
     void post(int world, circuit* of, int peer, const envelope_prefix& p, const frame& f, const char* text,
         piece_queue* pieces, bool last) {
         link& l = at(world);
@@ -146,7 +154,7 @@ private:
         encode(f, o.envelope.get() + envelope_prefix_bytes);
         const std::size_t inside = segment ? 0 : f.text_bytes + p.bytes;
         if (text != nullptr) std::memcpy(data, text, f.text_bytes);
-        if (pieces != nullptr && !segment) pieces->copy_out(data, p.bytes);
+        if (p.bytes > 0 && !segment) pieces->copy_out(data, p.bytes);
         std::memset(data + inside, 0, envelope_capacity - inside);
         const piece envelope{o.envelope.get(), envelope_bytes};
         peer_connection& to = below_.peer(world);
@@ -187,11 +195,36 @@ private:
     }
     void progress();
     void idle(double seconds) { below_.idle(seconds); }
-    bool take(int world);
+    /// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
+    bool take(int world) {
+        link& l = at(world);
+        if (below_.received(world) == l.taken || l.lost) return false;
+        ++l.taken;
+        if (std::exchange(l.segment_next, false)) {
+            l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.segment.get();
+            arrived(world, l.announced);
+        } else if (const auto p = parse_envelope(l.envelope.get()); !p) {
+            lost(world, "what it sends is not of this protocol");
+            return false;
+        } else if (p->bytes == nullptr) {
+            receive_segment(world, *p);
+            return true;
+        } else {
+            arrived(world, *p);
+        }
+        const piece next{l.envelope.get(), envelope_bytes};
+        below_.receive(world, {}, &next, 1);
+        return true;
+    }
     void receive_segment(int world, const parcel& p);
     circuit* circuit_of(int world, const parcel& p);
     void arrived(int world, const parcel& p);
-    void answer_for_ended(int world, const parcel& p, int rank);
+    /// Something for a group that this rank has left: the sender hears that, which it may not have.
+    void answer_for_ended(int world, const parcel& p, int rank) {
+        if (p.head.kind == frame_kind::welcome || p.head.what == control_kind::leave) return;
+        post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(rank)}, frame_of({control_kind::leave}),
+            nullptr, nullptr, false);
+    }
     void leave(circuit& c);
 
     void heard(int world, const control_message& what) override;
@@ -265,7 +298,7 @@ public:
         flow& f = contact(peer);
         if (f.ended || over_.at(world(peer)).out.size() >= trunk::most_control) return false;
         f.told_broken = f.told_broken || what.what == control_kind::broken;
-        say(peer, frame_of(what), what.text);
+        post(peer, frame_of(what), 0, what.text, false);
         return true;
     }
     void tell_all(const control_message& what) override {
@@ -291,11 +324,6 @@ private:
     friend class trunk;
     static constexpr std::uint64_t window = 4 * segment_bytes;
 
-    /// Bytes of a message that have arrived before its receive was posted; or the peer's `leave` behind them.
-    struct early_bytes {
-        frame head;
-        std::vector<std::byte> bytes;
-    };
     /// To and from one peer.
     struct flow {
         posted_messages sends, receives;            // those finished have been handed to the trunk, or have landed
@@ -304,7 +332,7 @@ private:
         std::uint64_t used = 0, allowed = window;   // of the window for sending, in all
         std::uint64_t consumed = 0, told = 0;       // of the peer's; what it has been told of that
         std::size_t under_way = 0;                  // envelopes handed to the trunk that have not left
-        std::deque<early_bytes> early;
+        std::deque<early_parcel> early;  // before their receive was posted; or the peer's `leave` behind them
         bool contact = false, told_broken = false, said_leave = false;
         bool waiting = false;  // among those that the trunk calls when there is room
         bool ended = false;    // the peer has left, or is lost
@@ -323,7 +351,7 @@ private:
             over_.abandon(*this, world(peer));
         }
         f.receives.drop();
-        std::erase_if(f.early, [](const early_bytes& e) { return e.head.kind == frame_kind::message; });
+        std::erase_if(f.early, [](const early_parcel& e) { return e.what.head.kind == frame_kind::message; });
     }
     flow& contact(int peer) {
         flow& f = at(peer);
@@ -336,13 +364,13 @@ private:
         }
         return f;
     }
-    envelope_prefix prefix(int peer, std::size_t bytes) {
-        at(peer).told = at(peer).consumed;
-        return {group_, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(bytes), at(peer).consumed};
-    }
-    void say(int peer, const frame& head, const char* text) {
-        ++at(peer).under_way;
-        over_.post(world(peer), this, peer, prefix(peer, 0), head, text, nullptr, false);
+    void post(int peer, const frame& head, std::size_t bytes, const char* text, bool last) {
+        flow& f = at(peer);
+        f.told = f.consumed;
+        ++f.under_way;
+        over_.post(world(peer), this, peer,
+            {group_, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(bytes), f.consumed}, head, text,
+            &f.sends.pieces(), last);
     }
     /// Sends what the window and the trunk have room for.
     void pump(int peer) {
@@ -358,16 +386,11 @@ private:
             f.used += envelope_bytes + bytes;
             f.send_at += bytes;
             const bool last = f.send_at == m.bytes;
-            ++f.under_way;
-            over_.post(world(peer), this, peer, prefix(peer, bytes), head, nullptr, &f.sends.pieces(), last);
+            post(peer, head, bytes, nullptr, last);
             if (!last) continue;
             f.send_at = 0;
             f.sends.finish();
         }
-    }
-    void has_left(int peer, bool last) {
-        --at(peer).under_way;
-        at(peer).sent += last;
     }
 
     void take(int peer, const parcel& p) {
@@ -387,9 +410,9 @@ private:
         } else if (f.receives.dropping()) {
             consume(peer, p.prefix.bytes);
         } else if (f.early.empty() && !f.receives.empty()) {
-            land(peer, p.head, p.bytes, p.prefix.bytes);  // without bytes: they have landed
+            land(peer, p);  // without bytes: they have landed
         } else {
-            f.early.push_back({p.head, {p.bytes, p.bytes + p.prefix.bytes}});
+            f.early.emplace_back(world(peer), p);
         }
     }
     static bool is_expected(flow& f, const frame& head) {
@@ -402,53 +425,49 @@ private:
         if (!f.early.empty() || f.receives.empty() || !is_expected(f, p.head)) return 0;
         return gathered(f.receives.pieces(), p.prefix.bytes, v, most);
     }
-    void land(int peer, const frame& head, const std::byte* bytes, std::size_t count) {
+    void land(int peer, const parcel& p) {
         flow& f = at(peer);
         const message_header wanted = f.receives.front();
-        if (!is_expected(f, head)) {
+        if (!is_expected(f, p.head)) {
             drop_receives(peer);
-            reports_.push_back([=](listener& to) {
+            reports_.push_back([peer, wanted, head = p.head](listener& to) {
                 to.unexpected(peer, wanted.label, head.label, static_cast<std::size_t>(wanted.bytes),
                     static_cast<std::size_t>(head.bytes));
             });
             return;
         }
-        if (bytes != nullptr)
-            f.receives.pieces().copy_in(bytes, count);
+        if (p.bytes != nullptr)
+            f.receives.pieces().copy_in(p.bytes, p.prefix.bytes);
         else
-            f.receives.pieces().skip(count);
-        f.receive_at += count;
+            f.receives.pieces().skip(p.prefix.bytes);
+        f.receive_at += p.prefix.bytes;
         if (f.receive_at == wanted.bytes) {
             f.receive_at = 0;
             f.receives.finish();
             if (f.receives.empty()) over_.await(world(peer), -1);
         }
-        consume(peer, count);
+        consume(peer, p.prefix.bytes);
     }
     void consume(int peer, std::size_t bytes) {
         flow& f = at(peer);
         f.consumed += envelope_bytes + bytes;
-        if (f.consumed - f.told >= window / 2 && !f.ended) say(peer, frame{}, nullptr);
+        if (f.consumed - f.told >= window / 2 && !f.ended) post(peer, frame{}, 0, nullptr, false);
     }
     void drain(int peer) {
         flow& f = at(peer);
-        while (!f.early.empty() && (f.early.front().head.kind == frame_kind::control || !f.receives.empty())) {
-            const early_bytes next = std::move(f.early.front());
+        while (!f.early.empty() && (f.early.front().what.head.kind == frame_kind::control || !f.receives.empty())) {
+            const early_parcel next = std::move(f.early.front());
             f.early.pop_front();
-            if (next.head.kind == frame_kind::control)
-                report_leave(peer);
-            else
-                land(peer, next.head, next.bytes.data(), next.bytes.size());
+            if (next.what.head.kind == frame_kind::message)
+                land(peer, next.what);
+            else if (!std::exchange(f.ended, true))
+                reports_.push_back([peer](listener& to) { to.heard(peer, {control_kind::leave}); });
         }
     }
     // Behind the messages that came before.
     void left(int peer) {
-        at(peer).early.push_back({frame_of({control_kind::leave}), {}});
+        at(peer).early.emplace_back(world(peer), parcel{{}, frame_of({control_kind::leave})});
         drain(peer);
-    }
-    void report_leave(int peer) {
-        if (std::exchange(at(peer).ended, true)) return;
-        reports_.push_back([peer](listener& to) { to.heard(peer, {control_kind::leave}); });
     }
     void lost(int peer, const std::string& why) {
         if (!at(peer).contact || std::exchange(at(peer).ended, true)) return;
@@ -474,11 +493,7 @@ inline std::unique_ptr<message_transport> trunk::join(std::uint64_t group, int r
     if (const auto found = early_.find(group); found != early_.end()) {
         const std::vector<early_parcel> waiting = std::move(found->second);
         early_.erase(found);
-        for (const early_parcel& e : waiting) {
-            parcel p = e.what;
-            p.bytes = e.bytes.data();
-            arrived(e.world, p);
-        }
+        for (const early_parcel& e : waiting) arrived(e.world, e.what);
     }
     return c;
 }
@@ -511,7 +526,9 @@ inline void trunk::progress() {
                 l.out.pop_front();
                 l.segments -= o.has_segment;
                 if (l.out.empty()) l.moved.clear();
-                if (o.of) o.of->has_left(o.peer, o.last);
+                if (o.of == nullptr) continue;
+                --o.of->at(o.peer).under_way;
+                o.of->at(o.peer).sent += o.last;
             }
             while (!l.waiting.empty() && has_room(w)) {
                 const auto [of, peer] = l.waiting.front();
@@ -521,27 +538,6 @@ inline void trunk::progress() {
             }
         }
     }
-}
-/// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
-inline bool trunk::take(int world) {
-    link& l = at(world);
-    if (below_.received(world) == l.taken || l.lost) return false;
-    ++l.taken;
-    if (std::exchange(l.segment_next, false)) {
-        l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.segment.get();
-        arrived(world, l.announced);
-    } else if (const auto p = parse_envelope(l.envelope.get()); !p) {
-        lost(world, "what it sends is not of this protocol");
-        return false;
-    } else if (p->bytes == nullptr) {
-        receive_segment(world, *p);
-        return true;
-    } else {
-        arrived(world, *p);
-    }
-    const piece next{l.envelope.get(), envelope_bytes};
-    below_.receive(world, {}, &next, 1);
-    return true;
 }
 inline void trunk::receive_segment(int world, const parcel& p) {
     link& l = at(world);
@@ -574,15 +570,8 @@ inline void trunk::arrived(int world, const parcel& p) {
     } else {
         // A stray number fills no memory: of groups that never come to be, only so many are kept.
         if (early_.size() == most_early_groups && !early_.contains(p.prefix.group)) early_.erase(early_.begin());
-        const std::size_t bytes = std::max<std::size_t>(p.prefix.bytes, p.head.text_bytes);
-        early_[p.prefix.group].push_back({world, p, {p.bytes, p.bytes + bytes}});
+        early_[p.prefix.group].emplace_back(world, p);
     }
-}
-/// Something for a group that this rank has left: the sender hears that, which it may not have.
-inline void trunk::answer_for_ended(int world, const parcel& p, int rank) {
-    if (p.head.kind == frame_kind::welcome || p.head.what == control_kind::leave) return;
-    post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(rank)}, frame_of({control_kind::leave}),
-        nullptr, nullptr, false);
 }
 
 inline void trunk::heard(int world, const control_message& what) {
