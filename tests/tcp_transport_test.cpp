@@ -146,7 +146,7 @@ TEST_CASE(
         CHECK((w.cut() && w.empty() && !w.within()));
         w.drop();
         CHECK(w.cut());
-        CHECK(w.sent() == (a_part ? 1u : 0u));
+        CHECK(w.finished() == (a_part ? 1u : 0u));
     }
     colls::detail::frame_writer w;
     w.drop();

@@ -4,8 +4,7 @@
 //   clang++ -std=c++20 -g -O2 -fsanitize=fuzzer,address,undefined -Iinclude tests/fuzz/frame_fuzz.cpp
 //   ./a.out -max_len=400 NEW_FOLDER tests/fuzz/corpus/frame
 // With -DCOLLS_FUZZ_REPLAY and any compiler it is a program that replays the files it is given.
-#include <colls/detail/transport/tcp/frame_reader.hpp>
-#include <colls/detail/transport/tcp/frame_writer.hpp>
+#include <colls/detail/transport/stream/frame_stream.hpp>
 
 #ifdef COLLS_FUZZ_REPLAY
 #include "replay.hpp"
@@ -94,7 +93,7 @@ struct outcome {
 };
 outcome feed(octets stream, const std::vector<posted>& receives, bool places, int drop_after, std::uint64_t cut) {
     outcome o;
-    posted_receives to;
+    posted_messages to;
     frame_reader reader;
     if (places) reader.receives = &to;
     reader.open(frame_bytes + most_text + cut % 5 * 300);
@@ -116,9 +115,6 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
     for (bool over = false; !over;) {
         for (bool more = true; more;) {
             switch (const arrival a = reader.next()) {
-                case arrival::message:
-                    o.events += 'm';
-                    break;
                 case arrival::welcome:
                     o.events += 'w';
                     break;
@@ -126,7 +122,8 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
                     must(static_cast<unsigned>(reader.control().what) <= static_cast<unsigned>(last_control_kind),
                         "a control message has a valid kind");
                     must(std::strlen(reader.control().text) <= most_text, "a text ends");
-                    o.events += "n" + std::to_string(reader.control().a) + reader.control().text;
+                    o.events += std::to_string(to.finished()) + "n" + std::to_string(reader.control().a) +
+                                reader.control().text;
                     if (++heard == drop_after) to.drop();
                     break;
                 case arrival::unexpected:
@@ -175,7 +172,7 @@ outcome feed(octets stream, const std::vector<posted>& receives, bool places, in
         reader.add(filled);
         stream = stream.subspan(filled);
     }
-    o.arrived = to.arrived();
+    o.arrived = to.finished();
     must(o.arrived <= next, "no more arrives than was posted");
     for (std::size_t i = 0; i < o.arrived; ++i) {
         bytes whole;
@@ -304,9 +301,9 @@ void written(octets all) {
         }
         number += writer.advance(taken);
     }
-    must(writer.sent() == r.size() && number == r.size(), "all has been written");
+    must(writer.finished() == r.size() && number == r.size(), "all has been written");
     const outcome o = feed(stream, r, true, 0, cut);
-    must(o.memory == payloads && o.events == std::string(r.size(), 'm'), "what was written is read");
+    must(o.memory == payloads && o.events.empty(), "what was written is read");
 }
 
 }  // namespace

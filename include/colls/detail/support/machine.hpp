@@ -27,6 +27,18 @@ inline machine with_cores_of(machine m, std::size_t part, std::size_t all) {
     return m;
 }
 
+/// For the second thread of a measurement: moves it off its creator's core. Without this the scheduler may start it
+/// there, and leave it there for as long as the measurement takes; and a thread that is pinned pins the threads that it
+/// creates. (The system leaves out of the set the cores that this process may not use.)
+inline void stay_off(int core) {
+    if (core < 0) return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
+        if (c != static_cast<std::size_t>(core)) CPU_SET(c, &set);
+    sched_setaffinity(0, sizeof set, &set);
+}
+
 /// The figures of this machine. The first call in a process measures them, which takes a few milliseconds, or takes
 /// them from the file of COLLS_TUNE, whose errors it throws.
 const machine& measured();
@@ -65,17 +77,6 @@ struct probe {
             if (there.task == rewrite) write(static_cast<float>(i));
             back.value.store(i, std::memory_order_release);
         }
-    }
-    /// Without this the scheduler may start a thread on the core of its creator, and leave it there for as long as the
-    /// measurement takes; and a thread that is pinned pins the threads that it creates. (The system leaves out of the
-    /// set the cores that this process may not use.)
-    static void stay_off(int core) {
-        if (core < 0) return;
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
-            if (c != static_cast<std::size_t>(core)) CPU_SET(c, &set);
-        sched_setaffinity(0, sizeof set, &set);
     }
     void ask(request task) {
         there.task = task;

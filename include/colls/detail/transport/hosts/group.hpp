@@ -85,36 +85,27 @@ private:
 struct neighbours {
     /// `members`: of each rank of the group, its number in the world.
     neighbours(const process_context& s, int rank, const std::vector<int>& members) {
-        const auto host = [&](std::size_t r) { return s.sites[static_cast<std::size_t>(members[r])].host; };
-        const auto n = members.size();
-        int run = 0;
-        bool equal = true;  // hosts have equally many members, one host after the other
-        for (std::size_t r = 0; r < n; ++r) {
-            ++run;
-            if (r + 1 < n && host(r + 1) == host(r)) continue;
-            if (ranks_per_host == 0) ranks_per_host = run;
-            equal = equal && run == ranks_per_host;
-            for (std::size_t q = r + 1; q < n; ++q) equal = equal && host(q) != host(r);
-            run = 0;
+        const auto host = [&](int w) { return s.sites[static_cast<std::size_t>(w)].host; };
+        std::vector<int> host_of;  // of each rank, the first rank of the world on its host
+        for (const int m : members) {
+            host_of.push_back(0);
+            while (host(host_of.back()) != host(m)) ++host_of.back();
         }
-        if (!equal || ranks_per_host == static_cast<int>(n)) ranks_per_host = 0;
-        std::vector<int> host_of;  // of each rank, the first rank of the group on its host
-        for (std::size_t r = 0; r < n; ++r) {
-            std::size_t q = 0;
-            while (host(q) != host(r)) ++q;
-            host_of.push_back(static_cast<int>(q));
-        }
-        if (const host_map all(host_of); all.hosts() > 1 && all.largest() > 1) hosts = all;
-        for (std::size_t r = 0; s.near && r < n; ++r)
-            for (std::size_t q = 0; q < r; ++q) share_memory = share_memory || host(q) == host(r);
-        for (std::size_t r = 0; r < n; ++r) {
-            const bool beside = host(r) == host(static_cast<std::size_t>(rank));
+        const host_map all(host_of);
+        const int n = all.ranks(), each = all.size_of(0);
+        bool in_order = all.hosts() > 1 && all.hosts() * each == n;
+        for (int r = 0; r < n; ++r) in_order = in_order && all.host_of(r) == r / each;
+        if (in_order) ranks_per_host = each;
+        if (all.hosts() > 1 && all.largest() > 1) hosts = all;
+        share_memory = s.near && all.largest() > 1;
+        for (int r = 0; r < n; ++r) {
+            const bool beside = all.host_of(r) == all.host_of(rank);
             near.push_back(beside ? count++ : none);
             if (!beside) continue;
-            if (first == none) first = static_cast<int>(r);
-            int at = 0;  // among the ranks of the world that are on this host
-            for (int w = 0; w < members[r]; ++w) at += s.sites[static_cast<std::size_t>(w)].host == host(r);
-            in_arena.push_back(at);
+            if (first == none) first = r;
+            const int m = members[static_cast<std::size_t>(r)];
+            in_arena.push_back(0);
+            for (int w = 0; w < m; ++w) in_arena.back() += host(w) == host(m);
         }
     }
     std::vector<int> near;      ///< of each rank, its number among the group's ranks on this host, or `none`

@@ -30,26 +30,16 @@
 
 namespace colls::inline v1::processes::detail {
 
-using colls::detail::core_share;
-using colls::detail::group_memory;
-using colls::detail::list;
-using colls::detail::machine;
-using colls::detail::message;
-using colls::detail::poison_state;
-using colls::detail::rank_context;
-using colls::detail::report_in;
-using colls::detail::seconds_now;
-
 /// Makes SIGUSR1 ask for a dump, unless the program handles that signal itself. A rank prints the dump while it waits.
 inline void dump_on_signal() {
     struct sigaction now{};
     if (sigaction(SIGUSR1, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
-    now.sa_handler = [](int) { colls::detail::dumps_wanted.fetch_add(1, std::memory_order_relaxed); };
+    now.sa_handler = [](int) { dumps_wanted.fetch_add(1, std::memory_order_relaxed); };
     now.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &now, nullptr);
 }
 
-using single_copies = colls::detail::environment::single_copies;
+using single_copies = environment::single_copies;
 
 /// How the ranks of one `run` ended: the first exception stands, but a rank's own exception replaces one that another
 /// rank's error caused.
@@ -72,11 +62,11 @@ class arena {
 public:
     /// One process makes it, for `ranks` processes. Throws colls::error.
     explicit arena(int ranks) : arena(ranks, create_file()) {
-        head().figures = colls::detail::measured();
+        head().figures = measured();
         head().staging = measured_staging();
     }
     /// Maps that file. Throws colls::error.
-    arena(int ranks, colls::detail::descriptor file) : ranks_(ranks), file_(std::move(file)) {
+    arena(int ranks, descriptor file) : ranks_(ranks), file_(std::move(file)) {
         struct stat status{};
         fstat(file_.get(), &status);
         int why = 0;
@@ -121,7 +111,7 @@ public:
     /// From now on this process is that rank, and allocates from its part.
     void be(int rank) {
         dead_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(ranks_));
-        watched_ = std::make_unique<colls::detail::descriptor[]>(static_cast<std::size_t>(ranks_));
+        watched_ = std::make_unique<descriptor[]>(static_cast<std::size_t>(ranks_));
         rank_ = rank;
         const std::size_t share = part_bytes();
         free_.push_back({head_bytes + control_bytes(ranks_) + share * static_cast<std::size_t>(rank), share});
@@ -173,13 +163,11 @@ public:
     void lend(std::byte* at, std::size_t bytes, std::function<bool()> over) {
         look();
         const std::lock_guard lock(lending_);
-        for (std::size_t i = 0; i < lent_.size();)
-            if (lent_[i].over()) {
-                give(lent_[i].at, lent_[i].bytes);
-                lent_.erase(lent_.begin() + static_cast<std::ptrdiff_t>(i));
-            } else {
-                ++i;
-            }
+        std::erase_if(lent_, [&](const loan& l) {
+            const bool ended = l.over();
+            if (ended) give(l.at, l.bytes);
+            return ended;
+        });
         lent_.push_back({at, bytes, std::move(over)});
     }
     /// Is the address in this rank's part?
@@ -218,7 +206,7 @@ public:
     void assemble(double timeout, single_copies single_copy = single_copies::never) {
         const group_memory m = whole();
         m.state(rank_).process.store(getpid(), std::memory_order_relaxed);
-        share(rank_) = colls::detail::own_share();
+        share(rank_) = own_share();
         expose_probe();
         const double until = seconds_now() + timeout;
         for (std::uint32_t phase = 1; phase <= phases; ++phase) {
@@ -238,7 +226,7 @@ public:
         }
         copies_between_ = may;
         copies_always_ = may && asked;
-        colls::detail::cores_together cores;
+        cores_together cores;
         for (int r = 0; r < ranks_; ++r) cores.add(share(r));
         figures_ = head().figures;
         figures_.cores = cores.cores();
@@ -253,7 +241,7 @@ public:
     bool copies_always() const { return copies_always_; }
 
 private:
-    colls::detail::descriptor& watched(int r) { return watched_[static_cast<std::size_t>(r)]; }
+    descriptor& watched(int r) { return watched_[static_cast<std::size_t>(r)]; }
     // Release: whatever the process wrote is seen by a rank that finds it dead.
     void mark_dead(int r) { dead_[static_cast<std::size_t>(r)].store(true, std::memory_order_release); }
     void wait_for(int r, std::uint32_t phase, double until) {
@@ -266,7 +254,7 @@ private:
             // A report that is being written (1) is complete in a moment. And the rank may have come, seen all others,
             // gone on and ended since the first look.
             if ((broken == 2 || dead(r) || late) && missing()) fail_to_assemble(r, broken == 2);
-            colls::detail::call_wait_hook();
+            call_wait_hook();
             if (check_others) check_others();
             usleep(50);
         }
@@ -283,27 +271,23 @@ private:
         throw error(dead(r) ? errc::peer_failed : errc::timeout, text.text(), rank_, r);
     }
     void expose_probe() {
-        probe_.value = colls::detail::hash_mix(
-            static_cast<std::uint64_t>(getpid()), colls::detail::hash_mix(static_cast<std::uint64_t>(rank_),
-                                                      static_cast<std::uint64_t>(seconds_now() * 1e9)));
+        probe_.value = hash_mix(static_cast<std::uint64_t>(getpid()),
+            hash_mix(static_cast<std::uint64_t>(rank_), static_cast<std::uint64_t>(seconds_now() * 1e9)));
         trial(rank_).at.store(reinterpret_cast<std::uintptr_t>(&probe_), std::memory_order_relaxed);
         trial(rank_).value.store(probe_.value, std::memory_order_relaxed);
     }
     bool may_copy_between_all() const {
         for (int r = 0; r < ranks_; ++r) {
-            if (r == rank_) continue;
             const copy_trial& t = trial(r);
-            if (!colls::detail::may_copy(static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed)),
-                    t.at.load(std::memory_order_relaxed), t.value.load(std::memory_order_relaxed)))
-                return false;
+            const std::uint64_t at = t.at.load(std::memory_order_relaxed);
+            if (r != rank_ && !may_copy(process(r), at, t.value.load(std::memory_order_relaxed))) return false;
         }
         return true;
     }
     void watch_processes() {
         for (int r = 0; r < ranks_; ++r) {
             if (r == rank_) continue;
-            const auto process = static_cast<pid_t>(whole().state(r).process.load(std::memory_order_relaxed));
-            watched(r) = colls::detail::opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, process, 0)); });
+            watched(r) = opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, process(r), 0)); });
             if (!watched(r) && errno == ESRCH) mark_dead(r);
         }
     }
@@ -351,19 +335,19 @@ private:
     }
     [[noreturn]] static void refuse(const char* what, int why) {
         message text;
-        text << "colls: " << what << " shared memory: " << colls::detail::system_text(why);
+        text << "colls: " << what << " shared memory: " << system_text(why);
         if (why == EFBIG) text << ": raise the limit on the size of files (ulimit -f)";
         if (why == ENOMEM) text << "; is there a limit on address space (ulimit -v)?";
         throw error(errc::unsupported, text.text());
     }
-    static colls::detail::descriptor create_file() {
-        colls::detail::descriptor file = colls::detail::opened([] { return memfd_create("colls", MFD_CLOEXEC); });
+    static descriptor create_file() {
+        descriptor file = opened([] { return memfd_create("colls", MFD_CLOEXEC); });
         if (!file) refuse("cannot make", errno);
         return file;
     }
 
     const int ranks_;
-    const colls::detail::descriptor file_;
+    const descriptor file_;
     std::size_t bytes_ = 0;
     std::byte* base_ = nullptr;
     int rank_ = none;
@@ -373,10 +357,10 @@ private:
     list<extent> free_;
     bool pinned_ = false;
     std::vector<loan> lent_;
-    std::unique_ptr<std::atomic<bool>[]> dead_;             // by rank
-    std::unique_ptr<colls::detail::descriptor[]> watched_;  // the ranks' processes
+    std::unique_ptr<std::atomic<bool>[]> dead_;  // by rank
+    std::unique_ptr<descriptor[]> watched_;      // the ranks' processes
     double looked_ = 0;
-    colls::detail::copy_probe probe_;
+    copy_probe probe_;
     bool copies_between_ = false, copies_always_ = false;
     machine figures_;
 };

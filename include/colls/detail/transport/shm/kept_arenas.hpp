@@ -20,7 +20,7 @@ public:
     }
     void keep(std::shared_ptr<arena> a) {
         const std::lock_guard lock(mutex_);
-        all_.push_back({std::move(a), colls::detail::count_forks()});
+        all_.push_back({std::move(a), count_forks()});
     }
     /// The arena of the lowest number that has all these processes as living ranks; null: there is none. A process
     /// that several ranks are in, as threads, has none.
@@ -28,7 +28,7 @@ public:
         const std::lock_guard lock(mutex_);
         std::shared_ptr<arena> best;
         for (const entry& k : all_) {
-            if (k.born != colls::detail::count_forks() || (best && best->number < k.memory->number)) continue;
+            if (k.born != count_forks() || (best && best->number < k.memory->number)) continue;
             k.memory->look();
             if (!ranks_of(*k.memory, processes).empty()) best = k.memory;
         }

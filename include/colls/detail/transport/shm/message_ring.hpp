@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -137,6 +138,62 @@ private:
     const std::byte* data_ = nullptr;
     std::size_t capacity_ = 0;
     std::uint64_t head_ = 0, tail_ = 0;
+};
+
+// ---- the memory of a group of ranks that pass messages: what lies where
+// -----------------------------------------------
+
+/// Capacities of the two rings of an ordered pair of ranks, in bytes, rounded up to powers of two, and from how many
+/// bytes on a piece is stored past the caches (this never paid for a ring that fits a core's own cache). All ranks of a
+/// group have the same.
+struct memory_shape {
+    std::size_t messages = std::size_t{256} << 10;
+    std::size_t control = std::size_t{2} << 10;
+    std::size_t stream_from = ~std::size_t{0};
+};
+
+/// One for each rank, written by the others.
+struct alignas(line) doorbell {
+    std::atomic<std::uint32_t> rings;   ///< how often it was rung: for control messages, and to wake a rank that sleeps
+    std::atomic<std::uint32_t> asleep;  ///< the rank sleeps on `rings`
+    std::atomic<std::uint32_t> ended;   ///< the rank's transport has ended: it never touches this memory again
+};
+
+/// Offsets in the memory of n ranks: the doorbells, the states of all rings, their bytes. Ring p of a kind goes from
+/// rank p / n to rank p % n.
+struct memory_layout {
+    enum kind { messages, control };
+    std::size_t ranks, states, whole;
+    std::size_t capacity[2], data[2];  ///< of each kind: capacity of a ring, and where the first one's bytes are
+
+    memory_layout(int n, const memory_shape& s)
+        : ranks(static_cast<std::size_t>(n)),
+          states(ranks * sizeof(doorbell)),
+          capacity{std::bit_ceil(std::max<std::size_t>(s.messages, 64)),
+              std::bit_ceil(std::max<std::size_t>(s.control, 64))} {
+        data[control] = states + ranks * ranks * 2 * sizeof(ring_state);
+        data[messages] = (data[control] + ranks * ranks * capacity[control] + 4095) / 4096 * 4096;
+        whole = (data[messages] + ranks * ranks * capacity[messages] + line - 1) / line * line;
+    }
+    static doorbell& doorbell_of(std::byte* at, int rank) { return reinterpret_cast<doorbell*>(at)[rank]; }
+    static const doorbell& doorbell_of(const std::byte* at, int rank) {
+        return reinterpret_cast<const doorbell*>(at)[rank];
+    }
+    ring_writer writer(std::byte* at, kind k, int from, int to, std::size_t stream_from) const {
+        return {state_of(at, k, ring(from, to)), bytes_of(at, k, ring(from, to)), capacity[k], stream_from};
+    }
+    ring_reader reader(std::byte* at, kind k, int from, int to) const {
+        return {state_of(at, k, ring(from, to)), bytes_of(at, k, ring(from, to)), capacity[k]};
+    }
+
+private:
+    std::size_t ring(int from, int to) const {
+        return static_cast<std::size_t>(from) * ranks + static_cast<std::size_t>(to);
+    }
+    ring_state& state_of(std::byte* at, kind k, std::size_t ring) const {
+        return reinterpret_cast<ring_state*>(at + states)[2 * ring + k];
+    }
+    std::byte* bytes_of(std::byte* at, kind k, std::size_t ring) const { return at + data[k] + ring * capacity[k]; }
 };
 
 }  // namespace colls::inline v1::detail

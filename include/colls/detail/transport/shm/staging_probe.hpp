@@ -12,6 +12,8 @@
 
 namespace colls::inline v1::processes::detail {
 
+using namespace colls::detail;
+
 /// Usual values where nothing can be measured.
 struct staging_figures {
     bool streams = false;     ///< staged data are stored past the caches
@@ -24,7 +26,7 @@ struct staging_figures {
 class staging_probe {
 public:
     staging_figures run() {
-        if (!colls::detail::second_core()) return {};
+        if (!second_core()) return {};
         std::thread other([this, here = sched_getcpu()] {
             stay_off(here);
             take_turns(1);
@@ -53,14 +55,6 @@ private:
     bool over_ = false;            // written by side 0 before the two meet
     double least_[3] = {1, 1, 1};  // seconds: more than any exchange takes
 
-    /// As in the measurement of colls::detail::machine: the scheduler may start a thread on the core of its creator.
-    static void stay_off(int core) {
-        cpu_set_t all;
-        CPU_ZERO(&all);
-        for (std::size_t c = 0; c < CPU_SETSIZE; ++c)
-            if (core < 0 || c != static_cast<std::size_t>(core)) CPU_SET(c, &all);
-        sched_setaffinity(0, sizeof all, &all);
-    }
     void meet(int me) {
         const int here = sides_[me].at.load(std::memory_order_relaxed) + 1;
         sides_[me].at.store(here, std::memory_order_release);
@@ -70,22 +64,22 @@ private:
     void exchange(int me, way how) {
         side &own = sides_[me], &peer = sides_[1 - me];
         if (how == kernel) {
-            colls::detail::copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes);
+            copy_from_process(getpid(), own.out.get(), peer.in.get(), bytes);
             return;
         }
         if (how == streamed)
-            colls::detail::stream_bytes(own.staged.get(), own.in.get(), bytes);
+            stream_bytes(own.staged.get(), own.in.get(), bytes);
         else
-            colls::detail::copy_bytes(own.staged.get(), own.in.get(), bytes);
+            copy_bytes(own.staged.get(), own.in.get(), bytes);
         meet(me);
-        colls::detail::copy_bytes(own.out.get(), peer.staged.get(), bytes);
+        copy_bytes(own.out.get(), peer.staged.get(), bytes);
     }
     void take_turns(int me) {
-        const double begun = colls::detail::seconds_now();
+        const double begun = seconds_now();
         double at = 0;
         for (;;) {
             if (me == 0) {
-                const double now = colls::detail::seconds_now();
+                const double now = seconds_now();
                 good_ += now - at < undisturbed;
                 at = now;
                 over_ = good_ == turns || now - begun > most;
@@ -97,11 +91,11 @@ private:
                 for (std::size_t i = 0; i < bytes; ++i)
                     sides_[me].in[i] = static_cast<unsigned char>(i + sides_[me].out[i]);
                 meet(me);
-                const double from = colls::detail::seconds_now();
+                const double from = seconds_now();
                 exchange(me, how);
                 meet(me);
                 if (me != 0) continue;
-                const double took = colls::detail::seconds_now() - from;
+                const double took = seconds_now() - from;
                 if (took < least_[how]) least_[how] = took;
             }
         }

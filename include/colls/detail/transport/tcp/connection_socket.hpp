@@ -2,8 +2,8 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/transport/tcp/frame_reader.hpp>
-#include <colls/detail/transport/tcp/watched_socket.hpp>
+#include <colls/detail/transport/stream/frame_stream.hpp>
+#include <colls/detail/transport/tcp/tcp_node.hpp>
 
 #include <sys/ioctl.h>
 

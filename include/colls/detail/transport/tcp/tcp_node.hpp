@@ -3,15 +3,66 @@
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
-#include <colls/detail/transport/tcp/frame.hpp>
-#include <colls/detail/transport/tcp/watched_socket.hpp>
+#include <colls/detail/support/socket.hpp>
+#include <colls/detail/transport/stream/frame.hpp>
+#include <colls/schedule.hpp>
 
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace colls::inline v1::detail {
+
+/// A socket that a tcp_node watches. Edge-triggered: `readable` and `writable` stay set until a call on the socket says
+/// that it would block.
+struct watched_socket {
+    descriptor fd;
+    watched_socket *previous = nullptr, *next = nullptr;  ///< in open_sockets
+    bool readable = false, writable = false;
+    bool hung_up = false;  ///< the peer has closed its side, or the connection has failed
+    int peer = none;       ///< rank of the peer, for the owner
+    struct tcp_connection_owner* owner = nullptr;
+};
+
+/// The sockets that the nodes of this process watch. A forked child closes them: otherwise peers would not see this
+/// process die while the child lives. (They are close-on-exec, so an executed program has none of them.)
+class open_sockets {
+public:
+    static open_sockets& all() {
+        static open_sockets& one = *new open_sockets;  // never destroyed: a process may fork at any time
+        return one;
+    }
+    void add(watched_socket& s) {
+        const std::lock_guard lock(mutex_);
+        s.previous = nullptr;
+        s.next = first_;
+        if (first_) first_->previous = &s;
+        first_ = &s;
+    }
+    void remove(watched_socket& s) {
+        const std::lock_guard lock(mutex_);
+        if (s.previous == nullptr && first_ != &s) return;  // not in the list
+        (s.previous ? s.previous->next : first_) = s.next;
+        if (s.next) s.next->previous = s.previous;
+        s.previous = s.next = nullptr;
+    }
+
+private:
+    open_sockets() {
+        pthread_atfork([] { all().mutex_.lock(); }, [] { all().mutex_.unlock(); }, [] { all().close_in_child(); });
+    }
+    // Runs with the lock that the parent took before the fork.
+    void close_in_child() {
+        for (watched_socket* s = first_; s != nullptr; first_ = s = s->next) s->fd.close();
+        mutex_.unlock();
+    }
+
+    std::mutex mutex_;
+    watched_socket* first_ = nullptr;
+};
 
 /// What a node needs of a transport, for which it watches connections.
 struct tcp_connection_owner {
@@ -61,7 +112,7 @@ public:
     void add(tcp_connection_owner& t) {
         transports_.push_back(&t);
         for (std::size_t i = 0; i < pending_.size();)
-            if (pending_[i]->hello_read && pending_[i]->hello.group == t.group())
+            if (pending_[i]->hello && pending_[i]->hello->group == t.group())
                 hand_over(i, t);
             else
                 ++i;
@@ -126,11 +177,10 @@ public:
 private:
     /// An incoming connection whose hello has not been read, or whose group has no transport here yet.
     struct pending_connection : watched_socket {
-        double since = 0;         // when it was accepted, or its hello read
-        bool hello_read = false;  // `hello` is valid
-        std::size_t got = 0;      // bytes of the hello
+        double since = 0;     // when it was accepted, or its hello read
+        std::size_t got = 0;  // bytes of the hello
         std::byte bytes[peer_hello_bytes];
-        peer_hello hello{};
+        std::optional<peer_hello> hello;  // once it has been read
     };
 
     void accept_all() {
@@ -158,9 +208,9 @@ private:
     // Drops the oldest connections with, or without, a hello until there are fewer than `most`.
     void make_room(bool hello_read, std::size_t most) {
         std::size_t count = 0;
-        for (auto& p : pending_) count += p->hello_read == hello_read;
+        for (auto& p : pending_) count += p->hello.has_value() == hello_read;
         for (std::size_t i = 0; count >= std::max<std::size_t>(most, 1) && i < pending_.size();)
-            if (pending_[i]->hello_read == hello_read) {
+            if (pending_[i]->hello.has_value() == hello_read) {
                 drop(i);
                 --count;
             } else {
@@ -172,7 +222,7 @@ private:
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     void hand_over(std::size_t i, tcp_connection_owner& t) {
-        const peer_hello hello = pending_[i]->hello;
+        const peer_hello hello = *pending_[i]->hello;
         unwatch(*pending_[i]);
         descriptor fd = std::move(pending_[i]->fd);
         pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -182,22 +232,16 @@ private:
         const double now = seconds_now();
         for (std::size_t i = 0; i < pending_.size();) {
             pending_connection& p = *pending_[i];
-            if (now - p.since > (p.hello_read ? early_timeout_ : hello_timeout) ||
-                (!p.hello_read && p.readable && !read_hello(p))) {
-                drop(i);
-                continue;
-            }
-            if (!p.hello_read) {
-                ++i;
-                continue;
-            }
+            const bool late = now - p.since > (p.hello ? early_timeout_ : hello_timeout);
+            const bool alive = !late && (p.hello || !p.readable || read_hello(p));
             tcp_connection_owner* owner = nullptr;
             for (tcp_connection_owner* t : transports_)
-                if (t->group() == p.hello.group) owner = t;
-            if (owner)
-                hand_over(i, *owner);
-            else if (std::find(ended_groups_.begin(), ended_groups_.end(), p.hello.group) != ended_groups_.end())
+                if (p.hello && t->group() == p.hello->group) owner = t;
+            if (!alive ||
+                (p.hello && !owner && std::ranges::find(ended_groups_, p.hello->group) != ended_groups_.end()))
                 drop(i);
+            else if (owner)
+                hand_over(i, *owner);
             else
                 ++i;
         }
@@ -218,12 +262,9 @@ private:
             p.readable = false;
             return true;
         }
-        const auto hello = parse_peer_hello({p.bytes, peer_hello_bytes});
-        if (!hello) return false;
-        p.hello = *hello;
-        p.hello_read = true;
+        p.hello = parse_peer_hello({p.bytes, peer_hello_bytes});
         p.since = seconds_now();
-        return true;
+        return p.hello.has_value();
     }
 
     double early_timeout_;

@@ -15,6 +15,7 @@
 #include <colls/detail/transport/tcp/tcp_transport.hpp>
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -63,16 +64,25 @@ inline std::optional<parcel> parse_envelope(const std::byte* from) {
     return p;
 }
 
-/// The memory of the first `bytes` of a queue, if it is `most` entries or fewer; otherwise 0.
-inline int gathered(piece_queue& pieces, std::uint64_t bytes, iovec* v, int most) {
-    int n = 0;
-    for (std::size_t at = 0; bytes > 0; ++n, ++at) {
-        if (n == most) return 0;
-        const std::size_t part = std::min<std::uint64_t>(bytes, pieces[at].bytes);
-        v[n] = {pieces[at].data, part};
-        bytes -= part;
+/// One that nobody takes yet, with its bytes.
+struct early_parcel {
+    int world;  ///< the rank that it is from
+    parcel what;
+    std::vector<std::byte> bytes;
+
+    early_parcel(int from, const parcel& p)
+        : world(from), what(p), bytes(p.bytes, p.bytes + std::max<std::size_t>(p.prefix.bytes, p.head.text_bytes)) {
+        what.bytes = bytes.data();
     }
-    return n;
+    early_parcel(early_parcel&&) = default;
+    early_parcel& operator=(early_parcel&&) = default;
+};
+
+/// The memory of the first `bytes` of a queue, if it is `most` pieces or fewer; otherwise 0.
+inline int gathered(piece_queue& pieces, std::uint64_t bytes, piece* v, int most) {
+    std::size_t at = 0;
+    const int n = pieces.gather(at, bytes, v, most);
+    return bytes > 0 ? 0 : n;
 }
 
 class circuit;
@@ -121,31 +131,100 @@ private:
         bool left = false, lost = false;
         std::string why;
     };
-    /// What has arrived for a group that does not exist here yet.
-    struct early_parcel {
-        int world;
-        parcel what;
-        std::vector<std::byte> bytes;
-    };
 
     link& at(int world) { return ranks_[static_cast<std::size_t>(world)]; }
     /// Connects, and posts the receive for the first envelope.
-    void know(int world);
+    void know(int world) {
+        link& l = at(world);
+        if (std::exchange(l.known, true)) return;
+        known_.push_back(world);
+        l.envelope.reset(new std::byte[envelope_bytes]);
+        const piece p{l.envelope.get(), envelope_bytes};
+        below_.receive(world, {}, &p, 1);
+    }
     bool has_room(int world) { return at(world).segments < most_under_way; }
-    void post(int world, circuit* of, int peer, const envelope_prefix& p, const frame& f, const void* text,
-        piece_queue* pieces, bool last);
+    /// `text` belongs to a control message, the first p.bytes of `pieces` to a message.
+    void post(int world, circuit* of, int peer, const envelope_prefix& p, const frame& f, const char* text,
+        piece_queue* pieces, bool last) {
+        link& l = at(world);
+        const bool segment = p.bytes > envelope_capacity;
+        outgoing o{std::unique_ptr<std::byte[]>(new std::byte[envelope_bytes]), nullptr, of, peer, last, segment, 0};
+        std::byte* const data = o.envelope.get() + envelope_prefix_bytes + frame_bytes;
+        encode(p, o.envelope.get());
+        encode(f, o.envelope.get() + envelope_prefix_bytes);
+        const std::size_t inside = segment ? 0 : f.text_bytes + p.bytes;
+        if (text != nullptr) std::memcpy(data, text, f.text_bytes);
+        if (p.bytes > 0 && !segment) pieces->copy_out(data, p.bytes);
+        std::memset(data + inside, 0, envelope_capacity - inside);
+        const piece envelope{o.envelope.get(), envelope_bytes};
+        peer_connection& to = below_.peer(world);
+        o.n = to.sends().post({}, &envelope, 1) + 1;
+        if (segment) {
+            piece parts[most_pieces];
+            int count = gathered(*pieces, p.bytes, parts, most_pieces);
+            if (count > 0) {
+                pieces->skip(p.bytes);
+            } else {  // too many pieces for one call of the system
+                o.segment.reset(new std::byte[p.bytes]);
+                pieces->copy_out(o.segment.get(), p.bytes);
+                parts[0] = {o.segment.get(), p.bytes};
+                count = 1;
+            }
+            o.n = to.sends().post({}, parts, count) + 1;
+        }
+        l.segments += segment;
+        l.out.push_back(std::move(o));
+        to.write_queued();
+    }
     void await(int world, int change) {
         link& l = at(world);
         if ((l.awaited += change) == (change > 0)) below_.peer(world).await(change > 0);
     }
-    void abandon(circuit& c, int world);
+    /// The circuit's caller takes its memory back: what is under way from or to that is moved.
+    void abandon(circuit& c, int world) {
+        link& l = at(world);
+        const auto own = [&](const outgoing& o) { return o.of == &c && o.has_segment && !o.segment; };
+        if (std::any_of(l.out.begin(), l.out.end(), own)) {
+            piece_queue& pieces = below_.peer(world).sends().pieces();
+            l.moved.emplace_back(new std::byte[pieces.bytes()]);
+            pieces.move_to(l.moved.back().get(), true);
+        }
+        if (l.lands != &c) return;
+        l.lands = nullptr;
+        below_.peer(world).receives().pieces().move_to(l.segment.get(), false);
+    }
     void progress();
     void idle(double seconds) { below_.idle(seconds); }
-    bool take(int world);
+    /// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
+    bool take(int world) {
+        link& l = at(world);
+        if (below_.received(world) == l.taken || l.lost) return false;
+        ++l.taken;
+        if (std::exchange(l.segment_next, false)) {
+            l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.segment.get();
+            arrived(world, l.announced);
+        } else if (const auto p = parse_envelope(l.envelope.get()); !p) {
+            lost(world, "what it sends is not of this protocol");
+            return false;
+        } else if (p->bytes == nullptr) {
+            receive_segment(world, *p);
+            return true;
+        } else {
+            arrived(world, *p);
+        }
+        const piece next{l.envelope.get(), envelope_bytes};
+        below_.receive(world, {}, &next, 1);
+        return true;
+    }
     void receive_segment(int world, const parcel& p);
     circuit* circuit_of(int world, const parcel& p);
     void arrived(int world, const parcel& p);
-    void answer_for_ended(int world, const parcel& p, int rank);
+    /// Something for a group that this rank has left: the sender hears that, which it may not have.
+    void answer_for_ended(int world, const parcel& p, int rank) {
+        if (p.head.kind == frame_kind::welcome || p.head.what == control_kind::leave) return;
+        post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(rank)}, frame_of({control_kind::leave}),
+            nullptr, nullptr, false);
+    }
     void leave(circuit& c);
 
     void heard(int world, const control_message& what) override;
@@ -176,8 +255,7 @@ public:
     ~circuit() override {
         listening = nullptr;
         for (int r = 0; r < size(); ++r) drop_receives(r);
-        for (const double begin = seconds_now();;) {
-            over_.progress();
+        linger_until(*this, [&] {
             bool waiting = false;
             for (int r = 0; r < size(); ++r) {
                 flow& f = at(r);
@@ -187,40 +265,30 @@ public:
                 }
                 waiting = waiting || (!f.ended && (!f.sends.empty() || f.under_way > 0));
             }
-            const double now = seconds_now();
-            if (!waiting || now - begin > linger) break;
-            over_.idle(std::min((now - begin) / 4 + 1e-4, 0.02));
-        }
+            return !waiting;
+        });
         over_.leave(*this);
     }
 
     std::uint64_t send(int peer, const message_label& label, const piece* pieces, int count) override {
         flow& f = contact(peer);
-        if (!abandoned_) {
-            f.sends.push({label, sum_of(pieces, count)});
-            f.send_pieces.push(pieces, count);
-            if (f.sends.size() == 1) pump(peer);
-        }
-        return f.posted_sends++;
+        const std::uint64_t number = f.sends.post(label, pieces, count);
+        if (f.sends.size() == 1) pump(peer);
+        return number;
     }
     std::uint64_t receive(int peer, const message_label& label, const piece* pieces, int count) override {
         flow& f = contact(peer);
-        if (!f.dropping) {
-            if (f.receives.empty()) over_.await(world(peer), 1);
-            f.receives.push({label, sum_of(pieces, count)});
-            f.receive_pieces.push(pieces, count);
-            drain(peer);
-        }
-        return f.posted_receives++;
+        const std::uint64_t number = f.receives.post(label, pieces, count);
+        if (f.receives.size() == 1) over_.await(world(peer), 1);
+        if (!f.receives.empty()) drain(peer);
+        return number;
     }
     std::uint64_t sent(int peer) const override { return at(peer).sent; }
-    std::uint64_t received(int peer) const override { return at(peer).received; }
+    std::uint64_t received(int peer) const override { return at(peer).receives.finished(); }
     void abandon() override {
-        abandoned_ = true;
         for (int r = 0; r < size(); ++r) {
             drop_receives(r);
-            at(r).sends.clear();
-            at(r).send_pieces.clear();
+            at(r).sends.drop();
             if (at(r).under_way > 0) over_.abandon(*this, world(r));
         }
     }
@@ -230,12 +298,7 @@ public:
         flow& f = contact(peer);
         if (f.ended || over_.at(world(peer)).out.size() >= trunk::most_control) return false;
         f.told_broken = f.told_broken || what.what == control_kind::broken;
-        frame head;
-        head.kind = frame_kind::control;
-        head.what = what.what;
-        head.a = what.a, head.b = what.b, head.c = what.c;
-        head.text_bytes = static_cast<std::uint16_t>(what.text ? strnlen(what.text, most_text) : 0);
-        say(peer, head, what.text);
+        post(peer, frame_of(what), 0, what.text, false);
         return true;
     }
     void tell_all(const control_message& what) override {
@@ -249,23 +312,7 @@ public:
         while (!reports_.empty()) {
             const report next = std::move(reports_.front());
             reports_.pop_front();
-            if (listening == nullptr) continue;
-            const std::string& text = next.text;
-            switch (next.is) {
-                case report::kind::heard:
-                    listening->heard(next.peer, {next.head.what, next.head.a, next.head.b, next.head.c, text.c_str()});
-                    break;
-                case report::kind::lost:
-                    listening->lost(next.peer, text.c_str());
-                    break;
-                case report::kind::failed:
-                    listening->failed(next.peer, text.c_str());
-                    break;
-                case report::kind::unexpected:
-                    listening->unexpected(next.peer, next.wanted.label, next.head.label,
-                        static_cast<std::size_t>(next.wanted.bytes), static_cast<std::size_t>(next.head.bytes));
-                    break;
-            }
+            if (listening != nullptr) next(*listening);
         }
         reporting_ = false;
     }
@@ -277,33 +324,20 @@ private:
     friend class trunk;
     static constexpr std::uint64_t window = 4 * segment_bytes;
 
-    /// Bytes of a message that have arrived before its receive was posted; or the peer's `leave` behind them.
-    struct early_bytes {
-        frame head;
-        std::vector<std::byte> bytes;
-    };
     /// To and from one peer.
     struct flow {
-        fifo<message_header> sends, receives;  // that are not over
-        piece_queue send_pieces, receive_pieces;
-        std::uint64_t posted_sends = 0, posted_receives = 0, sent = 0, received = 0;
+        posted_messages sends, receives;            // those finished have been handed to the trunk, or have landed
+        std::uint64_t sent = 0;                     // messages
         std::uint64_t send_at = 0, receive_at = 0;  // bytes of the first ones that are over
         std::uint64_t used = 0, allowed = window;   // of the window for sending, in all
         std::uint64_t consumed = 0, told = 0;       // of the peer's; what it has been told of that
         std::size_t under_way = 0;                  // envelopes handed to the trunk that have not left
-        std::deque<early_bytes> early;
+        std::deque<early_parcel> early;  // before their receive was posted; or the peer's `leave` behind them
         bool contact = false, told_broken = false, said_leave = false;
-        bool waiting = false;   // among those that the trunk calls when there is room
-        bool dropping = false;  // no message from the peer lands any more
-        bool ended = false;     // the peer has left, or is lost
+        bool waiting = false;  // among those that the trunk calls when there is room
+        bool ended = false;    // the peer has left, or is lost
     };
-    struct report {
-        enum class kind : std::uint8_t { heard, lost, failed, unexpected } is;
-        int peer;
-        std::string text;
-        frame head{};
-        message_header wanted{};
-    };
+    using report = std::function<void(listener&)>;
 
     int size() const { return static_cast<int>(peers_.size()); }
     int world(int peer) const { return world_[static_cast<std::size_t>(peer)]; }
@@ -316,10 +350,8 @@ private:
             over_.await(world(peer), -1);
             over_.abandon(*this, world(peer));
         }
-        f.dropping = true;
-        f.receives.clear();
-        f.receive_pieces.clear();
-        std::erase_if(f.early, [](const early_bytes& e) { return e.head.kind == frame_kind::message; });
+        f.receives.drop();
+        std::erase_if(f.early, [](const early_parcel& e) { return e.what.head.kind == frame_kind::message; });
     }
     flow& contact(int peer) {
         flow& f = at(peer);
@@ -332,13 +364,13 @@ private:
         }
         return f;
     }
-    envelope_prefix prefix(int peer, std::size_t bytes) {
-        at(peer).told = at(peer).consumed;
-        return {group_, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(bytes), at(peer).consumed};
-    }
-    void say(int peer, const frame& head, const void* text) {
-        ++at(peer).under_way;
-        over_.post(world(peer), this, peer, prefix(peer, 0), head, text, nullptr, false);
+    void post(int peer, const frame& head, std::size_t bytes, const char* text, bool last) {
+        flow& f = at(peer);
+        f.told = f.consumed;
+        ++f.under_way;
+        over_.post(world(peer), this, peer,
+            {group_, static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(bytes), f.consumed}, head, text,
+            &f.sends.pieces(), last);
     }
     /// Sends what the window and the trunk have room for.
     void pump(int peer) {
@@ -350,24 +382,15 @@ private:
             }
             const message_header m = f.sends.front();
             const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(m.bytes - f.send_at, segment_bytes));
-            frame head;
-            head.kind = frame_kind::message;
-            head.number = f.send_at;
-            head.bytes = m.bytes;
-            head.label = m.label;
+            const frame head{.kind = frame_kind::message, .number = f.send_at, .bytes = m.bytes, .label = m.label};
             f.used += envelope_bytes + bytes;
             f.send_at += bytes;
             const bool last = f.send_at == m.bytes;
-            ++f.under_way;
-            over_.post(world(peer), this, peer, prefix(peer, bytes), head, nullptr, &f.send_pieces, last);
+            post(peer, head, bytes, nullptr, last);
             if (!last) continue;
             f.send_at = 0;
-            f.sends.pop();
+            f.sends.finish();
         }
-    }
-    void has_left(int peer, bool last) {
-        --at(peer).under_way;
-        at(peer).sent += last;
     }
 
     void take(int peer, const parcel& p) {
@@ -380,15 +403,16 @@ private:
         if (p.head.kind == frame_kind::welcome) return;  // came for that
         if (p.head.kind == frame_kind::control) {
             if (p.head.what == control_kind::leave) return left(peer);
-            std::string text;
-            for (const std::byte b : octets(p.bytes, p.head.text_bytes)) text += printable(b);
-            reports_.push_back({report::kind::heard, peer, std::move(text), p.head});
-        } else if (f.dropping) {
+            char text[most_text + 1];
+            print(p.bytes, p.head.text_bytes, text);
+            reports_.push_back([peer, h = p.head, kept = std::string(text)](
+                                   listener& to) { to.heard(peer, {h.what, h.a, h.b, h.c, kept.c_str()}); });
+        } else if (f.receives.dropping()) {
             consume(peer, p.prefix.bytes);
         } else if (f.early.empty() && !f.receives.empty()) {
-            land(peer, p.head, p.bytes, p.prefix.bytes);  // without bytes: they have landed
+            land(peer, p);  // without bytes: they have landed
         } else {
-            f.early.push_back({p.head, {p.bytes, p.bytes + p.prefix.bytes}});
+            f.early.emplace_back(world(peer), p);
         }
     }
     static bool is_expected(flow& f, const frame& head) {
@@ -396,65 +420,58 @@ private:
         return wanted.label == head.label && wanted.bytes == head.bytes && head.number == f.receive_at;
     }
     /// Where the bytes of an announced segment go in memory of the caller; none: it has not posted their receive.
-    int place_for(int peer, const parcel& p, iovec* v, int most) {
+    int place_for(int peer, const parcel& p, piece* v, int most) {
         flow& f = at(peer);
-        if (f.dropping || !f.early.empty() || f.receives.empty() || !is_expected(f, p.head)) return 0;
-        return gathered(f.receive_pieces, p.prefix.bytes, v, most);
+        if (!f.early.empty() || f.receives.empty() || !is_expected(f, p.head)) return 0;
+        return gathered(f.receives.pieces(), p.prefix.bytes, v, most);
     }
-    void land(int peer, const frame& head, const std::byte* bytes, std::size_t count) {
+    void land(int peer, const parcel& p) {
         flow& f = at(peer);
         const message_header wanted = f.receives.front();
-        if (!is_expected(f, head)) {
+        if (!is_expected(f, p.head)) {
             drop_receives(peer);
-            reports_.push_back({report::kind::unexpected, peer, "", head, wanted});
+            reports_.push_back([peer, wanted, head = p.head](listener& to) {
+                to.unexpected(peer, wanted.label, head.label, static_cast<std::size_t>(wanted.bytes),
+                    static_cast<std::size_t>(head.bytes));
+            });
             return;
         }
-        if (bytes != nullptr)
-            f.receive_pieces.copy_in(bytes, count);
+        if (p.bytes != nullptr)
+            f.receives.pieces().copy_in(p.bytes, p.prefix.bytes);
         else
-            f.receive_pieces.skip(count);
-        f.receive_at += count;
+            f.receives.pieces().skip(p.prefix.bytes);
+        f.receive_at += p.prefix.bytes;
         if (f.receive_at == wanted.bytes) {
             f.receive_at = 0;
-            f.receives.pop();
-            ++f.received;
+            f.receives.finish();
             if (f.receives.empty()) over_.await(world(peer), -1);
         }
-        consume(peer, count);
+        consume(peer, p.prefix.bytes);
     }
     void consume(int peer, std::size_t bytes) {
         flow& f = at(peer);
         f.consumed += envelope_bytes + bytes;
-        if (f.consumed - f.told >= window / 2 && !f.ended) say(peer, frame{}, nullptr);
+        if (f.consumed - f.told >= window / 2 && !f.ended) post(peer, frame{}, 0, nullptr, false);
     }
     void drain(int peer) {
         flow& f = at(peer);
-        while (!f.early.empty() && (f.early.front().head.kind == frame_kind::control || !f.receives.empty())) {
-            const early_bytes next = std::move(f.early.front());
+        while (!f.early.empty() && (f.early.front().what.head.kind == frame_kind::control || !f.receives.empty())) {
+            const early_parcel next = std::move(f.early.front());
             f.early.pop_front();
-            if (next.head.kind == frame_kind::control)
-                report_leave(peer);
-            else
-                land(peer, next.head, next.bytes.data(), next.bytes.size());
+            if (next.what.head.kind == frame_kind::message)
+                land(peer, next.what);
+            else if (!std::exchange(f.ended, true))
+                reports_.push_back([peer](listener& to) { to.heard(peer, {control_kind::leave}); });
         }
     }
     // Behind the messages that came before.
     void left(int peer) {
-        frame leave;
-        leave.kind = frame_kind::control;
-        leave.what = control_kind::leave;
-        at(peer).early.push_back({leave, {}});
+        at(peer).early.emplace_back(world(peer), parcel{{}, frame_of({control_kind::leave})});
         drain(peer);
-    }
-    void report_leave(int peer) {
-        if (std::exchange(at(peer).ended, true)) return;
-        frame leave;
-        leave.what = control_kind::leave;
-        reports_.push_back({report::kind::heard, peer, "", leave});
     }
     void lost(int peer, const std::string& why) {
         if (!at(peer).contact || std::exchange(at(peer).ended, true)) return;
-        reports_.push_back({report::kind::lost, peer, why});
+        reports_.push_back([peer, why](listener& to) { to.lost(peer, why.c_str()); });
     }
     int rank_of(int world) const {
         const auto found = std::find(world_.begin(), world_.end(), world);
@@ -467,7 +484,6 @@ private:
     const std::vector<int> world_;
     std::vector<flow> peers_;
     std::deque<report> reports_;
-    bool abandoned_ = false;
     bool reporting_ = false;  // a listener may call `progress` again
 };
 
@@ -477,11 +493,7 @@ inline std::unique_ptr<message_transport> trunk::join(std::uint64_t group, int r
     if (const auto found = early_.find(group); found != early_.end()) {
         const std::vector<early_parcel> waiting = std::move(found->second);
         early_.erase(found);
-        for (const early_parcel& e : waiting) {
-            parcel p = e.what;
-            p.bytes = e.bytes.data();
-            arrived(e.world, p);
-        }
+        for (const early_parcel& e : waiting) arrived(e.world, e.what);
     }
     return c;
 }
@@ -498,71 +510,13 @@ inline void trunk::leave(circuit& c) {
     }
 }
 
-inline void trunk::know(int world) {
-    link& l = at(world);
-    if (std::exchange(l.known, true)) return;
-    known_.push_back(world);
-    l.envelope.reset(new std::byte[envelope_bytes]);
-    const piece p{l.envelope.get(), envelope_bytes};
-    below_.receive(world, {}, &p, 1);
-}
-
-/// `pieces`: where the bytes of a message are taken from; otherwise `text` belongs to the frame.
-inline void trunk::post(int world, circuit* of, int peer, const envelope_prefix& p, const frame& f, const void* text,
-    piece_queue* pieces, bool last) {
-    link& l = at(world);
-    const bool segment = p.bytes > envelope_capacity;
-    outgoing o{std::unique_ptr<std::byte[]>(new std::byte[envelope_bytes]), nullptr, of, peer, last, segment, 0};
-    std::byte* const data = o.envelope.get() + envelope_prefix_bytes + frame_bytes;
-    encode(p, o.envelope.get());
-    encode(f, o.envelope.get() + envelope_prefix_bytes);
-    const std::size_t inside = segment ? 0 : f.text_bytes + p.bytes;
-    if (text != nullptr) std::memcpy(data, text, f.text_bytes);
-    if (pieces != nullptr && !segment) pieces->copy_out(data, p.bytes);
-    std::memset(data + inside, 0, envelope_capacity - inside);
-    const piece envelope{o.envelope.get(), envelope_bytes};
-    peer_connection& to = below_.peer(world);
-    o.n = to.send_with_next({}, &envelope, 1) + 1;
-    if (segment) {
-        iovec v[most_pieces];
-        piece parts[most_pieces];
-        int count = gathered(*pieces, p.bytes, v, most_pieces);
-        for (int i = 0; i < count; ++i) parts[i] = {static_cast<std::byte*>(v[i].iov_base), v[i].iov_len};
-        if (count == 0) {  // too many pieces for one call of the system
-            o.segment.reset(new std::byte[p.bytes]);
-            parts[0] = {o.segment.get(), p.bytes};
-            count = 1;
-            pieces->copy_out(parts[0].data, p.bytes);
-        } else {
-            pieces->skip(p.bytes);
-        }
-        o.n = to.send_with_next({}, parts, count) + 1;
-    }
-    l.segments += segment;
-    l.out.push_back(std::move(o));
-    to.write_queued();
-}
-/// The circuit's caller takes its memory back: what is under way from or to that is moved.
-inline void trunk::abandon(circuit& c, int world) {
-    link& l = at(world);
-    const auto own = [&](const outgoing& o) { return o.of == &c && o.has_segment && !o.segment; };
-    if (std::any_of(l.out.begin(), l.out.end(), own)) {
-        piece_queue& pieces = below_.peer(world).sends().pieces();
-        l.moved.emplace_back(new std::byte[pieces.bytes()]);
-        pieces.move_to(l.moved.back().get(), true);
-    }
-    if (l.lands != &c) return;
-    l.lands = nullptr;
-    below_.peer(world).receives().pieces().move_to(l.segment.get(), false);
-}
-
 inline void trunk::progress() {
     for (bool moved = true; moved;) {
         below_.progress();
         moved = false;
         if (std::exchange(accepted_, below_.accepted()) != below_.accepted())
             for (int w = 0; w < static_cast<int>(ranks_.size()); ++w)
-                if (below_.peer(w).has_socket()) know(w);
+                if (below_.peer(w).is_connected()) know(w);
         for (std::size_t i = 0; i < known_.size(); ++i) {
             const int w = known_[i];
             while (take(w)) moved = true;
@@ -572,7 +526,9 @@ inline void trunk::progress() {
                 l.out.pop_front();
                 l.segments -= o.has_segment;
                 if (l.out.empty()) l.moved.clear();
-                if (o.of) o.of->has_left(o.peer, o.last);
+                if (o.of == nullptr) continue;
+                --o.of->at(o.peer).under_way;
+                o.of->at(o.peer).sent += o.last;
             }
             while (!l.waiting.empty() && has_room(w)) {
                 const auto [of, peer] = l.waiting.front();
@@ -583,44 +539,18 @@ inline void trunk::progress() {
         }
     }
 }
-/// Takes the next envelope or segment, and posts the receive for what follows. False: it has not arrived.
-inline bool trunk::take(int world) {
-    link& l = at(world);
-    if (below_.received(world) == l.taken || l.lost) return false;
-    ++l.taken;
-    if (std::exchange(l.segment_next, false)) {
-        l.announced.bytes = std::exchange(l.lands, nullptr) != nullptr ? nullptr : l.segment.get();
-        arrived(world, l.announced);
-    } else {
-        const auto p = parse_envelope(l.envelope.get());
-        if (!p) {
-            lost(world, "what it sends is not of this protocol");
-            return false;
-        }
-        if (p->bytes != nullptr) {
-            arrived(world, *p);
-        } else {
-            receive_segment(world, *p);
-            return true;
-        }
-    }
-    const piece next{l.envelope.get(), envelope_bytes};
-    below_.receive(world, {}, &next, 1);
-    return true;
-}
 inline void trunk::receive_segment(int world, const parcel& p) {
     link& l = at(world);
     if (!l.segment) l.segment.reset(new std::byte[segment_bytes]);
     l.announced = p;
     l.segment_next = true;
-    iovec v[most_pieces];
-    piece parts[most_pieces] = {{l.segment.get(), p.prefix.bytes}};
+    piece parts[most_pieces];
     int count = 0;
     if (circuit* const c = circuit_of(world, p)) {
-        count = c->place_for(static_cast<int>(p.prefix.from), p, v, most_pieces);
+        count = c->place_for(static_cast<int>(p.prefix.from), p, parts, most_pieces);
         if (count > 0) l.lands = c;
-        for (int i = 0; i < count; ++i) parts[i] = {static_cast<std::byte*>(v[i].iov_base), v[i].iov_len};
     }
+    if (count == 0) parts[0] = {l.segment.get(), p.prefix.bytes};
     below_.receive(world, {}, parts, std::max(count, 1));
 }
 /// The circuit that the parcel is for, if it exists here.
@@ -640,17 +570,8 @@ inline void trunk::arrived(int world, const parcel& p) {
     } else {
         // A stray number fills no memory: of groups that never come to be, only so many are kept.
         if (early_.size() == most_early_groups && !early_.contains(p.prefix.group)) early_.erase(early_.begin());
-        const std::size_t bytes = std::max<std::size_t>(p.prefix.bytes, p.head.text_bytes);
-        early_[p.prefix.group].push_back({world, p, {p.bytes, p.bytes + bytes}});
+        early_[p.prefix.group].emplace_back(world, p);
     }
-}
-/// Something for a group that this rank has left: the sender hears that, which it may not have.
-inline void trunk::answer_for_ended(int world, const parcel& p, int rank) {
-    if (p.head.kind == frame_kind::welcome || p.head.what == control_kind::leave) return;
-    frame leave;
-    leave.kind = frame_kind::control;
-    leave.what = control_kind::leave;
-    post(world, nullptr, none, {p.prefix.group, static_cast<std::uint32_t>(rank)}, leave, nullptr, nullptr, false);
 }
 
 inline void trunk::heard(int world, const control_message& what) {
@@ -668,7 +589,7 @@ inline void trunk::lost(int world, const char* why) {
 inline void trunk::failed(int world, const char* why) {
     for (const auto& [group, c] : circuits_)
         if (const int r = c->rank_of(world); r != none && c->at(r).contact)
-            c->reports_.push_back({circuit::report::kind::failed, r, why});
+            c->reports_.push_back([r, text = std::string(why)](listener& to) { to.failed(r, text.c_str()); });
 }
 
 }  // namespace colls::inline v1::detail

@@ -69,17 +69,11 @@ struct frame {
     frame_kind kind = frame_kind::welcome;
     control_kind what{};  ///< control messages
     std::uint16_t text_bytes = 0;
-    std::uint64_t number =
-        0;                    ///< of the frame in its direction of the connection, from 0: shows a lost or repeated one
-    std::uint64_t bytes = 0;  ///< messages
+    std::uint64_t number = 0;  ///< of the frame in its direction, from 0: shows a lost or repeated one
+    std::uint64_t bytes = 0;   ///< messages
     message_label label{};
     std::uint64_t a = 0, b = 0, c = 0;  ///< control messages
     friend bool operator==(const frame&, const frame&) = default;
-};
-/// What both sides compare of a message before any of it lands.
-struct message_header {
-    message_label label;
-    std::uint64_t bytes;
 };
 inline constexpr std::size_t frame_bytes = 48;
 inline constexpr std::size_t most_text = 400;
@@ -131,10 +125,19 @@ inline std::optional<frame> parse_frame(octets bytes) {
     return {};
 }
 
-/// A character of a control message's text, which will be printed on a terminal.
-inline char printable(std::byte b) {
-    const auto c = std::to_integer<unsigned char>(b);
-    return c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);
+/// Copies the text of a control message, which will be printed on a terminal, and ends it with a 0.
+inline void print(const std::byte* from, std::size_t bytes, char* to) {
+    for (const std::byte b : octets(from, bytes)) {
+        const auto c = std::to_integer<unsigned char>(b);
+        *to++ = c < 0x20 || c == 0x7f ? ' ' : static_cast<char>(c);
+    }
+    *to = '\0';
+}
+
+/// The frame of a control message, which its text follows.
+inline frame frame_of(const control_message& m) {
+    const auto text = static_cast<std::uint16_t>(m.text ? strnlen(m.text, most_text) : 0);
+    return {.kind = frame_kind::control, .what = m.what, .text_bytes = text, .a = m.a, .b = m.b, .c = m.c};
 }
 
 /// A control message, encoded.
@@ -145,11 +148,7 @@ struct control_frame {
 
     control_frame() = default;
     explicit control_frame(const control_message& m) : what(m.what) {
-        frame f;
-        f.kind = frame_kind::control;
-        f.what = m.what;
-        f.a = m.a, f.b = m.b, f.c = m.c;
-        f.text_bytes = static_cast<std::uint16_t>(m.text ? strnlen(m.text, most_text) : 0);
+        const frame f = frame_of(m);
         encode(f, data);
         if (f.text_bytes > 0) std::memcpy(data + frame_bytes, m.text, f.text_bytes);
         bytes = frame_bytes + f.text_bytes;

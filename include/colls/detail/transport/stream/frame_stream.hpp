@@ -1,59 +1,24 @@
-// The receiving direction of a connection, without the socket, so that a test can feed it any bytes: the stream is cut
-// into frames, and messages land in the receives that have been posted.
+// The two directions of a connection, without what carries the bytes, so that a test can feed them any: what is sent is
+// written as a stream of frames; what is read is cut into frames, and messages land in the receives that have been
+// posted.
 // IWYU pragma: private, include <colls/world.hpp>
 #pragma once
 
 #include <colls/detail/transport/piece_queue.hpp>
-#include <colls/detail/transport/tcp/frame.hpp>
+#include <colls/detail/transport/stream/frame.hpp>
 
 #include <memory>
 
 namespace colls::inline v1::detail {
 
-/// What `frame_reader::next` has found in the stream.
+/// What `frame_reader::next` has found in the stream. (That messages have landed, their receives tell.)
 enum class arrival : std::uint8_t {
     nothing,  ///< no whole frame: more bytes must arrive first
     held,     ///< a message that no receive has been posted for; it stays in the stream
-    message,  ///< a message has arrived in the memory of its receive
     control,  ///< a control message: see `control`
     welcome,
     unexpected,  ///< a message that differs from its receive: see `wanted`, `got`; from here on no message lands
     garbage      ///< no frame: the rest of the stream is unreadable
-};
-
-/// The receives that have been posted for one peer, in order.
-class posted_receives {
-public:
-    /// The next message belongs into these pieces. Returns its number.
-    std::uint64_t post(const message_label& label, const piece* pieces, int count) {
-        if (!dropping_) {
-            waiting_.push({label, sum_of(pieces, count)});
-            pieces_.push(pieces, count);
-        }
-        return posted_++;
-    }
-    std::uint64_t arrived() const { return arrived_; }
-    bool expecting() const { return !waiting_.empty(); }
-    /// From here on no message lands: messages are read and thrown away.
-    void drop() {
-        dropping_ = true;
-        waiting_.clear();
-        pieces_.clear();
-    }
-    bool dropping() const { return dropping_; }
-    /// The memory where what has not arrived will land.
-    piece_queue& pieces() { return pieces_; }
-
-private:
-    friend class frame_reader;
-    void landed() {
-        waiting_.pop();
-        ++arrived_;
-    }
-    fifo<message_header> waiting_;
-    piece_queue pieces_;
-    std::uint64_t posted_ = 0, arrived_ = 0;
-    bool dropping_ = false;
 };
 
 /// Reads a stream of frames: small messages through a buffer, large ones straight into the memory of their receives. It
@@ -71,8 +36,8 @@ public:
         capacity_ = buffer_bytes;
     }
     /// Where the messages of this stream land; null: it carries control messages only.
-    posted_receives* receives = nullptr;
-    bool expecting() const { return receives && receives->expecting(); }
+    posted_messages* receives = nullptr;
+    bool expecting() const { return receives && !receives->empty(); }
     /// The stream's next frame is a message that no receive has been posted for.
     bool holding() const { return holding_ && !expecting() && !dropping(); }
 
@@ -84,7 +49,7 @@ public:
         if (left_ > 0 && !dropping()) {  // the buffer is empty
             std::size_t at = 0;
             std::uint64_t bytes = left_;
-            n = receives->pieces_.gather(at, bytes, v, most - 1);
+            n = receives->pieces().gather(at, bytes, v, most - 1);
             if (bytes > 0) return n;
         }
         if (begin_ > 0 && capacity_ - begin_ < frame_bytes + most_text) {
@@ -100,26 +65,23 @@ public:
     void add(std::size_t bytes) {
         if (left_ > 0 && !dropping()) {
             const std::uint64_t part = bytes < left_ ? bytes : left_;
-            receives->pieces_.skip(part);
+            receives->pieces().skip(part);
             left_ -= part;
             bytes -= static_cast<std::size_t>(part);
-            if (left_ == 0) landed();
+            if (left_ == 0) receives->finish();
         }
         end_ += bytes;
     }
     /// The next thing in what has been read. Call it until it returns nothing, held or garbage.
     arrival next() {
-        if (landed_) return report_message();
         while (!garbage_) {
             if (left_ > 0) {
                 const std::size_t part = left_ < end_ - begin_ ? static_cast<std::size_t>(left_) : end_ - begin_;
-                if (!dropping()) receives->pieces_.copy_in(buffer_.get() + begin_, part);
+                if (!dropping()) receives->pieces().copy_in(buffer_.get() + begin_, part);
                 consume(part);
                 left_ -= part;
                 if (left_ > 0) return arrival::nothing;
-                if (dropping()) continue;
-                landed();
-                return report_message();
+                if (!dropping()) receives->finish();
             }
             if (end_ - begin_ < frame_bytes) return arrival::nothing;
             const std::optional<frame> f = parse_frame({buffer_.get() + begin_, frame_bytes});
@@ -138,15 +100,13 @@ public:
             consume(frame_bytes);
             left_ = f->bytes;
             if (dropping()) continue;
-            wanted_ = receives->waiting_.front();
+            wanted_ = receives->front();
             got_ = {f->label, f->bytes};
             if (!(wanted_.label == got_.label) || wanted_.bytes != got_.bytes) {
                 receives->drop();
                 return arrival::unexpected;
             }
-            if (left_ > 0) continue;
-            landed();
-            return report_message();
+            if (left_ == 0) receives->finish();
         }
         return arrival::garbage;
     }
@@ -160,18 +120,8 @@ private:
         begin_ += bytes;
         if (begin_ == end_) begin_ = end_ = 0;
     }
-    void landed() {
-        receives->landed();
-        landed_ = true;
-    }
-    arrival report_message() {
-        landed_ = false;
-        return arrival::message;
-    }
     void read_control(const frame& f) {
-        char* to = text_;
-        for (const std::byte b : octets(buffer_.get() + begin_ + frame_bytes, f.text_bytes)) *to++ = printable(b);
-        *to = '\0';
+        print(buffer_.get() + begin_ + frame_bytes, f.text_bytes, text_);
         control_ = {f.what, f.a, f.b, f.c, text_};
     }
 
@@ -180,10 +130,76 @@ private:
     std::uint64_t left_ = 0;                          // bytes of the current message that have not been read
     std::uint64_t frames_ = 0;                        // read: the next one has this number
     bool holding_ = false, garbage_ = false;
-    bool landed_ = false;  // a message has, and has not been reported
     message_header wanted_{}, got_{};
     control_message control_;
     char text_[most_text + 1];
+};
+
+/// Writes messages as a stream of frames, several small ones in one call.
+///     n = w.gather(v, most, number); number += w.advance(writev(fd, v, n));
+class frame_writer : public posted_messages {
+public:
+    static constexpr int most_together = 8;  ///< messages of one `gather`
+
+    /// The last bytes written are those of a message that is not complete.
+    bool within() const { return header_left_ < frame_bytes; }
+    /// The stream ends within a frame, so nothing can follow in it.
+    bool cut() const { return cut_; }
+
+    /// Forgets the messages that have not been written. One of which a part has been written is cut off; `a_part` says
+    /// that another frame of the same stream, which the caller writes, is cut off.
+    void drop(bool a_part = false) {
+        cut_ = cut_ || a_part || within();
+        posted_messages::drop();
+        header_left_ = frame_bytes;
+    }
+
+    /// Writes into v what is to be written next; the stream's next frame gets the number `number`. Returns the entries,
+    /// `most` at most. They are valid until the next call of any function of this.
+    int gather(iovec* v, int most, std::uint64_t number) {
+        int n = 0;
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < size() && i < most_together && n < most; ++i) {
+            const auto& m = (*this)[i];
+            const std::size_t header = i == 0 ? header_left_ : frame_bytes;
+            if (header > 0) {
+                const frame f{.kind = frame_kind::message, .number = number + i, .bytes = m.bytes, .label = m.label};
+                encode(f, headers_[i]);
+                v[n++] = {headers_[i] + frame_bytes - header, header};
+            }
+            std::uint64_t bytes = i == 0 && within() ? left_ : m.bytes;
+            n += pieces().gather(at, bytes, v + n, most - n);
+            if (bytes > 0) break;
+        }
+        return n;
+    }
+    /// So many bytes of it have been written. Returns how many frames that has completed.
+    unsigned advance(std::size_t bytes) {
+        unsigned frames = 0;
+        while (!empty()) {
+            if (!within()) left_ = front().bytes;
+            const std::size_t header = std::min(bytes, header_left_);
+            header_left_ -= header;
+            bytes -= header;
+            if (header_left_ > 0) break;
+            const std::uint64_t part = bytes < left_ ? bytes : left_;
+            pieces().skip(part);
+            left_ -= part;
+            bytes -= static_cast<std::size_t>(part);
+            if (left_ > 0) break;
+            finish();
+            ++frames;
+            header_left_ = frame_bytes;
+            if (bytes == 0) break;
+        }
+        return frames;
+    }
+
+private:
+    std::size_t header_left_ = frame_bytes;  // bytes of the front message's header that have not been written
+    std::uint64_t left_ = 0;                 // bytes of its payload likewise, once its header has been begun
+    bool cut_ = false;
+    std::byte headers_[most_together][frame_bytes];
 };
 
 }  // namespace colls::inline v1::detail
