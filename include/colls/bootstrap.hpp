@@ -35,6 +35,12 @@ communicator bootstrap(int rank, int size, member_exchange& way, const bootstrap
 communicator bootstrap(
     int rank, int size, key_value_store& store, std::string_view name, const bootstrap_options& how = {});
 
+namespace detail {
+/// The group over shared memory where all members are on one host; of no group, on all ranks alike, where they are not,
+/// or one of them cannot have the memory, or `wanted` is false, or COLLS_TRANSPORT is tcp. Errors as of bootstrap.
+communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted);
+}  // namespace detail
+
 }  // namespace colls::inline v1
 
 #ifndef COLLS_SEPARATE

@@ -3,7 +3,7 @@
 #include "configuration.hpp"
 #include "outstanding.hpp"
 
-#include <colls/bootstrap/detail/one_host.hpp>
+#include <colls/bootstrap.hpp>
 #include <colls/bootstrap/member_exchange.hpp>
 #include <colls/collectives.hpp>
 #include <colls/detail/group/rank_context.hpp>

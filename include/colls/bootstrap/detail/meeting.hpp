@@ -24,10 +24,12 @@ struct meeting {
 
 namespace rendezvous {
 
+/// What to do where ranks are missing.
+inline constexpr char were_all_started[] =
+    ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and COLLS_TOKEN?";
+
 [[noreturn]] inline void fail(errc code, const launch& l, const message& why, int peer = none) {
-    message text;
-    text << "colls: rank " << l.rank << " of " << l.size << ": " << why.text();
-    throw error(code, text.text(), l.rank, peer);
+    throw error(code, message() << "colls: rank " << l.rank << " of " << l.size << ": " << why, l.rank, peer);
 }
 
 inline void fill_random(void* to, std::size_t bytes) {
@@ -57,7 +59,9 @@ inline std::uint64_t host_identity() {
     if (stat("/proc/self/ns/pid", &status) == 0) numbers[2] = status.st_ino;
     if (const char* const name = variable("COLLS_HOST")) sum.add(std::as_bytes(std::span(name, std::strlen(name))));
     const digest d = sum.add(std::as_bytes(std::span(numbers))).finish();
-    return decoder(d.data()).take<std::uint64_t>();
+    std::uint64_t identity;
+    decoder{d.data()}(identity);
+    return identity;
 }
 
 /// The host given is loopback for every rank. (A host's own name may stand for loopback on the host itself, as Debian's

@@ -18,7 +18,7 @@ inline meeting meet(const launch& l, double timeout) {
     using namespace rendezvous;
     if (l.size < 1 || l.rank < 0 || l.rank >= l.size)
         throw error(errc::invalid_argument,
-            (message() << "colls: rank " << l.rank << " is out of range for a job of " << l.size << " ranks").text());
+            message() << "colls: rank " << l.rank << " is out of range for a job of " << l.size << " ranks");
     if (l.size > 1 && (l.port < 1 || l.ports < 1 || l.port + l.ports > 65536))
         fail(errc::invalid_argument, l,
             message() << "port " << l.port

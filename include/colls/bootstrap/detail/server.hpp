@@ -53,7 +53,7 @@ private:
         } stage = awaiting_hello;
         int rank = none;
         nonce ours{}, theirs{};
-        std::array<std::byte, reply_bytes> received{};  ///< a hello, or a reply that says why it cannot take part
+        std::array<std::byte, reply::bytes> received{};  ///< a hello, or a reply that says why it cannot take part
         std::size_t bytes_received = 0;
         std::vector<std::byte> out{};  ///< bytes that are still to be sent; the table follows if `gets_table`
         std::size_t bytes_sent = 0;    ///< of `out`, or of the table
@@ -88,13 +88,8 @@ private:
             at.set_port(port);
             // This host's name may stand for loopback here, and for another address elsewhere.
             const bool everywhere = at.is_loopback() && !means_loopback(l_.host);
-            listening_ = listen_at(everywhere ? address::everywhere(at.family(), port) : at);
-            if (!listening_) reason_ = errno;
-            if (listening_) {
-                reason_ = 0;
-                listen_for_others(at);
-                return true;
-            }
+            if (listens(everywhere ? address::everywhere(at.family(), port) : at, at)) return true;
+            reason_ = errno;
             if (reason_ == EADDRINUSE) {
                 // Perhaps by another rank 0 of this very group: then this throws.
                 client(l_, std::min(1.0, until_ - seconds_now())).probe(at);
@@ -102,19 +97,19 @@ private:
             }
         }
         // An address that is translated on its way to this host belongs to none of its interfaces.
-        for (const address& at : addresses) {
-            if (at.is_loopback()) continue;
-            listening_ = listen_at(address::everywhere(at.family(), port));
-            if (!listening_) continue;
-            reason_ = 0;
-            listen_for_others(outward_address(at.family()));
-            return true;
-        }
+        for (const address& at : addresses)
+            if (!at.is_loopback() && listens(address::everywhere(at.family(), port), outward_address(at.family())))
+                return true;
         return false;
     }
-    void listen_for_others(const address& at) {
+    /// For the rendezvous there, and at `own` for the other ranks. False: errno says why.
+    bool listens(const address& there, const address& own) {
+        listening_ = listen_at(there);
+        if (!listening_) return false;
+        reason_ = 0;
         try {
-            own_ = listen_for_members(l_, at);
+            own_ = listen_for_members(l_, own);
+            return true;
         } catch (const error& e) {
             const std::string_view why = e.what();
             give_up(e.code(), 0, message() << "rank 0" << why.substr(why.find(": ", 6)));  // after "colls: rank 0 of 8"
@@ -195,7 +190,8 @@ private:
         const bool awaiting = c.stage == connection::awaiting_hello;
         std::byte* const to = awaiting ? c.received.data() + c.bytes_received : waste;
         const auto known = parse_prefix(bytes_view(c.received).first(c.bytes_received));
-        const std::size_t whole = !known ? prefix_bytes : known->kind == record_kind::reply ? reply_bytes : hello_bytes;
+        const bool failure = known && known->kind == record_kind::reply;
+        const std::size_t whole = !known ? prefix_bytes : failure ? reply::bytes : hello::bytes;
         const ssize_t n = ::recv(c.fd.get(), to, awaiting ? whole - c.bytes_received : sizeof waste, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
         if (n <= 0) return drop(c);
@@ -204,31 +200,30 @@ private:
         c.bytes_received += static_cast<std::size_t>(n);
         if (c.bytes_received < prefix_bytes) return;
         if (!known) return receive(c);
-        if (known->kind == record_kind::reply) return check_failure(c);
-        check_hello(c);
+        failure ? check_failure(c) : check_hello(c);
     }
     /// A rank that cannot take part says why, in place of its hello.
     void check_failure(connection& c) {
-        if (c.bytes_received < reply_bytes) return;
-        const auto a = parse_reply(c.received);
+        if (c.bytes_received < reply::bytes) return;
+        const auto a = parse<reply>(c.received);
         if (!a || a->what != verdict::failed || a->group == 0 || a->group >= static_cast<std::uint64_t>(l_.size) ||
             !same(a->proof, prove(l_.token, c.ours, {}, c.received)))
             return drop(c);
         c.fd.close();
         ++told_;
-        if (broken_.empty())
-            give_up(errc::peer_failed, static_cast<int>(a->group), message() << std::string_view(a->text));
+        if (broken_.empty()) give_up(errc::peer_failed, static_cast<int>(a->group), message() << a->text);
     }
 
     void check_hello(connection& c) {
         const auto p = parse_prefix(c.received);
         if (!p || p->kind != record_kind::hello) return drop(c);
         if (p->protocol != rendezvous_version) return refuse_version(c, *p);
-        if (c.bytes_received < hello_bytes) return;
-        const auto h = parse_hello(bytes_view(c.received).first(hello_bytes));
+        if (c.bytes_received < hello::bytes) return;
+        const auto record = bytes_view(c.received).first(hello::bytes);
+        const auto h = parse<hello>(record);
         if (!h) return drop(c);
         c.theirs = h->once;
-        if (!same(h->proof, prove(l_.token, c.ours, c.theirs, bytes_view(c.received).first(hello_bytes))))
+        if (!same(h->proof, prove(l_.token, c.ours, c.theirs, record)))
             return refuse(c, verdict::wrong_token,
                 message() << "a process on " << host_text(c.from) << " has another token (COLLS_TOKEN)");
         if (h->library != library_version) return refuse_version(c, *p);
@@ -268,11 +263,14 @@ private:
         // COLLS_DEBUG=info.
         const bool quiet = what == verdict::wrong_token || ++warnings_ > 16;
         if (!quiet || environment::read().debug >= debug_level::info)
-            say(message() << "colls: rank 0 of " << l_.size << " has refused a connection: " << why.text());
+            say(message() << "colls: rank 0 of " << l_.size << " has refused a connection: " << why);
         refusal_ = why.text();
+        dismiss(c, what, why);
+    }
+    void dismiss(connection& c, verdict what, const char* why) {
         c.stage = connection::refused;
         c.since = seconds_now();
-        send_reply(c, what, why.text());
+        send_reply(c, what, why);
     }
 
     /// Notices that a rank's connection has ended, which may be seen only after the rank has connected anew.
@@ -293,12 +291,14 @@ private:
         if (left_at_ == 0) left_at_ = seconds_now();
     }
 
-    void send_reply(connection& c, verdict what, const char* text) {
+    void add_reply(connection& c, verdict what, const char* text) {
         reply a{.what = what, .size = l_.size, .group = group_};
         set_text(a, text);
-        a.proof = prove(l_.token, c.ours, c.theirs, encode(a));
-        const auto bytes = encode(a);
+        const auto bytes = sealed(a, l_.token, c.ours, c.theirs);
         c.out.insert(c.out.end(), bytes.begin(), bytes.end());
+    }
+    void send_reply(connection& c, verdict what, const char* text) {
+        add_reply(c, what, text);
         flush(c);
     }
     void flush(connection& c) {
@@ -352,11 +352,8 @@ private:
         for (connection& c : connections_) {
             if (c.stage != connection::identified) c.fd.close();
             if (!c.fd) continue;
-            reply a{.what = verdict::complete, .size = l_.size, .group = group_};
-            a.proof = prove(l_.token, c.ours, c.theirs, encode(a));
-            const auto bytes = encode(a);
+            add_reply(c, verdict::complete, "");
             const digest proof = prove_table(l_.token, c.ours, c.theirs, sum);
-            c.out.insert(c.out.end(), bytes.begin(), bytes.end());
             c.out.insert(c.out.end(), proof.begin(), proof.end());
             c.gets_table = true;
             flush(c);
@@ -364,10 +361,8 @@ private:
     }
 
     void tell_broken(connection& c) {
-        c.stage = connection::refused;
-        c.since = seconds_now();
         ++told_;
-        send_reply(c, verdict::failed, broken_.c_str());
+        dismiss(c, verdict::failed, broken_.c_str());
     }
     /// Tells the ranks that are connected, and those that come within a second, that there will be no group.
     [[noreturn]] void give_up(errc code, int because_of, const message& why) {
@@ -405,8 +400,7 @@ private:
              << " have connected)";
         for (connection& c : connections_)
             if (c.fd && c.stage == connection::identified) send_reply(c, verdict::broken, text.text());
-        text << " at " << text_of(local_address(listening_.get()))
-             << ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and COLLS_TOKEN?";
+        text << " at " << text_of(local_address(listening_.get())) << were_all_started;
         if (reason_ != 0) text << " Rank 0 could not accept all connections: " << system_text(reason_) << ".";
         if (!refusal_.empty()) text << " Refused: " << refusal_;
         const auto& blamed = ever_present_count() == l_.size ? present_ : ever_present_;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <colls/bootstrap.hpp>
-#include <colls/bootstrap/detail/one_host.hpp>
 #include <colls/detail/run/host_group.hpp>
 #include <colls/detail/run/world.hpp>
 
@@ -62,20 +61,17 @@ inline meeting meet_over_tcp(
         why = x.what();
     }
     if (m.listening) {
-        encoder to(own.encoded);
-        put_member(to, self(m.listening));
+        encoder{own.encoded}(self(m.listening));
         own.listens = 1;
     }
     const std::vector<member_address> addresses = gather_from_members(way, own, m.size);
-    if (!m.listening)
-        throw error(errc::invalid_argument, (message() << "colls: rank " << rank << ": " << why).text(), rank);
-    for (int r = 0; r < m.size; ++r) {
-        const auto there = parse_member(addresses[static_cast<std::size_t>(r)].encoded);
-        if (addresses[static_cast<std::size_t>(r)].listens == 0 || !there)
-            throw error(errc::peer_failed,
-                (message() << "colls: rank " << rank << ": rank " << r << " cannot listen for connections").text(),
-                rank, r);
-        m.members.push_back(*there);
+    if (!m.listening) throw_of_rank(rank, errc::invalid_argument, message() << why);
+    for (const member_address& there : addresses) {
+        decoder in(there.encoded);
+        const int r = static_cast<int>(m.members.size());
+        in(m.members.emplace_back());
+        if (there.listens == 0 || !in.sound())
+            throw_of_rank(rank, errc::peer_failed, message() << "rank " << r << " cannot listen for connections", r);
     }
     return m;
 }
@@ -98,7 +94,7 @@ COLLS_INLINE communicator bootstrap(int rank, int size, member_exchange& way, co
     using namespace detail;
     if (size < 1 || rank < 0 || rank >= size)
         throw error(errc::invalid_argument,
-            (message() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks").text());
+            message() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
     const environment env = environment::read();
     processes::detail::dump_on_signal();
     const std::vector<member_record> all = meet_members(way, rank, size, env, env.tcp);

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <colls/detail/call/run.hpp>
-#include <colls/detail/run/group_of_all.hpp>
+#include <colls/detail/choose/two_level_candidates.hpp>
+#include <colls/detail/transport/hosts/group.hpp>
 #include <colls/detail/transport/shm/group.hpp>
 
 #include <sys/prctl.h>
@@ -13,10 +14,45 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <numeric>
 
-namespace colls::inline v1::processes {
+namespace colls::inline v1 {
 
 namespace detail {
+
+/// 0 to n - 1.
+inline std::vector<int> ranks_to(int n) {
+    std::vector<int> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+namespace hosts {
+
+/// A loopback, or a fast network. Not measured: all ranks must predict alike, before they have a way to agree.
+inline machine usual_figures(int cores) {
+    return {.alpha = 4.5e-6, .beta = 2.8e-10, .gamma = 1.5e-10, .cores = cores, .message = 3e-6};
+}
+
+/// The group of all ranks of a world whose ranks pass messages. `number`: equal on all ranks, and of no other world.
+/// `cores`: cores_together::plenty where no host has more ranks than cores. `near`: the memory of this rank's host,
+/// null where messages go over TCP also within hosts. `way`: null for TCP. Throws colls::error, std::bad_alloc.
+inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number, int rank,
+    int cores, std::shared_ptr<arena> near, std::shared_ptr<inter_node_transport> way = nullptr) {
+    const std::vector<int> all = ranks_to(static_cast<int>(sites.size()));
+    number &= ~std::uint64_t{7};
+    const extend::message_formation f({number, rank, all, cores < cores_together::plenty});
+    const auto s = std::make_shared<process_context>(
+        std::move(listening), std::move(sites), number, rank, usual_figures(cores), std::move(near), std::move(way));
+    communicator comm = extend::join(group::member_of(s, f, std::vector<int>(all)), rank, static_cast<int>(all.size()));
+    comm.context().two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
+    return comm;
+}
+
+}  // namespace hosts
+}  // namespace detail
+
+namespace processes::detail {
 
 using colls::detail::descriptor;
 using colls::detail::rank_task;
@@ -24,9 +60,8 @@ using colls::detail::rank_task;
 /// The group of all ranks of an arena, once they have assembled.
 inline communicator whole_group(const std::shared_ptr<arena>& a, const colls::detail::environment& env) {
     a->assemble(env.timeout, env.single_copy);
-    std::vector<int> all;
-    for (int r = 0; r < a->ranks(); ++r) all.push_back(r);
-    return extend::join(std::make_shared<group>(a, a->whole().base(), std::move(all))->member(), a->rank(), a->ranks());
+    const auto g = std::make_shared<group>(a, a->whole().base(), colls::detail::ranks_to(a->ranks()));
+    return extend::join(g->member(), a->rank(), a->ranks());
 }
 
 /// The same group over TCP on the loopback, or RDMA. The ranks find each other through the arena, and tell the parent
@@ -35,11 +70,8 @@ inline communicator message_group(const std::shared_ptr<arena>& a, double timeou
     namespace hosts = colls::detail::hosts;
     descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
     if (!listening)
-        throw error(errc::unsupported,
-            (message() << "colls: rank " << a->rank()
-                       << ": cannot listen on loopback: " << colls::detail::system_text(errno))
-                .text(),
-            a->rank());
+        colls::detail::throw_of_rank(a->rank(), errc::unsupported,
+            message() << "cannot listen on loopback: " << colls::detail::system_text(errno));
     a->port(a->rank()).store(
         static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
@@ -79,15 +111,15 @@ inline communicator message_group(const std::shared_ptr<arena>& a, double timeou
         text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
     } catch (const std::exception& x) {
         text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
-        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
+        note(a, errc::peer_failed, a.rank(), none, none, text, true);
     } catch (...) {
         text << "colls: rank " << a.rank() << ": its function threw";
-        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
+        note(a, errc::peer_failed, a.rank(), none, none, text, true);
     }
     if (end)
-        colls::detail::break_group(*end, errc::peer_failed, none, none, text.text());
+        colls::detail::break_group(*end, errc::peer_failed, none, none, text);
     else
-        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
+        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text);
 }
 
 /// The processes of one `run`, as their parent sees them. It watches their descriptors: waitpid does not tell that they
@@ -128,8 +160,7 @@ public:
                 const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
                 if (early)
                     colls::detail::poison(m, errc::peer_failed, rank, rank, none,
-                        (message() << "colls: rank " << rank << ": its process ended before it had joined the group")
-                            .text());
+                        message() << "colls: rank " << rank << ": its process ended before it had joined the group");
                 note_end(a, rank, all_[r].number, early);
                 all_[r].over = true;
                 --left;
@@ -165,19 +196,18 @@ private:
         message text;
         text << "colls: rank " << rank << "'s process ";
         const std::uint32_t said = a.ended(rank).load(std::memory_order_relaxed);
-        if (waited == number && WIFSIGNALED(status))
-            note(a, errc::peer_failed, rank, rank, none,
-                (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
-        else if (waited != number && said == 0)
-            note(a, errc::peer_failed, rank, rank, none,
-                (text << "has died" << when
-                      << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for "
-                         "its children")
-                    .text(),
-                true);
-        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
-            code != 0 || early)
-            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), early);
+        const bool killed = waited == number && WIFSIGNALED(status), unknown = waited != number && said == 0;
+        const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
+        if (killed)
+            text << "was killed by signal " << WTERMSIG(status) << when;
+        else if (unknown)
+            text << "has died" << when
+                 << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its "
+                    "children";
+        else
+            text << "ended with status " << code << when;
+        if (killed || unknown || code != 0 || early)
+            note(a, errc::peer_failed, rank, rank, none, text, killed || unknown || early);
     }
 
     std::vector<child> all_;
@@ -186,7 +216,7 @@ private:
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
         throw error(errc::invalid_argument,
-            (message() << "colls: processes::run of " << n << " ranks: a group has at least one").text());
+            message() << "colls: processes::run of " << n << " ranks: a group has at least one");
     static_cast<void>(colls::detail::environment::read());  // an invalid value is reported once
     const auto shared = std::make_shared<arena>(n);
     children all;
@@ -197,7 +227,7 @@ COLLS_INLINE void run(int n, rank_task f) {
         const pid_t child = fork();
         if (child < 0)
             throw error(errc::unsupported,
-                (message() << "colls: cannot fork rank " << r << ": " << colls::detail::system_text(errno)).text(), r);
+                message() << "colls: cannot fork rank " << r << ": " << colls::detail::system_text(errno), r);
         if (child > 0) {
             all.add(child);
             continue;
@@ -230,5 +260,5 @@ COLLS_INLINE void run(int n, rank_task f) {
     if (how.worth > 0) throw error(static_cast<errc>(how.code), how.text, how.rank, how.peer, how.round);
 }
 
-}  // namespace detail
-}  // namespace colls::inline v1::processes
+}  // namespace processes::detail
+}  // namespace colls::inline v1

@@ -52,14 +52,14 @@ private:
         text << ": " << x.what();
     } catch (...) {}
     if (comm.size() > 0)  // it may have left its group before
-        colls::detail::break_group(comm.context(), errc::peer_failed, none, none, text.text());
+        colls::detail::break_group(comm.context(), errc::peer_failed, none, none, text);
     o.failed(std::current_exception(), caused_by_other);
 }
 
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
-        throw error(errc::invalid_argument,
-            (message() << "colls: threads::run of " << n << " ranks: a group has at least one").text());
+        throw error(
+            errc::invalid_argument, message() << "colls: threads::run of " << n << " ranks: a group has at least one");
     static_cast<void>(colls::detail::environment::read());  // an invalid value is reported here, not in a thread
     outcome how;
     const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);

@@ -15,7 +15,7 @@ namespace detail {
 inline communicator formed_group(meeting& m, const environment& env, std::string_view source) {
     using namespace processes::detail;
     std::vector<hosts::site> sites;
-    list<int> here;
+    std::vector<int> here;
     std::map<std::uint64_t, cores_together> cores_of;
     for (std::size_t r = 0; r < m.members.size(); ++r) {
         const std::uint64_t host = m.members[r].host;
