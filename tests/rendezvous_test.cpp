@@ -158,7 +158,7 @@ struct hand {
             std::array<std::byte, challenge::bytes> bytes;
             if (receive_all(fd.get(), bytes.data(), bytes.size(), until) != 0) throw std::runtime_error("no challenge");
             theirs = parse<challenge>(bytes).value().once;
-            ours = random_nonce();
+            ours = random_bytes<nonce>();
         }
     }
     std::array<std::byte, hello::bytes> record(int rank, int size, std::uint32_t library = library_version) const {
@@ -221,7 +221,7 @@ private:
 std::optional<hello> reply_to(
     int fd, std::initializer_list<verdict> replies, const char* text = "", const char* token = "the token") {
     const double until = seconds_now() + ample;
-    const challenge c = challenge_of(random_nonce());
+    const challenge c = challenge_of(random_bytes<nonce>());
     const auto bytes = encode(c);
     send_all(fd, bytes.data(), bytes.size(), until);
     std::array<std::byte, hello::bytes> theirs;
@@ -474,7 +474,7 @@ TEST_CASE("rendezvous: ranks of different versions are refused, and both version
     }
     SECTION("of the library, at another rank") {
         const impostor rank0(port, [](int fd) {
-            const challenge c = challenge_of(random_nonce());
+            const challenge c = challenge_of(random_bytes<nonce>());
             std::array<std::byte, hello::bytes> theirs;
             const auto bytes = encode(c);
             send_all(fd, bytes.data(), bytes.size(), seconds_now() + ample);
@@ -1152,7 +1152,7 @@ TEST_CASE("rendezvous: each field of a record is taken at the ends of its range,
 }
 
 TEST_CASE("rendezvous: a challenge is parsed as it was written, and a prefix of any version", "[rendezvous]") {
-    const challenge c = challenge_of(random_nonce(), 7);
+    const challenge c = challenge_of(random_bytes<nonce>(), 7);
     const auto bytes = encode(c);
     const auto back = parse<challenge>(bytes);
     REQUIRE(back);

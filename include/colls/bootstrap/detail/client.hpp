@@ -11,7 +11,7 @@ class client {
 public:
     client(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
 
-    meeting run() {
+    [[gnu::cold]] meeting run() {
         for (;;) {
             find_addresses();
             for (int port = l_.port; port < l_.port + l_.ports; ++port)
@@ -40,7 +40,7 @@ private:
 
     /// True if rank 0 of this group listens there, and has accepted this rank. Throws if it has refused this rank.
     /// False otherwise: `why_` says why.
-    bool try_address(const address& at) {
+    [[gnu::cold]] bool try_address(const address& at) {
         const bool only = l_.ports == 1 && addresses_.size() == 1;
         const double limit = std::min(until_, seconds_now() + (only ? answer_timeout : answer_timeout_of_many));
         at_ = text_of(at);
@@ -78,7 +78,7 @@ private:
                 send_record(fd_.get(), sealed(a, l_.token, theirs_, {}), limit);  // in place of its hello
             throw;
         }
-        hello h{.once = random_nonce(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
+        hello h{.once = random_bytes<nonce>(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
         if (!same_version) {
             send_record(fd_.get(), encode(h), limit);  // so that rank 0 learns of the other version
             message text;
@@ -109,14 +109,14 @@ private:
         fd_.close();
         return false;
     }
-    bool failed(int e) {
+    [[gnu::cold]] bool failed(int e) {
         return failed(e == ENODATA     ? "the connection was closed"
                       : e == ETIMEDOUT ? "no answer"
                                        : system_text(e).c_str());
     }
 
     /// The next reply; `known`: its sender knows the token. Returns an errno if none comes.
-    int receive_reply(reply& to, bool& known, double limit) {
+    [[gnu::cold]] int receive_reply(reply& to, bool& known, double limit) {
         std::array<std::byte, reply::bytes> bytes;
         if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), limit)) return e;
         const auto a = parse<reply>(bytes);
@@ -142,7 +142,7 @@ private:
         fail(code, l_, message() << "rank 0 at " << at_ << " has refused this rank: " << why, 0);
     }
 
-    meeting wait_for_table() {
+    [[gnu::cold]] meeting wait_for_table() {
         for (;;) {
             reply a;
             bool known = false;
@@ -156,7 +156,7 @@ private:
             if (a.what == verdict::complete) return receive_table(a.group);
         }
     }
-    meeting receive_table(std::uint64_t group) {
+    [[gnu::cold]] meeting receive_table(std::uint64_t group) {
         digest proof;
         std::vector<std::byte> bytes(table_bytes(l_.size));
         if (const int e = receive_all(fd_.get(), proof.data(), proof.size(), until_)) fail_lost(e);
@@ -183,9 +183,8 @@ private:
 
     [[noreturn]] void fail_unreachable() {
         message text;
-        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << l_.port;
-        if (l_.ports > 1) text << " to " << l_.port + l_.ports - 1;
-        text << ", within " << timeout_ << " s";
+        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << ports_of(l_)
+             << ", within " << timeout_ << " s";
         if (!why_.empty()) text << "; the last attempt: " << why_;
         text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all "
                 "ranks? Is there a firewall?";

@@ -20,7 +20,7 @@ public:
 
     /// Throws colls::error (peer_failed) if a rank has ended, or has told of a failure. Never waits; looks at most once
     /// a millisecond.
-    void check() {
+    [[gnu::cold]] void check() {
         const double now = seconds_now();
         if (over_ || now < looked_ + 1e-3) return;
         looked_ = now;
@@ -36,7 +36,7 @@ public:
             message() << "rank " << rank << " has ended before all ranks had formed it");
     }
     /// This rank cannot take part: the others hear why.
-    void tell(std::string_view why) {
+    [[gnu::cold]] void tell(std::string_view why) {
         if (why.starts_with("colls: ")) why.remove_prefix(7);
         if (over_) return;
         message text;
@@ -44,7 +44,7 @@ public:
         send(rendezvous::verdict::failed, text << why, none);
     }
     /// Returns when all ranks have come to the same step of forming the group. Throws as `check`, and timeout.
-    void meet(double timeout) {
+    [[gnu::cold]] void meet(double timeout) {
         ++step_;
         const double until = seconds_now() + timeout;
         if (rank_ != 0) send(rendezvous::verdict::formed, "", none);
@@ -77,10 +77,10 @@ private:
     };
     int rank_of(std::size_t i) const { return rank_ == 0 ? static_cast<int>(i) : 0; }
 
-    void hear(std::size_t i) {
+    [[gnu::cold]] void hear(std::size_t i) {
         end& e = ends_[i];
         const ssize_t n = ::recv(e.fd.get(), e.bytes.data() + e.got, e.bytes.size() - e.got, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+        if (n < 0 && may_try_again(errno)) return;
         if (n <= 0) lost(rank_of(i));
         e.got += static_cast<std::size_t>(n);
         if (e.got < e.bytes.size()) return;
@@ -96,7 +96,7 @@ private:
         throw_of_rank(rank_, errc::peer_failed, message() << "the group was not formed: " << why, rank_of(from));
     }
     // A record fits into the buffer of a socket on which nothing else travels.
-    void send(rendezvous::verdict what, const char* why, int except) {
+    [[gnu::cold]] void send(rendezvous::verdict what, const char* why, int except) {
         rendezvous::reply r{.what = what, .size = 1};
         rendezvous::set_text(r, why);
         const auto bytes = encode(r);

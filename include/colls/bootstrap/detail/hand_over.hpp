@@ -66,7 +66,7 @@ struct descriptor_message {
 /// Gives the descriptor `file` to `count` processes of this user, which call `fetch` with the same number. Calls
 /// `check` while it waits. Throws colls::error: timeout if fewer have come after `timeout` seconds, unsupported if the
 /// socket cannot be made.
-inline void hand_out(
+[[gnu::cold]] inline void hand_out(
     std::uint64_t number, int file, int count, double timeout, int rank, const std::function<void()>& check) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
@@ -96,7 +96,8 @@ inline void hand_out(
 /// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Calls `check`
 /// while it waits. Throws colls::error: timeout if there is none after `timeout` seconds, unsupported if this process
 /// may have no more descriptors.
-inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
+[[gnu::cold]] inline descriptor fetch(
+    std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
     const auto exhausted = [&](int why) {
         throw_of_rank(
             rank, errc::unsupported, message() << "cannot fetch the shared memory of this host: " << system_text(why));

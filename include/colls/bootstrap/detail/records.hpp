@@ -208,7 +208,7 @@ std::array<std::byte, Record::bytes> encode(const Record& r) {
     return bytes;
 }
 /// The first prefix_bytes of any record, of any version.
-inline std::optional<prefix> parse_prefix(bytes_view from) {
+[[gnu::cold]] inline std::optional<prefix> parse_prefix(bytes_view from) {
     if (from.size() < prefix_bytes || std::memcmp(from.data(), magic, 7) != 0) return {};
     prefix p;
     decoder in(from.data() + 7);
@@ -228,14 +228,14 @@ std::optional<Record> parse(bytes_view from) {
 }
 
 inline constexpr std::size_t table_bytes(int size) { return static_cast<std::size_t>(size) * member_bytes; }
-inline std::vector<std::byte> encode_table(std::span<const member> members) {
+[[gnu::cold]] inline std::vector<std::byte> encode_table(std::span<const member> members) {
     std::vector<std::byte> bytes(members.size() * member_bytes);
     encoder out(bytes.data());
     for (const member& m : members) out(m);
     return bytes;
 }
 /// The table of a group of `size`. Memory is taken for `size` members, whatever the peer has sent.
-inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
+[[gnu::cold]] inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
     if (size < 1 || from.size() != table_bytes(size)) return {};
     std::vector<member> members(static_cast<std::size_t>(size));
     decoder in(from.data());

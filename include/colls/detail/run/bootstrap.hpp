@@ -41,7 +41,7 @@ struct member_address {
 };
 
 /// Each member listens, and hears where the others do.
-inline meeting meet_over_tcp(
+[[gnu::cold]] inline meeting meet_over_tcp(
     member_exchange& way, int rank, const std::vector<member_record>& all, const std::string& interface_name) {
     using namespace rendezvous;
     meeting m;
@@ -76,7 +76,7 @@ inline meeting meet_over_tcp(
     return m;
 }
 
-COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted) {
+[[gnu::cold]] COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted) {
     const environment env = environment::read();
     const bool messages = env.tcp || !wanted;
     const std::vector<member_record> all = meet_members(way, rank, size, env, messages);
@@ -90,7 +90,8 @@ COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange&
 
 }  // namespace detail
 
-COLLS_INLINE communicator bootstrap(int rank, int size, member_exchange& way, const bootstrap_options& how) {
+[[gnu::cold]] COLLS_INLINE communicator bootstrap(
+    int rank, int size, member_exchange& way, const bootstrap_options& how) {
     using namespace detail;
     if (size < 1 || rank < 0 || rank >= size)
         throw error(errc::invalid_argument,

@@ -34,7 +34,7 @@ std::vector<T> gather_from_members(member_exchange& way, const T& own, int size)
 
 /// Tells the others of this rank, and hears of them. Throws mismatch where the members do not fit together: all of them
 /// do then.
-inline std::vector<member_record> meet_members(
+[[gnu::cold]] inline std::vector<member_record> meet_members(
     member_exchange& way, int rank, int size, const environment& env, bool messages) {
     member_record own;
     own.host = rendezvous::host_identity();
@@ -66,38 +66,9 @@ inline bool all_on_one_host(const std::vector<member_record>& all) {
     return true;
 }
 
-/// Watches the processes of other ranks, which are on this host.
-class process_watch {
-public:
-    process_watch(int rank, const std::vector<pid_t>& of) : rank_(rank) {
-        for (std::size_t r = 0; r < of.size(); ++r) {
-            watched_.emplace_back();
-            if (static_cast<int>(r) == rank) continue;
-            watched_[r] = opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, of[r], 0)); });
-            if (!watched_[r] && errno == ESRCH) gone_ = static_cast<int>(r);
-        }
-    }
-    /// Throws peer_failed if one has ended.
-    void check() const {
-        int ended = gone_;
-        for (std::size_t r = 0; r < watched_.size() && ended == none; ++r) {
-            pollfd p{watched_[r].get(), POLLIN, 0};
-            if (watched_[r] && poll(&p, 1, 0) > 0) ended = static_cast<int>(r);
-        }
-        if (ended != none)
-            throw_of_rank(rank_, errc::peer_failed,
-                message() << "the group was not formed: rank " << ended << " has ended before all ranks had formed it",
-                ended);
-    }
-
-private:
-    int rank_, gone_ = none;
-    std::vector<descriptor> watched_;
-};
-
 /// The memory of a host's ranks, made by the first of them. `group`: a number that is theirs alone. `check`, while it
 /// waits and while they assemble: throws if a rank has failed.
-inline std::shared_ptr<processes::detail::arena> host_memory(
+[[gnu::cold]] inline std::shared_ptr<processes::detail::arena> host_memory(
     std::uint64_t group, int rank, const std::vector<int>& here, double timeout, const std::function<void()>& check) {
     using processes::detail::arena;
     const int n = static_cast<int>(here.size());
@@ -116,7 +87,7 @@ inline std::shared_ptr<processes::detail::arena> host_memory(
 
 /// The group, all of whose members are on one host. Of no group, on all ranks alike, where one of them cannot have the
 /// memory; `why` says the reason on the rank that has it.
-inline communicator group_of_host(
+[[gnu::cold]] inline communicator group_of_host(
     member_exchange& way, int rank, const std::vector<member_record>& all, const environment& env, std::string& why) {
     using namespace processes::detail;
     const int n = static_cast<int>(all.size());
@@ -159,8 +130,14 @@ inline communicator group_of_host(
     }
     if (!ok_everywhere(rank != 0 || a)) return {};
     const std::uint64_t number = all[0].group;
-    const process_watch watch(rank, processes);
-    const auto check = [&watch] { watch.check(); };
+    const std::vector<watched_process> watched(processes.begin(), processes.end());
+    const auto check = [&] {
+        for (int r = 0; r < n; ++r)
+            if (watched[static_cast<std::size_t>(r)].ended())
+                throw_of_rank(rank, errc::peer_failed,
+                    message() << "the group was not formed: rank " << r << " has ended before all ranks had formed it",
+                    r);
+    };
     try {
         if (rank == 0 && n > 1) hand_out(number, a->file(), n - 1, env.timeout, rank, check);
         if (rank != 0) a = std::make_shared<arena>(n, fetch(number, env.timeout, rank, 0, check));

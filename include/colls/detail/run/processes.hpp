@@ -37,8 +37,8 @@ inline machine usual_figures(int cores) {
 /// The group of all ranks of a world whose ranks pass messages. `number`: equal on all ranks, and of no other world.
 /// `cores`: cores_together::plenty where no host has more ranks than cores. `near`: the memory of this rank's host,
 /// null where messages go over TCP also within hosts. `way`: null for TCP. Throws colls::error, std::bad_alloc.
-inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number, int rank,
-    int cores, std::shared_ptr<arena> near, std::shared_ptr<inter_node_transport> way = nullptr) {
+[[gnu::cold]] inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number,
+    int rank, int cores, std::shared_ptr<arena> near, std::shared_ptr<inter_node_transport> way = nullptr) {
     const std::vector<int> all = ranks_to(static_cast<int>(sites.size()));
     number &= ~std::uint64_t{7};
     const extend::message_formation f({number, rank, all, cores < cores_together::plenty});
@@ -54,35 +54,30 @@ inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sit
 
 namespace processes::detail {
 
-using colls::detail::descriptor;
-using colls::detail::rank_task;
+using namespace colls::detail;
 
 /// The group of all ranks of an arena, once they have assembled.
-inline communicator whole_group(const std::shared_ptr<arena>& a, const colls::detail::environment& env) {
+[[gnu::cold]] inline communicator whole_group(const std::shared_ptr<arena>& a, const environment& env) {
     a->assemble(env.timeout, env.single_copy);
-    const auto g = std::make_shared<group>(a, a->whole().base(), colls::detail::ranks_to(a->ranks()));
+    const auto g = std::make_shared<group>(a, a->whole().base(), ranks_to(a->ranks()));
     return extend::join(g->member(), a->rank(), a->ranks());
 }
 
 /// The same group over TCP on the loopback, or RDMA. The ranks find each other through the arena, and tell the parent
 /// through it how they ended.
-inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
-    namespace hosts = colls::detail::hosts;
-    descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
+[[gnu::cold]] inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
+    descriptor listening = listen_at(address::loopback(AF_INET, 0));
     if (!listening)
-        colls::detail::throw_of_rank(a->rank(), errc::unsupported,
-            message() << "cannot listen on loopback: " << colls::detail::system_text(errno));
-    a->port(a->rank()).store(
-        static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
+        throw_of_rank(a->rank(), errc::unsupported, message() << "cannot listen on loopback: " << system_text(errno));
+    a->port(a->rank()).store(static_cast<std::uint32_t>(port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
     std::vector<hosts::site> sites;
     for (int r = 0; r < a->ranks(); ++r)
-        sites.push_back(
-            {colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
-                static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
-    auto way = hosts::inter_node_transport_for(colls::detail::environment::read(), a->rank(), {});
+        sites.push_back({address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
+            static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
+    auto way = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
     return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
-        a->crowded() ? a->figures().cores : colls::detail::cores_together::plenty, nullptr, std::move(way));
+        a->crowded() ? a->figures().cores : cores_together::plenty, nullptr, std::move(way));
 }
 
 /// Notes how a rank ended.
@@ -117,10 +112,27 @@ inline communicator message_group(const std::shared_ptr<arena>& a, double timeou
         note(a, errc::peer_failed, a.rank(), none, none, text, true);
     }
     if (end)
-        colls::detail::break_group(*end, errc::peer_failed, none, none, text);
+        break_group(*end, errc::peer_failed, none, none, text);
     else
-        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text);
+        poison(a.whole(), errc::peer_failed, a.rank(), none, none, text);
 }
+
+/// A process, as another one watches it: by a descriptor, where the system gives one.
+struct watched_process {
+    explicit watched_process(pid_t p)
+        : number(p),
+          fd(opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, p, 0)); })),
+          gone(!fd && errno == ESRCH) {}
+    /// False also where that cannot be seen.
+    bool ended() const {
+        pollfd p{fd.get(), POLLIN, 0};
+        return gone || (fd && poll(&p, 1, 0) > 0);
+    }
+
+    pid_t number;
+    descriptor fd;
+    bool gone;  ///< before it could be watched
+};
 
 /// The processes of one `run`, as their parent sees them. It watches their descriptors: waitpid does not tell that they
 /// have ended where SIGCHLD is ignored, or where another part of the program waits for all children.
@@ -133,23 +145,19 @@ public:
                 reap(c.number);
             }
     }
-    void add(pid_t number) {
-        descriptor process(static_cast<int>(syscall(SYS_pidfd_open, number, 0)));
-        const bool gone = !process && errno == ESRCH;
-        all_.push_back({number, std::move(process), gone, false});
-    }
+    void add(pid_t number) { all_.push_back({watched_process(number)}); }
 
     /// Returns when all have ended. A process that ends before its rank has joined breaks the group, so that the others
     /// do not wait for it.
-    void wait(arena& a) {
+    [[gnu::cold]] void wait(arena& a) {
         const group_memory m = a.whole();
         std::vector<pollfd> watched;
         for (std::size_t left = all_.size(); left > 0;) {
             watched.clear();
             bool blind = false;  // on one whose descriptor the system does not give
             for (const child& c : all_) {
-                if (!c.over && c.process) watched.push_back({c.process.get(), POLLIN, 0});
-                blind = blind || (!c.over && !c.process);
+                if (!c.over && c.fd) watched.push_back({c.fd.get(), POLLIN, 0});
+                blind = blind || (!c.over && !c.fd);
             }
             poll(watched.data(), watched.size(), blind ? 1 : -1);
             for (std::size_t r = 0; r < all_.size(); ++r) {
@@ -159,7 +167,7 @@ public:
                 // open another one.
                 const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
                 if (early)
-                    colls::detail::poison(m, errc::peer_failed, rank, rank, none,
+                    poison(m, errc::peer_failed, rank, rank, none,
                         message() << "colls: rank " << rank << ": its process ended before it had joined the group");
                 note_end(a, rank, all_[r].number, early);
                 all_[r].over = true;
@@ -169,17 +177,11 @@ public:
     }
 
 private:
-    struct child {
-        pid_t number;
-        descriptor process;
-        bool gone;  // before it could be watched
-        bool over;
+    struct child : watched_process {
+        bool over = false;
     };
     static bool ended(const child& c) {
-        if (c.process) {
-            pollfd p{c.process.get(), POLLIN, 0};
-            return poll(&p, 1, 0) > 0;
-        }
+        if (c.fd) return c.ended();
         siginfo_t info{};
         return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
                info.si_pid != 0;
@@ -189,7 +191,7 @@ private:
         for (;;)
             if (const pid_t waited = waitpid(number, status, 0); waited >= 0 || errno != EINTR) return waited;
     }
-    static void note_end(arena& a, int rank, pid_t number, bool early) {
+    [[gnu::cold]] static void note_end(arena& a, int rank, pid_t number, bool early) {
         const char* const when = early ? ", before it had joined the group" : "";
         int status = 0;
         const pid_t waited = reap(number, &status);
@@ -217,17 +219,17 @@ COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
         throw error(errc::invalid_argument,
             message() << "colls: processes::run of " << n << " ranks: a group has at least one");
-    static_cast<void>(colls::detail::environment::read());  // an invalid value is reported once
+    static_cast<void>(environment::read());  // an invalid value is reported once
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
-    const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
+    const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);
     std::fflush(nullptr);
     for (int r = 0; r < n; ++r) {
         const pid_t child = fork();
         if (child < 0)
-            throw error(errc::unsupported,
-                message() << "colls: cannot fork rank " << r << ": " << colls::detail::system_text(errno), r);
+            throw error(
+                errc::unsupported, message() << "colls: cannot fork rank " << r << ": " << system_text(errno), r);
         if (child > 0) {
             all.add(child);
             continue;
@@ -238,9 +240,9 @@ COLLS_INLINE void run(int n, rank_task f) {
         int status = 0;
         shared->be(r);
         try {
-            const colls::detail::environment env = colls::detail::environment::read();
+            const environment env = environment::read();
             communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env);
-            colls::detail::label_group(comm.context(), number);
+            label_group(comm.context(), number);
             try {
                 f(comm);
             } catch (...) {

@@ -12,7 +12,7 @@
 namespace colls::inline v1 {
 namespace detail {
 
-inline communicator formed_group(meeting& m, const environment& env, std::string_view source) {
+[[gnu::cold]] inline communicator formed_group(meeting& m, const environment& env, std::string_view source) {
     using namespace processes::detail;
     std::vector<hosts::site> sites;
     std::vector<int> here;
@@ -53,7 +53,7 @@ inline communicator formed_group(meeting& m, const environment& env, std::string
 }
 
 /// The group of those that have met, of which `source` said that they belong together.
-inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
+[[gnu::cold]] inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
     try {
         communicator comm = formed_group(m, env, source);
         try {
