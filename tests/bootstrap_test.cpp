@@ -7,8 +7,8 @@
 
 #include <colls/bootstrap.hpp>
 #include <colls/bootstrap/detail/interfaces.hpp>
-#include <colls/bootstrap/detail/members.hpp>
 #include <colls/collectives.hpp>
+#include <colls/detail/run/host_group.hpp>
 #include <colls/detail/support/cores.hpp>
 #include <colls/operators.hpp>
 #include <colls/transports/shm.hpp>

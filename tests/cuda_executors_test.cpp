@@ -457,9 +457,8 @@ TEST_CASE("kernel executors: the other ranks time out for a rank that makes no c
     for (const way how : all_ways) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes, 2);
         failing_call t({7, 7, 0});
-        CHECK_FALSE(group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& handle, int) {
-            return t.run(g, handle, how);
-        }));
+        CHECK_FALSE(group.run<patient_group>(
+            [&](patient_group& g, const kernel::rank_handle& handle, int) { return t.run(g, handle, how); }));
         for (const int r : {0, 1}) {
             CHECK(group.report(r).what == static_cast<std::uint64_t>(kernel::failure::late));
             CHECK(group.report(r).rank == r);
@@ -667,9 +666,8 @@ TEST_CASE("kernel executors: all ranks report a rank that makes another call", "
     for (const way how : all_ways) {
         host_ranks group(3, 1, 2, eager_bytes, scratch_bytes);
         failing_call t({7, 9, 7});
-        CHECK_FALSE(group.run<patient_group>([&](patient_group& g, const kernel::rank_handle& handle, int) {
-            return t.run(g, handle, how);
-        }));
+        CHECK_FALSE(group.run<patient_group>(
+            [&](patient_group& g, const kernel::rank_handle& handle, int) { return t.run(g, handle, how); }));
         int found = 0;
         for (const int r : {0, 1, 2}) {
             const auto& report = group.report(r);

@@ -552,9 +552,9 @@ TEST_CASE("stream_bytes: copies every alignment and length, and writes no other 
     copy_bytes(nullptr, nullptr, 0);
 #if defined(__x86_64__) && defined(__GNUC__)
     alignas(64) char line[256];
-    stream_lines_sse2(line, reinterpret_cast<const char*>(source.data()) + 3, 4);
+    move_lines_sse2<true>(line, reinterpret_cast<const char*>(source.data()) + 3, 4);
     REQUIRE(std::memcmp(line, source.data() + 3, 256) == 0);
-    copy_lines_sse2(line, reinterpret_cast<const char*>(source.data()) + 5, 4);
+    move_lines_sse2<false>(line, reinterpret_cast<const char*>(source.data()) + 5, 4);
     REQUIRE(std::memcmp(line, source.data() + 5, 256) == 0);
 #endif
 }

@@ -155,13 +155,13 @@ struct hand {
             if (!fd) nap(0.01);
         }
         if (reads_challenge) {
-            std::array<std::byte, challenge_bytes> bytes;
+            std::array<std::byte, challenge::bytes> bytes;
             if (receive_all(fd.get(), bytes.data(), bytes.size(), until) != 0) throw std::runtime_error("no challenge");
-            theirs = parse_challenge(bytes).value().once;
-            ours = random_nonce();
+            theirs = parse<challenge>(bytes).value().once;
+            ours = random_bytes<nonce>();
         }
     }
-    std::array<std::byte, hello_bytes> record(int rank, int size, std::uint32_t library = library_version) const {
+    std::array<std::byte, hello::bytes> record(int rank, int size, std::uint32_t library = library_version) const {
         hello h;
         h.library = library;
         h.once = ours;
@@ -173,9 +173,9 @@ struct hand {
     }
     void put(bytes_view bytes) { send_all(fd.get(), bytes.data(), bytes.size(), seconds_now() + ample); }
     std::optional<reply> get() {
-        std::array<std::byte, reply_bytes> bytes;
+        std::array<std::byte, reply::bytes> bytes;
         if (receive_all(fd.get(), bytes.data(), bytes.size(), seconds_now() + ample) != 0) return {};
-        const auto a = parse_reply(bytes);
+        const auto a = parse<reply>(bytes);
         if (a && !same(a->proof, prove(token, theirs, ours, bytes))) return {};
         return a;
     }
@@ -221,12 +221,12 @@ private:
 std::optional<hello> reply_to(
     int fd, std::initializer_list<verdict> replies, const char* text = "", const char* token = "the token") {
     const double until = seconds_now() + ample;
-    const challenge c = challenge_of(random_nonce());
+    const challenge c = challenge_of(random_bytes<nonce>());
     const auto bytes = encode(c);
     send_all(fd, bytes.data(), bytes.size(), until);
-    std::array<std::byte, hello_bytes> theirs;
+    std::array<std::byte, hello::bytes> theirs;
     if (receive_all(fd, theirs.data(), theirs.size(), until) != 0) return {};
-    const hello h = parse_hello(theirs).value();
+    const hello h = parse<hello>(theirs).value();
     for (const verdict v : replies) {
         reply a = reply_of(v, 2, 1, text);
         a.proof = prove(token, c.once, h.once, encode(a));
@@ -474,13 +474,13 @@ TEST_CASE("rendezvous: ranks of different versions are refused, and both version
     }
     SECTION("of the library, at another rank") {
         const impostor rank0(port, [](int fd) {
-            const challenge c = challenge_of(random_nonce());
-            std::array<std::byte, hello_bytes> theirs;
+            const challenge c = challenge_of(random_bytes<nonce>());
+            std::array<std::byte, hello::bytes> theirs;
             const auto bytes = encode(c);
             send_all(fd, bytes.data(), bytes.size(), seconds_now() + ample);
             if (receive_all(fd, theirs.data(), theirs.size(), seconds_now() + ample) != 0) return;
             reply a = reply_of(verdict::version_skew, 2, 1, "such colls and such");
-            a.proof = prove("the token", c.once, parse_hello(theirs).value().once, encode(a));
+            a.proof = prove("the token", c.once, parse<hello>(theirs).value().once, encode(a));
             const auto sent = encode(a);
             send_all(fd, sent.data(), sent.size(), seconds_now() + ample);
         });
@@ -876,7 +876,7 @@ TEST_CASE("rendezvous: what comes of an acceptance if no table follows", "[rende
             errc::peer_failed, "then closed the connection before all ranks had connected: has it failed?");
     check(after([](int fd) {
         reply_to(fd, {verdict::accepted});
-        const std::array<std::byte, reply_bytes> garbage{};
+        const std::array<std::byte, reply::bytes> garbage{};
         send_all(fd, garbage.data(), garbage.size(), seconds_now() + ample);
     }),
         errc::peer_failed, "then the connection failed: Protocol error");
@@ -1041,7 +1041,7 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
         any(h.once);
         any(h.proof);
         const auto bytes = encode(h);
-        const auto back = parse_hello(bytes);
+        const auto back = parse<hello>(bytes);
         REQUIRE(back);
         CHECK(back->library == 7);
         CHECK(back->once == h.once);
@@ -1056,13 +1056,13 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
         CHECK(bytes[prefix_bytes + 16] == std::byte{3});
         CHECK(bytes[prefix_bytes + 22] == std::byte{16});
 
-        for (std::size_t n = 0; n < bytes.size(); ++n) CHECK_FALSE(parse_hello(bytes_view(bytes).first(n)));
+        for (std::size_t n = 0; n < bytes.size(); ++n) CHECK_FALSE(parse<hello>(bytes_view(bytes).first(n)));
         const digest proof = prove("key", {}, h.once, bytes);
         for (std::size_t i = 0; i < bytes.size(); ++i)
             for (int bit = 0; bit < 8; ++bit) {
                 auto other = bytes;
                 other[i] ^= static_cast<std::byte>(1 << bit);
-                const auto parsed = parse_hello(other);
+                const auto parsed = parse<hello>(other);
                 if (parsed) CHECK(encode(*parsed) == other);
                 // The digest covers every byte but its own.
                 CHECK(same(prove("key", {}, h.once, other), proof) == (i >= bytes.size() - 32));
@@ -1071,7 +1071,7 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
     reply a = reply_of(verdict::broken, 9, random(), "why");
     any(a.proof);
     const auto bytes = encode(a);
-    const auto back = parse_reply(bytes);
+    const auto back = parse<reply>(bytes);
     REQUIRE(back);
     CHECK(back->what == a.what);
     CHECK(back->size == 9);
@@ -1082,16 +1082,16 @@ TEST_CASE("rendezvous: records are parsed as they were written, and other bytes 
         for (int value = 0; value < 256; ++value) {
             auto other = bytes;
             other[i] = static_cast<std::byte>(value);
-            const auto parsed = parse_reply(other);
+            const auto parsed = parse<reply>(other);
             if (parsed) CHECK(encode(*parsed) == other);
         }
     auto escape = bytes;
     escape[prefix_bytes + 16] = std::byte{27};  // no control characters for a terminal
-    CHECK_FALSE(parse_reply(escape));
+    CHECK_FALSE(parse<reply>(escape));
     auto full = bytes;
     std::fill_n(full.begin() + prefix_bytes + 16, reply::most_text, std::byte{'x'});
-    REQUIRE(parse_reply(full));
-    CHECK(std::string(parse_reply(full)->text).size() == reply::most_text);
+    REQUIRE(parse<reply>(full));
+    CHECK(std::string(parse<reply>(full)->text).size() == reply::most_text);
 
     const auto table = encode_table(members);
     const auto read = parse_table(table, 2);
@@ -1110,7 +1110,7 @@ TEST_CASE("rendezvous: each field of a record is taken at the ends of its range,
         h.self = {0, address::of_v4(1, 1), 0, {1, 0, 1, 0}};
         change(h);
         const auto table = encode_table({&h.self, 1});
-        const auto back = parse_hello(encode(h));
+        const auto back = parse<hello>(encode(h));
         if (back) CHECK(encode(*back) == encode(h));
         const bool in_table = parse_table(table, 1).has_value();
         return std::pair(back.has_value(), in_table);
@@ -1135,7 +1135,7 @@ TEST_CASE("rendezvous: each field of a record is taken at the ends of its range,
     const auto takes_reply = [](void (*change)(reply&)) {
         reply a = reply_of(verdict::accepted, 1, 0);
         change(a);
-        const auto back = parse_reply(encode(a));
+        const auto back = parse<reply>(encode(a));
         if (back) CHECK(encode(*back) == encode(a));
         return back.has_value();
     };
@@ -1152,27 +1152,27 @@ TEST_CASE("rendezvous: each field of a record is taken at the ends of its range,
 }
 
 TEST_CASE("rendezvous: a challenge is parsed as it was written, and a prefix of any version", "[rendezvous]") {
-    const challenge c = challenge_of(random_nonce(), 7);
+    const challenge c = challenge_of(random_bytes<nonce>(), 7);
     const auto bytes = encode(c);
-    const auto back = parse_challenge(bytes);
+    const auto back = parse<challenge>(bytes);
     REQUIRE(back);
     CHECK(back->library == 7);
     CHECK(back->once == c.once);
     for (std::size_t n = 0; n <= bytes.size(); ++n) {
         const bytes_view part = bytes_view(bytes).first(n);
-        CHECK(parse_challenge(part).has_value() == (n == bytes.size()));
+        CHECK(parse<challenge>(part).has_value() == (n == bytes.size()));
         CHECK(parse_prefix(part).has_value() == (n >= prefix_bytes));
     }
     for (int kind = 0; kind < 256; ++kind) {
         auto other = bytes;
         other[7] = static_cast<std::byte>(kind);
         CHECK(parse_prefix(other).has_value() == (kind == 'c' || kind == 'h' || kind == 'r'));
-        CHECK(parse_challenge(other).has_value() == (kind == 'c'));
+        CHECK(parse<challenge>(other).has_value() == (kind == 'c'));
     }
     auto other_protocol = bytes;
     other_protocol[8] ^= std::byte{1};
     CHECK(parse_prefix(other_protocol));
-    CHECK_FALSE(parse_challenge(other_protocol));
+    CHECK_FALSE(parse<challenge>(other_protocol));
 }
 
 TEST_CASE("digest: SHA-256 and HMAC give the values of the standards", "[rendezvous]") {

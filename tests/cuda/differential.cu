@@ -1,7 +1,7 @@
 // On a GPU: collectives by several schedules and on the eager path with virtual ranks, against a serial reference. With
 // an argument: of that many ranks only, and without the largest counts, which take long under compute-sanitizer. With
-// COLLS_TEST_FEWER, as scripts/test --all compiles it: each family, each collective by two families where there are two,
-// and sums of all ranks by those that packets.cu has not.
+// COLLS_TEST_FEWER, as scripts/test --all compiles it: each family, each collective by two families where there are
+// two, and sums of all ranks by those that packets.cu has not.
 #include <colls/schedules.hpp>
 #include <colls/transports/cuda.hpp>
 

@@ -31,10 +31,10 @@ bool equal(const A& a, bytes_view b) {
 }
 
 void challenges(bytes_view in) {
-    if (const auto c = parse_challenge(in)) must(equal(encode(*c), in), "a challenge is written as it was read");
+    if (const auto c = parse<challenge>(in)) must(equal(encode(*c), in), "a challenge is written as it was read");
 }
 void hellos(bytes_view in) {
-    const auto h = parse_hello(in);
+    const auto h = parse<hello>(in);
     if (!h) return;
     must(equal(encode(*h), in), "a hello is written as it was read");
     must(h->rank >= 0 && h->size > 0 && h->self.at.port() > 0, "a hello's numbers are in range");
@@ -44,11 +44,11 @@ void hellos(bytes_view in) {
     auto sealed = encode(*h);
     const digest proof = prove("token", {}, h->once, sealed);
     std::copy(proof.begin(), proof.end(), sealed.end() - 32);
-    const auto again = parse_hello(sealed);
+    const auto again = parse<hello>(sealed);
     must(again && same(again->proof, prove("token", {}, again->once, sealed)), "a proof holds");
 }
 void replies(bytes_view in) {
-    const auto r = parse_reply(in);
+    const auto r = parse<reply>(in);
     if (!r) return;
     must(equal(encode(*r), in), "a reply is written as it was read");
     const std::size_t length = std::strlen(r->text);

@@ -3,7 +3,7 @@
 
 #include "message_transports.hpp"
 
-#include <colls/detail/run/group_of_all.hpp>
+#include <colls/detail/run/processes.hpp>
 #include <colls/detail/run/threads.hpp>
 #include <colls/transports/threads.hpp>
 #include <colls/verbs/detail/verbs_transport.hpp>

@@ -4,8 +4,8 @@
 #include "measure.hpp"
 #include "schedule_list.hpp"
 
-#include <colls/explain.hpp>
 #include <colls/detail/choose/explanation.hpp>  // the candidates, and a choice that is forced for one communicator
+#include <colls/explain.hpp>
 
 #include <fmt/format.h>
 

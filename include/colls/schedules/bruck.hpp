@@ -2,7 +2,7 @@
 #pragma once
 
 #include <colls/detail/derive/translation.hpp>
-#include <colls/detail/support/digits.hpp>
+#include <colls/detail/schedule/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

@@ -3,7 +3,7 @@
 
 #include <colls/algebra/exclusive.hpp>
 #include <colls/detail/derive/translation.hpp>
-#include <colls/detail/support/digits.hpp>
+#include <colls/detail/schedule/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

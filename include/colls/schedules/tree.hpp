@@ -1,7 +1,7 @@
 // The k-nomial tree.
 #pragma once
 
-#include <colls/detail/support/digits.hpp>
+#include <colls/detail/schedule/digits.hpp>
 #include <colls/schedule.hpp>
 
 namespace colls::inline v1 {

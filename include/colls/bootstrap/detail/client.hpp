@@ -11,7 +11,7 @@ class client {
 public:
     client(const launch& l, double timeout) : l_(l), timeout_(timeout), until_(seconds_now() + timeout) {}
 
-    meeting run() {
+    [[gnu::cold]] meeting run() {
         for (;;) {
             find_addresses();
             for (int port = l_.port; port < l_.port + l_.ports; ++port)
@@ -40,7 +40,7 @@ private:
 
     /// True if rank 0 of this group listens there, and has accepted this rank. Throws if it has refused this rank.
     /// False otherwise: `why_` says why.
-    bool try_address(const address& at) {
+    [[gnu::cold]] bool try_address(const address& at) {
         const bool only = l_.ports == 1 && addresses_.size() == 1;
         const double limit = std::min(until_, seconds_now() + (only ? answer_timeout : answer_timeout_of_many));
         at_ = text_of(at);
@@ -63,35 +63,32 @@ private:
         refused_since_ = 0;
 
         // This rank sends nothing before the other side has sent a challenge of this library.
-        std::array<std::byte, challenge_bytes> theirs;
-        if (const int e = receive_all(fd_.get(), theirs.data(), prefix_bytes, limit)) return failed(e);
+        std::array<std::byte, prefix_bytes> theirs;
+        if (const int e = receive_all(fd_.get(), theirs.data(), theirs.size(), limit)) return failed(e);
         const auto version = parse_prefix(theirs);
         if (!version || version->kind != record_kind::challenge) return failed("another program listens there");
         met_ = true;
+        const bool same_version = version->protocol == rendezvous_version;
         try {
             own_ = listen_for_members(l_, local_address(fd_.get()));
         } catch (const error& e) {
-            tell_failure(version->protocol, e.what(), limit);
+            reply a{.what = verdict::failed, .size = l_.size, .group = static_cast<std::uint64_t>(l_.rank)};
+            set_text(a, quoted(e.what()));
+            if (same_version && receive_all(fd_.get(), theirs_.data(), theirs_.size(), limit) == 0)
+                send_record(fd_.get(), sealed(a, l_.token, theirs_, {}), limit);  // in place of its hello
             throw;
         }
-        hello h{.once = random_nonce(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
-        if (version->protocol != rendezvous_version) {
-            const auto bytes = encode(h);  // so that rank 0 learns of the other version
-            send_all(fd_.get(), bytes.data(), bytes.size(), limit);
+        hello h{.once = random_bytes<nonce>(), .rank = l_.rank, .size = l_.size, .self = self(own_)};
+        if (!same_version) {
+            send_record(fd_.get(), encode(h), limit);  // so that rank 0 learns of the other version
             message text;
             text << "rank 0 uses colls " << *version << ", but this rank uses colls " << prefix{};
-            if (only) refused(errc::mismatch, text.text());
-            return failed(text.text());
+            if (only) refused(errc::mismatch, text);
+            return failed(text);
         }
-        if (const int e = receive_all(fd_.get(), theirs.data() + prefix_bytes, challenge_bytes - prefix_bytes, limit))
-            return failed(e);
-        const auto c = parse_challenge(theirs);
-        if (!c) return failed("another program listens there");
+        if (const int e = receive_all(fd_.get(), theirs_.data(), theirs_.size(), limit)) return failed(e);
         ours_ = h.once;
-        theirs_ = c->once;
-        h.proof = prove(l_.token, theirs_, ours_, encode(h));
-        const auto bytes = encode(h);
-        if (const int e = send_all(fd_.get(), bytes.data(), bytes.size(), limit)) return failed(e);
+        if (const int e = send_record(fd_.get(), sealed(h, l_.token, theirs_, ours_), limit)) return failed(e);
 
         reply a;
         bool known = false;
@@ -107,36 +104,22 @@ private:
         return true;
     }
 
-    /// Says in place of its hello why this rank cannot take part.
-    void tell_failure(std::uint32_t protocol, const char* why, double limit) {
-        std::array<std::byte, challenge_bytes> theirs;
-        if (protocol != rendezvous_version ||
-            receive_all(fd_.get(), theirs.data() + prefix_bytes, challenge_bytes - prefix_bytes, limit) != 0)
-            return;
-        nonce host;
-        std::copy_n(theirs.begin() + prefix_bytes, host.size(), host.begin());
-        reply a{.what = verdict::failed, .size = l_.size, .group = static_cast<std::uint64_t>(l_.rank)};
-        set_text(a, std::string_view(why).substr(std::string_view("colls: ").size()));
-        a.proof = prove(l_.token, host, {}, encode(a));
-        const auto bytes = encode(a);
-        send_all(fd_.get(), bytes.data(), bytes.size(), limit);
-    }
     bool failed(const char* why) {
         why_ = why;
         fd_.close();
         return false;
     }
-    bool failed(int error) {
-        return failed(error == ENODATA     ? "the connection was closed"
-                      : error == ETIMEDOUT ? "no answer"
-                                           : system_text(error).c_str());
+    [[gnu::cold]] bool failed(int e) {
+        return failed(e == ENODATA     ? "the connection was closed"
+                      : e == ETIMEDOUT ? "no answer"
+                                       : system_text(e).c_str());
     }
 
     /// The next reply; `known`: its sender knows the token. Returns an errno if none comes.
-    int receive_reply(reply& to, bool& known, double limit) {
-        std::array<std::byte, reply_bytes> bytes;
+    [[gnu::cold]] int receive_reply(reply& to, bool& known, double limit) {
+        std::array<std::byte, reply::bytes> bytes;
         if (const int e = receive_all(fd_.get(), bytes.data(), bytes.size(), limit)) return e;
-        const auto a = parse_reply(bytes);
+        const auto a = parse<reply>(bytes);
         if (!a) return EPROTO;
         known = same(a->proof, prove(l_.token, theirs_, ours_, bytes));
         to = *a;
@@ -144,34 +127,22 @@ private:
     }
     /// Throws if it is a refusal.
     void check_reply(const reply& a) {
-        switch (a.what) {
-            case verdict::accepted:
-            case verdict::waiting:
-                missing_ = a.text;
-                return;
-            case verdict::complete:
-                return;
-            case verdict::version_skew:
-            case verdict::other_size:
-                refused(errc::mismatch, a.text);
-            case verdict::formed:
-                fail_lost(EPROTO);
-            case verdict::broken:
-                fail(errc::timeout, l_, message() << "the group was not formed: " << a.text);
-            case verdict::failed:
-                fail(errc::peer_failed, l_, message() << "the group was not formed: " << a.text);
-            case verdict::wrong_token:
-            case verdict::rank_out_of_range:
-            case verdict::rank_taken:
-                break;
-        }
-        refused(errc::invalid_argument, a.text);
+        if (a.what == verdict::complete) return;
+        if (a.what == verdict::formed) fail_lost(EPROTO);
+        if (a.what == verdict::broken || a.what == verdict::failed)
+            fail(a.what == verdict::broken ? errc::timeout : errc::peer_failed, l_,
+                message() << "the group was not formed: " << a.text);
+        if (a.what != verdict::accepted && a.what != verdict::waiting)
+            refused(a.what == verdict::version_skew || a.what == verdict::other_size ? errc::mismatch
+                                                                                     : errc::invalid_argument,
+                a.text);
+        missing_ = a.text;
     }
     [[noreturn]] void refused(errc code, const char* why) {
         fail(code, l_, message() << "rank 0 at " << at_ << " has refused this rank: " << why, 0);
     }
 
-    meeting wait_for_table() {
+    [[gnu::cold]] meeting wait_for_table() {
         for (;;) {
             reply a;
             bool known = false;
@@ -179,15 +150,13 @@ private:
             if (e == ETIMEDOUT)
                 fail(errc::timeout, l_,
                     message() << "rank 0 at " << at_ << " has accepted this rank, but after " << timeout_
-                              << " s it still waited for " << missing_
-                              << ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and "
-                                 "COLLS_TOKEN?");
+                              << " s it still waited for " << missing_ << were_all_started);
             if (e || !known) fail_lost(e ? e : EPROTO);
             check_reply(a);
             if (a.what == verdict::complete) return receive_table(a.group);
         }
     }
-    meeting receive_table(std::uint64_t group) {
+    [[gnu::cold]] meeting receive_table(std::uint64_t group) {
         digest proof;
         std::vector<std::byte> bytes(table_bytes(l_.size));
         if (const int e = receive_all(fd_.get(), proof.data(), proof.size(), until_)) fail_lost(e);
@@ -214,9 +183,8 @@ private:
 
     [[noreturn]] void fail_unreachable() {
         message text;
-        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << l_.port;
-        if (l_.ports > 1) text << " to " << l_.port + l_.ports - 1;
-        text << ", within " << timeout_ << " s";
+        text << "cannot reach rank 0 at " << std::string_view(l_.host).substr(0, 100) << ", port " << ports_of(l_)
+             << ", within " << timeout_ << " s";
         if (!why_.empty()) text << "; the last attempt: " << why_;
         text << ". Was rank 0 started? Are COLLS_MASTER_ADDR (or MASTER_ADDR) and its port right, and the same for all "
                 "ranks? Is there a firewall?";

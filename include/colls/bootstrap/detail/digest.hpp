@@ -24,7 +24,7 @@ public:
         return *this;
     }
     /// The digest of all bytes added. Nothing can be added after it.
-    digest finish() {
+    [[gnu::cold]] digest finish() {
         const std::uint64_t bits = bytes_ * 8;
         const std::byte one{0x80}, zero{};
         add({&one, 1});
@@ -40,7 +40,7 @@ public:
     }
 
 private:
-    void compress() {
+    [[gnu::cold]] void compress() {
         // The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
         static constexpr std::uint32_t constants[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b,
             0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
@@ -81,7 +81,8 @@ private:
 };
 
 /// HMAC-SHA-256 of a text, given as consecutive pieces, with `key`.
-inline digest keyed_digest(std::span<const std::byte> key, std::initializer_list<std::span<const std::byte>> text) {
+[[gnu::cold]] inline digest keyed_digest(
+    std::span<const std::byte> key, std::initializer_list<std::span<const std::byte>> text) {
     std::array<std::byte, 64> inner{}, outer{};
     const digest short_key = sha256().add(key).finish();
     const auto bytes = key.size() > 64 ? std::span<const std::byte>(short_key) : key;

@@ -20,7 +20,7 @@ public:
 
     /// Throws colls::error (peer_failed) if a rank has ended, or has told of a failure. Never waits; looks at most once
     /// a millisecond.
-    void check() {
+    [[gnu::cold]] void check() {
         const double now = seconds_now();
         if (over_ || now < looked_ + 1e-3) return;
         looked_ = now;
@@ -33,35 +33,34 @@ public:
     /// The connection of that rank has ended. Throws.
     [[noreturn]] void lost(int rank) {
         fail(rank_ == 0 ? static_cast<std::size_t>(rank) : 0,
-            (message() << "rank " << rank << " has ended before all ranks had formed it").text());
+            message() << "rank " << rank << " has ended before all ranks had formed it");
     }
     /// This rank cannot take part: the others hear why.
-    void tell(std::string_view why) {
+    [[gnu::cold]] void tell(std::string_view why) {
         if (why.starts_with("colls: ")) why.remove_prefix(7);
         if (over_) return;
         message text;
         if (!why.starts_with("rank ")) text << "rank " << rank_ << ": ";
-        send(rendezvous::verdict::failed, (text << why).text(), none);
+        send(rendezvous::verdict::failed, text << why, none);
     }
     /// Returns when all ranks have come to the same step of forming the group. Throws as `check`, and timeout.
-    void meet(double timeout) {
+    [[gnu::cold]] void meet(double timeout) {
         ++step_;
         const double until = seconds_now() + timeout;
-        if (rank_ != 0) send(rendezvous::verdict::formed, {}, none);
+        if (rank_ != 0) send(rendezvous::verdict::formed, "", none);
         for (std::size_t i = 0; i < ends_.size(); ++i)
             while (ends_[i].fd && ends_[i].steps < step_) {
                 if (seconds_now() > until)
-                    throw error(errc::timeout,
-                        (message() << "colls: rank " << rank_ << ": rank " << rank_of(i)
-                                   << " has not formed the group within " << timeout << " s: is it stopped?")
-                            .text(),
-                        rank_, rank_of(i));
+                    throw_of_rank(rank_, errc::timeout,
+                        message() << "rank " << rank_of(i) << " has not formed the group within " << timeout
+                                  << " s: is it stopped?",
+                        rank_of(i));
                 call_wait_hook();
                 pollfd p{ends_[i].fd.get(), POLLIN, 0};
                 poll(&p, 1, 1);
                 check();
             }
-        if (rank_ == 0) send(rendezvous::verdict::formed, {}, none);
+        if (rank_ == 0) send(rendezvous::verdict::formed, "", none);
     }
     /// Throws as `check`, if there is a reason to within a moment: for a rank to which another one seems to have ended.
     void look_for_cause() {
@@ -74,19 +73,19 @@ private:
         descriptor fd;
         int steps = 0;  // to which it has come
         std::size_t got = 0;
-        std::array<std::byte, rendezvous::reply_bytes> bytes;
+        std::array<std::byte, rendezvous::reply::bytes> bytes;
     };
     int rank_of(std::size_t i) const { return rank_ == 0 ? static_cast<int>(i) : 0; }
 
-    void hear(std::size_t i) {
+    [[gnu::cold]] void hear(std::size_t i) {
         end& e = ends_[i];
         const ssize_t n = ::recv(e.fd.get(), e.bytes.data() + e.got, e.bytes.size() - e.got, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+        if (n < 0 && may_try_again(errno)) return;
         if (n <= 0) lost(rank_of(i));
         e.got += static_cast<std::size_t>(n);
         if (e.got < e.bytes.size()) return;
         e.got = 0;
-        const auto what = rendezvous::parse_reply(e.bytes);
+        const auto what = rendezvous::parse<rendezvous::reply>(e.bytes);
         if (!what || what->what != rendezvous::verdict::formed)
             fail(i, what ? what->text : "bytes that are not of this protocol came");
         ++e.steps;
@@ -94,18 +93,15 @@ private:
     [[noreturn]] void fail(std::size_t from, const char* why) {
         over_ = true;
         if (rank_ == 0) send(rendezvous::verdict::failed, why, static_cast<int>(from));
-        throw error(errc::peer_failed,
-            (message() << "colls: rank " << rank_ << ": the group was not formed: " << why).text(), rank_,
-            rank_of(from));
+        throw_of_rank(rank_, errc::peer_failed, message() << "the group was not formed: " << why, rank_of(from));
     }
     // A record fits into the buffer of a socket on which nothing else travels.
-    void send(rendezvous::verdict what, std::string_view why, int except) {
+    [[gnu::cold]] void send(rendezvous::verdict what, const char* why, int except) {
         rendezvous::reply r{.what = what, .size = 1};
         rendezvous::set_text(r, why);
         const auto bytes = encode(r);
         for (std::size_t i = 0; i < ends_.size(); ++i)
-            if (ends_[i].fd && static_cast<int>(i) != except)
-                send_all(ends_[i].fd.get(), bytes.data(), bytes.size(), 0);
+            if (ends_[i].fd && static_cast<int>(i) != except) rendezvous::send_record(ends_[i].fd.get(), bytes, 0);
     }
 
     int rank_ = 0, step_ = 0;

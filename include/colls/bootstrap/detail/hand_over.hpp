@@ -28,65 +28,79 @@ inline bool of_same_user(int socket) {
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
 }
 
+/// A message of one byte that carries a descriptor, or has room for one.
+struct descriptor_message {
+    char byte = 1;
+    iovec data{&byte, 1};
+    alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+    msghdr head{};
+
+    descriptor_message() {
+        head.msg_iov = &data, head.msg_iovlen = 1, head.msg_control = room, head.msg_controllen = sizeof room;
+    }
+    bool send(int socket, int file) {
+        cmsghdr* const c = CMSG_FIRSTHDR(&head);
+        c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+        std::memcpy(CMSG_DATA(c), &file, sizeof file);
+        return sendmsg(socket, &head, MSG_NOSIGNAL) == 1;
+    }
+    /// False where none has come until the deadline, or an error.
+    bool receive(int socket, double until) {
+        // A signal may come with the message: the other side has sent it then, and does not send it again.
+        ssize_t received = 0;
+        do received = recvmsg(socket, &head, MSG_CMSG_CLOEXEC);
+        while (received < 0 && errno == EINTR && seconds_now() < until);
+        return received == 1;
+    }
+    /// The descriptor that has come; none if the message had none.
+    descriptor taken() {
+        const cmsghdr* const c = CMSG_FIRSTHDR(&head);
+        if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
+            return {};
+        int file;
+        std::memcpy(&file, CMSG_DATA(c), sizeof file);
+        return descriptor(file);
+    }
+};
+
 /// Gives the descriptor `file` to `count` processes of this user, which call `fetch` with the same number. Calls
 /// `check` while it waits. Throws colls::error: timeout if fewer have come after `timeout` seconds, unsupported if the
 /// socket cannot be made.
-inline void hand_out(
+[[gnu::cold]] inline void hand_out(
     std::uint64_t number, int file, int count, double timeout, int rank, const std::function<void()>& check) {
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
     const descriptor listening = stream_socket(AF_UNIX);
     if (!listening || bind(listening.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 ||
         listen(listening.get(), 128) != 0)
-        throw error(errc::unsupported,
-            (message() << "colls: rank " << rank
-                       << ": cannot make the socket at which ranks of this host fetch the shared memory: "
-                       << system_text(errno))
-                .text(),
-            rank);
-    const double until = seconds_now() + timeout;
-    while (count > 0) {
+        throw_of_rank(rank, errc::unsupported,
+            message() << "cannot make the socket at which ranks of this host fetch the shared memory: "
+                      << system_text(errno));
+    for (const double until = seconds_now() + timeout; count > 0;) {
         call_wait_hook();
         check();
-        pollfd p{listening.get(), POLLIN, 0};
         if (seconds_now() > until)
-            throw error(errc::timeout,
-                (message() << "colls: rank " << rank << ": " << count
-                           << " ranks of this host have not fetched the shared memory within " << timeout
-                           << " s: were they started?")
-                    .text(),
-                rank);
+            throw_of_rank(rank, errc::timeout,
+                message() << count << " ranks of this host have not fetched the shared memory within " << timeout
+                          << " s: were they started?");
+        pollfd p{listening.get(), POLLIN, 0};
         if (poll(&p, 1, 1) <= 0) continue;
         const descriptor peer = opened([&] { return accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC); });
         if (!peer && is_exhausted(errno))
-            throw error(errc::unsupported,
-                (message() << "colls: rank " << rank
-                           << ": cannot hand out the shared memory of this host: " << system_text(errno))
-                    .text(),
-                rank);
-        if (!peer || !of_same_user(peer.get())) continue;
-        char byte = 1;
-        iovec data{&byte, 1};
-        alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-        msghdr m{};
-        m.msg_iov = &data, m.msg_iovlen = 1, m.msg_control = room, m.msg_controllen = sizeof room;
-        cmsghdr* const c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
-        std::memcpy(CMSG_DATA(c), &file, sizeof file);
-        if (sendmsg(peer.get(), &m, MSG_NOSIGNAL) == 1) --count;
+            throw_of_rank(rank, errc::unsupported,
+                message() << "cannot hand out the shared memory of this host: " << system_text(errno));
+        if (peer && of_same_user(peer.get()) && descriptor_message().send(peer.get(), file)) --count;
     }
 }
 
 /// Fetches the descriptor that rank `from` hands out; `rank` is this process's, for the error's text. Calls `check`
 /// while it waits. Throws colls::error: timeout if there is none after `timeout` seconds, unsupported if this process
 /// may have no more descriptors.
-inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
+[[gnu::cold]] inline descriptor fetch(
+    std::uint64_t number, double timeout, int rank, int from, const std::function<void()>& check) {
     const auto exhausted = [&](int why) {
-        throw error(errc::unsupported,
-            (message() << "colls: rank " << rank
-                       << ": cannot fetch the shared memory of this host: " << system_text(why))
-                .text(),
-            rank);
+        throw_of_rank(
+            rank, errc::unsupported, message() << "cannot fetch the shared memory of this host: " << system_text(why));
     };
     sockaddr_un at;
     const socklen_t length = socket_name(at, number);
@@ -99,30 +113,16 @@ inline descriptor fetch(std::uint64_t number, double timeout, int rank, int from
         setsockopt(peer.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         if (!peer || connect(peer.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 || !of_same_user(peer.get()))
             continue;
-        char byte;
-        iovec data{&byte, 1};
-        alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
-        msghdr m{};
-        m.msg_iov = &data, m.msg_iovlen = 1, m.msg_control = room, m.msg_controllen = sizeof room;
-        // A signal may come with the message: the other side has sent it then, and does not send it again.
-        ssize_t received = 0;
-        do received = recvmsg(peer.get(), &m, MSG_CMSG_CLOEXEC);
-        while (received < 0 && errno == EINTR && seconds_now() < until);
-        if (received != 1) continue;
+        descriptor_message m;
+        if (!m.receive(peer.get(), until)) continue;
         // A process that may have no more descriptors gets the message without it.
-        if (m.msg_flags & MSG_CTRUNC) exhausted(EMFILE);
-        const cmsghdr* const c = CMSG_FIRSTHDR(&m);
-        if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(sizeof(int)))
-            continue;
-        int file;
-        std::memcpy(&file, CMSG_DATA(c), sizeof file);
-        return descriptor(file);
+        if (m.head.msg_flags & MSG_CTRUNC) exhausted(EMFILE);
+        if (descriptor file = m.taken()) return file;
     }
-    throw error(errc::timeout,
-        (message() << "colls: rank " << rank << ": rank " << from
-                   << " has not handed out the shared memory of this host within " << timeout << " s: has it failed?")
-            .text(),
-        rank, from);
+    throw_of_rank(rank, errc::timeout,
+        message() << "rank " << from << " has not handed out the shared memory of this host within " << timeout
+                  << " s: has it failed?",
+        from);
 }
 
 }  // namespace colls::inline v1::detail

@@ -15,16 +15,15 @@ struct network_interface {
 };
 
 /// The interfaces that are up, with an entry for each of their addresses.
-inline std::vector<network_interface> network_interfaces() {
+[[gnu::cold]] inline std::vector<network_interface> network_interfaces() {
     std::vector<network_interface> found;
     ifaddrs* list = nullptr;
     if (getifaddrs(&list) != 0) return found;
     for (const ifaddrs* i = list; i; i = i->ifa_next) {
         if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
-        if (i->ifa_addr->sa_family == AF_INET)
-            found.push_back({i->ifa_name, address::from(i->ifa_addr, sizeof(sockaddr_in))});
-        else if (i->ifa_addr->sa_family == AF_INET6)
-            found.push_back({i->ifa_name, address::from(i->ifa_addr, sizeof(sockaddr_in6))});
+        const int family = i->ifa_addr->sa_family;
+        const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+        if (family == AF_INET || family == AF_INET6) found.push_back({i->ifa_name, address::from(i->ifa_addr, length)});
     }
     freeifaddrs(list);
     return found;
@@ -35,7 +34,7 @@ inline bool is_link_local(const address& a) {
 }
 
 /// An address that is written in numbers. Its length is 0 if `text` is a name.
-inline address numeric_address(const std::string& text, int port) {
+[[gnu::cold]] inline address numeric_address(const std::string& text, int port) {
     in_addr v4;
     in6_addr v6;
     if (inet_pton(AF_INET, text.c_str(), &v4) == 1) return address::of_v4(ntohl(v4.s_addr), port);
@@ -46,7 +45,7 @@ inline address numeric_address(const std::string& text, int port) {
 
 /// The address of the interface that COLLS_INTERFACE names, or the address that it gives; one of `family` if the
 /// interface has one. Port 0. Throws invalid_argument if this host has no such interface or address.
-inline address interface_address(
+[[gnu::cold]] inline address interface_address(
     const std::string& wanted, int family, const std::vector<network_interface>& interfaces = network_interfaces()) {
     const address number = numeric_address(wanted, 0);
     address best;
@@ -69,7 +68,7 @@ inline address interface_address(
 
 /// An address at which other hosts probably reach this one: the first that is neither loopback nor link-local; loopback
 /// if there is none. Port 0.
-inline address outward_address(int family) {
+[[gnu::cold]] inline address outward_address(int family) {
     for (const network_interface& i : network_interfaces())
         if (i.at.family() == family && !i.at.is_loopback() && !is_link_local(i.at)) return i.at;
     return address::loopback(family, 0);

@@ -4,6 +4,7 @@
 
 #include <colls/bootstrap/launch.hpp>
 #include <colls/detail/group/backoff.hpp>
+#include <colls/detail/support/host.hpp>
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -16,11 +17,6 @@
 namespace colls::inline v1 {
 namespace detail {
 
-/// The value of an environment variable; null if it is not set, or empty.
-inline const char* variable(const char* name) {
-    const char* const value = std::getenv(name);
-    return value && *value ? value : nullptr;
-}
 inline const char* first_set(std::initializer_list<const char*> names) {
     for (const char* name : names)
         if (const char* const value = variable(name)) return value;
@@ -28,7 +24,7 @@ inline const char* first_set(std::initializer_list<const char*> names) {
 }
 
 /// The number in a variable's value. Throws invalid_argument if it is no number from `least` to `most`.
-inline int number(const char* name, const char* value, int least, int most) {
+[[gnu::cold]] inline int number(const char* name, const char* value, int least, int most) {
     int n = 0;
     const char* const end = value + std::strlen(value);
     const auto [stopped, code] = std::from_chars(value, end, n);
@@ -36,12 +32,11 @@ inline int number(const char* name, const char* value, int least, int most) {
     message text;
     text << "colls: the environment variable " << name << " is '" << std::string_view(value).substr(0, 60)
          << "', but must be a whole number of at least " << least;
-    if (most < 1 << 30) text << " and at most " << most;
-    throw error(errc::invalid_argument, text.text());
+    throw error(errc::invalid_argument, most < 1 << 30 ? text << " and at most " << most : text);
 }
 
 /// The first host of a Slurm list: "node03" of "node[03-07,12],login". Empty if the list is.
-inline std::string first_host(std::string_view list) {
+[[gnu::cold]] inline std::string first_host(std::string_view list) {
     std::string host;
     for (std::size_t i = 0; i < list.size() && list[i] != ',';) {
         if (list[i] != '[') {
@@ -58,29 +53,21 @@ inline std::string first_host(std::string_view list) {
 
 /// The process id of Hydra's proxy on this host, from which all ranks of the host descend, perhaps through shells. It
 /// stands for the job, which no variable of Hydra's names.
-inline long hydra_proxy() {
+[[gnu::cold]] inline long hydra_proxy() {
     long process = getppid();
     for (int generation = 0; generation < 16 && process > 1; ++generation) {
-        char path[40], stat_line[512];
-        std::snprintf(path, sizeof path, "/proc/%ld/stat", process);
-        std::FILE* const file = std::fopen(path, "re");
-        if (!file) break;
-        stat_line[std::fread(stat_line, 1, sizeof stat_line - 1, file)] = '\0';
-        std::fclose(file);
-        const char* const name = std::strchr(stat_line, '(');
-        const char* const after = std::strrchr(stat_line, ')');  // the program's name may contain parentheses
-        if (!name || !after) break;
-        if (std::string_view(name, static_cast<std::size_t>(after - name)).substr(0, 7) == "(hydra_") return process;
-        long parent = 0;
-        if (std::sscanf(after, ") %*c %ld", &parent) != 1) break;
-        process = parent;
+        const std::string stat = text_of_file("/proc/" + std::to_string(process) + "/stat");
+        const std::size_t name = stat.find('('), after = stat.rfind(')');  // a program's name may contain parentheses
+        if (name == stat.npos || after == stat.npos) break;
+        if (stat.compare(name, 7, "(hydra_") == 0) return process;
+        if (std::sscanf(stat.c_str() + after, ") %*c %ld", &process) != 1) break;
     }
     return getppid();
 }
 
 /// The variables of a launcher. `local` (the rank among those of this host) and `local_size` may be null.
 struct launcher {
-    const char *source, *rank, *size, *local, *local_size;
+    const char *source, *rank, *size, *local, *local_size = nullptr;
 };
 
 /// The launcher that started this process; all members null if there is none. Launchers run inside others, whose
@@ -94,36 +81,36 @@ struct launcher {
 /// - SLURM_NTASKS alone shows an allocation, not a launch. In a batch script or an interactive shell SLURM_PROCID is
 ///   set too: Slurm runs these as a task of their own (SLURM_TASK_PID) with number 0, but not as a step
 ///   (SLURM_STEP_ID), and srun starts steps.
-inline launcher find_launcher() {
+[[gnu::cold]] inline launcher find_launcher() {
     const auto set = [](const char* name) { return variable(name) != nullptr; };
-    if (set("COLLS_RANK") || set("COLLS_SIZE"))
-        return {"COLLS_RANK", "COLLS_RANK", "COLLS_SIZE", "COLLS_LOCAL_RANK", nullptr};
     const bool ranked = set("RANK") && set("WORLD_SIZE"), met = set("MASTER_ADDR") || set("COLLS_MASTER_ADDR");
-    if (ranked && met) return {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-
     const bool task = set("SLURM_PROCID");
-    const char* const space = variable("PMIX_NAMESPACE");
-    const bool srun_pmix = task && space && std::string_view(space).substr(0, 6) == "slurm.";
-    if (set("OMPI_COMM_WORLD_RANK") && !srun_pmix)
-        return {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-            "OMPI_COMM_WORLD_LOCAL_SIZE"};
-    const bool srun_pmi2 = task && set("PMI_JOBID");
-    if (set("PALS_RANKID"))
-        return {"PALS", "PALS_RANKID", set("PMI_SIZE") ? "PMI_SIZE" : "PALS_SIZE", "PALS_LOCAL_RANKID",
-            set("PMI_LOCAL_SIZE") ? "PMI_LOCAL_SIZE" : "PALS_LOCAL_SIZE"};
-    if (set("MV2_COMM_WORLD_RANK"))
-        return {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
-            "MV2_COMM_WORLD_LOCAL_SIZE"};
-    if (set("JSM_NAMESPACE_RANK"))
-        return {
-            "JSM", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"};
-    if (set("FLUX_TASK_RANK")) return {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr};
-    if (set("PMI_RANK") && !srun_pmix && !srun_pmi2)
-        return {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
     const bool step = set("SLURM_STEP_ID") || set("SLURM_STEPID") || !set("SLURM_TASK_PID");
-    if (task && step)
-        return {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
-            "SLURM_LOCALID", nullptr};
+    const char* const space = variable("PMIX_NAMESPACE");
+    const bool srun_pmix = task && space && std::string_view(space).starts_with("slurm.");
+    const bool srun_pmi2 = task && set("PMI_JOBID");
+    const struct {
+        bool found;
+        launcher by;
+    } all[] = {
+        {set("COLLS_RANK") || set("COLLS_SIZE"), {"COLLS_RANK", "COLLS_RANK", "COLLS_SIZE", "COLLS_LOCAL_RANK"}},
+        {ranked && met, {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}},
+        {set("OMPI_COMM_WORLD_RANK") && !srun_pmix, {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                                        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}},
+        {set("PALS_RANKID"), {"PALS", "PALS_RANKID", set("PMI_SIZE") ? "PMI_SIZE" : "PALS_SIZE", "PALS_LOCAL_RANKID",
+                                 set("PMI_LOCAL_SIZE") ? "PMI_LOCAL_SIZE" : "PALS_LOCAL_SIZE"}},
+        {set("MV2_COMM_WORLD_RANK"), {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE",
+                                         "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"}},
+        {set("JSM_NAMESPACE_RANK"), {"JSM", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",
+                                        "JSM_NAMESPACE_LOCAL_SIZE"}},
+        {set("FLUX_TASK_RANK"), {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"}},
+        {set("PMI_RANK") && !srun_pmix && !srun_pmi2,
+            {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}},
+        {task && step, {"Slurm", "SLURM_PROCID", set("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
+                           "SLURM_LOCALID"}},
+    };
+    for (const auto& one : all)
+        if (one.found) return one.by;
     // An error is better than as many groups of one rank.
     if (ranked && number("WORLD_SIZE", variable("WORLD_SIZE"), 1, 1 << 30) > 1)
         throw error(errc::invalid_argument,
@@ -133,40 +120,30 @@ inline launcher find_launcher() {
     const bool one_is_empty = set("RANK") ? std::getenv("WORLD_SIZE") != nullptr : std::getenv("RANK") != nullptr;
     if (set("RANK") != set("WORLD_SIZE") && (met || one_is_empty))
         throw error(errc::invalid_argument,
-            (message() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
-                       << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
-                          "MASTER_ADDR, or none of them")
-                .text());
+            message() << "colls: " << (set("RANK") ? "WORLD_SIZE" : "RANK")
+                      << " is empty or not set, but other variables of torchrun are: set RANK, WORLD_SIZE and "
+                         "MASTER_ADDR, or none of them");
     return {};
 }
 
 /// A program that was started several times without a launcher's variables makes as many groups of one, where its user
 /// may have meant one of all: the first of the copies says so.
-inline void warn_of_copies() {
+[[gnu::cold]] inline void warn_of_copies() {
     const auto program_of = [](long process) {
-        char path[40], name[512];
-        std::snprintf(path, sizeof path, "/proc/%ld/exe", process);
-        const ssize_t length = readlink(path, name, sizeof name);
-        return length > 0 ? std::string(name, static_cast<std::size_t>(length)) : std::string();
+        char name[512];
+        const ssize_t length = readlink(("/proc/" + std::to_string(process) + "/exe").c_str(), name, sizeof name);
+        return std::string(name, length > 0 ? static_cast<std::size_t>(length) : 0);
     };
-    const long parent = getppid();
-    char path[60];
-    std::snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", parent, parent);
-    std::FILE* const file = std::fopen(path, "re");
-    if (!file) return;
-    const std::string own = program_of(getpid());
-    long child = 0, first = 0;
+    const std::string parent = std::to_string(getppid()), own = program_of(getpid());
+    std::string children = text_of_file("/proc/" + parent + "/task/" + parent + "/children");
+    long first = 0;
     int copies = 0;
-    while (std::fscanf(file, "%ld", &child) == 1)
-        if (program_of(child) == own) {
-            ++copies;
-            if (first == 0) first = child;
-        }
-    std::fclose(file);
+    for (char* at = children.data(); const long child = std::strtol(at, &at, 10);)
+        if (program_of(child) == own && copies++ == 0) first = child;
     if (copies > 1 && first == getpid() && !own.empty())
         say(message()
             << "colls: each of " << copies << " processes of " << own
-            << " is a group of one: they were started by process " << static_cast<long long>(parent)
+            << " is a group of one: they were started by process " << parent
             << ", whose variables are of no launcher that is known (COLLS_RANK, torchrun, Open MPI, PMI, PALS, "
                "MVAPICH, JSM, Flux, Slurm's srun). For one group set COLLS_RANK, COLLS_SIZE, COLLS_MASTER_ADDR and "
                "COLLS_MASTER_PORT; if that is what is meant, set COLLS_RANK=0 and COLLS_SIZE=1");
@@ -174,36 +151,33 @@ inline void warn_of_copies() {
 
 /// A text that is the same for all ranks of this job, and differs from other jobs' as far as the launcher's variables
 /// do.
-inline std::string job_identity(std::string_view source, bool several_hosts) {
+[[gnu::cold]] inline std::string job_identity(std::string_view source, bool several_hosts) {
     std::string identity(source);
     const auto add = [&](const char* value) { identity.append("/").append(value ? value : ""); };
     if (source == "torchrun") {
         // A restarted worker must not meet workers that are left of the previous run.
         for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"})
             add(variable(name));
-    } else if (source == "Open MPI") {
-        add(first_set({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}));
-    } else if (source == "PMI") {
-        const char* const job = first_set({"PMI_JOBID", "SLURM_JOB_ID"});
-        add(job || several_hosts ? job : std::to_string(hydra_proxy()).c_str());
-    } else if (source == "PALS" || source == "MVAPICH" || source == "JSM" || source == "Flux") {
-        const char* const job =
-            first_set({"PALS_APID", "MPIRUN_ID", "JSM_NAMESPACE_ID", "FLUX_JOB_ID", "LSB_JOBID", "PBS_JOBID"});
-        add(job || several_hosts ? job : std::to_string(static_cast<long>(getppid())).c_str());
     } else if (source == "Slurm") {
         for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}) add(variable(name));
+    } else if (source == "Open MPI") {
+        add(first_set({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri"}));
+    } else if (source != "COLLS_RANK") {
+        const bool pmi = source == "PMI";
+        const char* const job =
+            pmi ? first_set({"PMI_JOBID", "SLURM_JOB_ID"})
+                : first_set({"PALS_APID", "MPIRUN_ID", "JSM_NAMESPACE_ID", "FLUX_JOB_ID", "LSB_JOBID", "PBS_JOBID"});
+        add(job || several_hosts ? job : std::to_string(pmi ? hydra_proxy() : static_cast<long>(getppid())).c_str());
     }
     return identity;
 }
 
 /// Slurm's first host. If srun has started this process, it is the step's. Otherwise it is the allocation's, on which
 /// mpirun puts rank 0 by default: the step would be that of mpirun's daemons, or of the batch script.
-inline std::string slurm_host(std::string_view source) {
-    const bool step = source == "Slurm";
-    if (const char* const list = step ? first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"})
-                                      : first_set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"}))
-        return first_host(list);
-    return {};
+[[gnu::cold]] inline std::string slurm_host(std::string_view source) {
+    const char* const step = source == "Slurm" ? variable("SLURM_STEP_NODELIST") : nullptr;
+    const char* const list = step ? step : first_set({"SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+    return list ? first_host(list) : "";
 }
 
 /// A port that all ranks of the job derive alike, from 20000 to 29999: below the ports that systems assign themselves.
@@ -214,35 +188,36 @@ inline int port_of_job(std::string_view identity, std::string_view token, int po
     return 20000 + static_cast<int>(hash % static_cast<std::uint64_t>(10000 - ports + 1));
 }
 
+/// "2000", "2000 to 2015".
+[[gnu::cold]] inline std::string ports_of(const launch& l) {
+    return std::to_string(l.port) + (l.ports > 1 ? " to " + std::to_string(l.port + l.ports - 1) : "");
+}
+
 /// How many ports are tried if none was given.
 inline constexpr int derived_ports = 16;
 
 /// A host as a user writes it: an address of IPv6 may stand in brackets. Throws invalid_argument.
-inline std::string host_given(std::string_view host) {
+[[gnu::cold]] inline std::string host_given(std::string_view host) {
     if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
     if ((host.starts_with("fe80:") || host.starts_with("FE80:")) && host.find('%') == host.npos)
         throw error(errc::invalid_argument,
-            (message() << "colls: MASTER_ADDR or COLLS_MASTER_ADDR is '" << host.substr(0, 60)
-                       << "', an address within a link: it needs the interface, as " << host.substr(0, 60) << "%eth0")
-                .text());
+            message() << "colls: MASTER_ADDR or COLLS_MASTER_ADDR is '" << host.substr(0, 60)
+                      << "', an address within a link: it needs the interface, as " << host.substr(0, 60) << "%eth0");
     return std::string(host);
 }
 
 /// Reads where rank 0 listens, and the token.
-inline void read_meeting_point(launch& l, bool several_hosts) {
+[[gnu::cold]] inline void read_meeting_point(launch& l, bool several_hosts) {
     if (const char* const given = first_set({"COLLS_MASTER_ADDR", "MASTER_ADDR"}))
         l.host = host_given(given);
     else if (const std::string listed = several_hosts || l.source == "Slurm" ? slurm_host(l.source) : std::string();
         !listed.empty())
         l.host = listed;
-    else if (several_hosts) {
-        message text;
-        text
-            << "colls: " << l.source
-            << " has started ranks on several hosts, and does not say on which one rank 0 is: set COLLS_MASTER_ADDR to "
-               "the host of rank 0, for all ranks";
-        throw error(errc::invalid_argument, text.text());
-    }
+    else if (several_hosts)
+        throw error(errc::invalid_argument,
+            message() << "colls: " << l.source
+                      << " has started ranks on several hosts, and does not say on which one rank 0 is: set "
+                         "COLLS_MASTER_ADDR to the host of rank 0, for all ranks");
 
     const std::string identity = job_identity(l.source, several_hosts);
     const char* const token = variable("COLLS_TOKEN");
@@ -266,50 +241,42 @@ inline void read_meeting_point(launch& l, bool several_hosts) {
 
 }  // namespace detail
 
-COLLS_INLINE launch read_launch() {
+[[gnu::cold]] COLLS_INLINE launch read_launch() {
+    using namespace detail;
     launch l;
-    const detail::launcher by = detail::find_launcher();
-    const char* const interface = detail::variable("COLLS_INTERFACE");
-    if (interface) l.interface_name = interface;
+    const launcher by = find_launcher();
+    if (const char* const given = variable("COLLS_INTERFACE")) l.interface_name = given;
     if (by.source) {
         l.source = by.source;
-        const char* const rank = detail::variable(by.rank);
-        const char* const size = detail::variable(by.size);
-        if (!rank || !size) {
-            detail::message text;
-            text << "colls: the environment variable " << (rank ? by.rank : by.size) << " is set, but "
-                 << (rank ? by.size : by.rank) << " is not: set both";
-            throw error(errc::invalid_argument, text.text());
-        }
-        l.size = detail::number(by.size, size, 1, 1 << 20);
-        l.rank = detail::number(by.rank, rank, 0, 1 << 30);
-        if (l.rank >= l.size) {
-            detail::message text;
-            text << "colls: the environment variable " << by.rank << " is " << l.rank << ", but " << by.size << " is "
-                 << l.size << ": ranks are 0 to " << l.size - 1;
-            throw error(errc::invalid_argument, text.text());
-        }
-        if (const char* const local = detail::variable(by.local))
-            l.local_rank = detail::number(by.local, local, 0, 1 << 30);
-        const char* const local_size = by.local_size ? detail::variable(by.local_size) : nullptr;
-        const char* const nodes = by.source == std::string_view("Flux") ? detail::variable("FLUX_JOB_NNODES") : nullptr;
-        const bool several_hosts = (local_size && detail::number(by.local_size, local_size, 1, 1 << 30) < l.size) ||
-                                   (nodes && detail::number("FLUX_JOB_NNODES", nodes, 1, 1 << 30) > 1);
-        if (l.size > 1) detail::read_meeting_point(l, several_hosts);
+        const char *const rank = variable(by.rank), *const size = variable(by.size);
+        if (!rank || !size)
+            throw error(errc::invalid_argument, message() << "colls: the environment variable "
+                                                          << (rank ? by.rank : by.size) << " is set, but "
+                                                          << (rank ? by.size : by.rank) << " is not: set both");
+        l.size = number(by.size, size, 1, 1 << 20);
+        l.rank = number(by.rank, rank, 0, 1 << 30);
+        if (l.rank >= l.size)
+            throw error(errc::invalid_argument, message() << "colls: the environment variable " << by.rank << " is "
+                                                          << l.rank << ", but " << by.size << " is " << l.size
+                                                          << ": ranks are 0 to " << l.size - 1);
+        if (const char* const local = variable(by.local)) l.local_rank = number(by.local, local, 0, 1 << 30);
+        const char* const here = by.local_size ? variable(by.local_size) : nullptr;
+        const char* const nodes = l.source == "Flux" ? variable("FLUX_JOB_NNODES") : nullptr;
+        const bool several_hosts = (here && number(by.local_size, here, 1, 1 << 30) < l.size) ||
+                                   (nodes && number("FLUX_JOB_NNODES", nodes, 1, 1 << 30) > 1);
+        if (l.size > 1) read_meeting_point(l, several_hosts);
+    } else {
+        warn_of_copies();
     }
-    if (!by.source) detail::warn_of_copies();
-    if (detail::environment::read().debug >= detail::debug_level::info) {
-        detail::message text;
+    if (environment::read().debug >= debug_level::info) {
+        message text;
         text << "colls: rank " << l.rank << " of " << l.size;
-        if (!by.source)
-            text << ": the environment is of no launcher that is known";
-        else
+        if (by.source)
             text << ", as " << by.rank << " and " << by.size << " say (" << l.source << ")";
-        if (l.size > 1) {
-            text << "; rank 0 listens at " << l.host << ", port " << l.port;
-            if (l.ports > 1) text << " to " << l.port + l.ports - 1;
-        }
-        detail::say(text);
+        else
+            text << ": the environment is of no launcher that is known";
+        if (l.size > 1) text << "; rank 0 listens at " << l.host << ", port " << ports_of(l);
+        say(text);
     }
     return l;
 }

@@ -24,30 +24,29 @@ struct meeting {
 
 namespace rendezvous {
 
+/// What to do where ranks are missing.
+inline constexpr char were_all_started[] =
+    ": were all ranks started, with the same COLLS_MASTER_ADDR, COLLS_MASTER_PORT and COLLS_TOKEN?";
+
 [[noreturn]] inline void fail(errc code, const launch& l, const message& why, int peer = none) {
-    message text;
-    text << "colls: rank " << l.rank << " of " << l.size << ": " << why.text();
-    throw error(code, text.text(), l.rank, peer);
+    throw error(code, message() << "colls: rank " << l.rank << " of " << l.size << ": " << why, l.rank, peer);
 }
 
-inline void fill_random(void* to, std::size_t bytes) {
-    if (getentropy(to, bytes) != 0)
+template <class T>
+T random_bytes() {
+    T random;
+    if (getentropy(&random, sizeof random) != 0)
         throw error(errc::unsupported, "colls: the system gives no random numbers (getentropy)");
-}
-inline nonce random_nonce() {
-    nonce n;
-    fill_random(n.data(), n.size());
-    return n;
+    return random;
 }
 inline std::uint64_t random_id() {
-    std::uint64_t id = 0;
-    while (id == 0) fill_random(&id, sizeof id);
-    return id;
+    for (;;)
+        if (const auto id = random_bytes<std::uint64_t>(); id != 0) return id;
 }
 
 /// Equal for processes that can share memory: those of one boot of one system, in one network and process namespace
 /// (containers have their own), and of one user. COLLS_HOST divides them further.
-inline std::uint64_t host_identity() {
+[[gnu::cold]] inline std::uint64_t host_identity() {
     sha256 sum;
     const host_label boot = boot_of_host();
     sum.add(std::as_bytes(std::span(boot.text)));
@@ -57,12 +56,14 @@ inline std::uint64_t host_identity() {
     if (stat("/proc/self/ns/pid", &status) == 0) numbers[2] = status.st_ino;
     if (const char* const name = variable("COLLS_HOST")) sum.add(std::as_bytes(std::span(name, std::strlen(name))));
     const digest d = sum.add(std::as_bytes(std::span(numbers))).finish();
-    return decoder(d.data()).take<std::uint64_t>();
+    std::uint64_t identity;
+    decoder{d.data()}(identity);
+    return identity;
 }
 
 /// The host given is loopback for every rank. (A host's own name may stand for loopback on the host itself, as Debian's
 /// 127.0.1.1 does, and for another address elsewhere.)
-inline bool means_loopback(const std::string& host) {
+[[gnu::cold]] inline bool means_loopback(const std::string& host) {
     return numeric_address(host, 0).length != 0 || host.compare(0, 9, "localhost") == 0 ||
            host.compare(0, 4, "ip6-") == 0;
 }
@@ -70,7 +71,7 @@ inline bool means_loopback(const std::string& host) {
 /// The socket at which the other ranks will reach this one. `local` is this rank's end of a connection to rank 0: it is
 /// the address to listen at, unless COLLS_INTERFACE gives one, or it is loopback on this host only. Throws
 /// invalid_argument.
-inline descriptor listen_for_members(const launch& l, const address& local) {
+[[gnu::cold]] inline descriptor listen_for_members(const launch& l, const address& local) {
     address at = local;
     at.set_port(0);
     if (!l.interface_name.empty())
@@ -99,23 +100,6 @@ inline member seen_over(int connection, member m) {
     const address own = local_address(connection);
     if (is_link_local(m.at) && own.family() == AF_INET6) m.at.v6().sin6_scope_id = own.v6().sin6_scope_id;
     return m;
-}
-
-/// Names the ranks with a false entry: "rank 2", "ranks 2, 5-7, 9"; shortened if they are many.
-inline std::string ranks_without(const std::vector<bool>& these) {
-    message text;
-    text << (std::count(these.begin(), these.end(), false) == 1 ? "rank " : "ranks ");
-    const int n = static_cast<int>(these.size());
-    int parts = 0;
-    for (int r = 0; r < n; ++r) {
-        if (these[static_cast<std::size_t>(r)]) continue;
-        const int first = r;
-        while (r + 1 < n && !these[static_cast<std::size_t>(r + 1)]) ++r;
-        if (parts++ == 10) return (text << ", ...").text();
-        text << (parts == 1 ? "" : ", ") << first;
-        if (r > first) text << (r > first + 1 ? "-" : ", ") << r;
-    }
-    return text.text();
 }
 
 }  // namespace rendezvous

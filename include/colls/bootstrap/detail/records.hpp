@@ -32,6 +32,11 @@ struct member {
     address at;              ///< at which its listening socket is reached
     std::int64_t pid = 0;
     core_share cores;
+
+    static void pass(auto& m, auto& way) {
+        way(m.host, m.pid, m.at, m.cores.cores, m.cores.set, m.cores.most, m.cores.launched);
+    }
+    bool sound() const { return pid >= 0 && cores.cores >= 1 && cores.most >= 1 && cores.launched >= 0; }
 };
 
 namespace rendezvous {
@@ -42,27 +47,47 @@ using nonce = std::array<std::byte, 16>;
 inline constexpr std::uint32_t rendezvous_version = 3;
 inline constexpr std::uint32_t library_version =
     COLLS_VERSION_MAJOR << 20 | COLLS_VERSION_MINOR << 10 | COLLS_VERSION_PATCH;
+inline constexpr std::size_t prefix_bytes = 16, member_bytes = 52;
 
 enum class record_kind : unsigned char { challenge = 'c', hello = 'h', reply = 'r' };
 
-/// How every record begins, in every version of the library.
+// Each record gives an encoder or a decoder its fields, in the order in which they travel (`pass`), and says whether
+// their values are those of a record (`sound`).
+
+/// How every record begins, in every version of the library: behind `magic`.
 struct prefix {
     record_kind kind{};
     std::uint32_t protocol = rendezvous_version, library = library_version;
-    friend bool operator==(const prefix&, const prefix&) = default;
+
+    static void pass(auto& p, auto& way) { way(p.kind, p.protocol, p.library); }
+    bool sound() const {
+        return kind == record_kind::challenge || kind == record_kind::hello || kind == record_kind::reply;
+    }
 };
+inline constexpr char magic[8] = "colls:\n";
 
 struct challenge {
+    static constexpr record_kind kind = record_kind::challenge;
+    static constexpr std::size_t bytes = prefix_bytes + 16;
     std::uint32_t library = library_version;
     nonce once{};
+
+    static void pass(auto& c, auto& way) { way(c.once); }
+    bool sound() const { return true; }
 };
 
 struct hello {
+    static constexpr record_kind kind = record_kind::hello;
+    static constexpr std::size_t bytes = prefix_bytes + 16 + 8 + member_bytes + 32;
     std::uint32_t library = library_version;
     nonce once{};
     std::int32_t rank = 0, size = 0;
     member self;  ///< the sender
     digest proof{};
+
+    static void pass(auto& h, auto& way) { way(h.once, h.rank, h.size, h.self, h.proof); }
+    /// Whether the rank is in range is not checked here: rank 0 says so to the peer.
+    bool sound() const { return rank >= 0 && size >= 1; }
 };
 
 enum class verdict : std::uint32_t {
@@ -80,13 +105,17 @@ enum class verdict : std::uint32_t {
 };
 
 struct reply {
-    static constexpr std::size_t most_text = 216;
+    static constexpr record_kind kind = record_kind::reply;
+    static constexpr std::size_t most_text = 216, bytes = prefix_bytes + 16 + most_text + 32;
     std::uint32_t library = library_version;
     verdict what{};
     std::int32_t size = 0;  ///< of the group
     std::uint64_t group = 0;
     char text[most_text + 1] = {};  ///< printable
     digest proof{};
+
+    static void pass(auto& a, auto& way) { way(a.what, a.size, a.group, a.text, a.proof); }
+    bool sound() const { return what >= verdict::accepted && what <= verdict::formed && size >= 1; }
 };
 /// Sets a reply's text, as far as there is room.
 inline void set_text(reply& a, std::string_view text) {
@@ -94,204 +123,129 @@ inline void set_text(reply& a, std::string_view text) {
         a.text[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
 }
 
-inline constexpr std::size_t prefix_bytes = 16, challenge_bytes = prefix_bytes + 16, member_bytes = 52,
-                             hello_bytes = prefix_bytes + 16 + 8 + member_bytes + 32,
-                             reply_bytes = prefix_bytes + 16 + reply::most_text + 32;
+/// Writes fields one after the other, little-endian; of constant bytes: reads them. The caller sees to it that there
+/// are enough bytes.
+template <class Byte>
+class coder {
+    static constexpr bool reads = std::is_const_v<Byte>;
 
-/// Writes numbers one behind the other, little-endian. The caller sees to it that there is room.
-class encoder {
 public:
-    explicit encoder(std::byte* at) : at_(at) {}
-    template <class U>
-    encoder& put(U number) {
-        auto rest = static_cast<std::uint64_t>(number);
-        for (std::size_t i = 0; i < sizeof(U); ++i, rest >>= 8) *at_++ = static_cast<std::byte>(rest & 0xff);
-        return *this;
+    explicit coder(Byte* at) : at_(at) {}
+    void operator()(auto&&... fields) {
+        if constexpr (reads)
+            (pass(fields), ...);
+        else
+            (pass(std::as_const(fields)), ...);
     }
-    encoder& put_bytes(bytes_view bytes) {
-        at_ = std::copy(bytes.begin(), bytes.end(), at_);
-        return *this;
-    }
+    /// The fields that were read may be those of a record.
+    bool sound() const { return sound_; }
 
 private:
-    std::byte* at_;
-};
-/// Reads what an encoder has written. The caller sees to it that there are enough bytes.
-class decoder {
-public:
-    explicit decoder(const std::byte* at) : at_(at) {}
-    template <class U>
-    U take() {
-        std::uint64_t number = 0;
-        for (std::size_t i = 0; i < sizeof(U); ++i) number |= std::to_integer<std::uint64_t>(*at_++) << 8 * i;
-        return static_cast<U>(number);
+    template <class T>
+    void pass(T& field) {
+        if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
+            std::uint64_t number = reads ? 0 : static_cast<std::uint64_t>(field);
+            for (std::size_t i = 0; i < sizeof(T); ++i, ++at_)
+                if constexpr (reads)
+                    number |= std::to_integer<std::uint64_t>(*at_) << 8 * i;
+                else
+                    *at_ = static_cast<std::byte>(number >> 8 * i & 0xff);
+            if constexpr (reads) field = static_cast<T>(number);
+        } else if constexpr (requires { field.data(); }) {
+            copy(field.data(), field.size());
+        } else if constexpr (std::is_array_v<T>) {  // a text, which travels without the zero at its end
+            constexpr std::size_t most = sizeof field - 1;
+            copy(field, most);
+            const std::size_t length = reads ? std::strlen(field) : most;
+            // It will be printed on a terminal: printable characters, then zeros.
+            for (std::size_t i = 0; reads && i < most; ++i)
+                sound_ = sound_ && (i < length ? field[i] >= ' ' && field[i] <= '~' : field[i] == '\0');
+        } else {
+            T::pass(field, *this);
+            if constexpr (reads) sound_ = sound_ && field.sound();
+        }
     }
-    template <std::size_t N>
-    void take_bytes(std::array<std::byte, N>& to) {
-        std::copy_n(at_, N, to.begin());
-        at_ += N;
+    void copy(auto* field, std::size_t bytes) {
+        if constexpr (reads)
+            std::memcpy(field, at_, bytes);
+        else
+            std::memcpy(at_, field, bytes);
+        at_ += bytes;
     }
-
-private:
-    const std::byte* at_;
+    // An address travels as a family (4 or 6), its port, and 16 bytes. It has no scope, which is a number of one host's
+    // interfaces.
+    void pass(const address& a) {
+        in6_addr host{};
+        if (a.family() == AF_INET)
+            std::memcpy(&host, &a.v4().sin_addr, 4);
+        else
+            host = a.v6().sin6_addr;
+        (*this)(static_cast<std::uint16_t>(a.family() == AF_INET ? 4 : 6), static_cast<std::uint16_t>(a.port()));
+        copy(&host, sizeof host);
+    }
+    void pass(address& a) {
+        std::uint16_t family = 0, port = 0;
+        in6_addr host;
+        (*this)(family, port);
+        copy(&host, sizeof host);
+        const auto zero_from = [&](int i) {
+            return std::all_of(host.s6_addr + i, host.s6_addr + 16, [](unsigned char b) { return b == 0; });
+        };
+        // At the address of every interface no rank is reached.
+        sound_ = sound_ && port != 0 && !zero_from(0) && (family == 6 || (family == 4 && zero_from(4)));
+        a = family == 6 ? address::of_v6(host, port) : address::of_v4(ntohl(host.s6_addr32[0]), port);
+    }
+    Byte* at_;
+    bool sound_ = true;
 };
+using encoder = coder<std::byte>;
+using decoder = coder<const std::byte>;
 
-inline constexpr char magic[8] = "colls:\n";  // seven bytes of every record; the kind follows
-
-inline void put_prefix(encoder& to, record_kind kind, std::uint32_t library) {
-    to.put_bytes(std::as_bytes(std::span(magic, 7)))
-        .put(static_cast<unsigned char>(kind))
-        .put(rendezvous_version)
-        .put(library);
+template <class Record>
+std::array<std::byte, Record::bytes> encode(const Record& r) {
+    std::array<std::byte, Record::bytes> bytes;
+    encoder{bytes.data()}(magic, prefix{Record::kind, rendezvous_version, r.library}, r);
+    return bytes;
 }
 /// The first prefix_bytes of any record, of any version.
-inline std::optional<prefix> parse_prefix(bytes_view from) {
+[[gnu::cold]] inline std::optional<prefix> parse_prefix(bytes_view from) {
     if (from.size() < prefix_bytes || std::memcmp(from.data(), magic, 7) != 0) return {};
-    decoder in(from.data() + 7);
     prefix p;
-    p.kind = in.take<record_kind>();
-    if (p.kind != record_kind::challenge && p.kind != record_kind::hello && p.kind != record_kind::reply) return {};
-    p.protocol = in.take<std::uint32_t>();
-    p.library = in.take<std::uint32_t>();
-    return p;
+    decoder in(from.data() + 7);
+    in(p);
+    return in.sound() ? std::optional(p) : std::nullopt;
 }
-/// The prefix of a whole record of that kind, of this version of the protocol.
-inline std::optional<prefix> parse_prefix(bytes_view from, record_kind kind, std::size_t bytes) {
+/// A whole record, of this version of the protocol.
+template <class Record>
+std::optional<Record> parse(bytes_view from) {
     const auto p = parse_prefix(from);
-    return p && p->kind == kind && p->protocol == rendezvous_version && from.size() == bytes ? p : std::nullopt;
-}
-
-// An address is a family (4 or 6), its port, and 16 bytes. It has no scope, which is a number of one host's interfaces.
-inline void put_member(encoder& to, const member& m) {
-    std::array<std::byte, 16> host{};
-    if (m.at.family() == AF_INET)
-        std::memcpy(host.data(), &m.at.v4().sin_addr, 4);
-    else
-        std::memcpy(host.data(), &m.at.v6().sin6_addr, 16);
-    to.put(m.host).put(m.pid).put(static_cast<std::uint16_t>(m.at.family() == AF_INET ? 4 : 6));
-    to.put(static_cast<std::uint16_t>(m.at.port())).put_bytes(host);
-    to.put(m.cores.cores).put(m.cores.set).put(m.cores.most).put(m.cores.launched);
-}
-/// Reads member_bytes.
-inline std::optional<member> parse_member(const std::byte* from) {
-    decoder in(from);
-    member m;
-    m.host = in.take<std::uint64_t>();
-    m.pid = in.take<std::int64_t>();
-    const auto family = in.take<std::uint16_t>();
-    const auto port = in.take<std::uint16_t>();
-    std::array<std::byte, 16> host;
-    in.take_bytes(host);
-    m.cores.cores = in.take<std::int32_t>();
-    m.cores.set = in.take<std::uint32_t>();
-    m.cores.most = in.take<std::int32_t>();
-    m.cores.launched = in.take<std::int32_t>();
-    if (m.cores.cores < 1 || m.cores.most < 1 || m.cores.launched < 0) return {};
-    if ((family != 4 && family != 6) || port == 0 || m.pid < 0) return {};
-    const auto is_zero = [](std::byte b) { return b == std::byte{}; };
-    if (std::all_of(host.begin(), host.end(), is_zero))
-        return {};  // the address of every interface: no rank is reached there
-    if (family == 4) {
-        if (!std::all_of(host.begin() + 4, host.end(), is_zero)) return {};
-        std::uint32_t v4;
-        std::memcpy(&v4, host.data(), 4);
-        m.at = address::of_v4(ntohl(v4), port);
-    } else {
-        in6_addr v6;
-        std::memcpy(&v6, host.data(), 16);
-        m.at = address::of_v6(v6, port);
-    }
-    return m;
-}
-
-inline std::array<std::byte, challenge_bytes> encode(const challenge& c) {
-    std::array<std::byte, challenge_bytes> bytes;
-    encoder out(bytes.data());
-    put_prefix(out, record_kind::challenge, c.library);
-    out.put_bytes(c.once);
-    return bytes;
-}
-inline std::optional<challenge> parse_challenge(bytes_view from) {
-    const auto p = parse_prefix(from, record_kind::challenge, challenge_bytes);
-    if (!p) return {};
-    challenge c;
-    c.library = p->library;
-    decoder(from.data() + prefix_bytes).take_bytes(c.once);
-    return c;
-}
-
-inline std::array<std::byte, hello_bytes> encode(const hello& h) {
-    std::array<std::byte, hello_bytes> bytes;
-    encoder out(bytes.data());
-    put_prefix(out, record_kind::hello, h.library);
-    out.put_bytes(h.once).put(h.rank).put(h.size);
-    put_member(out, h.self);
-    out.put_bytes(h.proof);
-    return bytes;
-}
-/// Whether the rank is in range is not checked here: rank 0 says so to the peer.
-inline std::optional<hello> parse_hello(bytes_view from) {
-    const auto p = parse_prefix(from, record_kind::hello, hello_bytes);
-    if (!p) return {};
-    hello h;
-    h.library = p->library;
+    if (!p || p->kind != Record::kind || p->protocol != rendezvous_version || from.size() != Record::bytes) return {};
+    Record r;
+    r.library = p->library;
     decoder in(from.data() + prefix_bytes);
-    in.take_bytes(h.once);
-    h.rank = in.take<std::int32_t>();
-    h.size = in.take<std::int32_t>();
-    const auto self = parse_member(from.data() + prefix_bytes + 24);
-    if (!self || h.rank < 0 || h.size < 1) return {};
-    h.self = *self;
-    decoder(from.data() + hello_bytes - 32).take_bytes(h.proof);
-    return h;
-}
-
-inline std::array<std::byte, reply_bytes> encode(const reply& a) {
-    std::array<std::byte, reply_bytes> bytes;
-    encoder out(bytes.data());
-    put_prefix(out, record_kind::reply, a.library);
-    out.put(static_cast<std::uint32_t>(a.what)).put(a.size).put(a.group);
-    out.put_bytes(std::as_bytes(std::span(a.text, reply::most_text))).put_bytes(a.proof);
-    return bytes;
-}
-inline std::optional<reply> parse_reply(bytes_view from) {
-    const auto p = parse_prefix(from, record_kind::reply, reply_bytes);
-    if (!p) return {};
-    reply a;
-    a.library = p->library;
-    decoder in(from.data() + prefix_bytes);
-    const auto what = in.take<std::uint32_t>();
-    a.size = in.take<std::int32_t>();
-    a.group = in.take<std::uint64_t>();
-    if (what < 1 || what > static_cast<std::uint32_t>(verdict::formed) || a.size < 1) return {};
-    a.what = static_cast<verdict>(what);
-    // It will be printed on a terminal: printable characters, then zeros.
-    std::memcpy(a.text, from.data() + prefix_bytes + 16, reply::most_text);
-    const std::size_t length = std::strlen(a.text);
-    for (std::size_t i = 0; i < reply::most_text; ++i)
-        if (i < length ? a.text[i] < ' ' || a.text[i] > '~' : a.text[i] != '\0') return {};
-    decoder(from.data() + reply_bytes - 32).take_bytes(a.proof);
-    return a;
+    in(r);
+    return in.sound() ? std::optional(r) : std::nullopt;
 }
 
 inline constexpr std::size_t table_bytes(int size) { return static_cast<std::size_t>(size) * member_bytes; }
-inline std::vector<std::byte> encode_table(std::span<const member> members) {
+[[gnu::cold]] inline std::vector<std::byte> encode_table(std::span<const member> members) {
     std::vector<std::byte> bytes(members.size() * member_bytes);
     encoder out(bytes.data());
-    for (const member& m : members) put_member(out, m);
+    for (const member& m : members) out(m);
     return bytes;
 }
 /// The table of a group of `size`. Memory is taken for `size` members, whatever the peer has sent.
-inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
+[[gnu::cold]] inline std::optional<std::vector<member>> parse_table(bytes_view from, int size) {
     if (size < 1 || from.size() != table_bytes(size)) return {};
-    std::vector<member> members;
-    members.reserve(static_cast<std::size_t>(size));
-    for (const std::byte* at = from.data(); members.size() < static_cast<std::size_t>(size); at += member_bytes) {
-        const auto m = parse_member(at);
-        if (!m) return {};
-        members.push_back(*m);
-    }
-    return members;
+    std::vector<member> members(static_cast<std::size_t>(size));
+    decoder in(from.data());
+    for (member& m : members) in(m);
+    return in.sound() ? std::optional(std::move(members)) : std::nullopt;
+}
+
+/// send_all of a record, or of a table.
+inline int send_record(int fd, bytes_view record, double until) {
+    return send_all(fd, record.data(), record.size(), until);
 }
 
 /// The digest of a record (without its own last 32 bytes), which shows that its writer knows the token. The two nonces
@@ -299,7 +253,13 @@ inline std::optional<std::vector<member>> parse_table(bytes_view from, int size)
 inline digest prove(std::string_view token, const nonce& host, const nonce& peer, bytes_view record) {
     return keyed_digest(std::as_bytes(std::span(token)), {host, peer, record.first(record.size() - 32)});
 }
-/// Likewise for the table, given its hash, since all peers get the same one.
+/// A record with its proof, as it travels.
+template <class Record>
+std::array<std::byte, Record::bytes> sealed(Record r, std::string_view token, const nonce& host, const nonce& peer) {
+    r.proof = prove(token, host, peer, encode(r));
+    return encode(r);
+}
+/// The digest for the table, given its hash, since all peers get the same one.
 inline digest prove_table(std::string_view token, const nonce& host, const nonce& peer, const digest& table) {
     return keyed_digest(std::as_bytes(std::span(token)), {host, peer, table});
 }

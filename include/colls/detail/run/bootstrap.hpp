@@ -42,7 +42,7 @@ struct member_address {
 };
 
 /// Each member listens, and hears where the others do.
-inline meeting meet_over_tcp(
+[[gnu::cold]] inline meeting meet_over_tcp(
     member_exchange& way, int rank, const std::vector<member_record>& all, const std::string& interface_name) {
     using namespace rendezvous;
     meeting m;
@@ -62,25 +62,22 @@ inline meeting meet_over_tcp(
         why = x.what();
     }
     if (m.listening) {
-        encoder to(own.encoded);
-        put_member(to, self(m.listening));
+        encoder{own.encoded}(self(m.listening));
         own.listens = 1;
     }
     const std::vector<member_address> addresses = gather_from_members(way, own, m.size);
-    if (!m.listening)
-        throw error(errc::invalid_argument, (message() << "colls: rank " << rank << ": " << why).text(), rank);
-    for (int r = 0; r < m.size; ++r) {
-        const auto there = parse_member(addresses[static_cast<std::size_t>(r)].encoded);
-        if (addresses[static_cast<std::size_t>(r)].listens == 0 || !there)
-            throw error(errc::peer_failed,
-                (message() << "colls: rank " << rank << ": rank " << r << " cannot listen for connections").text(),
-                rank, r);
-        m.members.push_back(*there);
+    if (!m.listening) throw_of_rank(rank, errc::invalid_argument, message() << why);
+    for (const member_address& there : addresses) {
+        decoder in(there.encoded);
+        const int r = static_cast<int>(m.members.size());
+        in(m.members.emplace_back());
+        if (there.listens == 0 || !in.sound())
+            throw_of_rank(rank, errc::peer_failed, message() << "rank " << r << " cannot listen for connections", r);
     }
     return m;
 }
 
-COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted) {
+[[gnu::cold]] COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange& way, bool wanted) {
     const environment env = environment::read();
     const bool messages = env.tcp || !wanted;
     const std::vector<member_record> all = meet_members(way, rank, size, env, messages);
@@ -94,11 +91,12 @@ COLLS_INLINE communicator group_of_one_host(int rank, int size, member_exchange&
 
 }  // namespace detail
 
-COLLS_INLINE communicator bootstrap(int rank, int size, member_exchange& way, const bootstrap_options& how) {
+[[gnu::cold]] COLLS_INLINE communicator bootstrap(
+    int rank, int size, member_exchange& way, const bootstrap_options& how) {
     using namespace detail;
     if (size < 1 || rank < 0 || rank >= size)
         throw error(errc::invalid_argument,
-            (message() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks").text());
+            message() << "colls: rank " << rank << " is out of range for a group of " << size << " ranks");
     const environment env = environment::read();
     processes::detail::dump_on_signal();
     const std::vector<member_record> all = meet_members(way, rank, size, env, env.tcp);

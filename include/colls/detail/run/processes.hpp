@@ -2,8 +2,10 @@
 // IWYU pragma: private, include <colls/transports/shm.hpp>
 #pragma once
 
+#include <colls/detail/backend/group_to_form.hpp>
 #include <colls/detail/call/run.hpp>
-#include <colls/detail/run/group_of_all.hpp>
+#include <colls/detail/choose/two_level_candidates.hpp>
+#include <colls/detail/transport/hosts/group.hpp>
 #include <colls/detail/transport/shm/group.hpp>
 
 #include <sys/prctl.h>
@@ -13,44 +15,70 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <numeric>
 
-namespace colls::inline v1::processes {
+namespace colls::inline v1 {
 
 namespace detail {
 
-using colls::detail::descriptor;
-using colls::detail::rank_task;
+/// 0 to n - 1.
+inline std::vector<int> ranks_to(int n) {
+    std::vector<int> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+}
+
+namespace hosts {
+
+/// A loopback, or a fast network. Not measured: all ranks must predict alike, before they have a way to agree.
+inline machine usual_figures(int cores) {
+    return {.alpha = 4.5e-6, .beta = 2.8e-10, .gamma = 1.5e-10, .cores = cores, .message = 3e-6};
+}
+
+/// The group of all ranks of a world whose ranks pass messages. `number`: equal on all ranks, and of no other world.
+/// `cores`: cores_together::plenty where no host has more ranks than cores. `near`: the memory of this rank's host,
+/// null where messages go over TCP also within hosts. `way`: null for TCP. Throws colls::error, std::bad_alloc.
+[[gnu::cold]] inline communicator group_of_all(descriptor&& listening, std::vector<site>&& sites, std::uint64_t number,
+    int rank, int cores, std::shared_ptr<arena> near, std::shared_ptr<inter_node_transport> way = nullptr) {
+    const std::vector<int> all = ranks_to(static_cast<int>(sites.size()));
+    number &= ~std::uint64_t{7};
+    const group_to_form f({number, rank, all, cores < cores_together::plenty});
+    const auto s = std::make_shared<process_context>(
+        std::move(listening), std::move(sites), number, rank, usual_figures(cores), std::move(near), std::move(way));
+    communicator comm = extend::join(group::member_of(s, f, std::vector<int>(all)), rank, static_cast<int>(all.size()));
+    comm.context().two_levels = &two_level_candidates_on;  // compiled here, not in units that only make calls
+    return comm;
+}
+
+}  // namespace hosts
+}  // namespace detail
+
+namespace processes::detail {
+
+using namespace colls::detail;
 
 /// The group of all ranks of an arena, once they have assembled.
-inline communicator whole_group(const std::shared_ptr<arena>& a, const colls::detail::environment& env) {
+[[gnu::cold]] inline communicator whole_group(const std::shared_ptr<arena>& a, const environment& env) {
     a->assemble(env.timeout, env.single_copy);
-    std::vector<int> all;
-    for (int r = 0; r < a->ranks(); ++r) all.push_back(r);
-    return extend::join(std::make_shared<group>(a, a->whole().base(), std::move(all))->member(), a->rank(), a->ranks());
+    const auto g = std::make_shared<group>(a, a->whole().base(), ranks_to(a->ranks()));
+    return extend::join(g->member(), a->rank(), a->ranks());
 }
 
 /// The same group over TCP on the loopback, or RDMA. The ranks find each other through the arena, and tell the parent
 /// through it how they ended.
-inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
-    namespace hosts = colls::detail::hosts;
-    descriptor listening = colls::detail::listen_at(colls::detail::address::loopback(AF_INET, 0));
+[[gnu::cold]] inline communicator message_group(const std::shared_ptr<arena>& a, double timeout) {
+    descriptor listening = listen_at(address::loopback(AF_INET, 0));
     if (!listening)
-        throw error(errc::unsupported,
-            (message() << "colls: rank " << a->rank()
-                       << ": cannot listen on loopback: " << colls::detail::system_text(errno))
-                .text(),
-            a->rank());
-    a->port(a->rank()).store(
-        static_cast<std::uint32_t>(colls::detail::port_of(listening.get())), std::memory_order_relaxed);
+        throw_of_rank(a->rank(), errc::unsupported, message() << "cannot listen on loopback: " << system_text(errno));
+    a->port(a->rank()).store(static_cast<std::uint32_t>(port_of(listening.get())), std::memory_order_relaxed);
     a->assemble(timeout);
     std::vector<hosts::site> sites;
     for (int r = 0; r < a->ranks(); ++r)
-        sites.push_back(
-            {colls::detail::address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
-                static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
-    auto way = hosts::inter_node_transport_for(colls::detail::environment::read(), a->rank(), {});
+        sites.push_back({address::loopback(AF_INET, static_cast<int>(a->port(r).load(std::memory_order_relaxed))),
+            static_cast<std::uint64_t>(r)});  // as if each were on a host of its own
+    auto way = hosts::inter_node_transport_for(environment::read(), a->rank(), {});
     return hosts::group_of_all(std::move(listening), std::move(sites), 0, a->rank(),
-        a->crowded() ? a->figures().cores : colls::detail::cores_together::plenty, nullptr, std::move(way));
+        a->crowded() ? a->figures().cores : cores_together::plenty, nullptr, std::move(way));
 }
 
 /// Notes how a rank ended.
@@ -79,16 +107,33 @@ inline communicator message_group(const std::shared_ptr<arena>& a, double timeou
         text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
     } catch (const std::exception& x) {
         text << "colls: rank " << a.rank() << ": its function threw: " << x.what();
-        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
+        note(a, errc::peer_failed, a.rank(), none, none, text, true);
     } catch (...) {
         text << "colls: rank " << a.rank() << ": its function threw";
-        note(a, errc::peer_failed, a.rank(), none, none, text.text(), true);
+        note(a, errc::peer_failed, a.rank(), none, none, text, true);
     }
     if (end)
-        colls::detail::break_group(*end, errc::peer_failed, none, none, text.text());
+        break_group(*end, errc::peer_failed, none, none, text);
     else
-        colls::detail::poison(a.whole(), errc::peer_failed, a.rank(), none, none, text.text());
+        poison(a.whole(), errc::peer_failed, a.rank(), none, none, text);
 }
+
+/// A process, as another one watches it: by a descriptor, where the system gives one.
+struct watched_process {
+    explicit watched_process(pid_t p)
+        : number(p),
+          fd(opened([&] { return static_cast<int>(syscall(SYS_pidfd_open, p, 0)); })),
+          gone(!fd && errno == ESRCH) {}
+    /// False also where that cannot be seen.
+    bool ended() const {
+        pollfd p{fd.get(), POLLIN, 0};
+        return gone || (fd && poll(&p, 1, 0) > 0);
+    }
+
+    pid_t number;
+    descriptor fd;
+    bool gone;  ///< before it could be watched
+};
 
 /// The processes of one `run`, as their parent sees them. It watches their descriptors: waitpid does not tell that they
 /// have ended where SIGCHLD is ignored, or where another part of the program waits for all children.
@@ -101,23 +146,19 @@ public:
                 reap(c.number);
             }
     }
-    void add(pid_t number) {
-        descriptor process(static_cast<int>(syscall(SYS_pidfd_open, number, 0)));
-        const bool gone = !process && errno == ESRCH;
-        all_.push_back({number, std::move(process), gone, false});
-    }
+    void add(pid_t number) { all_.push_back({watched_process(number)}); }
 
     /// Returns when all have ended. A process that ends before its rank has joined breaks the group, so that the others
     /// do not wait for it.
-    void wait(arena& a) {
+    [[gnu::cold]] void wait(arena& a) {
         const group_memory m = a.whole();
         std::vector<pollfd> watched;
         for (std::size_t left = all_.size(); left > 0;) {
             watched.clear();
             bool blind = false;  // on one whose descriptor the system does not give
             for (const child& c : all_) {
-                if (!c.over && c.process) watched.push_back({c.process.get(), POLLIN, 0});
-                blind = blind || (!c.over && !c.process);
+                if (!c.over && c.fd) watched.push_back({c.fd.get(), POLLIN, 0});
+                blind = blind || (!c.over && !c.fd);
             }
             poll(watched.data(), watched.size(), blind ? 1 : -1);
             for (std::size_t r = 0; r < all_.size(); ++r) {
@@ -127,9 +168,8 @@ public:
                 // open another one.
                 const bool early = m.state(rank).arrived.load(std::memory_order_acquire) < arena::phases;
                 if (early)
-                    colls::detail::poison(m, errc::peer_failed, rank, rank, none,
-                        (message() << "colls: rank " << rank << ": its process ended before it had joined the group")
-                            .text());
+                    poison(m, errc::peer_failed, rank, rank, none,
+                        message() << "colls: rank " << rank << ": its process ended before it had joined the group");
                 note_end(a, rank, all_[r].number, early);
                 all_[r].over = true;
                 --left;
@@ -138,17 +178,11 @@ public:
     }
 
 private:
-    struct child {
-        pid_t number;
-        descriptor process;
-        bool gone;  // before it could be watched
-        bool over;
+    struct child : watched_process {
+        bool over = false;
     };
     static bool ended(const child& c) {
-        if (c.process) {
-            pollfd p{c.process.get(), POLLIN, 0};
-            return poll(&p, 1, 0) > 0;
-        }
+        if (c.fd) return c.ended();
         siginfo_t info{};
         return c.gone || waitid(P_PID, static_cast<id_t>(c.number), &info, WEXITED | WNOWAIT | WNOHANG) != 0 ||
                info.si_pid != 0;
@@ -158,26 +192,25 @@ private:
         for (;;)
             if (const pid_t waited = waitpid(number, status, 0); waited >= 0 || errno != EINTR) return waited;
     }
-    static void note_end(arena& a, int rank, pid_t number, bool early) {
+    [[gnu::cold]] static void note_end(arena& a, int rank, pid_t number, bool early) {
         const char* const when = early ? ", before it had joined the group" : "";
         int status = 0;
         const pid_t waited = reap(number, &status);
         message text;
         text << "colls: rank " << rank << "'s process ";
         const std::uint32_t said = a.ended(rank).load(std::memory_order_relaxed);
-        if (waited == number && WIFSIGNALED(status))
-            note(a, errc::peer_failed, rank, rank, none,
-                (text << "was killed by signal " << WTERMSIG(status) << when).text(), true);
-        else if (waited != number && said == 0)
-            note(a, errc::peer_failed, rank, rank, none,
-                (text << "has died" << when
-                      << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for "
-                         "its children")
-                    .text(),
-                true);
-        else if (const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
-            code != 0 || early)
-            note(a, errc::peer_failed, rank, rank, none, (text << "ended with status " << code << when).text(), early);
+        const bool killed = waited == number && WIFSIGNALED(status), unknown = waited != number && said == 0;
+        const int code = waited == number ? WEXITSTATUS(status) : static_cast<int>(said) - 1;
+        if (killed)
+            text << "was killed by signal " << WTERMSIG(status) << when;
+        else if (unknown)
+            text << "has died" << when
+                 << "; how cannot be known, since SIGCHLD is ignored, or another part of the program waits for its "
+                    "children";
+        else
+            text << "ended with status " << code << when;
+        if (killed || unknown || code != 0 || early)
+            note(a, errc::peer_failed, rank, rank, none, text, killed || unknown || early);
     }
 
     std::vector<child> all_;
@@ -186,18 +219,18 @@ private:
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
         throw error(errc::invalid_argument,
-            (message() << "colls: processes::run of " << n << " ranks: a group has at least one").text());
-    static_cast<void>(colls::detail::environment::read());  // an invalid value is reported once
+            message() << "colls: processes::run of " << n << " ranks: a group has at least one");
+    static_cast<void>(environment::read());  // an invalid value is reported once
     const auto shared = std::make_shared<arena>(n);
     children all;
     const pid_t parent = getpid();
-    const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
+    const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);
     std::fflush(nullptr);
     for (int r = 0; r < n; ++r) {
         const pid_t child = fork();
         if (child < 0)
-            throw error(errc::unsupported,
-                (message() << "colls: cannot fork rank " << r << ": " << colls::detail::system_text(errno)).text(), r);
+            throw error(
+                errc::unsupported, message() << "colls: cannot fork rank " << r << ": " << system_text(errno), r);
         if (child > 0) {
             all.add(child);
             continue;
@@ -208,9 +241,9 @@ COLLS_INLINE void run(int n, rank_task f) {
         int status = 0;
         shared->be(r);
         try {
-            const colls::detail::environment env = colls::detail::environment::read();
+            const environment env = environment::read();
             communicator comm = env.tcp ? message_group(shared, env.timeout) : whole_group(shared, env);
-            colls::detail::label_group(comm.context(), number);
+            label_group(comm.context(), number);
             try {
                 f(comm);
             } catch (...) {
@@ -230,5 +263,5 @@ COLLS_INLINE void run(int n, rank_task f) {
     if (how.worth > 0) throw error(static_cast<errc>(how.code), how.text, how.rank, how.peer, how.round);
 }
 
-}  // namespace detail
-}  // namespace colls::inline v1::processes
+}  // namespace processes::detail
+}  // namespace colls::inline v1

@@ -15,8 +15,7 @@ namespace colls::inline v1::threads {
 
 namespace detail {
 
-using colls::detail::message;
-using colls::detail::rank_task;
+using namespace colls::detail;
 
 /// How the ranks of one `run` end.
 class outcome {
@@ -52,21 +51,21 @@ private:
         text << ": " << x.what();
     } catch (...) {}
     if (comm.size() > 0)  // it may have left its group before
-        colls::detail::break_group(comm.context(), errc::peer_failed, none, none, text.text());
+        break_group(comm.context(), errc::peer_failed, none, none, text);
     o.failed(std::current_exception(), caused_by_other);
 }
 
 COLLS_INLINE void run(int n, rank_task f) {
     if (n < 1)
-        throw error(errc::invalid_argument,
-            (message() << "colls: threads::run of " << n << " ranks: a group has at least one").text());
-    static_cast<void>(colls::detail::environment::read());  // an invalid value is reported here, not in a thread
+        throw error(
+            errc::invalid_argument, message() << "colls: threads::run of " << n << " ranks: a group has at least one");
+    static_cast<void>(environment::read());  // an invalid value is reported here, not in a thread
     outcome how;
-    const unsigned number = colls::detail::groups_made.fetch_add(1, std::memory_order_relaxed);
-    const auto shared = std::make_shared<group>(n, n > colls::detail::cores());
+    const unsigned number = groups_made.fetch_add(1, std::memory_order_relaxed);
+    const auto shared = std::make_shared<group>(n, n > cores());
     const auto rank = [&](int r) {
         communicator comm = group::join_whole(shared, r);
-        colls::detail::label_group(comm.context(), number);
+        label_group(comm.context(), number);
         try {
             f(comm);
         } catch (...) {

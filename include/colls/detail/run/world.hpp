@@ -12,10 +12,10 @@
 namespace colls::inline v1 {
 namespace detail {
 
-inline communicator formed_group(meeting& m, const environment& env, std::string_view source) {
+[[gnu::cold]] inline communicator formed_group(meeting& m, const environment& env, std::string_view source) {
     using namespace processes::detail;
     std::vector<hosts::site> sites;
-    list<int> here;
+    std::vector<int> here;
     std::map<std::uint64_t, cores_together> cores_of;
     for (std::size_t r = 0; r < m.members.size(); ++r) {
         const std::uint64_t host = m.members[r].host;
@@ -53,7 +53,7 @@ inline communicator formed_group(meeting& m, const environment& env, std::string
 }
 
 /// The group of those that have met, of which `source` said that they belong together.
-inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
+[[gnu::cold]] inline communicator group_of(meeting&& m, const environment& env, std::string_view source) {
     try {
         communicator comm = formed_group(m, env, source);
         try {

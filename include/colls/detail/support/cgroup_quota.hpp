@@ -2,9 +2,8 @@
 // IWYU pragma: private, include <colls/explain.hpp>
 #pragma once
 
-#include <colls/config.hpp>
+#include <colls/detail/support/host.hpp>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -22,7 +21,7 @@ public:
 
     /// The least quota of the cgroups that this process is in and of all those above them, in cores. What cannot be
     /// read or understood is no quota.
-    double cores() const {
+    [[gnu::cold]] double cores() const {
         double least = none;
         lines(text_of("/proc/self/mountinfo"), [&](std::string_view mount) {
             // ID PARENT DEVICE ROOT WHERE OPTIONS [more fields] - TYPE SOURCE OPTIONS
@@ -41,7 +40,7 @@ public:
 
 private:
     /// The process's path in version 2, or in the version 1 hierarchy of the cpu controller.
-    std::string path_of_process(bool version_2) const {
+    [[gnu::cold]] std::string path_of_process(bool version_2) const {
         std::string path = "/";
         lines(text_of("/proc/self/cgroup"), [&](std::string_view entry) {  // NUMBER:CONTROLLERS:PATH
             const std::size_t first = entry.find(':'), last = entry.find(':', first + 1);
@@ -54,13 +53,13 @@ private:
     }
     /// A path below the part of the hierarchy that is mounted. A container may see its own cgroup as the mount's root,
     /// while the path tells where that is outside.
-    static std::string below(const std::string& path, std::string_view mounted) {
+    [[gnu::cold]] static std::string below(const std::string& path, std::string_view mounted) {
         if (mounted == "/") return path;
         const bool within = path.compare(0, mounted.size(), mounted) == 0 &&
                             (path.size() == mounted.size() || path[mounted.size()] == '/');
         return within ? path.substr(mounted.size()) : "";
     }
-    double least_from(std::string_view mount, std::string path, bool version_2) const {
+    [[gnu::cold]] double least_from(std::string_view mount, std::string path, bool version_2) const {
         double least = none;
         for (;; path.resize(path.rfind('/'))) {
             while (!path.empty() && path.back() == '/') path.pop_back();
@@ -74,44 +73,32 @@ private:
         }
     }
     /// Of "QUOTA PERIOD", both in microseconds; "max" and -1 are no quota.
-    static double quota_in(const std::string& text) {
+    [[gnu::cold]] static double quota_in(const std::string& text) {
         char* end = nullptr;
         const double quota = std::strtod(text.c_str(), &end), period = std::strtod(end, nullptr);
         return quota > 0 && period > 0 && quota < 1e15 && period < 1e15 ? quota / period : none;
     }
+    /// Takes the part before the next separator off `rest`; all of it where there is none.
+    static std::string_view next(std::string_view& rest, char separator) {
+        const std::size_t end = rest.find(separator);
+        const std::string_view part = rest.substr(0, end);
+        rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+        return part;
+    }
     static bool lists(std::string_view names, std::string_view name) {
-        for (std::size_t at = 0; at <= names.size();) {
-            const std::size_t end = names.find(',', at) < names.size() ? names.find(',', at) : names.size();
-            if (names.substr(at, end - at) == name) return true;
-            at = end + 1;
-        }
+        while (!names.empty())
+            if (next(names, ',') == name) return true;
         return false;
     }
     static std::string_view field(std::string_view text, int number) {
-        for (; number > 0; --number) {
-            const std::size_t space = text.find(' ');
-            if (space == std::string_view::npos) return {};
-            text.remove_prefix(space + 1);
-        }
+        for (; number > 0; --number) next(text, ' ');
         return text.substr(0, text.find(' '));
     }
     template <class F>
-    static void lines(const std::string& text, F f) {
-        for (std::size_t at = 0; at < text.size();) {
-            const std::size_t end = text.find('\n', at) < text.size() ? text.find('\n', at) : text.size();
-            f(std::string_view(text).substr(at, end - at));
-            at = end + 1;
-        }
+    static void lines(std::string_view text, F f) {
+        while (!text.empty()) f(next(text, '\n'));
     }
-    std::string text_of(const std::string& path) const {
-        std::string text;
-        if (std::FILE* const f = std::fopen((root_ + path).c_str(), "re")) {
-            char part[4096];
-            while (const std::size_t n = std::fread(part, 1, sizeof part, f)) text.append(part, n);
-            std::fclose(f);
-        }
-        return text;
-    }
+    std::string text_of(const std::string& path) const { return text_of_file(root_ + path); }
     std::string root_;
 };
 

@@ -23,14 +23,6 @@ inline double seconds_now() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-/// How long f takes, less the time that reading the clock takes: for nanoseconds.
-template <class F>
-double net_seconds(F f) {
-    const double begin = seconds_now(), middle = seconds_now();
-    f();
-    return seconds_now() - middle - (middle - begin);
-}
-
 inline std::uint64_t milliseconds_now() { return static_cast<std::uint64_t>(seconds_now() * 1e3); }
 
 }  // namespace colls::inline v1::detail

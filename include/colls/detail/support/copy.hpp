@@ -42,34 +42,28 @@ inline void stream_lines_neon(char* dst, const char* src, std::size_t lines) {
 #if defined(__x86_64__) && defined(__GNUC__)
 // Written with the compilers' vector types: <immintrin.h> takes ten times as long to compile as the rest of this
 // header.
-template <int width>
-struct vector_of_bytes;
-template <>
-struct vector_of_bytes<16> {
-    using type = long long __attribute__((vector_size(16)));
-};
-template <>
-struct vector_of_bytes<64> {
-    using type = long long __attribute__((vector_size(64)));
-};
-
-inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
-    using V = vector_of_bytes<16>::type;
+template <bool streamed>
+void move_lines_sse2(char* dst, const char* src, std::size_t lines) {
+    using V = long long __attribute__((vector_size(16)));
     for (; lines != 0; --lines, dst += 64, src += 64) {
         V v[4];
         std::memcpy(v, src, 64);
         for (int q = 0; q < 4; ++q) {
+            V* const to = reinterpret_cast<V*>(dst) + q;
+            if constexpr (!streamed)
+                *to = v[q];
+            else
 #if defined(__clang__)
-            __builtin_nontemporal_store(v[q], reinterpret_cast<V*>(dst) + q);
+                __builtin_nontemporal_store(v[q], to);
 #else
-            __builtin_ia32_movntdq(reinterpret_cast<V*>(dst) + q, v[q]);
+                __builtin_ia32_movntdq(to, v[q]);
 #endif
         }
     }
 }
 // Always inlined: g++ inlines no other function into one of another optimisation level, as the folds are.
 [[gnu::always_inline, gnu::target("avx512f")]] inline void stream_line_avx512(void* dst, const void* src) {
-    using V = vector_of_bytes<64>::type;
+    using V = long long __attribute__((vector_size(64)));
     V v;
     std::memcpy(&v, src, 64);
 #if defined(__clang__)
@@ -79,7 +73,7 @@ inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
 #endif
 }
 [[gnu::always_inline, gnu::target("avx512f")]] inline void copy_line_avx512(void* dst, const void* src) {
-    using V = vector_of_bytes<64>::type;
+    using V = long long __attribute__((vector_size(64)));
     V v;
     std::memcpy(&v, src, 64);
     *static_cast<V*>(dst) = v;
@@ -87,23 +81,14 @@ inline void stream_lines_sse2(char* dst, const char* src, std::size_t lines) {
 [[gnu::target("avx512f")]] inline void stream_lines_avx512(char* dst, const char* src, std::size_t lines) {
     for (; lines != 0; --lines, dst += 64, src += 64) stream_line_avx512(dst, src);
 }
-// Copies of whole lines with plain stores, `dst` at a line.
-inline void copy_lines_sse2(char* dst, const char* src, std::size_t lines) {
-    using V = vector_of_bytes<16>::type;
-    for (; lines != 0; --lines, dst += 64, src += 64) {
-        V v[4];
-        std::memcpy(v, src, 64);
-        for (int q = 0; q < 4; ++q) reinterpret_cast<V*>(dst)[q] = v[q];
-    }
-}
+// Likewise with plain stores, `dst` at a line.
 [[gnu::target("avx512f")]] inline void copy_lines_avx512(char* dst, const char* src, std::size_t lines) {
     for (; lines != 0; --lines, dst += 64, src += 64) copy_line_avx512(dst, src);
 }
 #endif
 
 /// Fetches a line for a store that follows soon: no other core has it then. (Processors without the instruction skip
-/// it.
-/// __builtin_prefetch has it only with an option of the compiler.)
+/// it. __builtin_prefetch has it only with an option of the compiler.)
 inline void prefetch_to_store(const void* p) {
 #if defined(__x86_64__) && defined(__GNUC__)
     asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
@@ -118,46 +103,40 @@ inline bool is_slow_for_memcpy(const void* dst, const void* src, std::size_t siz
     const std::uintptr_t behind = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(src);
     return size >= (std::size_t{2} << 10) && size < (std::size_t{8} << 20) && (behind - 1) % 4096 < 63;
 }
+/// Copies the whole lines of `dst` by `lines(dst, src, how many)`, and what is before and behind them by memcpy.
+template <class Lines>
+void copy_by_lines(void* dst, const void* src, std::size_t size, Lines lines) {
+    char* const d = static_cast<char*>(dst);
+    const char* const s = static_cast<const char*>(src);
+    const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(d) % 64) % 64;
+    const std::size_t whole = (size - to_line) / 64, behind = to_line + 64 * whole;
+    std::memcpy(d, s, to_line);
+    lines(d + to_line, s + to_line, whole);
+    std::memcpy(d + behind, s + behind, size - behind);
+}
 /// Copies with plain stores.
 inline void copy_bytes(void* dst, const void* src, std::size_t size) {
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (streams && is_slow_for_memcpy(dst, src, size)) {
-        char* d = static_cast<char*>(dst);
-        const char* s = static_cast<const char*>(src);
-        const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(d) % 64) % 64;
-        std::memcpy(d, s, to_line);
-        d += to_line, s += to_line, size -= to_line;
-        if (__builtin_cpu_supports("avx512f"))
-            copy_lines_avx512(d, s, size / 64);
-        else
-            copy_lines_sse2(d, s, size / 64);
-        std::memcpy(d + size / 64 * 64, s + size / 64 * 64, size % 64);
-        return;
-    }
+    if (streams && is_slow_for_memcpy(dst, src, size))
+        return copy_by_lines(dst, src, size, [](char* d, const char* s, std::size_t lines) {
+            __builtin_cpu_supports("avx512f") ? copy_lines_avx512(d, s, lines) : move_lines_sse2<false>(d, s, lines);
+        });
 #endif
     if (size != 0) std::memcpy(dst, src, size);
 }
 
 /// stream_bytes without its fence. After the last of several pieces, call fence_stream().
 inline void stream_bytes_unfenced(void* dst, const void* src, std::size_t size) {
-    if constexpr (!streams) return copy_bytes(dst, src, size);
+    if (!streams || size < 64 + (64 - reinterpret_cast<std::uintptr_t>(dst) % 64) % 64)
+        return copy_bytes(dst, src, size);
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
-    char* d = static_cast<char*>(dst);
-    const char* s = static_cast<const char*>(src);
-    const std::size_t to_line = (64 - reinterpret_cast<std::uintptr_t>(d) % 64) % 64;
-    if (size < to_line + 64) return copy_bytes(dst, src, size);
-    copy_bytes(d, s, to_line);
-    d += to_line, s += to_line, size -= to_line;
-    const std::size_t lines = size / 64;
+    copy_by_lines(dst, src, size, [](char* d, const char* s, std::size_t lines) {
 #if defined(__aarch64__)
-    stream_lines_neon(d, s, lines);
+        stream_lines_neon(d, s, lines);
 #else
-    if (__builtin_cpu_supports("avx512f"))
-        stream_lines_avx512(d, s, lines);
-    else
-        stream_lines_sse2(d, s, lines);
+        __builtin_cpu_supports("avx512f") ? stream_lines_avx512(d, s, lines) : move_lines_sse2<true>(d, s, lines);
 #endif
-    copy_bytes(d + 64 * lines, s + 64 * lines, size % 64);
+    });
 #endif
 }
 inline void fence_stream() {

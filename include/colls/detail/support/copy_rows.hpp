@@ -17,21 +17,13 @@ void copy_rows_of(
 /// Copies `rows` times `bytes` bytes, which begin `to_stride` and `from_stride` bytes apart.
 [[gnu::noinline]] inline void copy_rows(std::byte* to, std::size_t to_stride, const std::byte* from,
     std::size_t from_stride, std::size_t rows, std::size_t bytes) {
-    switch (bytes) {  // a call of memcpy for each of these would take several times as long
-        case 1:
-            return copy_rows_of<1>(to, to_stride, from, from_stride, rows);
-        case 2:
-            return copy_rows_of<2>(to, to_stride, from, from_stride, rows);
-        case 4:
-            return copy_rows_of<4>(to, to_stride, from, from_stride, rows);
-        case 8:
-            return copy_rows_of<8>(to, to_stride, from, from_stride, rows);
-        case 16:
-            return copy_rows_of<16>(to, to_stride, from, from_stride, rows);
-        default:
-            for (std::size_t row = 0; row < rows; ++row)
-                std::memcpy(to + row * to_stride, from + row * from_stride, bytes);
-    }
+    // A call of memcpy for each of these would take several times as long.
+    if (bytes == 1) return copy_rows_of<1>(to, to_stride, from, from_stride, rows);
+    if (bytes == 2) return copy_rows_of<2>(to, to_stride, from, from_stride, rows);
+    if (bytes == 4) return copy_rows_of<4>(to, to_stride, from, from_stride, rows);
+    if (bytes == 8) return copy_rows_of<8>(to, to_stride, from, from_stride, rows);
+    if (bytes == 16) return copy_rows_of<16>(to, to_stride, from, from_stride, rows);
+    for (std::size_t row = 0; row < rows; ++row) std::memcpy(to + row * to_stride, from + row * from_stride, bytes);
 }
 
 }  // namespace colls::inline v1::detail

@@ -101,7 +101,7 @@ struct affinity {
 };
 
 /// Processes of the job on this host; 0: no launcher says it.
-inline int launched_here() {
+[[gnu::cold]] inline int launched_here() {
     const auto number = [](const char* name) {
         const char* const value = std::getenv(name);
         char* end = nullptr;
@@ -122,7 +122,7 @@ COLLS_INLINE int cores() {
     return counted;
 }
 
-COLLS_INLINE core_share own_share() {
+[[gnu::cold]] COLLS_INLINE core_share own_share() {
     static const double quota = cgroup_quota().cores();
     const affinity own;
     const int online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));

@@ -33,7 +33,7 @@ inline bool is_exhausted(int error) {
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS || error == ENOSPC;
 }
 /// What an errno means and, where something is exhausted, what to do.
-inline std::string system_text(int error) {
+[[gnu::cold]] inline std::string system_text(int error) {
     std::string text = std::strerror(error);
     rlimit limit{};
     if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)

@@ -27,6 +27,12 @@
 
 namespace colls::inline v1::detail {
 
+/// The value of an environment variable; null if it is not set, or empty.
+inline const char* variable(const char* name) {
+    const char* const value = std::getenv(name);
+    return value && *value ? value : nullptr;
+}
+
 enum class debug_level : unsigned char { warn, info, trace };
 
 struct environment {
@@ -44,44 +50,36 @@ struct environment {
     bool verbs = false;  ///< RDMA: see transports/verbs.hpp
 
     /// Reads the variables; a communicator does so once, when it is made. Throws invalid_argument.
-    [[gnu::noinline]] static environment read() {
+    [[gnu::cold, gnu::noinline]] static environment read() {
         environment e;
         constexpr const char* levels[] = {"warn", "info", "trace", "1"};
         constexpr const char* off_or_on[] = {"0", "1"};
         constexpr const char* never_always_measured[] = {"0", "1", "auto"};
         constexpr const char* transports[] = {"shm", "tcp", "verbs", "shm+verbs"};
-        if (const char* v = value_of("COLLS_DEBUG")) {
-            const int which = which_of("COLLS_DEBUG", v, levels);
-            e.debug = which == 3 ? debug_level::info : static_cast<debug_level>(which);
-        }
-        if (const char* v = value_of("COLLS_TIMEOUT")) {
+        const int level = which_of("COLLS_DEBUG", levels, 0);
+        e.debug = level == 3 ? debug_level::info : static_cast<debug_level>(level);
+        if (const char* v = variable("COLLS_TIMEOUT")) {
             char* end = nullptr;
             e.timeout = std::strtod(v, &end);
             if (*end != '\0' || !(e.timeout > 0) || (e.timeout > 1e9 && std::strcmp(v, "inf") != 0))
                 refuse(message() << "colls: COLLS_TIMEOUT is " << v
                                  << ", which is no number of seconds above 0, such as 2.5, nor inf: none");
         }
-        e.schedule = value_of("COLLS_SCHEDULE");
-        e.trace = value_of("COLLS_TRACE");
-        if (const char* v = value_of("COLLS_REPRODUCIBLE"))
-            e.reproducible = which_of("COLLS_REPRODUCIBLE", v, off_or_on) == 1;
-        if (const char* v = value_of("COLLS_SINGLE_COPY"))
-            e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", v, never_always_measured));
-        if (const char* v = value_of("COLLS_TRANSPORT")) {
-            const int which = which_of("COLLS_TRANSPORT", v, transports);
-            e.verbs = which >= 2;
-            e.tcp = which == 1 || which == 2;
-        }
+        e.schedule = variable("COLLS_SCHEDULE");
+        e.trace = variable("COLLS_TRACE");
+        e.reproducible = which_of("COLLS_REPRODUCIBLE", off_or_on, 0) == 1;
+        e.single_copy = static_cast<single_copies>(which_of("COLLS_SINGLE_COPY", never_always_measured, 2));
+        const int way = which_of("COLLS_TRANSPORT", transports, 0);
+        e.tcp = way == 1 || way == 2;
+        e.verbs = way >= 2;
         return e;
     }
 
 private:
-    static const char* value_of(const char* name) {
-        const char* const v = std::getenv(name);
-        return v && *v ? v : nullptr;
-    }
     template <std::size_t count>
-    static int which_of(const char* name, const char* value, const char* const (&all)[count]) {
+    static int which_of(const char* name, const char* const (&all)[count], int otherwise) {
+        const char* const value = variable(name);
+        if (value == nullptr) return otherwise;
         for (std::size_t i = 0; i < count; ++i)
             if (std::strcmp(value, all[i]) == 0) return static_cast<int>(i);
         message text;
@@ -89,7 +87,7 @@ private:
         for (std::size_t i = 0; i < count; ++i) text << (i > 0 ? ", " : " ") << all[i];
         refuse(text);
     }
-    [[noreturn, gnu::cold]] static void refuse(const message& why) { throw error(errc::invalid_argument, why.text()); }
+    [[noreturn, gnu::cold]] static void refuse(const message& why) { throw error(errc::invalid_argument, why); }
 };
 
 }  // namespace colls::inline v1::detail

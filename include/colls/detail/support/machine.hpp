@@ -144,8 +144,7 @@ struct probe {
         else
             write(0);
         for (std::size_t i = 0; i < count; ++i) near[i] = 0;
-        found.alpha = 1e-6;
-        if (two) found.alpha = line();
+        found.alpha = two ? line() : 1e-6;
         for (int turn = 0; turn < turns; ++turn) {
             if (two) ask(rewrite);
             least(found.gamma, seconds([&] { add(); }) / bytes);

@@ -38,6 +38,7 @@ public:
         return *this << std::string_view(digits);
     }
     const char* text() const { return text_; }
+    operator const char*() const { return text_; }
     bool empty() const { return size_ == 0; }
 
 private:

@@ -62,8 +62,7 @@ struct address {
     static address from(const sockaddr* at, socklen_t length) {
         address a;
         if (at == nullptr || length > sizeof a.storage) return a;
-        std::memcpy(&a.storage, at, length);
-        a.length = length;
+        std::memcpy(&a.storage, at, a.length = length);
         return a;
     }
     static address of_v4(std::uint32_t host, int port) {
@@ -91,14 +90,14 @@ struct address {
 };
 
 /// "10.0.0.3", "fe80::1%eth0".
-inline std::string host_text(const address& a) {
+[[gnu::cold]] inline std::string host_text(const address& a) {
     char text[NI_MAXHOST];
     if (a.length == 0 || getnameinfo(a.get(), a.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0)
         return "(no address)";
     return text;
 }
 /// "10.0.0.3:2000", "[::1]:2000".
-inline std::string text_of(const address& a) {
+[[gnu::cold]] inline std::string text_of(const address& a) {
     const std::string host = host_text(a);
     message text;
     (a.family() == AF_INET6 ? text << "[" << host << "]" : text << host) << ":" << a.port();
@@ -107,7 +106,7 @@ inline std::string text_of(const address& a) {
 
 /// The addresses of a host, given by name or in numbers, best first. If there are none, `*why` says why. May ask a name
 /// server, and wait for it as long as the system's resolver does.
-inline std::vector<address> resolve(const std::string& host, int port, const char** why = nullptr) {
+[[gnu::cold]] inline std::vector<address> resolve(const std::string& host, int port, const char** why = nullptr) {
     std::vector<address> found;
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
@@ -122,19 +121,14 @@ inline std::vector<address> resolve(const std::string& host, int port, const cha
     return found;
 }
 
-/// The address of this end of a socket, and of the other end; of length 0 if it has none.
-inline address local_address(int fd) {
+/// The address of this end of a socket, or of the other end (`of` is getpeername); of length 0 if it has none.
+inline address local_address(int fd, int (*of)(int, sockaddr*, socklen_t*) = &getsockname) {
     address a;
     a.length = sizeof a.storage;
-    if (getsockname(fd, a.get(), &a.length) != 0) a.length = 0;
+    if (of(fd, a.get(), &a.length) != 0) a.length = 0;
     return a;
 }
-inline address remote_address(int fd) {
-    address a;
-    a.length = sizeof a.storage;
-    if (getpeername(fd, a.get(), &a.length) != 0) a.length = 0;
-    return a;
-}
+inline address remote_address(int fd) { return local_address(fd, &getpeername); }
 inline int port_of(int fd) { return local_address(fd).port(); }
 
 /// Small messages are sent at once, not collected.
@@ -194,8 +188,7 @@ inline connection_state connected(int fd) {
     if (error == 0 && there.length == 0) error = ENOTCONN;  // the system reports the cause only once
     // A socket may happen to connect to itself: on one host, at a port of the ephemeral range at which nothing listens.
     if (error == 0 && local_address(fd) == there) error = ECONNREFUSED;
-    if (error != 0) return {connection_state::failed, error};
-    return {connection_state::yes, 0};
+    return {error != 0 ? connection_state::failed : connection_state::yes, error};
 }
 
 /// A timeout for poll(2), rounded up, so that the last millisecond is no busy loop.
@@ -213,34 +206,31 @@ inline bool wait_for(int fd, short events, double until) {
     }
 }
 
-/// Sends all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline.
-inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
-    for (std::size_t done = 0; done < bytes;) {
-        const ssize_t n = ::send(fd, static_cast<const char*>(data) + done, bytes - done, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n >= 0)
-            done += static_cast<std::size_t>(n);
-        else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+/// The errno of a failed call on a non-blocking socket says that another attempt may succeed.
+inline bool may_try_again(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+/// Sends or receives (POLLOUT, POLLIN) all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline,
+/// ENODATA if the other side has closed the connection before.
+inline int move_all(int fd, short way, char* data, std::size_t bytes, double until) {
+    for (char* const end = data + bytes; data != end;) {
+        const auto left = static_cast<std::size_t>(end - data);
+        const ssize_t n =
+            way == POLLIN ? ::recv(fd, data, left, MSG_DONTWAIT) : ::send(fd, data, left, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n == 0) return ENODATA;
+        if (n > 0)
+            data += n;
+        else if (!may_try_again(errno))
             return errno;
-        else if (errno != EINTR && !wait_for(fd, POLLOUT, until))
+        else if (errno != EINTR && !wait_for(fd, way, until))
             return ETIMEDOUT;
     }
     return 0;
 }
-/// Receives all bytes by the deadline. Returns 0, or an errno: ETIMEDOUT at the deadline, ENODATA if the other side has
-/// closed the connection before.
+inline int send_all(int fd, const void* data, std::size_t bytes, double until) {
+    return move_all(fd, POLLOUT, const_cast<char*>(static_cast<const char*>(data)), bytes, until);
+}
 inline int receive_all(int fd, void* data, std::size_t bytes, double until) {
-    for (std::size_t done = 0; done < bytes;) {
-        const ssize_t n = ::recv(fd, static_cast<char*>(data) + done, bytes - done, MSG_DONTWAIT);
-        if (n > 0)
-            done += static_cast<std::size_t>(n);
-        else if (n == 0)
-            return ENODATA;
-        else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
-            return errno;
-        else if (errno != EINTR && !wait_for(fd, POLLIN, until))
-            return ETIMEDOUT;
-    }
-    return 0;
+    return move_all(fd, POLLIN, static_cast<char*>(data), bytes, until);
 }
 
 }  // namespace colls::inline v1::detail

@@ -24,6 +24,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #endif
 
 namespace colls::inline v1::detail {
@@ -55,17 +56,12 @@ COLLS_INLINE void read_tuning(const char* path, tuning_file& to) {
         message text;
         text << "colls: COLLS_TUNE: " << path;
         if (row > 0) text << ", line " << row;
-        throw error(errc::invalid_argument, (text << ": " << why).text());
+        throw error(errc::invalid_argument, text << ": " << why);
     };
-    const struct closed {
-        std::FILE* at;
-        ~closed() {
-            if (at) std::fclose(at);
-        }
-    } file{std::fopen(path, "r")};
-    if (!file.at) refuse(0, "the file cannot be opened");
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "r"), &std::fclose);
+    if (!file) refuse(0, "the file cannot be opened");
     char words[256];
-    for (int row = 1; std::fgets(words, sizeof words, file.at); ++row) {
+    for (int row = 1; std::fgets(words, sizeof words, file.get()); ++row) {
         if (std::strlen(words) + 1 == sizeof words) refuse(row, "the line is longer than 254 characters");
         char kind[12], surplus[2];
         if (std::sscanf(words, "%11s", kind) != 1 || kind[0] == '#') continue;
