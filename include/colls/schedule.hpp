@@ -63,6 +63,35 @@ constexpr const char* name_of(collective c) {
     return "";
 }
 
+/// What a buffer of a rank holds: no data, one vector, the rank's own block, or a block for each rank.
+enum class content : unsigned char { nothing, whole, own_block, all_blocks };
+
+/// What distinguishes collectives, so that code asks for properties instead of naming collectives.
+struct collective_traits {
+    bool rooted, reduces, scan, synchronises;
+    content in, out;  ///< of a rank that has one; of redistribute: what its layouts say
+    bool owned;       ///< each user block belongs to one rank
+};
+/// The properties of a collective.
+constexpr collective_traits traits_of(collective c) {
+    using enum content;
+    constexpr collective_traits all[] = {
+        {true, false, false, false, whole, whole, false},            // broadcast
+        {true, false, false, false, all_blocks, own_block, true},    // scatter
+        {true, false, false, false, own_block, all_blocks, true},    // gather
+        {false, false, false, true, own_block, all_blocks, true},    // all_gather
+        {true, true, false, false, whole, whole, false},             // reduce
+        {false, true, false, true, all_blocks, own_block, true},     // reduce_scatter
+        {false, true, false, true, whole, whole, false},             // all_reduce
+        {false, false, false, true, all_blocks, all_blocks, false},  // all_to_all
+        {false, false, false, true, nothing, nothing, false},        // barrier
+        {false, true, true, false, whole, whole, false},             // inclusive_scan
+        {false, true, true, false, whole, whole, false},             // exclusive_scan
+        {false, false, false, false, all_blocks, all_blocks, false}  // redistribute
+    };
+    return all[static_cast<int>(c)];
+}
+
 /// True for the collectives that combine contributions with an operator.
 constexpr bool reduces(collective c) {
     return c == collective::reduce || c == collective::reduce_scatter || c == collective::all_reduce ||
